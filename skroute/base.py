@@ -1,0 +1,498 @@
+"""The cost protocol that every decision estimator of skroute follows.
+
+A decision estimator is a scikit-learn estimator that also says what it chose for each
+row and what that cost. It implements two steps, :meth:`CostAwareMixin._plan` (decide)
+and :meth:`CostAwareMixin._answer` (ask whoever was chosen); everything that a user
+calls is a view of these two.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import accuracy_score
+from sklearn.utils import Bunch, get_tags, indexable
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skroute.utils._compat import BaseComposition, VisualBlock, num_samples
+from skroute.utils._timing import seconds_per_sample
+
+__all__ = [
+    "CostAwareMixin",
+    "NamedMembersMixin",
+    "Plan",
+    "Routed",
+    "check_budget",
+    "check_costs",
+    "dispatch",
+    "inherit_member_tags",
+    "measure_costs",
+    "note_failure",
+]
+
+
+class Routed(NamedTuple):
+    """Answers, choices and costs from one pass over the rows.
+
+    Attributes
+    ----------
+    y_pred : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        The answers.
+
+    route : ndarray of shape (n_samples,), dtype=int64
+        Index of the choice made for each row, into ``choices_``.
+
+    cost : ndarray of shape (n_samples,), dtype=float64
+        What each row cost, everything included, in the unit of ``costs``.
+    """
+
+    y_pred: NDArray[Any]
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
+
+
+class Plan(NamedTuple):
+    """A decision that has not been answered yet.
+
+    Attributes
+    ----------
+    route : ndarray of shape (n_samples,), dtype=int64
+        Index of the choice for each row.
+
+    cost : ndarray of shape (n_samples,), dtype=float64
+        What answering according to `route` will have cost in all, what the decision
+        itself spent included.
+
+    state : object, default=None
+        What deciding has computed already and answering must not pay for twice.
+    """
+
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
+    state: Any = None
+
+
+def check_budget(budget, *, name="budget"):
+    """Validate a mean budget per sample.
+
+    Parameters
+    ----------
+    budget : float or None
+        Mean cost per sample, in the unit of ``costs``; None and infinity mean unlimited.
+
+    name : str, default="budget"
+        Parameter name for the message.
+
+    Returns
+    -------
+    float
+        The budget, infinity when unlimited.
+
+    Raises
+    ------
+    ValueError
+        If `budget` is not a non-negative number.
+    """
+    if budget is None:
+        return np.inf
+    if not isinstance(budget, Real) or isinstance(budget, (bool, np.bool_)):
+        raise ValueError(
+            f"{name} must be a non-negative number (mean cost per sample) or None for "
+            f"unlimited, got {budget!r}."
+        )
+    if np.isnan(budget) or budget < 0:
+        raise ValueError(
+            f"{name} must be a non-negative number (mean cost per sample) or None for "
+            f"unlimited, got {budget!r}."
+        )
+    return float(budget)
+
+
+def check_costs(costs, names, *, name="costs"):
+    """Validate the cost of each named choice.
+
+    Parameters
+    ----------
+    costs : mapping from str to float, or array-like of shape (n_names,)
+        Cost per call of each choice. A mapping must name every choice and no other.
+
+    names : sequence of str
+        The choices, in the order of the result.
+
+    name : str, default="costs"
+        Parameter name for the messages.
+
+    Returns
+    -------
+    ndarray of shape (n_names,), dtype=float64
+
+    Raises
+    ------
+    ValueError
+        If a cost is missing, unknown, not a number, negative or not finite.
+    """
+    names = list(names)
+    if isinstance(costs, Mapping):
+        if unknown := [key for key in costs if key not in names]:
+            raise ValueError(f"{name} has entries for {unknown!r}, which are not among {names!r}.")
+        if missing := [key for key in names if key not in costs]:
+            raise ValueError(
+                f"{name} has no entry for {missing!r}. Every one of {names!r} needs a cost; "
+                "there is no default."
+            )
+        values = [costs[key] for key in names]
+    elif isinstance(costs, str) or not isinstance(costs, Iterable):
+        raise ValueError(
+            f"{name} must be a mapping from name to number or an array-like with one number "
+            f"for each of {names!r}, got {costs!r}."
+        )
+    else:
+        values = list(costs)
+        if len(values) != len(names):
+            raise ValueError(
+                f"{name} must have one number for each of {names!r} ({len(names)}), "
+                f"got {len(values)}: {costs!r}."
+            )
+    for key, value in zip(names, values):
+        if (
+            not isinstance(value, Real)
+            or isinstance(value, (bool, np.bool_))
+            or not np.isfinite(value)
+            or value < 0
+        ):
+            raise ValueError(
+                f"{name} of {key!r} must be a finite number that is not negative, got {value!r}."
+            )
+    return np.asarray(values, dtype=np.float64)
+
+
+def measure_costs(calls, X):
+    """Cost of each call as measured time: ``costs="time"``.
+
+    Parameters
+    ----------
+    calls : mapping from str to callable
+        For each choice a function of rows of `X`.
+
+    X : indexable
+        Rows to measure on.
+
+    Returns
+    -------
+    ndarray of shape (n_calls,), dtype=float64
+        Median seconds per sample, device-synchronised.
+    """
+    costs = np.empty(len(calls))
+    for i, (name, call) in enumerate(calls.items()):
+        with note_failure(name, min(num_samples(X), 1000), "timing"):
+            costs[i] = seconds_per_sample(call, X)
+    return costs
+
+
+@contextmanager
+def note_failure(name, n_rows, doing):
+    """Let an inner failure through with its type, and say whose it was.
+
+    Parameters
+    ----------
+    name : str
+        The model that is called.
+
+    n_rows : int
+        Rows in the call.
+
+    doing : str
+        The method or the step, for example ``"fit"``.
+    """
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"This happened in {doing} of {name!r} with {n_rows} rows.")
+        raise
+
+
+def dispatch(route, answer):
+    """Ask each choice for its rows, once, and put the answers back in row order.
+
+    Parameters
+    ----------
+    route : ndarray of shape (n_samples,), dtype=int64
+        Index of the choice for each row.
+
+    answer : callable
+        Called as ``answer(choice, rows)`` with the positions of the rows routed to
+        `choice`, and only for a choice that has rows. Returns an array with one entry
+        (a number or a row of numbers) per position.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,) or (n_samples, n_outputs)
+    """
+    out = None
+    for choice in np.unique(route):
+        rows = np.flatnonzero(route == choice)
+        part = np.asarray(answer(int(choice), rows))
+        if out is None:
+            out = np.empty((len(route), *part.shape[1:]), dtype=part.dtype)
+        elif out.dtype != part.dtype:
+            out = out.astype(np.result_type(out, part))
+        out[rows] = part
+    return out
+
+
+def inherit_member_tags(tags, members):
+    """Take input tags from the members: what all of them accept, the whole accepts.
+
+    Parameters
+    ----------
+    tags : sklearn.utils.Tags
+        Tags of the meta-estimator, changed in place.
+
+    members : iterable of estimators
+
+    Returns
+    -------
+    sklearn.utils.Tags
+    """
+    member_tags = [get_tags(member) for member in members]
+    tags.input_tags.sparse = all(tag.input_tags.sparse for tag in member_tags)
+    tags.input_tags.allow_nan = all(tag.input_tags.allow_nan for tag in member_tags)
+    tags.input_tags.string = all(tag.input_tags.string for tag in member_tags)
+    return tags
+
+
+class CostAwareMixin:
+    """Mixin for estimators that choose, per row, what is worth paying for.
+
+    A subclass implements
+
+    - ``_plan(X, budget, **context) -> Plan``: decide for each row, calling nothing that
+      the decision does not need;
+    - ``_answer(X, plan, response) -> ndarray``: call the chosen models on their rows
+      only, `response` being ``"predict"``, ``"predict_proba"`` or
+      ``"decision_function"``;
+
+    has a constructor parameter `budget`, and sets ``choices_`` last in `fit`, so that a
+    failed fit leaves it unfitted.
+    """
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "choices_")
+
+    def _respond(self, X, response, *, budget=None, **context):
+        """One pass: validate, plan, answer. `response=None` plans only."""
+        check_is_fitted(self)
+        (X,) = indexable(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        if num_samples(X) == 0:
+            raise ValueError(
+                f"Found array with 0 sample(s) while a minimum of 1 is required by "
+                f"{type(self).__name__}."
+            )
+        plan = self._plan(X, self._effective_budget(budget), **context)
+        y_pred = None if response is None else self._answer(X, plan, response)
+        return Routed(y_pred, plan.route, plan.cost)
+
+    def _effective_budget(self, budget):
+        return check_budget(self.budget if budget is None else budget)
+
+    def predict_routed(self, X, budget=None):
+        """Answers, choices and costs from one pass.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per sample for this call, in the unit of `costs`. None takes the
+            constructor's; ``numpy.inf`` is unlimited.
+
+        Returns
+        -------
+        Routed
+            Named tuple ``(y_pred, route, cost)``.
+        """
+        return self._respond(X, "predict", budget=budget)
+
+    def route(self, X, budget=None):
+        """Index of the choice made for each row, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per sample for this call, in the unit of `costs`. None takes the
+            constructor's; ``numpy.inf`` is unlimited.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+            Index into ``choices_``.
+        """
+        return self._respond(X, None, budget=budget).route
+
+    def predict_cost(self, X, budget=None):
+        """What `predict` spends on each row, everything included, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per sample for this call, in the unit of `costs`. None takes the
+            constructor's; ``numpy.inf`` is unlimited.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            Cost per row, in the unit of `costs`.
+        """
+        return self._respond(X, None, budget=budget).cost
+
+    def predict(self, X, budget=None):
+        """Predict with the choice that each row is worth.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per sample for this call, in the unit of `costs`. None takes the
+            constructor's; ``numpy.inf`` is unlimited.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The answers.
+        """
+        return self._respond(X, "predict", budget=budget).y_pred
+
+    def score(self, X, y, sample_weight=None, budget=None):
+        """Accuracy of `predict` at the budget.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,)
+            True labels.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        budget : float, default=None
+            Mean cost per sample for this call, in the unit of `costs`. None takes the
+            constructor's; ``numpy.inf`` is unlimited.
+
+        Returns
+        -------
+        float
+            Share of rows answered correctly.
+        """
+        return accuracy_score(y, self.predict(X, budget=budget), sample_weight=sample_weight)
+
+
+class NamedMembersMixin(BaseComposition):
+    """Mixin for estimators with a constructor parameter ``estimators``: a list of names
+    and models, as in scikit-learn's voting and stacking.
+    """
+
+    @property
+    def named_estimators(self):
+        """The members by name (:class:`~sklearn.utils.Bunch`)."""
+        return Bunch(**dict(self.estimators))
+
+    @property
+    def named_estimators_(self):
+        """The fitted members by name (:class:`~sklearn.utils.Bunch`)."""
+        return Bunch(**dict(zip(self.choices_, self.estimators_)))
+
+    def get_params(self, deep=True):
+        """Parameters of this estimator and, if `deep`, of its members.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to include the members and their parameters.
+
+        Returns
+        -------
+        dict
+        """
+        return self._get_params("estimators", deep=deep)
+
+    def set_params(self, **params):
+        """Set parameters of this estimator or of its members by name.
+
+        A member is replaced as a whole by ``set_params(name=estimator)`` and removed by
+        ``set_params(name="drop")``.
+
+        Parameters
+        ----------
+        **params : keyword arguments
+            Parameters to set.
+
+        Returns
+        -------
+        self
+        """
+        self._set_params("estimators", **params)
+        return self
+
+    def _check_members(self):
+        """Names and models of the members that are not dropped.
+
+        Returns
+        -------
+        names : list of str
+        members : list of estimators
+
+        Raises
+        ------
+        ValueError
+            If there is none, or a name is used twice or not allowed.
+        """
+        try:
+            names, members = zip(*self.estimators)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "estimators must be a non-empty list of (name, estimator) tuples, "
+                f"got {self.estimators!r}."
+            ) from None
+        self._validate_names(names)
+        kept = [
+            (name, member)
+            for name, member in zip(names, members)
+            if not (isinstance(member, str) and member == "drop")
+        ]
+        if not kept:
+            raise ValueError(f"All of the estimators {list(names)!r} are dropped; keep at least one.")
+        for name, member in kept:
+            if not hasattr(member, "fit") or not hasattr(member, "predict"):
+                raise ValueError(
+                    f"The estimator {name!r} must have fit and predict, got {member!r}. "
+                    'Use "drop" to leave a member out.'
+                )
+        return [name for name, _ in kept], [member for _, member in kept]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        try:
+            _, members = self._check_members()
+        except ValueError:
+            # Tags are asked for before parameters are validated; fit will say it.
+            return tags
+        return inherit_member_tags(tags, members)
+
+    def _sk_visual_block_(self):
+        names, members = zip(*self.estimators)
+        return VisualBlock("parallel", members, names=names)

@@ -1,0 +1,48 @@
+"""Every private scikit-learn name that skroute uses, in one place.
+
+When a new scikit-learn moves one of them, this is the only file to mend.
+"""
+
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Integral,
+    Interval,
+    InvalidParameterError,
+    Real,
+    RealNotInt,
+    StrOptions,
+    validate_params,
+)
+from sklearn.utils._plotting import _validate_style_kwargs as validate_style_kwargs
+from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
+from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params
+from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
+from sklearn.utils.validation import _check_method_params as check_method_params
+from sklearn.utils.validation import _check_response_method as check_response_method
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import _num_samples as num_samples
+
+__all__ = [
+    "BaseComposition",
+    "HasMethods",
+    "Integral",
+    "Interval",
+    "InvalidParameterError",
+    "Real",
+    "RealNotInt",
+    "StrOptions",
+    "VisualBlock",
+    "_fit_context",
+    "check_method_params",
+    "check_response_method",
+    "check_sample_weight",
+    "num_samples",
+    "process_routing",
+    "raise_for_params",
+    "routing_enabled",
+    "validate_params",
+    "validate_style_kwargs",
+]

@@ -1,0 +1,43 @@
+"""Optional dependencies: imported where they are used, never with skroute."""
+
+import importlib
+
+_EXTRAS = {
+    "cvxpy": "cvxpy",
+    "torch": "torch",
+    "skorch": "torch",
+    "matplotlib": "plot",
+    "dask": "dask",
+}
+
+
+def import_optional(module, caller):
+    """Import an optional dependency or say which extra provides it.
+
+    Parameters
+    ----------
+    module : str
+        Dotted name of the module, for example ``"matplotlib.pyplot"``.
+
+    caller : str
+        What needs it; starts the error message.
+
+    Returns
+    -------
+    module
+        The imported module.
+
+    Raises
+    ------
+    ImportError
+        When the module is not installed. The message names the extra.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.split(".")[0]
+        if error.name is None or error.name.split(".")[0] != package:
+            raise
+        extra = _EXTRAS.get(package)
+        how = f"pip install 'skroute-ml[{extra}]'" if extra else f"pip install {package}"
+        raise ImportError(f"{caller} needs {package}, which is not installed: {how}.") from error

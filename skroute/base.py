@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
 from sklearn.utils import Bunch, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -475,7 +475,9 @@ class NamedMembersMixin(BaseComposition):
             if not (isinstance(member, str) and member == "drop")
         ]
         if not kept:
-            raise ValueError(f"All of the estimators {list(names)!r} are dropped; keep at least one.")
+            raise ValueError(
+                f"All of the estimators {list(names)!r} are dropped; keep at least one."
+            )
         for name, member in kept:
             if not hasattr(member, "fit") or not hasattr(member, "predict"):
                 raise ValueError(

@@ -1,0 +1,13 @@
+"""Spend a budget well: the multiple-choice knapsack, its dual price and its certificate."""
+
+from skroute.assignment._path import AssignmentPath, assignment_path, price_for_budget
+from skroute.assignment._solve import Assignment, choose_at_price, solve_assignment
+
+__all__ = [
+    "Assignment",
+    "AssignmentPath",
+    "assignment_path",
+    "choose_at_price",
+    "price_for_budget",
+    "solve_assignment",
+]

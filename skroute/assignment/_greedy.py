@@ -1,0 +1,159 @@
+"""The linear relaxation, the greedy plan and its certificate."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skroute.assignment._problem import total_cost, totals
+
+
+class GreedyPlan(NamedTuple):
+    """A feasible plan beside the relaxation that bounds it (sums over the rows)."""
+
+    choices: np.ndarray
+    value: float
+    spent: float
+    bound: float
+    price: float
+    price_choices: np.ndarray
+    slack: float
+
+
+class Hulls(NamedTuple):
+    """Hull increments of all rows, row after row, and each row's cheapest choice."""
+
+    starts: np.ndarray
+    choice: np.ndarray
+    efficiency: np.ndarray
+    extra_cost: np.ndarray
+    cheapest: np.ndarray
+
+
+def build_hulls(problem):
+    """The increments that the relaxation chooses from (`Hulls`)."""
+    from skroute.assignment import _kernels
+
+    n, m = problem.values.shape
+    # Upper bounds; the operating system gives memory only to what is written.
+    size = n * (m - 1)
+    hulls = Hulls(
+        np.empty(n + 1, np.int64),
+        np.empty(size, np.int32),
+        np.empty(size),
+        np.empty(size),
+        np.empty(n, np.int64),
+    )
+    count = _kernels.build_hulls(problem.values, problem.costs, problem.order, *hulls)
+    return hulls._replace(
+        choice=hulls.choice[:count],
+        efficiency=hulls.efficiency[:count],
+        extra_cost=hulls.extra_cost[:count],
+    )
+
+
+def dual_price(problem, hulls):
+    """Efficiency of the first increment that the budget does not buy.
+
+    The smallest price at which ``argmax values - price * costs`` meets the budget; 0 when
+    the budget buys the best choice of every row.
+    """
+    from skroute.assignment import _kernels
+
+    if np.isinf(problem.total):
+        return 0.0
+    room = problem.total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
+    low, high = _bracket(hulls, room)
+    size = len(hulls.efficiency) + 1
+    efficiency, extra_cost = np.empty(size), np.empty(size)
+    inside, above = _kernels.increments_between(
+        hulls.efficiency, hulls.extra_cost, low, high, efficiency, extra_cost
+    )
+    if above > room:
+        # The sample misled: the price is above its bracket. Select among all.
+        return _kernels.select_price(hulls.efficiency.copy(), hulls.extra_cost.copy(), room)
+    price = _kernels.select_price(efficiency[:inside], extra_cost[:inside], room - above)
+    if price == 0.0 and low > 0.0:
+        return _kernels.select_price(hulls.efficiency.copy(), hulls.extra_cost.copy(), room)
+    return price
+
+
+def _bracket(hulls, room, sample_size=4096, width=256):
+    """Two efficiencies that the price very likely lies between, from a regular sample."""
+    step = len(hulls.efficiency) // sample_size
+    if step < 2:
+        return 0.0, np.inf
+    efficiency = hulls.efficiency[::step]
+    by_efficiency = np.argsort(-efficiency)
+    efficiency = efficiency[by_efficiency]
+    spent = np.cumsum(hulls.extra_cost[::step][by_efficiency]) * step
+    at = int(np.searchsorted(spent, room))
+    high = efficiency[at - width] if at >= width else np.inf
+    low = efficiency[at + width] if at + width < len(efficiency) else 0.0
+    return low, high
+
+
+def solve_greedy(problem, tolerance):
+    """Greedy plan of the relaxation, polished by single changes, with its bound.
+
+    The relaxation takes hull increments by falling efficiency; its value bounds every
+    plan from above (SPEC section 1). The plan takes what fits of the increments at the
+    price; unless that is within `tolerance` (relative) of the bound, then the best single
+    upgrades, and is compared with the plan that takes one upgrade too many and repairs
+    the excess at the least loss.
+
+    Returns
+    -------
+    GreedyPlan
+    """
+    from skroute.assignment import _kernels
+
+    values, costs, total, _ = problem
+    hulls = build_hulls(problem)
+    price = dual_price(problem, hulls)
+    price_choices = hulls.cheapest
+    _kernels.walk_hulls(hulls.starts, hulls.choice, hulls.efficiency, price, price_choices)
+    value, spent = totals(problem, price_choices)
+    if price == 0.0:
+        return GreedyPlan(price_choices, value, spent, value, 0.0, price_choices, total - spent)
+    slack = max(total - spent, 0.0)
+    bound = value + slack * price
+
+    choices = price_choices.copy()
+    room = _kernels.take_ties(
+        hulls.starts, hulls.choice, hulls.efficiency, hulls.extra_cost, price, choices, slack
+    )
+    plans = [choices]
+    if room * price > tolerance * abs(bound):
+        plans.append(_fill(problem, choices.copy(), room))
+        # One upgrade too many, then the cheapest repair (Dyer and Zemel's second candidate).
+        row, choice, _ = _kernels.best_upgrade(values, costs, choices, np.inf)
+        if row >= 0:
+            cost = costs[0] if len(costs) == 1 else costs[row]
+            excess = cost[choice] - cost[choices[row]] - room
+            other, cheaper, _ = _kernels.cheapest_repair(values, costs, choices, row, excess)
+            if other >= 0:
+                repaired = choices.copy()
+                repaired[row] = choice
+                repaired[other] = cheaper
+                plans.append(_fill(problem, repaired, total - totals(problem, repaired)[1]))
+    # Compare sums, not running differences; a plan that rounding pushed over is no plan.
+    scored = [(*totals(problem, plan), plan) for plan in plans]
+    scored = [s for s in scored if s[1] <= total + problem.slack_for_rounding]
+    scored = scored or [(value, spent, price_choices)]
+    value, spent, choices = max(scored, key=lambda s: s[0])
+    return GreedyPlan(choices, value, spent, max(bound, value), price, price_choices, slack)
+
+
+def _fill(problem, choices, room, max_changes=8):
+    """Spend what is left on the best single changes, at most `max_changes` scans."""
+    from skroute.assignment import _kernels
+
+    values, costs, _, _ = problem
+    for _ in range(max_changes):
+        row, choice, _ = _kernels.best_upgrade(values, costs, choices, room)
+        if row < 0:
+            break
+        cost = costs[0] if len(costs) == 1 else costs[row]
+        room -= cost[choice] - cost[choices[row]]
+        choices[row] = choice
+    return choices

@@ -1,0 +1,103 @@
+"""The validated problem that all solvers share."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_array
+
+from skroute.base import check_budget
+
+# Relative room for rounding in "spent <= budget": sums of a million costs are exact to this.
+ROUNDING = 1e-12
+
+
+class Problem(NamedTuple):
+    """Values (n, m), costs (n, m) or (1, m), total budget, and a starting order (m,)."""
+
+    values: np.ndarray
+    costs: np.ndarray
+    total: float
+    order: np.ndarray
+
+    @property
+    def slack_for_rounding(self):
+        """How far a sum may exceed `total` and still be the rounding of one that fits."""
+        return ROUNDING * max(self.total, 1.0) if np.isfinite(self.total) else 0.0
+
+
+def check_values_and_costs(values, costs):
+    """Validate values (n, m) and costs (m,) or (n, m); costs come back with two axes.
+
+    Raises
+    ------
+    ValueError
+        For NaN, infinity, wrong shapes or negative costs.
+    """
+    values = check_array(
+        values, dtype=np.float64, order="C", input_name="values", ensure_min_features=1
+    )
+    costs = check_array(
+        costs,
+        dtype=np.float64,
+        order="C",
+        input_name="costs",
+        ensure_2d=False,
+        ensure_min_samples=1,
+    )
+    if costs.ndim == 1:
+        costs = costs[np.newaxis]
+        allowed = costs.shape[1] == values.shape[1]
+    else:
+        allowed = costs.shape == values.shape
+    if not allowed:
+        shape = costs.shape[1:] if len(costs) == 1 and costs.shape != values.shape else costs.shape
+        raise ValueError(
+            f"costs must have shape ({values.shape[1]},) to be shared by all rows, or "
+            f"{values.shape} with one cost per row and choice; got {shape}."
+        )
+    if (negative := costs < 0).any():
+        raise ValueError(f"costs must not be negative, got {float(costs[negative][0])!r}.")
+    return values, costs
+
+
+def check_problem(values, costs, budget):
+    """Validate and bring to the layout that the kernels take.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    ValueError
+        For bad values or costs, or a budget that not even the cheapest plan meets; the
+        message names the smallest feasible budget.
+    """
+    budget = check_budget(budget)
+    values, costs = check_values_and_costs(values, costs)
+    n = len(values)
+    # A stable sort of the shared costs; any order is right, this one is fast.
+    order = np.argsort(costs[0], kind="stable").astype(np.int64)
+    problem = Problem(values, costs, budget * n, order)
+    cheapest = float(costs.min(axis=1).sum()) * (n if len(costs) == 1 else 1)
+    if cheapest > problem.total + problem.slack_for_rounding:
+        raise ValueError(
+            f"budget={budget!r} is below the cheapest feasible plan: the smallest feasible "
+            f"budget is {cheapest / n:.17g} per row."
+        )
+    return problem
+
+
+def total_cost(problem, choices):
+    """Summed cost of a plan."""
+    if len(problem.costs) == 1:
+        # Counts times prices: exact to one rounding per choice, however many rows.
+        counts = np.bincount(choices, minlength=problem.costs.shape[1])
+        return float(counts @ problem.costs[0])
+    return float(problem.costs[np.arange(len(choices)), choices].sum())
+
+
+def totals(problem, choices):
+    """Summed value and cost of a plan."""
+    value = float(problem.values[np.arange(len(choices)), choices].sum())
+    return value, total_cost(problem, choices)

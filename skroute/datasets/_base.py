@@ -1,0 +1,232 @@
+"""Where data sets live, and how a missing one is fetched.
+
+Every set is one file below the data home. A fetcher reads it from there; where it is
+absent, the raw files are downloaded from their public origin, converted, compared with
+the known content and only then put in place.
+"""
+
+import hashlib
+import io
+import logging
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import numpy as np
+from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
+
+Arrays = dict[str, NDArray[Any]]
+
+# Tests replace it by a folder.
+GITHUB = "https://raw.githubusercontent.com"
+
+_TIMEOUT = 30.0
+
+
+def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
+    """Folder in which data sets are looked up and kept.
+
+    The folder is not created: a fetcher does that when it has something to put there.
+
+    Parameters
+    ----------
+    data_home : str or path-like, default=None
+        The folder. None takes the environment variable ``SKROUTE_DATA`` and, where that
+        is not set, ``~/skroute_data``.
+
+    Returns
+    -------
+    str
+        The folder, with ``~`` expanded.
+
+    Examples
+    --------
+    >>> from skroute.datasets import get_data_home
+    >>> get_data_home("somewhere")
+    'somewhere'
+    """
+    if data_home is None:
+        data_home = os.environ.get("SKROUTE_DATA") or os.path.join("~", "skroute_data")
+    return os.path.expanduser(os.fspath(data_home))
+
+
+class Origin(NamedTuple):
+    """How to obtain one data file.
+
+    Attributes
+    ----------
+    path : str
+        The converted file, relative to the data home.
+
+    urls : mapping from str to sequence of str
+        For each raw file the addresses that hold it, tried in turn.
+
+    convert : callable
+        From a mapping of raw file names to bytes to the arrays of the data set.
+
+    digest : str
+        :func:`content_digest` of the arrays.
+
+    size : str
+        Rough size of the download, for the message.
+    """
+
+    path: str
+    urls: Mapping[str, Sequence[str]]
+    convert: Callable[[dict[str, bytes]], Arrays]
+    digest: str
+    size: str
+
+
+def github(repository, commit, path):
+    """Address of a file of a public repository at a pinned commit."""
+    return f"{GITHUB}/{repository}/{commit}/{path}"
+
+
+def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of names, types, shapes and values of arrays.
+
+    A checksum of the file would depend on the compression library; this does not.
+
+    Parameters
+    ----------
+    arrays : mapping from str to ndarray
+
+    Returns
+    -------
+    str
+        Hexadecimal digest.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def download(urls, *, n_retries, delay):
+    """Bytes of the first address that answers.
+
+    Parameters
+    ----------
+    urls : sequence of str
+        Addresses of the same file, tried in turn.
+
+    n_retries : int
+        Further attempts per address after one that failed.
+
+    delay : float
+        Seconds between two attempts.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    OSError
+        The error of the last address, when none answers.
+    """
+    for i, url in enumerate(urls):
+        for attempts_left in range(n_retries, -1, -1):
+            try:
+                logger.info("Downloading %s", url)
+                with urlopen(url, timeout=_TIMEOUT) as response:
+                    return response.read()
+            except (URLError, TimeoutError, ConnectionError) as error:
+                if attempts_left:
+                    warnings.warn(f"Retry downloading from {url}: {error}", stacklevel=2)
+                    time.sleep(delay)
+                elif i + 1 == len(urls):
+                    error.add_note(f"This happened while downloading {list(urls)!r}.")
+                    raise
+    raise AssertionError("urls is not empty")
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        # Also after Ctrl-C: half a file would be read as the data set the next time.
+        os.unlink(temporary)
+        raise
+
+
+def load_or_fetch(origin: Origin, *, data_home, download_if_missing, n_retries, delay):
+    """Arrays of a data set, from the data home or else from its origin.
+
+    Parameters
+    ----------
+    origin : Origin
+        Where the set is and where it comes from.
+
+    data_home : str, path-like or None
+        See :func:`get_data_home`.
+
+    download_if_missing : bool
+        Whether to download a set that is not in the data home.
+
+    n_retries : int
+        Further attempts per address after one that failed.
+
+    delay : float
+        Seconds between two attempts.
+
+    Returns
+    -------
+    arrays : dict of str to ndarray
+    path : Path
+        The file that holds them.
+
+    Raises
+    ------
+    OSError
+        If the file is absent and must not, or cannot, be downloaded; if what was
+        downloaded is not the known data set.
+    """
+    path = Path(get_data_home(data_home)) / origin.path
+    if path.is_file():
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file), path
+    if not download_if_missing:
+        raise OSError(
+            f"{path} is absent and download_if_missing=False. Set data_home or the environment "
+            "variable SKROUTE_DATA to the folder that holds it, or allow the download of "
+            f"{origin.size}."
+        )
+    logger.warning(
+        "%s is absent: downloading %s from %s",
+        path,
+        origin.size,
+        ", ".join(urls[0] for urls in origin.urls.values()),
+    )
+    raw = {
+        name: download(urls, n_retries=n_retries, delay=delay) for name, urls in origin.urls.items()
+    }
+    arrays = origin.convert(raw)
+    found = content_digest(arrays)
+    if found != origin.digest:
+        raise OSError(
+            f"The data set downloaded for {path} is not the known one: its content has sha256 "
+            f"{found}, expected {origin.digest}. The origin has changed or the transfer was "
+            "damaged; nothing was written."
+        )
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_atomically(path, buffer.getvalue())
+    return arrays, path

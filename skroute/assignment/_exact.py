@@ -60,15 +60,12 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     step = value_step(problem.values)
     if gap <= tolerance or gap < step * (1.0 - 1e-6):
         return greedy.choices, greedy.value if gap > tolerance else greedy.bound
-    args = (problem.values, problem.costs, greedy.price_choices, greedy.price, gap)
+    args = (problem.values, problem.costs, greedy.break_choices, greedy.price, gap)
     size = _kernels.core_size(*args)
     row, choice = np.empty(size, np.int64), np.empty(size, np.int64)
     loss, extra = np.empty(size), np.empty(size)
     _kernels.core_alternatives(*args, row, choice, loss, extra)
-    # Rows by their smallest loss, alternatives by loss inside a row.
-    smallest = np.full(len(problem.values), np.inf)
-    np.minimum.at(smallest, row, loss)
-    by_loss = np.lexsort((loss, row, smallest[row]))
+    by_loss = _core_order(len(problem.values), row, loss, extra)
     row, choice, loss, extra = row[by_loss], choice[by_loss], loss[by_loss], extra[by_loss]
     starts = np.flatnonzero(np.r_[True, row[1:] != row[:-1], True]) if size else np.zeros(1, int)
     slack = greedy.slack + problem.slack_for_rounding
@@ -77,7 +74,7 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     )
     choices = greedy.choices
     if node >= 0:
-        choices = greedy.price_choices.copy()
+        choices = greedy.break_choices.copy()
         while node >= 0:
             choices[row[item[node]]] = choice[item[node]]
             node = parent[node]
@@ -89,29 +86,46 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     return _finish_core(problem, greedy, choices, best, tolerance)
 
 
+def _core_order(n, row, loss, extra):
+    """Rows by their smallest loss, alternatives by loss inside a row.
+
+    Rows that can spend more and rows that can only free money take turns, so that the
+    search meets both early also where thousands of losses are equal.
+    """
+    smallest = np.full(n, np.inf)
+    np.minimum.at(smallest, row, loss)
+    spends = np.zeros(n, dtype=bool)
+    np.logical_or.at(spends, row, extra > 0)
+    turn = np.empty(n)
+    for kind in (False, True):
+        rows = np.flatnonzero(spends == kind)
+        turn[rows[np.argsort(smallest[rows], kind="stable")]] = np.arange(len(rows)) + kind / 2
+    return np.lexsort((loss, row, turn[row]))
+
+
 def _finish_core(problem, greedy, choices, gap, tolerance):
     """Solve the core that remains at the improved gap as an integer program in HiGHS."""
     from skroute.assignment import _kernels
     from skroute.assignment._reference import solve_highs
 
     values, costs, _, order = problem
-    args = (values, costs, greedy.price_choices, greedy.price, gap)
+    args = (values, costs, greedy.break_choices, greedy.price, gap)
     size = _kernels.core_size(*args)
     row, choice = np.empty(size, np.int64), np.empty(size, np.int64)
     _kernels.core_alternatives(*args, row, choice, np.empty(size), np.empty(size))
     rows, position = np.unique(row, return_inverse=True)
     allowed = np.zeros((len(rows), values.shape[1]), dtype=bool)
     allowed[position, choice] = True
-    allowed[np.arange(len(rows)), greedy.price_choices[rows]] = True
+    allowed[np.arange(len(rows)), greedy.break_choices[rows]] = True
     core_costs = np.broadcast_to(costs, values.shape)[rows]
-    price_value, price_spent = totals(problem, greedy.price_choices)
+    break_value, break_spent = totals(problem, greedy.break_choices)
     at = np.arange(len(rows))
-    core_total = problem.total - price_spent + core_costs[at, greedy.price_choices[rows]].sum()
+    core_total = problem.total - break_spent + core_costs[at, greedy.break_choices[rows]].sum()
     core = Problem(values[rows], np.ascontiguousarray(core_costs), float(core_total), order)
     core_choices, core_bound = solve_highs(core, tolerance, allowed=allowed)
-    plan = greedy.price_choices.copy()
+    plan = greedy.break_choices.copy()
     plan[rows] = core_choices
-    bound = core_bound + price_value - float(values[rows, greedy.price_choices[rows]].sum())
+    bound = core_bound + break_value - float(values[rows, greedy.break_choices[rows]].sum())
     if totals(problem, plan)[0] < totals(problem, choices)[0]:
         plan = choices
     return plan, bound

@@ -8,14 +8,18 @@ from skroute.assignment._problem import total_cost, totals
 
 
 class GreedyPlan(NamedTuple):
-    """A feasible plan beside the relaxation that bounds it (sums over the rows)."""
+    """A feasible plan beside the relaxation that bounds it (sums over the rows).
+
+    `break_choices` maximise ``values - price * costs`` in every row and leave `slack` of
+    the budget; `bound` is their value plus ``slack * price``.
+    """
 
     choices: np.ndarray
     value: float
     spent: float
     bound: float
     price: float
-    price_choices: np.ndarray
+    break_choices: np.ndarray
     slack: float
 
 
@@ -110,38 +114,27 @@ def solve_greedy(problem, tolerance):
     values, costs, total, _ = problem
     hulls = build_hulls(problem)
     price = dual_price(problem, hulls)
-    price_choices = hulls.cheapest
-    _kernels.walk_hulls(hulls.starts, hulls.choice, hulls.efficiency, price, price_choices)
-    value, spent = totals(problem, price_choices)
+    choices = hulls.cheapest
+    _kernels.walk_hulls(hulls.starts, hulls.choice, hulls.efficiency, price, choices)
     if price == 0.0:
-        return GreedyPlan(price_choices, value, spent, value, 0.0, price_choices, total - spent)
+        value, spent = totals(problem, choices)
+        return GreedyPlan(choices, value, spent, value, 0.0, choices, total - spent)
+    room = max(total - total_cost(problem, choices), 0.0)
+    _kernels.take_ties(
+        hulls.starts, hulls.choice, hulls.efficiency, hulls.extra_cost, price, choices, room
+    )
+    value, spent = totals(problem, choices)
     slack = max(total - spent, 0.0)
     bound = value + slack * price
-
-    choices = price_choices.copy()
-    room = _kernels.take_ties(
-        hulls.starts, hulls.choice, hulls.efficiency, hulls.extra_cost, price, choices, slack
-    )
-    plans = [choices]
-    if room * price > tolerance * abs(bound):
-        plans.append(_fill(problem, choices.copy(), room))
-        # One upgrade too many, then the cheapest repair (Dyer and Zemel's second candidate).
-        row, choice, _ = _kernels.best_upgrade(values, costs, choices, np.inf)
-        if row >= 0:
-            cost = costs[0] if len(costs) == 1 else costs[row]
-            excess = cost[choice] - cost[choices[row]] - room
-            other, cheaper, _ = _kernels.cheapest_repair(values, costs, choices, row, excess)
-            if other >= 0:
-                repaired = choices.copy()
-                repaired[row] = choice
-                repaired[other] = cheaper
-                plans.append(_fill(problem, repaired, total - totals(problem, repaired)[1]))
-    # Compare sums, not running differences; a plan that rounding pushed over is no plan.
-    scored = [(*totals(problem, plan), plan) for plan in plans]
-    scored = [s for s in scored if s[1] <= total + problem.slack_for_rounding]
-    scored = scored or [(value, spent, price_choices)]
-    value, spent, choices = max(scored, key=lambda s: s[0])
-    return GreedyPlan(choices, value, spent, max(bound, value), price, price_choices, slack)
+    best = (value, spent, choices)
+    if slack * price > tolerance * abs(bound):
+        for plan in (_fill(problem, choices, slack), _overshoot(problem, choices, slack)):
+            value, spent = totals(problem, plan)
+            # Compare sums, not running differences; what rounding pushed over is no plan.
+            if value > best[0] and spent <= total + problem.slack_for_rounding:
+                best = (value, spent, plan)
+    value, spent, plan = best
+    return GreedyPlan(plan, value, spent, max(bound, value), price, choices, slack)
 
 
 def _fill(problem, choices, room, max_changes=8):
@@ -149,6 +142,7 @@ def _fill(problem, choices, room, max_changes=8):
     from skroute.assignment import _kernels
 
     values, costs, _, _ = problem
+    choices = choices.copy()
     for _ in range(max_changes):
         row, choice, _ = _kernels.best_upgrade(values, costs, choices, room)
         if row < 0:
@@ -156,4 +150,21 @@ def _fill(problem, choices, room, max_changes=8):
         cost = costs[0] if len(costs) == 1 else costs[row]
         room -= cost[choice] - cost[choices[row]]
         choices[row] = choice
+    return choices
+
+
+def _overshoot(problem, choices, room):
+    """The best upgrade although it does not fit, then the cheapest repair of the excess."""
+    from skroute.assignment import _kernels
+
+    values, costs, total, _ = problem
+    choices = choices.copy()
+    row, choice, _ = _kernels.best_upgrade(values, costs, choices, np.inf)
+    if row >= 0:
+        cost = costs[0] if len(costs) == 1 else costs[row]
+        excess = cost[choice] - cost[choices[row]] - room
+        other, cheaper, _ = _kernels.cheapest_repair(values, costs, choices, row, excess)
+        if other >= 0:
+            choices[row], choices[other] = choice, cheaper
+            return _fill(problem, choices, total - total_cost(problem, choices))
     return choices

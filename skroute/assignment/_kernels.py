@@ -172,7 +172,7 @@ def walk_hulls(starts, choice, efficiency, price, choices):
 def take_ties(starts, choice, efficiency, extra_cost, price, choices, room):
     """Take increments worth exactly `price`, in row order, while they fit `room`.
 
-    Changes `choices` in place and returns the room that is left.
+    Changes `choices` in place.
     """
     for j in range(choices.shape[0]):
         for k in range(starts[j], starts[j + 1]):
@@ -181,7 +181,6 @@ def take_ties(starts, choice, efficiency, extra_cost, price, choices, room):
                     choices[j] = choice[k]
                     room -= extra_cost[k]
                 break
-    return room
 
 
 @njit(cache=True, nogil=True)
@@ -295,10 +294,11 @@ def core_alternatives(values, costs, choices, price, limit, row, choice, loss, e
 def expand_core(starts, loss, extra, price, slack, gap, step, tolerance, max_nodes):
     """Best combination of core alternatives (Pisinger's expanding core, as a list DP).
 
-    A plan that departs from the price's choices by a set of alternatives is worth the LP
+    A plan that departs from the break plan by a set of alternatives is worth the LP
     bound minus ``gap = sum(loss) + price * (slack - sum(extra))``. States are partial
-    sums ``(extra, loss)`` with dominance; rows must come in order of their smallest loss,
-    so that the search ends as soon as one more departure costs more than the best gap.
+    sums ``(extra, loss)`` with dominance. Rows should come roughly in order of their
+    smallest loss (the first alternative of each), since the search ends as soon as every
+    departure to come costs more than the best gap.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def expand_core(starts, loss, extra, price, slack, gap, step, tolerance, max_nod
         Alternatives of core row r are ``starts[r]:starts[r + 1]``.
     loss, extra : ndarray of shape (n_alternatives,)
     price, slack : float
-        Dual price, and the room that the price's choices leave.
+        Dual price, and the room that the break plan leaves.
     gap : float
         Gap of the best plan known.
     step : float
@@ -331,7 +331,9 @@ def expand_core(starts, loss, extra, price, slack, gap, step, tolerance, max_nod
     # What the rows still to come can at most add or free, to cut states that cannot return.
     can_add = np.zeros(n_rows + 1)
     can_free = np.zeros(n_rows + 1)
+    least_loss = np.full(n_rows + 1, np.inf)
     for r in range(n_rows - 1, -1, -1):
+        least_loss[r] = min(least_loss[r + 1], loss[starts[r]])
         up, down = 0.0, 0.0
         for a in range(starts[r], starts[r + 1]):
             up = max(up, extra[a])
@@ -352,8 +354,10 @@ def expand_core(starts, loss, extra, price, slack, gap, step, tolerance, max_nod
     for r in range(n_rows):
         if gap <= tolerance or gap - margin <= 0.0:
             return gap, best_node, parent[:n_nodes], item[:n_nodes], True
-        if loss[starts[r]] >= gap - margin:
+        if least_loss[r] >= gap - margin:
             break
+        if loss[starts[r]] >= gap - margin:
+            continue
         n_states = spent.shape[0]
         width = starts[r + 1] - starts[r] + 1
         size = n_states * width

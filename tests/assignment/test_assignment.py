@@ -1,0 +1,323 @@
+"""The assignment room against brute force, HiGHS, cvxpy and the LP's own optimality."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from skroute.assignment import (
+    _exact,
+    _greedy,
+    _kernels,
+    assignment_path,
+    choose_at_price,
+    price_for_budget,
+    solve_assignment,
+)
+from skroute.assignment._problem import check_problem, total_cost, totals
+
+OCCAM_COSTS = np.array([0.15, 0.22, 0.29, 0.52, 0.53, 0.98, 1.0])
+
+
+def random_problem(seed, n, m, *, per_row, degenerate):
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 6, (n, m)) / 5 if degenerate else rng.random((n, m))
+    shape = (n, m) if per_row else m
+    costs = rng.integers(0, 4, shape).astype(float) if degenerate else rng.random(shape)
+    full = np.broadcast_to(costs, (n, m))
+    low, high = full.min(axis=1).mean(), full.max(axis=1).mean()
+    return values, costs, low + rng.random() * (high - low)
+
+
+def brute_force(values, costs, budget, objective="mean"):
+    n, m = values.shape
+    full = np.broadcast_to(costs, (n, m))
+    rows = np.arange(n)
+    best = -np.inf
+    for plan in itertools.product(range(m), repeat=n):
+        if full[rows, plan].mean() <= budget * (1 + 1e-12) + 1e-12:
+            taken = values[rows, plan]
+            best = max(best, taken.mean() if objective == "mean" else taken.min())
+    return best
+
+
+problems = {
+    "seed": st.integers(0, 10_000),
+    "n": st.integers(1, 5),
+    "m": st.integers(1, 4),
+    "per_row": st.booleans(),
+    "degenerate": st.booleans(),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(**problems)
+def test_exact_equals_brute_force(seed, n, m, per_row, degenerate):
+    values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
+    plan = solve_assignment(values, costs, budget, solver="exact")
+    best = brute_force(values, costs, budget)
+    assert plan.objective == pytest.approx(best, abs=1e-9)
+    assert plan.upper_bound >= best - 1e-9
+    assert plan.spent <= budget * (1 + 1e-12) + 1e-12
+    assert plan.status == "optimal"
+
+
+@settings(max_examples=200, deadline=None)
+@given(**problems)
+def test_greedy_is_feasible_and_its_certificate_holds(seed, n, m, per_row, degenerate):
+    values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
+    plan = solve_assignment(values, costs, budget, solver="greedy")
+    best = brute_force(values, costs, budget)
+    assert plan.objective <= best + 1e-9 <= plan.upper_bound + 2e-9
+    assert plan.spent <= budget * (1 + 1e-12) + 1e-12
+    # Within one increment of the optimum, as the relaxation promises.
+    assert plan.upper_bound - plan.objective <= np.ptp(values, axis=1).max() / n + 1e-9
+
+
+@settings(max_examples=200, deadline=None)
+@given(**problems)
+def test_max_min_equals_brute_force(seed, n, m, per_row, degenerate):
+    values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
+    plan = solve_assignment(values, costs, budget, objective="min")
+    assert plan.objective == brute_force(values, costs, budget, "min")
+    assert plan.spent <= budget * (1 + 1e-12) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("degenerate", [False, True])
+def test_exact_equals_highs(seed, per_row, degenerate):
+    values, costs, budget = random_problem(seed, 300, 5, per_row=per_row, degenerate=degenerate)
+    exact = solve_assignment(values, costs, budget, solver="exact")
+    highs = solve_assignment(values, costs, budget, solver="highs")
+    assert exact.objective == pytest.approx(highs.objective, rel=1e-9)
+    assert highs.status == exact.status == "optimal"
+    assert np.isnan(highs.price)
+
+
+def test_subset_sum_is_closed_by_the_search():
+    # Values equal costs: every plan lies on one line, all losses vanish, only slack is left.
+    costs = np.random.default_rng(0).random((40, 4))
+    exact = solve_assignment(costs, costs, 0.5, solver="auto", tol=1e-6)
+    assert 0.5 - 1e-6 <= exact.objective <= 0.5
+    assert exact.status == "optimal"
+
+
+def test_highs_meets_the_cap_exactly():
+    # Every budget is reached to within HiGHS's own tolerance: its first answer may exceed it.
+    costs = np.random.default_rng(0).random((12, 3))
+    for budget in [0.5, 0.55, 0.6]:
+        highs = solve_assignment(costs, costs, budget, solver="highs")
+        assert highs.spent <= budget * (1 + 1e-12)
+        exact = solve_assignment(costs, costs, budget, solver="exact")
+        assert exact.objective == pytest.approx(highs.objective, abs=1e-8)
+
+
+def test_a_core_too_hard_for_the_search_goes_to_highs(monkeypatch):
+    values, costs, budget = random_problem(3, 200, 5, per_row=True, degenerate=False)
+    expected = solve_assignment(values, costs, budget, solver="highs")
+    monkeypatch.setattr(_exact, "MAX_NODES", 4)
+    exact = solve_assignment(values, costs, budget, solver="exact")
+    assert exact.objective == pytest.approx(expected.objective, rel=1e-9)
+    assert exact.status == "optimal"
+    auto = solve_assignment(values, costs, budget, solver="auto")
+    assert auto.status == "feasible"
+    assert auto.objective <= exact.objective <= auto.upper_bound + 1e-12
+
+
+def test_cvxpy_is_a_reference():
+    pytest.importorskip("cvxpy")
+    values, costs, budget = random_problem(5, 30, 4, per_row=False, degenerate=False)
+    reference = solve_assignment(
+        values, costs, budget, solver="cvxpy", solver_options={"solver": "HIGHS"}
+    )
+    exact = solve_assignment(values, costs, budget, solver="exact")
+    assert exact.objective == pytest.approx(reference.objective, rel=1e-6)
+    free = solve_assignment(values, costs, None, solver="cvxpy")
+    assert free.objective == pytest.approx(values.max(axis=1).mean(), rel=1e-6)
+
+
+def test_missing_cvxpy_names_the_extra(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    with pytest.raises(ImportError, match=re.escape("skroute-ml[cvxpy]")):
+        solve_assignment([[1.0]], [1.0], None, solver="cvxpy")
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), per_row=st.booleans(), degenerate=st.booleans())
+def test_path_is_the_linear_relaxation(seed, per_row, degenerate):
+    n, m = 12, 4
+    values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
+    path = assignment_path(values, costs)
+    full = np.broadcast_to(costs, (n, m))
+    lp = linprog(
+        -values.ravel(),
+        A_ub=full.reshape(1, -1),
+        b_ub=[budget * n],
+        A_eq=np.kron(np.eye(n), np.ones(m)),
+        b_eq=np.ones(n),
+    )
+    assert path.objective(budget) == pytest.approx(-lp.fun / n, abs=1e-9)
+    assert path.price(budget) == price_for_budget(values, costs, budget)
+    assert (np.diff(path.budgets) > 0).all() and (np.diff(path.prices) < 0).all()
+    # Optimality of the dual price: L(p) equals the primal value (strong duality).
+    price = path.price(budget)
+    dual = (values - price * full).max(axis=1).mean() + price * budget
+    if price > 0:
+        assert dual == pytest.approx(path.objective(budget), abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10_000), per_row=st.booleans(), degenerate=st.booleans())
+def test_the_price_meets_the_budget_row_by_row(seed, per_row, degenerate):
+    values, costs, budget = random_problem(seed, 200, 5, per_row=per_row, degenerate=degenerate)
+    price = price_for_budget(values, costs, budget)
+    choices = choose_at_price(values, costs, price)
+    full = np.broadcast_to(costs, values.shape)
+    rows = np.arange(len(values))
+    assert full[rows, choices].mean() <= budget * (1 + 1e-12)
+    score = values - price * full
+    best = score.max(axis=1)
+    np.testing.assert_allclose(score[rows, choices], best, atol=1e-7)
+    # Ties to the cheaper choice: nothing as good costs less.
+    tied = np.where(score >= best[:, None] - 1e-12, full, np.inf).min(axis=1)
+    assert (full[rows, choices] <= tied + 1e-7).all()
+    # A row is decided alone.
+    assert choose_at_price(values[7:8], costs[7:8] if per_row else costs, price) == choices[7]
+
+
+def test_a_lower_price_never_buys_less():
+    values, costs, _ = random_problem(0, 500, 6, per_row=False, degenerate=True)
+    spent = [costs[choose_at_price(values, costs, p)].mean() for p in np.linspace(1, 0, 30)]
+    assert (np.diff(spent) >= -1e-15).all()
+
+
+def test_large_problems_bracket_the_price(monkeypatch):
+    values = np.random.default_rng(1).random((30_000, 7))
+    problem = check_problem(values, OCCAM_COSTS, 0.4)
+    hulls = _greedy.build_hulls(problem)
+    price = _greedy.dual_price(problem, hulls)
+    room = problem.total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
+    plain = _kernels.select_price(hulls.efficiency.copy(), hulls.extra_cost.copy(), room)
+    assert price == plain
+    # A sample that misleads on either side costs time, not correctness.
+    for bracket in [(0.9, np.inf), (0.0, 1e-9)]:
+        monkeypatch.setattr(_greedy, "_bracket", lambda hulls, room, b=bracket: b)
+        assert _greedy.dual_price(problem, hulls) == plain
+
+
+def numpy_choose_at_price(values, costs, price):
+    """Twin of the kernel: walk each row's points by cost, keep the best score so far."""
+    full = np.broadcast_to(costs, values.shape)
+    choices = np.empty(len(values), int)
+    for j, (v, c) in enumerate(zip(values, full)):
+        order = np.lexsort((-v, c))
+        best = order[0]
+        for i in order[1:]:
+            if v[i] - v[best] > price * (c[i] - c[best]) * (1 + 1e-9) + 1e-15:
+                best = i
+        choices[j] = best
+    return choices
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_kernel_equals_its_numpy_twin(per_row):
+    values, costs, _ = random_problem(2, 400, 6, per_row=per_row, degenerate=False)
+    for price in [0.0, 0.1, 0.5, 2.0]:
+        np.testing.assert_array_equal(
+            choose_at_price(values, costs, price), numpy_choose_at_price(values, costs, price)
+        )
+
+
+@pytest.mark.parametrize("solver", ["auto", "greedy", "exact", "highs"])
+def test_small_and_degenerate_problems(solver):
+    one = solve_assignment([[0.3, 0.8]], [1, 2], 2, solver=solver)
+    assert one.choices.tolist() == [1] and one.gap == 0
+    single_model = solve_assignment(np.ones((4, 1)), [2.0], 2.0, solver=solver)
+    assert single_model.choices.tolist() == [0, 0, 0, 0]
+    free = solve_assignment([[0.3, 0.8], [0.9, 0.1]], [0, 0], 0, solver=solver)
+    assert free.choices.tolist() == [1, 0]
+    equal = solve_assignment([[0.3, 0.8], [0.9, 0.1]], [1, 1], 1, solver=solver)
+    assert equal.choices.tolist() == [1, 0]
+    ties = solve_assignment(np.full((6, 3), 0.5), [3, 1, 2], 1.5, solver=solver)
+    assert ties.objective == 0.5
+    unlimited = solve_assignment([[0.3, 0.8], [0.9, 0.1]], [5, 9], None, solver=solver)
+    assert unlimited.choices.tolist() == [1, 0]
+
+
+def test_the_cheapest_budget_is_feasible_to_the_last_bit():
+    n = 100_003
+    values = np.random.default_rng(0).random((n, 3))
+    costs = np.array([0.1, 0.3, 0.7])
+    for solver in ["greedy", "exact"]:
+        plan = solve_assignment(values, costs, 0.1, solver=solver)
+        assert (plan.choices == 0).all() and plan.price > 0
+
+
+@pytest.mark.parametrize(
+    ("values", "costs", "budget", "message"),
+    [
+        ([[1.0, 2.0]], [1, 2], 0.5, "the smallest feasible budget is 1 per row"),
+        ([[1.0, np.nan]], [1, 2], 1, "Input values contains NaN"),
+        ([[1.0, np.inf]], [1, 2], 1, "Input values contains infinity"),
+        ([[1.0, 2.0]], [1, np.nan], 1, "Input costs contains NaN"),
+        ([[1.0, 2.0]], [1, -2], 1, "costs must not be negative, got -2.0"),
+        ([[1.0, 2.0]], [1, 2, 3], 1, "costs must have shape (2,) to be shared"),
+        ([[1.0, 2.0]] * 3, np.ones((2, 2)), 1, "(3, 2) with one cost per row"),
+        ([[1.0, 2.0]], [1, 2], -1, "The 'budget' parameter"),
+        ([[1.0, 2.0]], [1, 2], np.nan, "'budget' parameter"),
+        (np.empty((0, 2)), [1, 2], 1, "0 sample(s)"),
+    ],
+)
+def test_bad_input_says_what_and_what_is_allowed(values, costs, budget, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        solve_assignment(values, costs, budget)
+
+
+def test_bad_price_and_bad_options():
+    with pytest.raises(ValueError, match="price must be a number"):
+        choose_at_price([[1.0]], [1.0], np.nan)
+    with pytest.raises(ValueError, match="solver_options="):
+        solve_assignment([[1.0]], [1.0], 1, solver_options={"threads": 1})
+    with pytest.raises(ValueError, match="HiGHS does not take"):
+        solve_assignment([[1.0]], [1.0], 1, solver="highs", solver_options={"no_such": 1})
+    with pytest.raises(ValueError, match="smallest feasible budget"):
+        assignment_path([[1.0, 2.0]], [1, 2]).price(0.5)
+    with pytest.raises(RuntimeError, match="HiGHS ended without a plan"):
+        solve_assignment(
+            np.random.default_rng(0).random((500, 9)),
+            OCCAM_COSTS.tolist() + [0.3, 0.4],
+            0.4,
+            solver="highs",
+            solver_options={"time_limit": 0.0},
+        )
+
+
+def test_value_step_finds_the_grid_and_rejects_noise():
+    rng = np.random.default_rng(0)
+    assert _exact.value_step(rng.integers(0, 41, (100, 7)) / 40) == pytest.approx(1 / 40)
+    assert _exact.value_step(rng.random((100, 7))) == 0.0
+    mixed = np.full((100, 2), 0.5)
+    mixed[99, 1] = 0.123456789
+    assert _exact.value_step(mixed) == 0.0
+
+
+def test_inputs_are_not_changed_and_may_be_read_only():
+    values, costs, budget = random_problem(0, 50, 4, per_row=True, degenerate=False)
+    values.flags.writeable = costs.flags.writeable = False
+    solve_assignment(values, costs, budget, solver="exact")
+    assignment_path(values, costs)
+    solve_assignment(np.asfortranarray(values), costs.astype(np.float32), budget)
+
+
+def test_totals_agree_with_the_plan():
+    values, costs, budget = random_problem(0, 50, 4, per_row=False, degenerate=False)
+    plan = solve_assignment(values, costs, budget)
+    value, spent = totals(check_problem(values, costs, budget), plan.choices)
+    assert (value / 50, spent / 50) == pytest.approx((plan.objective, plan.spent))

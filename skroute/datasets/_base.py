@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 # Text columns are lists: as arrays of fixed width, long prompts would need gigabytes.
 Arrays = dict[str, Any]
 
-# Tests replace it by a folder.
 GITHUB = "https://raw.githubusercontent.com"
 
 _TIMEOUT = 30.0

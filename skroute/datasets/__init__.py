@@ -1,6 +1,9 @@
-"""Real data for routing, and generators with a documented mechanism."""
+"""Real data for routing, and a generator with a documented mechanism."""
 
 from skroute.datasets._base import get_data_home
+from skroute.datasets._frugal import fetch_frugalmct, fetch_frugalml, frugal_split
+from skroute.datasets._llm import fetch_llmrouter, fetch_routellm_mmlu
+from skroute.datasets._synthetic import make_routing_problem
 from skroute.datasets._tables import (
     fetch_adult,
     fetch_covertype_sample,
@@ -11,7 +14,13 @@ from skroute.datasets._tables import (
 __all__ = [
     "fetch_adult",
     "fetch_covertype_sample",
+    "fetch_frugalmct",
+    "fetch_frugalml",
     "fetch_letter",
+    "fetch_llmrouter",
+    "fetch_routellm_mmlu",
     "fetch_usps",
+    "frugal_split",
     "get_data_home",
+    "make_routing_problem",
 ]

@@ -15,20 +15,29 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.error import URLError
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import numpy as np
-from numpy.typing import NDArray
+
+from skroute.utils._compat import Integral, Interval, Real
 
 logger = logging.getLogger(__name__)
 
-Arrays = dict[str, NDArray[Any]]
+# Text columns are lists: as arrays of fixed width, long prompts would need gigabytes.
+Arrays = dict[str, Any]
 
-# Tests replace it by a folder.
 GITHUB = "https://raw.githubusercontent.com"
 
 _TIMEOUT = 30.0
+
+# Constraints that all fetchers share.
+FETCH_PARAMS = {
+    "data_home": [str, os.PathLike, None],
+    "download_if_missing": ["boolean"],
+    "n_retries": [Interval(Integral, 0, None, closed="left")],
+    "delay": [Interval(Real, 0.0, None, closed="left")],
+}
 
 
 def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
@@ -58,6 +67,19 @@ def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
     return os.path.expanduser(os.fspath(data_home))
 
 
+def load_npz(path: Path) -> Arrays:
+    """Arrays of an ``.npz`` file."""
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def dump_npz(arrays: Arrays) -> bytes:
+    """Content of an ``.npz`` file."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
 class Origin(NamedTuple):
     """How to obtain one data file.
 
@@ -77,6 +99,12 @@ class Origin(NamedTuple):
 
     size : str
         Rough size of the download, for the message.
+
+    load : callable
+        From a path to the arrays.
+
+    dump : callable
+        From the arrays to the bytes of the file.
     """
 
     path: str
@@ -84,6 +112,8 @@ class Origin(NamedTuple):
     convert: Callable[[dict[str, bytes]], Arrays]
     digest: str
     size: str
+    load: Callable[[Path], Arrays] = load_npz
+    dump: Callable[[Arrays], bytes] = dump_npz
 
 
 def github(repository, commit, path):
@@ -91,14 +121,14 @@ def github(repository, commit, path):
     return f"{GITHUB}/{repository}/{commit}/{path}"
 
 
-def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+def content_digest(arrays: Mapping[str, Any]) -> str:
     """SHA-256 of names, types, shapes and values of arrays.
 
     A checksum of the file would depend on the compression library; this does not.
 
     Parameters
     ----------
-    arrays : mapping from str to ndarray
+    arrays : mapping from str to ndarray or list of str
 
     Returns
     -------
@@ -107,7 +137,11 @@ def content_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        array = np.asarray(arrays[name])
+        array = arrays[name]
+        if isinstance(array, list):
+            digest.update(f"{name} text {len(array)}\n".encode())
+            digest.update("\0".join(array).encode())
+            continue
         array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.tobytes())
@@ -120,7 +154,7 @@ def download(urls, *, n_retries, delay):
     Parameters
     ----------
     urls : sequence of str
-        Addresses of the same file, tried in turn.
+        Addresses of the same file, tried in turn; at least one.
 
     n_retries : int
         Further attempts per address after one that failed.
@@ -137,20 +171,22 @@ def download(urls, *, n_retries, delay):
     OSError
         The error of the last address, when none answers.
     """
-    for i, url in enumerate(urls):
+    for url in urls:
         for attempts_left in range(n_retries, -1, -1):
             try:
                 logger.info("Downloading %s", url)
                 with urlopen(url, timeout=_TIMEOUT) as response:
                     return response.read()
-            except (URLError, TimeoutError, ConnectionError) as error:
+            except OSError as error:
+                failure = error
+                # What an address does not have now it will not have in a second.
+                if isinstance(error, HTTPError) and error.code in (403, 404, 410):
+                    break
                 if attempts_left:
                     warnings.warn(f"Retry downloading from {url}: {error}", stacklevel=2)
                     time.sleep(delay)
-                elif i + 1 == len(urls):
-                    error.add_note(f"This happened while downloading {list(urls)!r}.")
-                    raise
-    raise AssertionError("urls is not empty")
+    failure.add_note(f"This happened while downloading {urls!r}.")
+    raise failure
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -201,8 +237,7 @@ def load_or_fetch(origin: Origin, *, data_home, download_if_missing, n_retries, 
     """
     path = Path(get_data_home(data_home)) / origin.path
     if path.is_file():
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file), path
+        return origin.load(path), path
     if not download_if_missing:
         raise OSError(
             f"{path} is absent and download_if_missing=False. Set data_home or the environment "
@@ -226,7 +261,5 @@ def load_or_fetch(origin: Origin, *, data_home, download_if_missing, n_retries, 
             f"{found}, expected {origin.digest}. The origin has changed or the transfer was "
             "damaged; nothing was written."
         )
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, origin.dump(arrays))
     return arrays, path

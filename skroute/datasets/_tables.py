@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from skroute.datasets._base import Arrays, Origin, content_digest, github, load_or_fetch
-from skroute.utils._compat import Integral, Interval, Real, validate_params
+from skroute.datasets._base import (
+    FETCH_PARAMS,
+    Arrays,
+    Origin,
+    content_digest,
+    github,
+    load_or_fetch,
+)
+from skroute.utils._compat import validate_params
 from skroute.utils._optional import import_optional
 
-_FETCH_PARAMS = {
-    "data_home": [str, os.PathLike, None],
-    "download_if_missing": ["boolean"],
-    "n_retries": [Interval(Integral, 0, None, closed="left")],
-    "delay": [Interval(Real, 0.0, None, closed="left")],
-}
-_TABLE_PARAMS = {**_FETCH_PARAMS, "return_X_y": ["boolean"], "as_frame": ["boolean"]}
+_TABLE_PARAMS = {**FETCH_PARAMS, "return_X_y": ["boolean"], "as_frame": ["boolean"]}
 
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 

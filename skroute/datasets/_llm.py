@@ -1,0 +1,471 @@
+"""Which language model answers which prompt: RouteLLM's MMLU and LLMRouter."""
+
+import csv
+import gzip
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from skroute.datasets._base import FETCH_PARAMS, Arrays, Origin, github, load_or_fetch
+from skroute.utils._compat import validate_params
+
+_ROUTELLM = ("lm-sys/RouteLLM", "0b64fdafe049e596a3f5657c219329f24af24198")
+_LLMROUTER = ("ulab-uiuc/LLMRouter", "4e7a796942ce26e9d5f2b93191c7c2585c99c2e3")
+
+_MMLU_MODELS = {
+    "mistralai/Mixtral-8x7B-Instruct-v0.1": 0.24,
+    "gpt-4-1106-preview": 24.7,
+}
+_SUBJECTS = (
+    "abstract_algebra",
+    "anatomy",
+    "astronomy",
+    "business_ethics",
+    "clinical_knowledge",
+    "college_biology",
+    "college_chemistry",
+    "college_computer_science",
+    "college_mathematics",
+    "college_medicine",
+    "college_physics",
+    "computer_security",
+    "conceptual_physics",
+    "econometrics",
+    "electrical_engineering",
+    "elementary_mathematics",
+    "formal_logic",
+    "global_facts",
+    "high_school_biology",
+    "high_school_chemistry",
+    "high_school_computer_science",
+    "high_school_european_history",
+    "high_school_geography",
+    "high_school_government_and_politics",
+    "high_school_macroeconomics",
+    "high_school_mathematics",
+    "high_school_microeconomics",
+    "high_school_physics",
+    "high_school_psychology",
+    "high_school_statistics",
+    "high_school_us_history",
+    "high_school_world_history",
+    "human_aging",
+    "human_sexuality",
+    "international_law",
+    "jurisprudence",
+    "logical_fallacies",
+    "machine_learning",
+    "management",
+    "marketing",
+    "medical_genetics",
+    "miscellaneous",
+    "moral_disputes",
+    "moral_scenarios",
+    "nutrition",
+    "philosophy",
+    "prehistory",
+    "professional_accounting",
+    "professional_law",
+    "professional_medicine",
+    "professional_psychology",
+    "public_relations",
+    "security_studies",
+    "sociology",
+    "us_foreign_policy",
+    "virology",
+    "world_religions",
+)
+
+# In the order of the columns: by price, then by name.
+_LLMROUTER_MODELS = {
+    "gemma-2-9b-it": 0.1,
+    "codegemma-7b": 0.2,
+    "llama-3.1-8b-instruct": 0.2,
+    "llama3-chatqa-1.5-8b": 0.2,
+    "mistral-7b-instruct-v0.3": 0.2,
+    "qwen2.5-7b-instruct": 0.2,
+    "llama-3.1-nemotron-51b-instruct": 0.9,
+    "llama-3.3-nemotron-super-49b-v1": 0.9,
+    "llama3-chatqa-1.5-70b": 0.9,
+}
+
+
+def _read_table(path):
+    """Header and columns of a compressed CSV file."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    return dict(zip(header, map(list, zip(*rows))))
+
+
+def _dump_table(columns):
+    """Bytes of a compressed CSV file, the same for the same columns."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values()))
+    return gzip.compress(text.getvalue().encode("utf-8"), mtime=0)
+
+
+def load_mmlu(path: Path) -> Arrays:
+    """Arrays of MMLU from ``mmlu.csv.gz``."""
+    table = _read_table(path)
+    correct = [table["mixtral_correct"], table["gpt4_correct"]]
+    return {
+        "subject": table["subject"],
+        "prompt": table["prompt"],
+        "quality": np.array(correct).T.astype(np.uint8),
+        "contaminated": np.array(table["contaminated"]) == "1",
+    }
+
+
+def dump_mmlu(arrays: Arrays) -> bytes:
+    """Content of ``mmlu.csv.gz``."""
+    quality = arrays["quality"].T.tolist()
+    return _dump_table(
+        {
+            "id": range(len(arrays["prompt"])),
+            "subject": arrays["subject"],
+            "prompt": arrays["prompt"],
+            "mixtral_correct": quality[0],
+            "gpt4_correct": quality[1],
+            "contaminated": arrays["contaminated"].astype(int).tolist(),
+        }
+    )
+
+
+def convert_mmlu(raw: dict[str, bytes]) -> Arrays:
+    """Arrays of MMLU from a CSV file per subject and the list of contaminated prompts."""
+    contaminated = {
+        json.loads(line)["eval_prompt"] for line in raw["contaminated"].decode().splitlines()
+    }
+    subjects, prompts, quality = [], [], []
+    for subject in _SUBJECTS:
+        text = io.StringIO(raw[subject].decode("utf-8"), newline="")
+        header, *rows = csv.reader(text)
+        column = {name.split("-")[0]: j for j, name in enumerate(header)}
+        for row in rows:
+            subjects.append(subject)
+            prompts.append(row[column["prompt"]])
+            quality.append([row[column[model]] == "True" for model in ("mixtral", "gpt")])
+    return {
+        "subject": subjects,
+        "prompt": prompts,
+        "quality": np.array(quality, dtype=np.uint8),
+        "contaminated": np.array([prompt in contaminated for prompt in prompts]),
+    }
+
+
+def load_llmrouter(path: Path) -> Arrays:
+    """Arrays of LLMRouter from ``scores.csv.gz``."""
+    table = _read_table(path)
+    return {
+        "prompt": table["prompt"],
+        "task": table["task"],
+        "metric": table["metric"],
+        "quality": np.array([table[name] for name in _LLMROUTER_MODELS]).T.astype(np.float64),
+        "cluster_id": np.array(table["cluster_id"]).astype(np.int64),
+        "is_test": np.array(table["split"]) == "test",
+        "in_train": np.array(table["in_train"]) == "1",
+    }
+
+
+def dump_llmrouter(arrays: Arrays) -> bytes:
+    """Content of ``scores.csv.gz``."""
+    return _dump_table(
+        {
+            "id": range(len(arrays["prompt"])),
+            "split": np.where(arrays["is_test"], "test", "train").tolist(),
+            "task": arrays["task"],
+            "metric": arrays["metric"],
+            "cluster_id": arrays["cluster_id"].tolist(),
+            "in_train": arrays["in_train"].astype(int).tolist(),
+            "prompt": arrays["prompt"],
+            **dict(zip(_LLMROUTER_MODELS, arrays["quality"].T.tolist())),
+        }
+    )
+
+
+def convert_llmrouter(raw: dict[str, bytes]) -> Arrays:
+    """Arrays of LLMRouter from its train and test records and the queries behind them."""
+    origin: dict[str, tuple[str, str]] = {}
+    for name in ("queries train", "queries test"):
+        for line in raw[name].decode("utf-8").splitlines():
+            query = json.loads(line)
+            # A prompt that two tasks share carries the first.
+            origin.setdefault(query["query"], (query["task_name"], query["metric"]))
+    train, test = json.loads(raw["train"]), json.loads(raw["test"])
+    records = train + test
+    prompts = [record["question"] for record in records]
+    is_test = np.arange(len(records)) >= len(train)
+    seen = set(prompts[: len(train)])
+    scores = [[record["scores"][name] for name in _LLMROUTER_MODELS] for record in records]
+    return {
+        "prompt": prompts,
+        "task": [origin[prompt][0] for prompt in prompts],
+        "metric": [origin[prompt][1] for prompt in prompts],
+        # Ten digits are what is kept on disk.
+        "quality": np.round(np.array(scores, dtype=np.float64), 10),
+        "cluster_id": np.array([record.get("cluster_id", -1) for record in records]),
+        "is_test": is_test,
+        "in_train": is_test & np.array([prompt in seen for prompt in prompts]),
+    }
+
+
+def _mmlu_urls():
+    folder = "routellm/evals/mmlu"
+    urls = {
+        subject: [github(*_ROUTELLM, f"{folder}/responses/mmlu_{subject}.csv")]
+        for subject in _SUBJECTS
+    }
+    urls["contaminated"] = [github(*_ROUTELLM, f"{folder}/contaminated_prompts.jsonl")]
+    return urls
+
+
+MMLU = Origin(
+    path="routellm/mmlu.csv.gz",
+    urls=_mmlu_urls(),
+    convert=convert_mmlu,
+    digest="9e9fc5913846b1911de4ebf9b1e5aa35a7325427b6e6831c972de2952b749617",
+    size="8 MB",
+    load=load_mmlu,
+    dump=dump_mmlu,
+)
+
+LLMROUTER = Origin(
+    path="llmrouter/scores.csv.gz",
+    urls={
+        name: [github(*_LLMROUTER, f"data/{path}")]
+        for name, path in {
+            "train": "dcrouter_preprocessed/train.json",
+            "test": "dcrouter_preprocessed/test.json",
+            "queries train": "example_data/query_data/default_query_train.jsonl",
+            "queries test": "example_data/query_data/default_query_test.jsonl",
+        }.items()
+    },
+    convert=convert_llmrouter,
+    digest="8e554397344f8d5f602ef2f30a3fd9def6ce48a348d42004c32f67255b5e86fb",
+    size="10 MB",
+    load=load_llmrouter,
+    dump=dump_llmrouter,
+)
+
+_MMLU_DESCR = """MMLU answered by two language models (RouteLLM).
+
+Whether Mixtral-8x7B-Instruct-v0.1 and gpt-4-1106-preview answer each of 14,042 questions of
+MMLU (57 subjects, sorted) correctly. The source has no prices; those given here, US
+dollars per million tokens, are the ones that the paper works with, quoted second-hand.
+105 prompts repeat an earlier one.
+
+Origin: github.com/lm-sys/RouteLLM, commit 0b64fda, Apache-2.0. Paper: Ong et al., RouteLLM:
+Learning to route LLMs with preference data, arXiv 2406.18665. Questions: Hendrycks et al.,
+Measuring massive multitask language understanding, ICLR 2021.
+"""
+
+_LLMROUTER_DESCR = """Nine language models on prompts of 14 public benchmarks (LLMRouter).
+
+Scores in [0, 1] on 5,608 train and 500 test prompts, with prices in US dollars per million
+tokens, the same for input and output. About 97 % of the scores are 0 or 1, the rest F1 or
+coverage values. Train has 14 tasks and test 10 of them in another mix; for a fair estimate
+split the train rows. 119 test prompts also stand in train. The scores depend on how the
+source parsed answers: they rank models for routing, not models as such.
+
+Origin: github.com/ulab-uiuc/LLMRouter, commit 4e7a796, MIT. The prompts come from the
+benchmarks named in the task, which have licences of their own.
+"""
+
+
+def _texts(values):
+    """Texts as an array that can be indexed by rows."""
+    texts = np.empty(len(values), dtype=object)
+    texts[:] = values
+    return texts
+
+
+@validate_params(FETCH_PARAMS, prefer_skip_nested_validation=True)
+def fetch_routellm_mmlu(
+    *,
+    data_home: str | os.PathLike[str] | None = None,
+    download_if_missing: bool = True,
+    n_retries: int = 3,
+    delay: float = 1.0,
+) -> Bunch:
+    """Load which of two language models answers which MMLU question correctly.
+
+    14,042 questions, Mixtral-8x7B (68.1 % right) and GPT-4 (80.6 %), the log on which
+    RouteLLM is evaluated [1]_. 2 MB on disk, 8 MB to download.
+
+    Parameters
+    ----------
+    data_home : str or path-like, default=None
+        Folder to look in and to download to, see :func:`get_data_home`. None takes the
+        environment variable ``SKROUTE_DATA`` and, where that is not set,
+        ``~/skroute_data``.
+
+    download_if_missing : bool, default=True
+        Whether to download the set where the file is absent. If False, an absent file is
+        an error.
+
+    n_retries : int, default=3
+        Further attempts per address after one that failed. More attempts survive a worse
+        connection and take longer to give up.
+
+    delay : float, default=1.0
+        Seconds between two attempts.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        Dictionary-like, with
+
+        data : ndarray of shape (14042,), dtype=object
+            The prompts: a question and four choices.
+        quality : ndarray of shape (14042, 2), dtype=uint8
+            1 where the model is right.
+        costs : ndarray of shape (2,), dtype=float64
+            Price of each model in US dollars per million tokens. The source has none;
+            these are the paper's, quoted second-hand.
+        model_names : list of str
+            The models, the columns of `quality`.
+        subject : ndarray of shape (14042,), dtype=object
+            The subject of each question, one of 57; the rows are sorted by it.
+        contaminated : ndarray of shape (14042,), dtype=bool
+            The 5 rows that the authors leave out of their evaluation.
+        DESCR : str
+            Description, origin and licence of the set.
+        filename : str
+            The file that was read.
+
+    Raises
+    ------
+    OSError
+        If the file is absent and `download_if_missing` is False, if no address of the
+        origin answers, or if what was downloaded is not the known data set.
+
+    References
+    ----------
+    .. [1] I. Ong et al. (2024). RouteLLM: Learning to route LLMs with preference data.
+       :arxiv:`2406.18665`
+
+    Examples
+    --------
+    >>> from skroute.datasets import fetch_routellm_mmlu
+    >>> log = fetch_routellm_mmlu()  # doctest: +SKIP
+    >>> log.quality.mean(axis=0).round(3)  # doctest: +SKIP
+    array([0.681, 0.806])
+    """
+    arrays, path = load_or_fetch(
+        MMLU,
+        data_home=data_home,
+        download_if_missing=download_if_missing,
+        n_retries=n_retries,
+        delay=delay,
+    )
+    return Bunch(
+        data=_texts(arrays["prompt"]),
+        quality=arrays["quality"],
+        costs=np.array(list(_MMLU_MODELS.values())),
+        model_names=list(_MMLU_MODELS),
+        subject=_texts(arrays["subject"]),
+        contaminated=arrays["contaminated"],
+        DESCR=_MMLU_DESCR,
+        filename=str(path),
+    )
+
+
+@validate_params(FETCH_PARAMS, prefer_skip_nested_validation=True)
+def fetch_llmrouter(
+    *,
+    data_home: str | os.PathLike[str] | None = None,
+    download_if_missing: bool = True,
+    n_retries: int = 3,
+    delay: float = 1.0,
+) -> Bunch:
+    """Load how well nine language models answer prompts of 14 benchmarks.
+
+    5,608 train and 500 test prompts. On the train prompts the best single model scores
+    0.621 on average, the best model of each prompt 0.802. 0.7 MB on disk, 10 MB to download.
+
+    Parameters
+    ----------
+    data_home : str or path-like, default=None
+        Folder to look in and to download to, see :func:`get_data_home`. None takes the
+        environment variable ``SKROUTE_DATA`` and, where that is not set,
+        ``~/skroute_data``.
+
+    download_if_missing : bool, default=True
+        Whether to download the set where the file is absent. If False, an absent file is
+        an error.
+
+    n_retries : int, default=3
+        Further attempts per address after one that failed. More attempts survive a worse
+        connection and take longer to give up.
+
+    delay : float, default=1.0
+        Seconds between two attempts.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        Dictionary-like, with
+
+        data : ndarray of shape (6108,), dtype=object
+            The prompts.
+        quality : ndarray of shape (6108, 9), dtype=float64
+            Score of each model, in [0, 1].
+        costs : ndarray of shape (9,), dtype=float64
+            Price of each model in US dollars per million tokens.
+        model_names : list of str
+            The models, the columns of `quality`.
+        is_test : ndarray of shape (6108,), dtype=bool
+            The source's test rows. Their mix of tasks is another one than in train: for a
+            fair estimate split the train rows.
+        in_train : ndarray of shape (6108,), dtype=bool
+            Test rows whose prompt also stands in train.
+        task : ndarray of shape (6108,), dtype=object
+            The benchmark.
+        metric : ndarray of shape (6108,), dtype=object
+            How an answer was scored.
+        cluster_id : ndarray of shape (6108,), dtype=int64
+            The source's own grouping of the train rows into 3; -1 in test.
+        DESCR : str
+            Description, origin and licence of the set.
+        filename : str
+            The file that was read.
+
+    Raises
+    ------
+    OSError
+        If the file is absent and `download_if_missing` is False, if no address of the
+        origin answers, or if what was downloaded is not the known data set.
+
+    Examples
+    --------
+    >>> from skroute.datasets import fetch_llmrouter
+    >>> log = fetch_llmrouter()  # doctest: +SKIP
+    >>> log.quality[~log.is_test].mean(axis=0).max().round(4)  # doctest: +SKIP
+    0.6213
+    """
+    arrays, path = load_or_fetch(
+        LLMROUTER,
+        data_home=data_home,
+        download_if_missing=download_if_missing,
+        n_retries=n_retries,
+        delay=delay,
+    )
+    return Bunch(
+        data=_texts(arrays["prompt"]),
+        quality=arrays["quality"],
+        costs=np.array(list(_LLMROUTER_MODELS.values())),
+        model_names=list(_LLMROUTER_MODELS),
+        is_test=arrays["is_test"],
+        in_train=arrays["in_train"],
+        task=_texts(arrays["task"]),
+        metric=_texts(arrays["metric"]),
+        cluster_id=arrays["cluster_id"],
+        DESCR=_LLMROUTER_DESCR,
+        filename=str(path),
+    )

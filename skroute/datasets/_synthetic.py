@@ -1,0 +1,158 @@
+"""A routing problem whose best answer is known."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+from sklearn.utils import Bunch, check_random_state
+
+from skroute.utils._compat import Integral, Interval, Real, validate_params
+
+
+@validate_params(
+    {
+        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "n_models": [Interval(Integral, 1, None, closed="left")],
+        "n_features": [Interval(Integral, 1, None, closed="left")],
+        "n_classes": [Interval(Integral, 2, None, closed="left")],
+        "n_regions": [Interval(Integral, 1, None, closed="left")],
+        "specialization": [Interval(Real, 0.0, None, closed="left")],
+        "accuracy": [tuple],
+        "cost_ratio": [Interval(Real, 1.0, None, closed="left")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def make_routing_problem(
+    n_samples: int = 1000,
+    n_models: int = 4,
+    *,
+    n_features: int = 5,
+    n_classes: int = 3,
+    n_regions: int = 8,
+    specialization: float = 1.0,
+    accuracy: tuple[float, float] = (0.6, 0.9),
+    cost_ratio: float = 10.0,
+    random_state: Any = None,
+) -> Bunch:
+    r"""Make rows, models that are good at some of them, and prices.
+
+    The mechanism:
+
+    1. Rows are uniform in the unit cube. `n_regions` points, uniform in the same cube, cut
+       it into the regions of the rows that are nearest to each.
+    2. Model :math:`i` costs :math:`c_i`; costs are spaced geometrically from
+       :math:`1 / \text{cost\_ratio}` to 1. Its base accuracy :math:`a_i` is spaced evenly
+       from ``accuracy[0]`` to ``accuracy[1]``: a dearer model is better on the whole.
+    3. In region :math:`r` model :math:`i` is right with probability
+       :math:`\sigma(\operatorname{logit}(a_i) + \text{specialization} \cdot z_{ir})`, with
+       independent standard normal :math:`z_{ir}`.
+    4. Labels are uniform over the classes and independent of the features, so that nothing
+       but the choice of the model matters. A model answers the label with its probability
+       and otherwise each other class alike, independently of the other models.
+
+    With ``success`` the best possible routing is known: no router that sees the rows only
+    can do better in expectation than one that uses it.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+        Number of rows.
+
+    n_models : int, default=4
+        Number of models.
+
+    n_features : int, default=5
+        Number of features. More of them make the regions harder to learn.
+
+    n_classes : int, default=3
+        Number of classes.
+
+    n_regions : int, default=8
+        Number of regions. More of them need more rows to learn.
+
+    specialization : float, default=1.0
+        How much a model's accuracy differs between regions, in units of the logit. At 0
+        the features say nothing about which model is right; a higher value leaves more to
+        gain by routing.
+
+    accuracy : tuple of (float, float), default=(0.6, 0.9)
+        Base accuracy of the cheapest and of the dearest model, between 0 and 1 exclusive.
+
+    cost_ratio : float, default=10.0
+        Cost of the dearest model, which is 1, over that of the cheapest.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines rows, regions, labels and answers. Pass an int for the same output at
+        every call.
+
+    Returns
+    -------
+    problem : :class:`~sklearn.utils.Bunch`
+        Dictionary-like, with
+
+        data : ndarray of shape (n_samples, n_features), dtype=float64
+            The rows.
+        target : ndarray of shape (n_samples,), dtype=int64
+            The labels.
+        predictions : ndarray of shape (n_samples, n_models), dtype=int64
+            What each model answers.
+        quality : ndarray of shape (n_samples, n_models), dtype=float64
+            1 where the answer is right, else 0.
+        success : ndarray of shape (n_samples, n_models), dtype=float64
+            The probability that the answer is right.
+        costs : ndarray of shape (n_models,), dtype=float64
+            Cost per call of each model, rising.
+        model_names : list of str
+            ``"model_0"`` and so on, the columns of all of these.
+        region : ndarray of shape (n_samples,), dtype=int64
+            The region of each row.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+
+    Examples
+    --------
+    >>> from skroute.datasets import make_routing_problem
+    >>> problem = make_routing_problem(10_000, n_models=3, random_state=0)
+    >>> problem.costs.round(3)
+    array([0.1  , 0.316, 1.   ])
+    >>> problem.quality.mean(axis=0).round(2)
+    array([0.55, 0.72, 0.89])
+
+    Free choice among the three would be right far more often than the best of them:
+
+    >>> float(problem.quality.max(axis=1).mean().round(2))
+    0.98
+    """
+    if len(accuracy) != 2 or not all(
+        isinstance(value, Real) and 0 < value < 1 for value in accuracy
+    ):
+        raise ValueError(
+            "accuracy must be a pair of numbers between 0 and 1 exclusive, for the cheapest and "
+            f"for the dearest model, got {accuracy!r}."
+        )
+    random_state = check_random_state(random_state)
+    data = random_state.uniform(size=(n_samples, n_features))
+    centers = random_state.uniform(size=(n_regions, n_features))
+    # |x - c|^2 without |x|^2, which does not change the nearest centre.
+    region = np.argmin((centers**2).sum(axis=1) - 2 * data @ centers.T, axis=1)
+    base = logit(np.linspace(*accuracy, n_models))
+    skill = specialization * random_state.standard_normal((n_regions, n_models))
+    success = expit(base + skill)[region]
+    target = random_state.randint(n_classes, size=n_samples)
+    right = random_state.uniform(size=(n_samples, n_models)) < success
+    shift = random_state.randint(1, n_classes, size=(n_samples, n_models))
+    predictions = (target[:, None] + np.where(right, 0, shift)) % n_classes
+    return Bunch(
+        data=data,
+        target=target,
+        predictions=predictions,
+        quality=right.astype(np.float64),
+        success=success,
+        costs=np.geomspace(1 / cost_ratio, 1.0, n_models),
+        model_names=[f"model_{i}" for i in range(n_models)],
+        region=region,
+    )

@@ -1,0 +1,17 @@
+"""Which model answers: routers that buy the best answers within a budget."""
+
+from skroute.routing._baselines import (
+    OracleRouterClassifier,
+    RandomRouterClassifier,
+    SingleBestClassifier,
+)
+from skroute.routing._budget_router import BudgetRouter
+from skroute.routing._occam import OccamRouterClassifier
+
+__all__ = [
+    "BudgetRouter",
+    "OccamRouterClassifier",
+    "OracleRouterClassifier",
+    "RandomRouterClassifier",
+    "SingleBestClassifier",
+]

@@ -1,0 +1,330 @@
+"""OCCAM: which classifier answers, per query."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import indexable
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import note_failure
+from skroute.routing._budget_router import BudgetRouter, check_policy
+from skroute.routing._members import BaseRouterClassifier, call_proba
+from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._timing import seconds_per_sample
+
+
+class _State(NamedTuple):
+    """What planning leaves for answering: the embedding member's probabilities."""
+
+    choice: int
+    proba: np.ndarray
+
+
+class OccamRouterClassifier(BaseRouterClassifier):
+    r"""Answer each row with the classifier that is worth its cost for that row.
+
+    `fit` fits the members and records how each does on rows that it has not seen: the
+    success probability :math:`SP_i(x) = f_i(x)[y]`. An accuracy estimator learns to
+    predict it for new rows. A row then goes to the member with the best
+    :math:`\widehat{SP}_i(x) - \lambda \sigma_i - p\, c_i`, where the price :math:`p` is
+    learned so that the mean cost meets the budget. Only that member is called.
+
+    Parameters
+    ----------
+    estimators : list of (str, classifier)
+        The members. Each is cloned and fitted; a fitted one is passed as
+        :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to `fit` should
+        be new to it. ``set_params(name="drop")`` leaves one out.
+
+    costs : mapping from str to float, array-like of shape (n_members,) or "time"
+        Cost per call of each member, in any one unit (seconds, dollars, FLOPs).
+        ``"time"`` measures it in `fit`: median seconds per sample, device-synchronised.
+
+    budget : float, default=None
+        Mean cost per sample, in the unit of `costs`, everything included. None is
+        unlimited. Raising it sends more rows to dearer members.
+
+    accuracy_estimator : multi-output regressor, default=None
+        Predicts the members' success from the embedding. None takes OCCAM's
+        :class:`~skroute.quality.BaggedNeighborsRegressor` on features scaled to [0, 1].
+
+    embedding : None, transformer or str, default=None
+        What the accuracy estimator sees: X itself; the output of a transformer, which is
+        cloned and fitted; or ``predict_proba`` of the member of that name. That member is
+        then called on every row: its cost is charged to every row and deducted from the
+        budget, and choosing it costs nothing more.
+
+    response : {"proba", "predict"}, default="proba"
+        Success as the probability of the true label, or as whether the answer is right.
+
+    reg_lambda : float, default=0.0
+        Lambda: how many standard deviations of its estimation error (measured out of
+        sample) a member is docked. Raising it prefers members that are predicted
+        reliably.
+
+    policy : {"online", "batch"}, default="online"
+        ``"online"`` decides each row alone by the price learned in `fit`; the budget
+        holds on average. ``"batch"`` solves the assignment for the rows given; the
+        budget is a hard cap on them.
+
+    objective : {"mean", "min"}, default="mean"
+        With ``policy="batch"``: maximise the mean estimated success or the smallest one.
+
+    drop_dominated : bool, default=False
+        Whether to leave out members that are dearer and on average no better than
+        another.
+
+    routing_cost : float, default=None
+        Cost of deciding on one row (embedding transformer and estimate), in the unit of
+        `costs`; part of the budget. None measures it with ``costs="time"`` and is 0
+        otherwise.
+
+    cv : int, splitter or iterable, default=5
+        Folds that make the members' answers and the accuracy estimates out-of-sample.
+
+    n_jobs : int, default=None
+        Members fitted in parallel.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    choices_ : list of str
+        Names of the members that `route` indexes.
+
+    estimators_ : list of classifiers
+        The fitted members, in the order of ``choices_``.
+
+    costs_ : ndarray of shape (n_choices,)
+        Cost of each member's call.
+
+    router_ : BudgetRouter
+        The fitted policy: estimates, price and path. Its costs are what choosing a member
+        adds to what every row pays.
+
+    embedding_ : transformer or None
+        Fitted on all rows.
+
+    quality_ : ndarray of shape (n_choices,)
+        Mean out-of-sample success of each member.
+
+    n_features_in_ : int
+        Number of features seen during `fit`, where X has columns.
+
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, where all are strings.
+
+    See Also
+    --------
+    BudgetRouter : The same policy from logged outcomes, without classifiers.
+    SingleBestClassifier, RandomRouterClassifier, OracleRouterClassifier : Baselines.
+
+    Notes
+    -----
+    Under the online policy a row that is worth exactly the price goes to the cheaper
+    member, so that budgets hold; where estimates take few distinct values the mean cost
+    can stay below the budget.
+
+    References
+    ----------
+    .. [1] D. Ding, B. Xu, L. V. S. Lakshmanan, "OCCAM: Towards Cost-Efficient and
+       Accuracy-Aware Classification Inference", ICLR 2025.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sklearn.model_selection import train_test_split
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skroute.routing import OccamRouterClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> router = OccamRouterClassifier(
+    ...     [("bayes", GaussianNB()), ("forest", RandomForestClassifier(random_state=0))],
+    ...     costs={"bayes": 1, "forest": 10},
+    ...     budget=5,
+    ... )
+    >>> router = router.fit(X_train, y_train)
+    >>> y_pred, route, cost = router.predict_routed(X_test)
+    >>> bool(4 < cost.mean() < 6)
+    True
+    >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.04
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **BaseRouterClassifier._parameter_constraints,
+        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        "embedding": [HasMethods(["fit", "transform"]), str, None],
+        "reg_lambda": [Interval(Real, 0, None, closed="left")],
+        "policy": [StrOptions({"online", "batch"})],
+        "objective": [StrOptions({"mean", "min"})],
+        "drop_dominated": ["boolean"],
+        "routing_cost": [Interval(Real, 0, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        estimators,
+        *,
+        costs,
+        budget=None,
+        accuracy_estimator=None,
+        embedding=None,
+        response="proba",
+        reg_lambda=0.0,
+        policy="online",
+        objective="mean",
+        drop_dominated=False,
+        routing_cost=None,
+        cv=5,
+        n_jobs=None,
+    ):
+        self.estimators = estimators
+        self.costs = costs
+        self.budget = budget
+        self.accuracy_estimator = accuracy_estimator
+        self.embedding = embedding
+        self.response = response
+        self.reg_lambda = reg_lambda
+        self.policy = policy
+        self.objective = objective
+        self.drop_dominated = drop_dominated
+        self.routing_cost = routing_cost
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self, members):
+        super()._check_parameters(members)
+        check_policy(self.policy, self.objective)
+        if isinstance(self.embedding, str):
+            if self.embedding not in members:
+                raise ValueError(
+                    f"embedding={self.embedding!r} is not the name of a member; the members are "
+                    f"{list(members)!r}. It may also be a transformer or None."
+                )
+            if not hasattr(members[self.embedding], "predict_proba"):
+                raise ValueError(
+                    f"embedding={self.embedding!r} needs predict_proba, which that member "
+                    f"({members[self.embedding]!r}) does not have."
+                )
+
+    def _fixed_cost(self, costs, names):
+        fixed = 0.0 if self.routing_cost is None else float(self.routing_cost)
+        if isinstance(self.embedding, str):
+            fixed += float(costs[names.index(self.embedding)])
+        return fixed
+
+    def _call_costs(self, costs, names):
+        added = np.array(costs, dtype=np.float64)
+        if isinstance(self.embedding, str):
+            added[names.index(self.embedding)] = 0.0
+        return added
+
+    def _fit_routing(self, X, y, names, responses):
+        quality = np.column_stack([self._success(y, response) for response in responses])
+        self.embedding_ = None
+        features = X
+        self._embedder = None
+        if isinstance(self.embedding, str):
+            at = names.index(self.embedding)
+            self._embedder = (names[at], self.estimators_[at])
+            features = responses[at] if self.response == "proba" else self._embed(X)[0]
+        elif self.embedding is not None:
+            self.embedding_ = clone(self.embedding)
+            with note_failure("embedding", num_samples(X), "fit"):
+                features = self.embedding_.fit_transform(X, self.classes_[y])
+        router = BudgetRouter(
+            self.accuracy_estimator,
+            costs=dict(zip(names, self._call_costs(self.costs_, names))),
+            budget=self.budget,
+            reg_lambda=self.reg_lambda,
+            policy=self.policy,
+            objective=self.objective,
+            drop_dominated=self.drop_dominated,
+            routing_cost=self._fixed_cost(self.costs_, names),
+            cv=self.cv if isinstance(self.cv, int) else 5,
+            n_jobs=self.n_jobs,
+        )
+        router.fit(features, quality)
+        if isinstance(self.costs, str) and self.routing_cost is None:
+            self._charge_measured_routing(router, X)
+        kept = [names.index(name) for name in router.choices_]
+        self.router_ = router
+        self.quality_ = router.mean_quality_
+        self.costs_ = self.costs_[kept]
+        self.estimators_ = [self.estimators_[i] for i in kept]
+        self.choices_ = list(router.choices_)
+
+    def _charge_measured_routing(self, router, X):
+        """With measured time, what routing itself takes is part of the cost."""
+
+        def decide(rows):
+            features = rows if self.embedding_ is None else self.embedding_.transform(rows)
+            # A member that embeds is charged as a member.
+            router._plan(features, np.inf)
+
+        if self._embedder is None:
+            seconds = seconds_per_sample(decide, X)
+        else:
+            proba, _ = self._embed(X)
+            seconds = seconds_per_sample(decide, proba)
+        router.set_params(routing_cost=router.routing_cost + seconds)
+        router._check_affordable(self._effective_budget(None), router.costs_)
+
+    def _embed(self, X):
+        """What the accuracy estimator sees, and what of it answers can reuse."""
+        if self._embedder is not None:
+            name, member = self._embedder
+            proba = call_proba(name, member, self.classes_, X)
+            return proba, proba
+        if self.embedding_ is not None:
+            with note_failure("embedding", num_samples(X), "transform"):
+                return self.embedding_.transform(X), None
+        return X, None
+
+    def _plan(self, X, budget):
+        features, proba = self._embed(X)
+        plan = self.router_._plan(features, budget)
+        if proba is None:
+            return plan
+        name, _ = self._embedder
+        choice = self.choices_.index(name) if name in self.choices_ else -1
+        return plan._replace(state=_State(choice, proba))
+
+    def _reuse(self, choice, rows, state, response):
+        if state is None or choice != state.choice:
+            return None
+        proba = state.proba[rows]
+        return proba.argmax(axis=1) if response == "predict" else proba
+
+    def predict_quality(self, X):
+        """Estimated success probability of each member, before the penalty.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_choices)
+            Columns in the order of ``choices_``.
+        """
+        check_is_fitted(self)
+        (X,) = indexable(X)
+        return self.router_.predict_quality(self._embed(X)[0])
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if self.embedding is None:
+            # The default accuracy estimator reads X itself.
+            from sklearn.utils import get_tags
+
+            reader = self.accuracy_estimator
+            reader_tags = None if reader is None else get_tags(reader).input_tags
+            tags.input_tags.sparse &= reader_tags is not None and reader_tags.sparse
+            tags.input_tags.allow_nan &= reader_tags is not None and reader_tags.allow_nan
+        return tags

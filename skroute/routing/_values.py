@@ -1,0 +1,56 @@
+"""What a choice is worth: out-of-sample quality, its penalty, dominance."""
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_predict
+
+
+def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None):
+    """Cross-fitted estimates of each choice's quality on the rows that fit it.
+
+    Parameters
+    ----------
+    estimator : multi-output regressor
+    X : indexable of n_samples rows
+    quality : ndarray of shape (n_samples, n_choices)
+    cv : int or splitter
+        An int means that many folds of rows shuffled with a fixed seed, since logs are
+        often sorted.
+    n_jobs : int, default=None
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_choices)
+    """
+    if isinstance(cv, int):
+        cv = KFold(cv, shuffle=True, random_state=0)
+    target = quality[:, 0] if quality.shape[1] == 1 else quality
+    estimate = cross_val_predict(clone(estimator), X, target, cv=cv, n_jobs=n_jobs)
+    return estimate.reshape(quality.shape)
+
+
+def penalty(estimate, quality):
+    """OCCAM's sigma: standard deviation of each choice's estimation error, out of sample."""
+    return (estimate - quality).std(axis=0)
+
+
+def dominated(mean_quality, costs):
+    """Choices that are no better on average than another that costs no more.
+
+    Of choices equal in both the first is kept.
+
+    Parameters
+    ----------
+    mean_quality : ndarray of shape (n_choices,)
+    costs : ndarray of shape (n_choices,)
+
+    Returns
+    -------
+    ndarray of shape (n_choices,), dtype=bool
+    """
+    # By cost, then by falling quality: a choice must beat the best before it.
+    order = np.lexsort((-mean_quality, costs))
+    best_before = np.maximum.accumulate(np.r_[-np.inf, mean_quality[order][:-1]])
+    mask = np.empty(len(costs), dtype=bool)
+    mask[order] = mean_quality[order] <= best_before
+    return mask

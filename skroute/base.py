@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
-from sklearn.utils import Bunch, get_tags, indexable
+from sklearn.utils import Bunch, assert_all_finite, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import BaseComposition, VisualBlock, num_samples
@@ -27,6 +27,7 @@ __all__ = [
     "Routed",
     "check_budget",
     "check_costs",
+    "check_rows",
     "dispatch",
     "inherit_member_tags",
     "measure_costs",
@@ -264,6 +265,56 @@ def inherit_member_tags(tags, members):
     return tags
 
 
+def check_rows(estimator, X, *, reset):
+    """Validate rows that the inner models will validate themselves.
+
+    X may be anything that the models take: arrays, frames, sparse matrices, lists of
+    texts. What can be checked for all of them is: feature names and count, that there are
+    rows, and that numeric arrays have columns and no missing values unless every model
+    takes them, since a row may be routed to any of them.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : indexable
+    reset : bool
+        Whether to set (in `fit`) or to compare feature names and count.
+
+    Returns
+    -------
+    indexable
+        X, converted where rows could not be indexed otherwise.
+
+    Raises
+    ------
+    ValueError
+    """
+    (X,) = indexable(X)
+    numeric = getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
+    if numeric and X.ndim == 1:
+        raise ValueError(
+            f"Expected 2D array, got 1D array instead:\narray={X}.\nReshape your data using "
+            "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
+            "it contains a single sample."
+        )
+    if num_samples(X) == 0:
+        raise ValueError(
+            f"Found array with 0 sample(s) while a minimum of 1 is required by "
+            f"{type(estimator).__name__}."
+        )
+    if numeric and X.shape[1] == 0:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required "
+            f"by {type(estimator).__name__}."
+        )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if numeric and X.dtype.kind == "f":
+        cells = X.data if hasattr(X, "tocsr") else X
+        if not np.isfinite(cells).all() and not get_tags(estimator).input_tags.allow_nan:
+            assert_all_finite(cells, input_name="X", estimator_name=type(estimator).__name__)
+    return X
+
+
 class CostAwareMixin:
     """Mixin for estimators that choose, per row, what is worth paying for.
 
@@ -285,13 +336,7 @@ class CostAwareMixin:
     def _respond(self, X, response, *, budget=None, **context):
         """One pass: validate, plan, answer. `response=None` plans only."""
         check_is_fitted(self)
-        (X,) = indexable(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        if num_samples(X) == 0:
-            raise ValueError(
-                f"Found array with 0 sample(s) while a minimum of 1 is required by "
-                f"{type(self).__name__}."
-            )
+        X = check_rows(self, X, reset=False)
         plan = self._plan(X, self._effective_budget(budget), **context)
         y_pred = None if response is None else self._answer(X, plan, response)
         return Routed(y_pred, plan.route, plan.cost)

@@ -57,8 +57,8 @@ class SingleBestClassifier(BaseRouterClassifier):
     budget : float, default=None
         Cost that the member may have, in the unit of `costs`. None is unlimited.
 
-    response : {"proba", "predict"}, default="proba"
-        Quality as the mean probability of the true label, or as accuracy.
+    response : {"predict", "proba"}, default="predict"
+        Quality as accuracy, or as the mean probability of the true label.
 
     cv : int, splitter or iterable, default=5
         Folds for the out-of-sample quality.
@@ -106,7 +106,7 @@ class SingleBestClassifier(BaseRouterClassifier):
     'tree'
     """
 
-    def __init__(self, estimators, *, costs, budget=None, response="proba", cv=5, n_jobs=None):
+    def __init__(self, estimators, *, costs, budget=None, response="predict", cv=5, n_jobs=None):
         self.estimators = estimators
         self.costs = costs
         self.budget = budget
@@ -254,8 +254,8 @@ class OracleRouterClassifier(BaseRouterClassifier):
         Mean cost per sample, in the unit of `costs`. None is unlimited. With ``y_true``
         it is a hard cap on the rows given.
 
-    response : {"proba", "predict"}, default="predict"
-        Success as the probability of the true label, or as whether the answer is right.
+    response : {"predict", "proba"}, default="predict"
+        Success as whether the answer is right, or as the probability of the true label.
 
     cv : int, splitter or iterable, default=5
         Folds for the mean quality.

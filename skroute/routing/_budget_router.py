@@ -6,10 +6,17 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_array, check_consistent_length, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
-from skroute.base import CostAwareMixin, Plan, check_budget, check_costs, note_failure
+from skroute.base import (
+    CostAwareMixin,
+    Plan,
+    check_budget,
+    check_costs,
+    check_rows,
+    note_failure,
+)
 from skroute.routing._values import dominated, out_of_sample_quality, penalty
 from skroute.utils._compat import (
     HasMethods,
@@ -250,11 +257,10 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         vars(self).pop("choices_", None)
         check_policy(self.policy, self.objective)
         names = list(getattr(y, "columns", []))
-        X, y = indexable(X, y)
+        X = check_rows(self, X, reset=True)
         quality = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         quality = quality.reshape(len(quality), -1)
         check_consistent_length(X, quality)
-        validate_data(self, X, reset=True, skip_check_array=True)
         names = self._check_names(names, quality.shape[1])
         row_costs = self._check_fit_costs(costs, names, quality.shape)
         mean_costs = row_costs.mean(axis=0) if row_costs.ndim == 2 else row_costs

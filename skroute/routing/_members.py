@@ -5,18 +5,19 @@ from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.callback import CallbackSupportMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, cross_val_predict
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _is_fitted, validate_data
+from sklearn.utils.validation import _is_fitted
 
 from skroute.base import (
     CostAwareMixin,
     NamedMembersMixin,
     check_budget,
     check_costs,
+    check_rows,
     dispatch,
     measure_costs,
     note_failure,
@@ -158,10 +159,10 @@ class BaseRouterClassifier(
             costs = check_costs(self.costs, names)
             self._check_affordable(costs, names)
         self._check_parameters(dict(zip(names, members)))
-        X, y = indexable(X, y)
+        X = check_rows(self, X, reset=True)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
         check_classification_targets(y)
-        validate_data(self, X, reset=True, skip_check_array=True)
-        y = np.asarray(y)
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(

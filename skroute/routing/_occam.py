@@ -55,8 +55,11 @@ class OccamRouterClassifier(BaseRouterClassifier):
         then called on every row: its cost is charged to every row and deducted from the
         budget, and choosing it costs nothing more.
 
-    response : {"proba", "predict"}, default="proba"
-        Success as the probability of the true label, or as whether the answer is right.
+    response : {"predict", "proba"}, default="predict"
+        Success as whether the answer is right, or as the probability that the member gives
+        to the true label. Probabilities are finer, but only comparable when the members
+        are calibrated alike: a forest that is right with 0.7 looks worse than a naive
+        Bayes that is right with 1.0.
 
     reg_lambda : float, default=0.0
         Lambda: how many standard deviations of its estimation error (measured out of
@@ -173,7 +176,7 @@ class OccamRouterClassifier(BaseRouterClassifier):
         budget=None,
         accuracy_estimator=None,
         embedding=None,
-        response="proba",
+        response="predict",
         reg_lambda=0.0,
         policy="online",
         objective="mean",

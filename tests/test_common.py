@@ -1,0 +1,43 @@
+"""scikit-learn's estimator checks and skroute's own, for every public estimator."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import skroute
+from tests.estimators import ESTIMATORS, ROUTERS
+from tests.router_checks import ROUTER_CHECKS
+
+
+@parametrize_with_checks(ESTIMATORS, xfail_strict=True)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("check", ROUTER_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("estimator", ROUTERS, ids=lambda e: f"{type(e).__name__}")
+def test_router_checks(estimator, check):
+    check(estimator)
+
+
+def public_estimators():
+    found = set()
+    for module in pkgutil.walk_packages(skroute.__path__, "skroute."):
+        if any(part.startswith("_") for part in module.name.split(".")):
+            continue
+        package = importlib.import_module(module.name)
+        for name in getattr(package, "__all__", []):
+            item = getattr(package, name)
+            if inspect.isclass(item) and issubclass(item, BaseEstimator):
+                found.add(item)
+    return found
+
+
+def test_every_public_estimator_is_checked():
+    public = {cls for cls in public_estimators() if not cls.__name__.endswith("Mixin")}
+    assert public, "no public estimator was found: the walk is broken"
+    assert public == {type(estimator) for estimator in ESTIMATORS}

@@ -21,7 +21,8 @@ def _axes(display, ax):
     """The axes to draw on: those given or new ones."""
     pyplot = import_optional("matplotlib.pyplot", f"{type(display).__name__}.plot")
     if ax is None:
-        _, ax = pyplot.subplots()
+        # Constrained: a legend beside the axes keeps its place when the figure is saved.
+        _, ax = pyplot.subplots(layout="constrained")
     return ax
 
 
@@ -482,17 +483,23 @@ class ComplementarityDisplay:
         for i in range(m):
             for j in range(m):
                 if i != j:
-                    dark = self.image_.norm(percent[i, j]) < 0.5
-                    color = self.image_.cmap(1.0 if dark else 0.0)
+                    red, green, blue, _ = self.image_.cmap(self.image_.norm(percent[i, j]))
+                    # Relative luminance (ITU-R BT.709): black on light, white on dark.
+                    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.5
                     self.text_[i, j] = ax.text(
-                        j, i, f"{percent[i, j]:.1f}", ha="center", va="center", color=color
+                        j,
+                        i,
+                        f"{percent[i, j]:.1f}",
+                        ha="center",
+                        va="center",
+                        color="black" if light else "white",
                     )
         bar = ax.figure.colorbar(self.image_, ax=ax)
         bar.set_label("% of rows")
         ticks = {"ticks": range(m), "labels": [str(name) for name in self.names]}
         ax.set_xticks(**ticks, rotation=45, ha="right", rotation_mode="anchor")
         ax.set_yticks(**ticks)
-        ax.set(xlabel="is wrong", ylabel="is right")
+        ax.set(xlabel="Model that is wrong", ylabel="Model that is right")
         self.ax_ = ax
         self.figure_ = ax.figure
         return self

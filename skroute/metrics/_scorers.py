@@ -1,7 +1,7 @@
 """Cost and budget in scikit-learn's model selection."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,15 @@ class _AtBudget:
 
     def __getattr__(self, name):
         attribute = getattr(self._estimator, name)
-        return partial(attribute, budget=self._budget) if name in _RESPONSES else attribute
+        if name not in _RESPONSES:
+            return attribute
+
+        # scikit-learn asks a response method for its name, which a partial has not.
+        @wraps(attribute)
+        def at_budget(*args, **kwargs):
+            return attribute(*args, budget=self._budget, **kwargs)
+
+        return at_budget
 
 
 class _BudgetScorer:

@@ -473,7 +473,7 @@ def fetch_frugalml(
     References
     ----------
     .. [1] L. Chen, M. Zaharia, J. Zou (2020). FrugalML: How to use ML prediction APIs more
-       accurately and cheaply. NeurIPS. :arxiv:`2006.07512`
+       accurately and cheaply. NeurIPS. arXiv:2006.07512
 
     Examples
     --------
@@ -581,7 +581,7 @@ def fetch_frugalmct(
     References
     ----------
     .. [1] L. Chen, M. Zaharia, J. Zou (2022). Efficient online ML API selection for
-       multi-label classification tasks. ICML. :arxiv:`2102.09127`
+       multi-label classification tasks. ICML. arXiv:2102.09127
 
     Examples
     --------

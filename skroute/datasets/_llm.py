@@ -348,7 +348,7 @@ def fetch_routellm_mmlu(
     References
     ----------
     .. [1] I. Ong et al. (2024). RouteLLM: Learning to route LLMs with preference data.
-       :arxiv:`2406.18665`
+       arXiv:2406.18665
 
     Examples
     --------

@@ -1,0 +1,49 @@
+"""Measure what answers cost and what they are worth."""
+
+from skroute.metrics._bootstrap import BootstrapInterval, bootstrap_interval
+from skroute.metrics._complementarity import complementarity_matrix
+from skroute.metrics._curve import AccuracyCostCurve, accuracy_cost_curve
+from skroute.metrics._displays import (
+    AccuracyCostDisplay,
+    ComplementarityDisplay,
+    RouteShareDisplay,
+)
+from skroute.metrics._scorers import (
+    best_within_budget,
+    make_budget_scorer,
+    make_curve_scorer,
+    mean_cost_scorer,
+)
+from skroute.metrics._tradeoff import (
+    ReferenceCurves,
+    average_performance_gap_recovered,
+    call_performance_threshold,
+    cost_quality_auc,
+    cost_reduction_at,
+    distance_to_pareto_front,
+    pareto_front,
+    reference_curves,
+)
+
+__all__ = [
+    "AccuracyCostCurve",
+    "AccuracyCostDisplay",
+    "BootstrapInterval",
+    "ComplementarityDisplay",
+    "ReferenceCurves",
+    "RouteShareDisplay",
+    "accuracy_cost_curve",
+    "average_performance_gap_recovered",
+    "best_within_budget",
+    "bootstrap_interval",
+    "call_performance_threshold",
+    "complementarity_matrix",
+    "cost_quality_auc",
+    "cost_reduction_at",
+    "distance_to_pareto_front",
+    "make_budget_scorer",
+    "make_curve_scorer",
+    "mean_cost_scorer",
+    "pareto_front",
+    "reference_curves",
+]

@@ -1,0 +1,249 @@
+"""Quality, cost and routes of an estimator over a range of budgets."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_consistent_length
+
+from skroute.base import check_budget
+from skroute.utils._compat import check_sample_weight, num_samples
+
+
+class AccuracyCostCurve(NamedTuple):
+    """What an estimator achieves and spends at each budget.
+
+    Attributes
+    ----------
+    budget : ndarray of shape (n_budgets,), dtype=float64
+        The budgets asked for, in the order given; infinity where unlimited.
+
+    quality : ndarray of shape (n_budgets,), dtype=float64
+        Mean quality: accuracy for one label per row.
+
+    cost : ndarray of shape (n_budgets,), dtype=float64
+        Mean cost per row that was really spent, in the unit of the estimator's costs.
+
+    route_share : ndarray of shape (n_budgets, n_choices), dtype=float64
+        Share of the rows for which each choice was made; rows sum to 1.
+
+    choices : list
+        Names of the choices, the columns of `route_share`.
+
+    row_quality : ndarray of shape (n_samples, n_budgets), dtype=float64
+        Quality of each row, for :func:`bootstrap_interval`.
+
+    row_cost : ndarray of shape (n_samples, n_budgets), dtype=float64
+        Cost of each row, for :func:`bootstrap_interval`.
+    """
+
+    budget: NDArray[np.float64]
+    quality: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    route_share: NDArray[np.float64]
+    choices: list[Any]
+    row_quality: NDArray[np.float64]
+    row_cost: NDArray[np.float64]
+
+
+def check_budgets(budgets):
+    """Validate a list of budgets; None becomes infinity.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or one is not a non-negative number or None.
+    """
+    budgets = list(budgets) if np.iterable(budgets) and not isinstance(budgets, str) else []
+    if not budgets:
+        raise ValueError(
+            f"budgets must be a non-empty list of numbers (mean costs per sample), got {budgets!r}."
+        )
+    return np.array([check_budget(budget, name="each of budgets") for budget in budgets])
+
+
+def find_router(estimator, X):
+    """The cost-aware estimator inside a search or a pipeline, and the rows that it sees.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted cost-aware estimator, a pipeline that ends with one, or a search
+        (anything with ``best_estimator_``) over one of these.
+
+    X : array-like of shape (n_samples, n_features)
+        The rows.
+
+    Returns
+    -------
+    router : estimator
+    X : array-like of shape (n_samples, n_transformed)
+
+    Raises
+    ------
+    TypeError
+        If there is no cost-aware estimator.
+    """
+    inner = estimator
+    while not hasattr(inner, "predict_routed"):
+        if hasattr(inner, "best_estimator_"):
+            inner = inner.best_estimator_
+        elif hasattr(inner, "steps"):
+            X = inner[:-1].transform(X) if len(inner.steps) > 1 else X
+            inner = inner[-1]
+        else:
+            raise TypeError(
+                "estimator must be a fitted cost-aware estimator (one with predict_routed), a "
+                f"pipeline that ends with one, or a search over one of these; got {estimator!r}."
+            )
+    return inner, X
+
+
+def quality_of_rows(y_true, y_pred, route=None):
+    """Quality of each answer, by the shapes of truth and answer.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_columns)
+        True labels; an indicator matrix of labels; or, where `y_pred` has one axis, the
+        quality of each choice on each row.
+
+    y_pred : array-like of shape (n_samples,) or (n_samples, n_labels)
+        The answers.
+
+    route : ndarray of shape (n_samples,), default=None
+        The choices made; needed where `y_true` is a quality matrix.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=float64
+        1 or 0 for one label per row; the Jaccard index of the label sets, 1 where both
+        are empty, for several; the quality of the choice made for a quality matrix.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not go together.
+    """
+    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
+    check_consistent_length(y_true, y_pred)
+    if y_true.ndim == y_pred.ndim == 1:
+        return (y_true == y_pred).astype(np.float64)
+    if y_true.ndim == 2 and y_true.shape == y_pred.shape:
+        true, named = y_true != 0, y_pred != 0
+        both = (true & named).sum(axis=1)
+        either = (true | named).sum(axis=1)
+        return np.where(either == 0, 1.0, both / np.maximum(either, 1))
+    if y_true.ndim == 2 and y_pred.ndim == 1 and route is not None:
+        return y_true[np.arange(len(y_true)), route].astype(np.float64)
+    raise ValueError(
+        f"y of shape {y_true.shape} and predictions of shape {y_pred.shape} do not go together: "
+        "give one label per row, an indicator matrix for predictions of the same shape, or a "
+        "quality matrix with one column per choice."
+    )
+
+
+def accuracy_cost_curve(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    budgets: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    row_quality: Any = None,
+) -> AccuracyCostCurve:
+    """Quality, cost and routes of a fitted estimator at several budgets.
+
+    One pass over the rows per budget: answers, choices and costs come from the same call
+    of ``predict_routed``.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted cost-aware estimator, a pipeline that ends with one, or a search over one
+        of these.
+
+    X : array-like of shape (n_samples, n_features)
+        Rows that the estimator has not been fitted on.
+
+    y : array-like of shape (n_samples,) or (n_samples, n_columns)
+        True labels, an indicator matrix for multi-label predictions, or, for an estimator
+        that only routes, the quality of each choice on each row.
+
+    budgets : array-like of shape (n_budgets,)
+        Mean costs per sample, in the unit of the estimator's costs; None is unlimited.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row in the means. None weights all alike.
+
+    row_quality : callable, default=None
+        Called as ``row_quality(y, y_pred)``, returns the quality of each row, shape
+        (n_samples,), higher is better. None takes, by the shapes: whether the label is
+        right; the Jaccard index of the label sets (1 where both are empty); the quality
+        of the choice made.
+
+    Returns
+    -------
+    AccuracyCostCurve
+        Named tuple ``(budget, quality, cost, route_share, choices, row_quality,
+        row_cost)``.
+
+    Raises
+    ------
+    ValueError
+        If a budget is not feasible: the estimator's own error, which names the smallest
+        feasible one; or if `y` does not go with the predictions.
+    TypeError
+        If `estimator` is not cost-aware.
+
+    See Also
+    --------
+    AccuracyCostDisplay : Draws this curve.
+    reference_curves : Oracle, random mix and best single model over the same budgets.
+
+    Examples
+    --------
+    >>> from skroute.metrics import accuracy_cost_curve
+    >>> from skroute.base import CostAwareMixin, Plan
+    >>> from sklearn.base import BaseEstimator
+    >>> import numpy as np
+    >>> class Coin(CostAwareMixin, BaseEstimator):
+    ...     "Guesses 0 for free or, if the budget allows, asks the first feature for 1."
+    ...     def __init__(self, budget=None):
+    ...         self.budget = budget
+    ...     def fit(self, X, y):
+    ...         self.choices_ = ["zero", "ask"]
+    ...         return self
+    ...     def _plan(self, X, budget):
+    ...         route = np.full(len(X), int(budget >= 1))
+    ...         return Plan(route, route.astype(float))
+    ...     def _answer(self, X, plan, response):
+    ...         return np.where(plan.route, np.asarray(X)[:, 0], 0)
+    >>> curve = accuracy_cost_curve(
+    ...     Coin().fit([[0]], [0]), [[0], [1], [1], [1]], [0, 1, 1, 1], budgets=[0, 2]
+    ... )
+    >>> curve.quality, curve.cost
+    (array([0.25, 1.  ]), array([0., 1.]))
+    >>> curve.route_share
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    budgets = check_budgets(budgets)
+    router, X = find_router(estimator, X)
+    n = num_samples(X)
+    check_consistent_length(X, y)
+    weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weight = weight / weight.sum()
+    qualities = np.empty((n, len(budgets)))
+    costs = np.empty((n, len(budgets)))
+    share = np.empty((len(budgets), len(router.choices_)))
+    for k, budget in enumerate(budgets):
+        y_pred, route, costs[:, k] = router.predict_routed(X, budget=budget)
+        if row_quality is None:
+            qualities[:, k] = quality_of_rows(y, y_pred, route)
+        else:
+            qualities[:, k] = row_quality(y, y_pred)
+        share[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
+    return AccuracyCostCurve(
+        budgets, weight @ qualities, weight @ costs, share, list(router.choices_), qualities, costs
+    )

@@ -1,0 +1,289 @@
+"""Cost and budget in scikit-learn's model selection."""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.metrics import get_scorer
+
+from skroute.base import check_budget
+from skroute.metrics._curve import accuracy_cost_curve, check_budgets, find_router
+
+_RESPONSES = frozenset(
+    {
+        "predict",
+        "predict_proba",
+        "decision_function",
+        "predict_cost",
+        "predict_routed",
+        "route",
+        "score",
+    }
+)
+
+
+def mean_cost_scorer(estimator: Any, X: Any, y: Any = None) -> float:
+    """Mean cost per sample of a fitted estimator: a scorer for model selection.
+
+    .. warning::
+       The result is a **cost**: positive, and less is better. A search that maximises it
+       would choose the dearest candidate. Use it as a second score beside a quality and
+       choose with :func:`best_within_budget`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted cost-aware estimator, or a pipeline that ends with one.
+
+    X : array-like of shape (n_samples, n_features)
+        The rows.
+
+    y : object, default=None
+        Ignored, present for the scorer protocol.
+
+    Returns
+    -------
+    float
+        Mean of ``estimator.predict_cost(X)``, in the unit of the estimator's costs.
+
+    Raises
+    ------
+    TypeError
+        If `estimator` is not cost-aware.
+
+    Examples
+    --------
+    >>> from skroute.metrics import best_within_budget, mean_cost_scorer
+    >>> scoring = {"accuracy": "accuracy", "cost": mean_cost_scorer}
+    >>> refit = best_within_budget(0.5)
+
+    and then ``GridSearchCV(router, grid, scoring=scoring, refit=refit)``.
+    """
+    router, X = find_router(estimator, X)
+    return float(np.mean(router.predict_cost(X)))
+
+
+class _AtBudget:
+    """A fitted estimator whose answers are all given at one budget."""
+
+    def __init__(self, estimator, budget):
+        self._estimator = estimator
+        self._budget = budget
+
+    def __getattr__(self, name):
+        attribute = getattr(self._estimator, name)
+        if name not in _RESPONSES:
+            return attribute
+
+        # scikit-learn asks a response method for its name, which a partial has not.
+        @wraps(attribute)
+        def at_budget(*args, **kwargs):
+            return attribute(*args, budget=self._budget, **kwargs)
+
+        return at_budget
+
+
+class _BudgetScorer:
+    """See :func:`make_budget_scorer`."""
+
+    def __init__(self, budget, scoring):
+        self.budget = budget
+        self.scoring = scoring
+
+    def __call__(self, estimator, X, y=None, **kwargs):
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+        router, X = find_router(estimator, X)
+        return scorer(_AtBudget(router, self.budget), X, y, **kwargs)
+
+    def __repr__(self):
+        return f"make_budget_scorer({self.budget!r}, scoring={self.scoring!r})"
+
+
+def make_budget_scorer(
+    budget: float | None, scoring: str | Callable[..., float] = "accuracy"
+) -> Callable[..., float]:
+    """A scorer that evaluates an estimator at a given budget.
+
+    Parameters
+    ----------
+    budget : float or None
+        Mean cost per sample at which answers are given, whatever the estimator's own
+        `budget`, in the unit of its costs. None is unlimited.
+
+    scoring : str or callable, default="accuracy"
+        One of scikit-learn's scorers by name, or a callable
+        ``scoring(estimator, X, y, **kwargs)``, for example :func:`mean_cost_scorer` for
+        the cost at that budget.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y, **kwargs)``; it can be pickled.
+
+    Raises
+    ------
+    ValueError
+        If `budget` is not a non-negative number, or `scoring` names no scorer.
+
+    Examples
+    --------
+    >>> from skroute.metrics import make_budget_scorer
+    >>> make_budget_scorer(0.5)
+    make_budget_scorer(0.5, scoring='accuracy')
+
+    Several budgets in one search: ``scoring={"cheap": make_budget_scorer(0.1), "dear":
+    make_budget_scorer(1.0)}``.
+    """
+    budget = check_budget(budget)
+    if isinstance(scoring, str):
+        get_scorer(scoring)
+    elif not callable(scoring):
+        raise ValueError(f"scoring must be the name of a scorer or a callable, got {scoring!r}.")
+    return _BudgetScorer(budget, scoring)
+
+
+class _CurveScorer:
+    """See :func:`make_curve_scorer`."""
+
+    def __init__(self, metric, budgets, kwargs):
+        self.metric = metric
+        self.budgets = budgets
+        self.kwargs = kwargs
+
+    def __call__(self, estimator, X, y, sample_weight=None):
+        curve = accuracy_cost_curve(estimator, X, y, self.budgets, sample_weight=sample_weight)
+        return float(self.metric(curve.cost, curve.quality, **self.kwargs))
+
+    def __repr__(self):
+        kwargs = "".join(f", {key}={value!r}" for key, value in self.kwargs.items())
+        name = getattr(self.metric, "__name__", repr(self.metric))
+        return f"make_curve_scorer({name}, {self.budgets.tolist()!r}{kwargs})"
+
+
+def make_curve_scorer(
+    metric: Callable[..., float], budgets: ArrayLike, **kwargs: Any
+) -> Callable[..., float]:
+    """A scorer from a number that sums up the curve of cost and quality.
+
+    Parameters
+    ----------
+    metric : callable
+        Called as ``metric(cost, quality, **kwargs)`` with the mean cost and the mean
+        quality at each budget: :func:`cost_quality_auc`,
+        :func:`average_performance_gap_recovered`, :func:`call_performance_threshold`,
+        :func:`cost_reduction_at`.
+
+    budgets : array-like of shape (n_budgets,)
+        Mean costs per sample at which the estimator is evaluated; one pass each.
+
+    **kwargs : keyword arguments
+        Further arguments of `metric`.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y, sample_weight=None)``; it can be pickled if `metric`
+        can. It has the sign of `metric`: of those above, more is better for all but
+        :func:`call_performance_threshold`.
+
+    Raises
+    ------
+    ValueError
+        If `metric` is not callable or a budget is not valid.
+
+    Examples
+    --------
+    >>> from skroute.metrics import cost_quality_auc, make_curve_scorer
+    >>> make_curve_scorer(cost_quality_auc, [0.1, 0.5, 1.0], low=0.1, high=1.0)
+    make_curve_scorer(cost_quality_auc, [0.1, 0.5, 1.0], low=0.1, high=1.0)
+    """
+    if not callable(metric):
+        raise ValueError(f"metric must be callable, got {metric!r}.")
+    return _CurveScorer(metric, check_budgets(budgets), kwargs)
+
+
+class _BestWithinBudget:
+    """See :func:`best_within_budget`."""
+
+    def __init__(self, budget, quality, cost):
+        self.budget = budget
+        self.quality = quality
+        self.cost = cost
+
+    def __call__(self, cv_results: Mapping[str, Any]) -> int:
+        columns = {}
+        for parameter in ("quality", "cost"):
+            key = f"mean_test_{getattr(self, parameter)}"
+            if key not in cv_results:
+                raise ValueError(
+                    f"best_within_budget({parameter}={getattr(self, parameter)!r}) needs "
+                    f"cv_results to have {key!r}. Give the search scoring={{{self.quality!r}: ..., "
+                    f"{self.cost!r}: mean_cost_scorer}}."
+                )
+            columns[parameter] = np.asarray(cv_results[key], dtype=np.float64)
+        quality, cost = columns["quality"], columns["cost"]
+        valid = np.isfinite(quality) & np.isfinite(cost)
+        if not valid.any():
+            raise ValueError(
+                "All candidates failed: none has both a finite quality and a finite cost."
+            )
+        fits = np.flatnonzero(valid & (cost <= self.budget))
+        if not len(fits):
+            cheapest = int(np.where(valid, cost, np.inf).argmin())
+            raise ValueError(
+                f"No candidate keeps to budget={self.budget!r}. The cheapest spends "
+                f"{cost[cheapest]:.6g} per sample: {cv_results['params'][cheapest]!r}."
+            )
+        # The best quality; of equals the cheapest, then the first.
+        return int(fits[np.lexsort((cost[fits], -quality[fits]))[0]])
+
+    def __repr__(self):
+        return f"best_within_budget({self.budget!r}, quality={self.quality!r}, cost={self.cost!r})"
+
+
+def best_within_budget(
+    budget: float, quality: str = "accuracy", cost: str = "cost"
+) -> Callable[[Mapping[str, Any]], int]:
+    """``refit`` for a search: the best candidate among those that keep to a budget.
+
+    Parameters
+    ----------
+    budget : float
+        Largest mean cost per sample over the validation folds, in the unit of the
+        estimator's costs.
+
+    quality : str, default="accuracy"
+        Name of the score to maximise, a key of the search's `scoring`.
+
+    cost : str, default="cost"
+        Name of the score that holds the cost, see :func:`mean_cost_scorer`.
+
+    Returns
+    -------
+    callable
+        ``refit(cv_results) -> index`` for :class:`~sklearn.model_selection.GridSearchCV`
+        and its kin; it can be pickled. Of equally good candidates it takes the cheapest;
+        candidates that failed are left out.
+
+    Raises
+    ------
+    ValueError
+        If `budget` is not valid; at the end of the search, if no candidate keeps to it
+        (the message names the cheapest) or a score is missing.
+
+    Examples
+    --------
+    >>> from skroute.metrics import best_within_budget
+    >>> refit = best_within_budget(2.0)
+    >>> refit(
+    ...     {
+    ...         "params": [{"p": 0}, {"p": 1}, {"p": 2}],
+    ...         "mean_test_accuracy": [0.7, 0.8, 0.9],
+    ...         "mean_test_cost": [1.0, 2.0, 3.0],
+    ...     }
+    ... )
+    1
+    """
+    return _BestWithinBudget(check_budget(budget), quality, cost)

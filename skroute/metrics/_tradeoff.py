@@ -1,0 +1,528 @@
+"""Numbers that sum up a curve of cost and quality, and the curves to compare it with."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from skroute.assignment import assignment_path
+from skroute.metrics._curve import check_budgets
+
+
+def check_curve(cost, quality):
+    """Validate the points of a curve and sort them by cost, then by quality.
+
+    Raises
+    ------
+    ValueError
+        If there is no point, the lengths differ, or a number is not finite.
+    """
+    cost = check_array(cost, ensure_2d=False, dtype=np.float64, input_name="cost")
+    quality = check_array(quality, ensure_2d=False, dtype=np.float64, input_name="quality")
+    if cost.ndim != 1 or cost.shape != quality.shape:
+        raise ValueError(
+            "cost and quality must be one-dimensional and of the same length, got shapes "
+            f"{cost.shape} and {quality.shape}."
+        )
+    order = np.lexsort((quality, cost))
+    return cost[order], quality[order]
+
+
+def _check_anchors(weak, strong):
+    """Validate the two models, (cost, quality) each, between which a gap is measured."""
+    anchors = np.array([weak, strong], dtype=np.float64)
+    if anchors.shape != (2, 2) or not np.isfinite(anchors).all():
+        raise ValueError(
+            "weak and strong must each be a pair (cost, quality) of finite numbers, got "
+            f"weak={weak!r} and strong={strong!r}."
+        )
+    if not (anchors[0] < anchors[1]).all():
+        raise ValueError(
+            "strong must cost more than weak and be better, or there is no gap to recover; got "
+            f"weak={weak!r} and strong={strong!r} as (cost, quality)."
+        )
+    return anchors
+
+
+def cost_reduction_at(
+    cost: ArrayLike,
+    quality: ArrayLike,
+    *,
+    reference_cost: float,
+    reference_quality: float,
+    max_drop: float = 0.0,
+) -> float:
+    """Largest saving at which the quality drops by no more than a given amount.
+
+    ``1 - cost / reference_cost`` of the cheapest point whose quality is at least
+    ``reference_quality - max_drop``. Only points that were measured count, none between
+    them, so a finer grid of budgets can only raise the number. OCCAM's "40 % cost
+    reduction with less than 1 % loss" is read this way [1]_.
+
+    Parameters
+    ----------
+    cost : array-like of shape (n_points,)
+        Mean cost at each point of the curve.
+
+    quality : array-like of shape (n_points,)
+        Mean quality at each point of the curve.
+
+    reference_cost : float
+        Cost of what is compared with, for example the best single model; positive.
+
+    reference_quality : float
+        Its quality on the same rows.
+
+    max_drop : float, default=0.0
+        Quality that may be lost, in the unit of `quality`. 0 is the saving at equal
+        quality; a larger drop allows a larger saving.
+
+    Returns
+    -------
+    float
+        Share of `reference_cost` that is saved: 0.4 is 40 %. Negative if the quality is
+        only reached at a higher cost; NaN if it is not reached at all.
+
+    Raises
+    ------
+    ValueError
+        If the curve is not valid, `reference_cost` not positive or `max_drop` negative.
+
+    References
+    ----------
+    .. [1] D. Ding et al. (2024). OCCAM: Towards cost-efficient and accuracy-aware
+       classification inference. Table 2. arXiv:2406.04508
+
+    Examples
+    --------
+    >>> from skroute.metrics import cost_reduction_at
+    >>> cost, quality = [1, 2, 5, 8], [0.7, 0.84, 0.87, 0.89]
+    >>> cost_reduction_at(cost, quality, reference_cost=10, reference_quality=0.88)
+    0.2
+    >>> cost_reduction_at(
+    ...     cost, quality, reference_cost=10, reference_quality=0.88, max_drop=0.02
+    ... )
+    0.5
+    """
+    cost, quality = check_curve(cost, quality)
+    if not reference_cost > 0:
+        raise ValueError(f"reference_cost must be positive, got {reference_cost!r}.")
+    if not max_drop >= 0:
+        raise ValueError(f"max_drop must not be negative, got {max_drop!r}.")
+    # Room for the rounding of two means of the same rows.
+    enough = quality >= reference_quality - max_drop - 1e-12
+    if not enough.any():
+        return float("nan")
+    return float((reference_cost - cost[enough][0]) / reference_cost)
+
+
+def cost_quality_auc(
+    cost: ArrayLike,
+    quality: ArrayLike,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+) -> float:
+    """Area under the curve of quality over cost, divided by its width.
+
+    The result is a mean quality: what a budget drawn uniformly from `low` to `high` buys.
+    Between two points the curve is the straight line that a random mix of the two gives;
+    beyond the last point it is flat, as money may be left over.
+
+    Parameters
+    ----------
+    cost : array-like of shape (n_points,)
+        Mean cost at each point of the curve.
+
+    quality : array-like of shape (n_points,)
+        Mean quality at each point of the curve.
+
+    low : float, default=None
+        Where the range of costs begins. None takes the smallest cost. To compare two
+        curves, give both the same range.
+
+    high : float, default=None
+        Where it ends. None takes the largest cost.
+
+    Returns
+    -------
+    float
+        Mean quality over the range.
+
+    Raises
+    ------
+    ValueError
+        If the curve is not valid, the range empty, or `low` below the smallest cost,
+        where the curve says nothing.
+
+    Examples
+    --------
+    >>> from skroute.metrics import cost_quality_auc
+    >>> cost_quality_auc([0, 1], [0.5, 0.9])
+    0.7
+    >>> round(cost_quality_auc([0, 1], [0.5, 0.9], high=2), 3)
+    0.8
+    """
+    cost, quality = check_curve(cost, quality)
+    start = cost[0] if low is None else low
+    end = cost[-1] if high is None else high
+    if start < cost[0]:
+        raise ValueError(
+            f"low={low!r} is below the smallest cost of the curve, {cost[0]:.17g}; the curve says "
+            "nothing about cheaper budgets."
+        )
+    if not start < end:
+        raise ValueError(
+            f"The range of costs must not be empty, got {start:.17g} to {end:.17g}. A curve needs "
+            "two different costs, or low and high."
+        )
+    return float(_area(cost, quality, start, end) / (end - start))
+
+
+def _area(cost, quality, start, end):
+    """Integral of the piecewise linear curve; flat outside its points."""
+    inside = (cost > start) & (cost < end)
+    # At a cost that occurs twice the curve jumps, and the ends belong to one side each.
+    x = np.r_[start, cost[inside], end]
+    y = np.r_[_right(cost, quality, start), quality[inside], _left(cost, quality, end)]
+    return float(np.trapezoid(y, x))
+
+
+def _right(cost, quality, x):
+    """Value of the curve just right of x."""
+    same = np.flatnonzero(cost == x)
+    return quality[same[-1]] if len(same) else np.interp(x, cost, quality)
+
+
+def _left(cost, quality, x):
+    """Value of the curve just left of x."""
+    same = np.flatnonzero(cost == x)
+    return quality[same[0]] if len(same) else np.interp(x, cost, quality)
+
+
+def _with_anchors(cost, quality, weak, strong):
+    """The curve from the weak to the strong model, which can always be had themselves."""
+    cost, quality = check_curve(cost, quality)
+    anchors = _check_anchors(weak, strong)
+    if cost[0] > anchors[0, 0]:
+        cost, quality = np.r_[anchors[0, 0], cost], np.r_[anchors[0, 1], quality]
+    if cost[-1] < anchors[1, 0]:
+        cost, quality = np.r_[cost, anchors[1, 0]], np.r_[quality, anchors[1, 1]]
+    scale = anchors[1] - anchors[0]
+    return (cost - anchors[0, 0]) / scale[0], (quality - anchors[0, 1]) / scale[1]
+
+
+def average_performance_gap_recovered(
+    cost: ArrayLike,
+    quality: ArrayLike,
+    *,
+    weak: tuple[float, float],
+    strong: tuple[float, float],
+) -> float:
+    r"""APGR: the share of the gap between two models that is recovered, averaged over cost.
+
+    The gap recovered (PGR) at one point of the curve is
+
+    .. math:: \frac{r - r_\text{weak}}{r_\text{strong} - r_\text{weak}},
+
+    with :math:`r` the quality; APGR is its mean over the costs from the weak to the strong
+    model [1]_. With two models of fixed cost, cost and the share of calls to the strong
+    one are the same up to scale, and this is RouteLLM's number (computed by trapezoids,
+    as in the authors' code). A mix at random of the two models has 0.5.
+
+    Where the curve does not reach down to the weak model's cost, or up to the strong
+    one's, these models themselves end it: they can always be had.
+
+    Parameters
+    ----------
+    cost : array-like of shape (n_points,)
+        Mean cost at each point of the curve.
+
+    quality : array-like of shape (n_points,)
+        Mean quality at each point of the curve.
+
+    weak : tuple of (float, float)
+        Cost and quality of the cheap model, on the same rows.
+
+    strong : tuple of (float, float)
+        Cost and quality of the dear model; both larger than those of `weak`.
+
+    Returns
+    -------
+    float
+        1 is the strong model's quality at every cost; 0 is the weak one's.
+
+    Raises
+    ------
+    ValueError
+        If the curve is not valid or `strong` is not both dearer and better.
+
+    See Also
+    --------
+    call_performance_threshold : The cost at which a share of the gap is recovered.
+
+    References
+    ----------
+    .. [1] I. Ong et al. (2024). RouteLLM: Learning to route LLMs with preference data.
+       Section on metrics. arXiv:2406.18665
+
+    Examples
+    --------
+    >>> from skroute.metrics import average_performance_gap_recovered
+    >>> average_performance_gap_recovered(
+    ...     [0, 5, 10], [0.6, 0.75, 0.8], weak=(0, 0.6), strong=(10, 0.8)
+    ... ).__round__(4)
+    0.625
+    """
+    share, gap = _with_anchors(cost, quality, weak, strong)
+    return _area(share, gap, 0.0, 1.0)
+
+
+def call_performance_threshold(
+    cost: ArrayLike,
+    quality: ArrayLike,
+    share: float,
+    *,
+    weak: tuple[float, float],
+    strong: tuple[float, float],
+) -> float:
+    """CPT(x): how far towards the strong model's cost one must go to recover x of the gap.
+
+    The smallest cost at which the curve (straight between its points) recovers `share` of
+    the quality gap between the two models, on a scale where 0 is the weak and 1 the strong
+    model's cost. With two models of fixed cost that is RouteLLM's share of calls to the
+    strong model [1]_. A mix at random of the two models has ``share``.
+
+    Parameters
+    ----------
+    cost : array-like of shape (n_points,)
+        Mean cost at each point of the curve.
+
+    quality : array-like of shape (n_points,)
+        Mean quality at each point of the curve.
+
+    share : float
+        Share of the gap to recover, above 0 and at most 1: 0.8 for CPT(80 %).
+
+    weak : tuple of (float, float)
+        Cost and quality of the cheap model, on the same rows.
+
+    strong : tuple of (float, float)
+        Cost and quality of the dear model; both larger than those of `weak`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1 as a rule; less is better. NaN if the curve goes beyond the strong
+        model's cost and never recovers that much.
+
+    Raises
+    ------
+    ValueError
+        If the curve is not valid, `strong` is not both dearer and better, or `share` is
+        outside its range.
+
+    References
+    ----------
+    .. [1] I. Ong et al. (2024). RouteLLM: Learning to route LLMs with preference data.
+       Section on metrics. arXiv:2406.18665
+
+    Examples
+    --------
+    >>> from skroute.metrics import call_performance_threshold
+    >>> curve = {"cost": [0, 5, 10], "quality": [0.6, 0.75, 0.8]}
+    >>> call_performance_threshold(
+    ...     **curve, share=0.5, weak=(0, 0.6), strong=(10, 0.8)
+    ... ).__round__(4)
+    0.3333
+    """
+    if not 0 < share <= 1:
+        raise ValueError(
+            f"share must be above 0 and at most 1 (0.8 for 80 % of the gap), got {share!r}."
+        )
+    position, gap = _with_anchors(cost, quality, weak, strong)
+    reached = np.flatnonzero(gap >= share - 1e-12)
+    if not len(reached):
+        return float("nan")
+    k = reached[0]
+    if k == 0 or position[k] == position[k - 1]:
+        return float(position[k])
+    weight = (share - gap[k - 1]) / (gap[k] - gap[k - 1])
+    return float(position[k - 1] + min(weight, 1.0) * (position[k] - position[k - 1]))
+
+
+def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
+    """Points that no other point beats: none is as cheap and better, or cheaper and as good.
+
+    Parameters
+    ----------
+    cost : array-like of shape (n_points,)
+        Cost of each point.
+
+    quality : array-like of shape (n_points,)
+        Quality of each point.
+
+    Returns
+    -------
+    ndarray of shape (n_front,), dtype=int64
+        Positions of the points on the front, by rising cost. Of equal points the first.
+
+    Raises
+    ------
+    ValueError
+        If there is no point, the lengths differ, or a number is not finite.
+
+    Examples
+    --------
+    >>> from skroute.metrics import pareto_front
+    >>> pareto_front(cost=[3, 1, 2, 2], quality=[0.8, 0.6, 0.9, 0.7])
+    array([1, 2])
+    """
+    check_curve(cost, quality)
+    cost, quality = np.asarray(cost, dtype=np.float64), np.asarray(quality, dtype=np.float64)
+    order = np.lexsort((-quality, cost))
+    best_before = np.r_[-np.inf, np.maximum.accumulate(quality[order])[:-1]]
+    return order[quality[order] > best_before]
+
+
+def distance_to_pareto_front(
+    cost: ArrayLike, quality: ArrayLike, *, front_cost: ArrayLike, front_quality: ArrayLike
+) -> NDArray[np.float64]:
+    """Quality that each point lacks to be on the front of other points.
+
+    For a point the best quality that any point of the front has at no higher cost, less its
+    own quality; 0 if it is as good or better, or cheaper than the whole front (the
+    additive epsilon indicator in the direction of quality [1]_).
+
+    Parameters
+    ----------
+    cost : array-like of shape (n_points,)
+        Cost of each point to judge.
+
+    quality : array-like of shape (n_points,)
+        Quality of each point to judge.
+
+    front_cost : array-like of shape (n_front,)
+        Costs of the points to compare with: those of the front or any superset.
+
+    front_quality : array-like of shape (n_front,)
+        Their qualities.
+
+    Returns
+    -------
+    ndarray of shape (n_points,), dtype=float64
+        Distances, in the unit of quality and in the order of the points; not negative.
+
+    Raises
+    ------
+    ValueError
+        If there is no point, lengths differ, or a number is not finite.
+
+    References
+    ----------
+    .. [1] E. Zitzler et al. (2003). Performance assessment of multiobjective optimizers: an
+       analysis and review. IEEE Transactions on Evolutionary Computation 7(2).
+
+    Examples
+    --------
+    >>> from skroute.metrics import distance_to_pareto_front
+    >>> distance_to_pareto_front(
+    ...     cost=[1, 3], quality=[0.5, 0.95], front_cost=[1, 2], front_quality=[0.6, 0.9]
+    ... ).round(3)
+    array([0.1, 0. ])
+    """
+    check_curve(cost, quality)
+    front_cost, front_quality = check_curve(front_cost, front_quality)
+    reachable = np.searchsorted(front_cost, np.asarray(cost, dtype=np.float64), side="right")
+    best = np.r_[-np.inf, np.maximum.accumulate(front_quality)][reachable]
+    return np.maximum(best - np.asarray(quality, dtype=np.float64), 0.0)
+
+
+class ReferenceCurves(NamedTuple):
+    """What can be had at each budget without a router, and with a perfect one.
+
+    Attributes
+    ----------
+    budget : ndarray of shape (n_budgets,), dtype=float64
+        The budgets.
+
+    oracle : ndarray of shape (n_budgets,), dtype=float64
+        Mean quality of the best assignment of rows to choices, known in hindsight.
+
+    random : ndarray of shape (n_budgets,), dtype=float64
+        Mean quality of the best mix of choices that does not look at the rows.
+
+    single : ndarray of shape (n_budgets,), dtype=float64
+        Mean quality of the best single choice within the budget.
+    """
+
+    budget: NDArray[np.float64]
+    oracle: NDArray[np.float64]
+    random: NDArray[np.float64]
+    single: NDArray[np.float64]
+
+
+def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> ReferenceCurves:
+    """Oracle, cost-matched random mix and best single choice over a range of budgets.
+
+    - **oracle**: the largest mean quality that any assignment of the rows has within the
+      budget, with the true qualities in hand. It is the optimum of the relaxation, which a
+      real assignment meets up to one row.
+    - **random**: every row is given to one of two choices by the toss of a coin, whose odds
+      spend exactly the budget. The two are the best ones: the value is the upper concave
+      hull of the points (mean cost, mean quality) of the choices, flat behind the best.
+      A router that does not beat it has learned nothing from the rows.
+    - **single**: the best mean quality of one choice for all rows whose mean cost is within
+      the budget.
+
+    The choices of *random* and *single* are made with these rows in hand, which favours
+    them over a router that had to learn on others.
+
+    Parameters
+    ----------
+    Q : array-like of shape (n_samples, n_choices)
+        Quality of each choice on each row, higher is better.
+
+    costs : array-like of shape (n_choices,) or (n_samples, n_choices)
+        Cost of each choice, shared by all rows or per row; not negative.
+
+    budgets : array-like of shape (n_budgets,)
+        Mean costs per row; None is unlimited.
+
+    Returns
+    -------
+    ReferenceCurves
+        Named tuple ``(budget, oracle, random, single)``. With costs per row, *random* and
+        *single* are NaN at budgets that the oracle can meet and no single choice can.
+
+    Raises
+    ------
+    ValueError
+        For bad input, or a budget that not even the cheapest assignment meets.
+
+    Examples
+    --------
+    >>> from skroute.metrics import reference_curves
+    >>> Q = [[1, 1], [0, 1], [0, 1], [1, 0]]
+    >>> curves = reference_curves(Q, costs=[0, 2], budgets=[0, 1, 2])
+    >>> curves.oracle, curves.random, curves.single
+    (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
+    """
+    budgets = check_budgets(budgets)
+    oracle = assignment_path(Q, costs)
+    quality = np.mean(np.asarray(Q, dtype=np.float64), axis=0)
+    costs = np.asarray(costs, dtype=np.float64)
+    cost = costs if costs.ndim == 1 else costs.mean(axis=0)
+    # A problem of one row whose choices are the models: its relaxation mixes two of them.
+    mix = assignment_path(quality[np.newaxis], cost)
+    # Costs are sums: a budget that equals one up to rounding affords it.
+    fits = cost <= budgets[:, np.newaxis] * (1 + 1e-12)
+    single = np.where(fits, quality, -np.inf).max(axis=1)
+    some = fits.any(axis=1)
+    return ReferenceCurves(
+        budgets,
+        np.array([oracle.objective(budget) for budget in budgets]),
+        np.array([mix.objective(b) if ok else np.nan for b, ok in zip(budgets, some)]),
+        np.where(some, single, np.nan),
+    )

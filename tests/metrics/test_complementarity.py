@@ -1,0 +1,39 @@
+"""The complementarity matrix."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose
+
+from skroute.metrics import complementarity_matrix
+
+shapes = st.tuples(st.integers(1, 6), st.integers(1, 4))
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes.flatmap(lambda shape: arrays(bool, shape)))
+def test_counts_rows(right):
+    expected = [
+        [(right[:, i] & ~right[:, j]).mean() for j in range(right.shape[1])]
+        for i in range(right.shape[1])
+    ]
+    assert_allclose(complementarity_matrix(right), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes.flatmap(lambda shape: arrays(float, shape, elements=st.floats(0, 1))))
+def test_difference_of_the_two_sides_is_that_of_the_means(Q):
+    M = complementarity_matrix(Q)
+    mean = Q.mean(axis=0)
+    assert_allclose(M - M.T, mean[:, None] - mean, atol=1e-12)
+    assert (M >= 0).all()
+    assert (np.diag(M) == 0).all()
+
+
+def test_messages():
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        complementarity_matrix([1, 0])
+    with pytest.raises(ValueError, match="Input Q contains NaN"):
+        complementarity_matrix([[1, np.nan]])

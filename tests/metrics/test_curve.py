@@ -1,0 +1,163 @@
+"""accuracy_cost_curve and what it rests on."""
+
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyClassifier
+from sklearn.metrics import jaccard_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skroute.base import CostAwareMixin, Plan
+from skroute.metrics import accuracy_cost_curve
+from skroute.metrics._curve import find_router, quality_of_rows
+from tests.metrics._stub import RankRouter, problem
+
+X, y = problem()
+BUDGETS = [1, 2, 3, None]
+
+
+def test_numbers():
+    curve = accuracy_cost_curve(RankRouter().fit(X, y), X, y, BUDGETS)
+    assert_array_equal(curve.budget, [1, 2, 3, np.inf])
+    assert_allclose(curve.quality, [0.5, 0.75, 1.0, 1.0])
+    assert_allclose(curve.cost, [1, 2, 3, 3])
+    assert_allclose(curve.route_share, [[1, 0], [0.5, 0.5], [0, 1], [0, 1]])
+    assert curve.choices == ["cheap", "dear"]
+    assert_allclose(curve.row_quality.mean(axis=0), curve.quality)
+    assert_allclose(curve.row_cost.mean(axis=0), curve.cost)
+
+
+def test_one_pass_per_budget():
+    router = RankRouter().fit(X, y)
+    accuracy_cost_curve(router, X, y, BUDGETS)
+    assert router.n_calls_ == len(BUDGETS)
+
+
+def test_sample_weight_counts_rows():
+    router = RankRouter().fit(X, y)
+    weight = np.random.RandomState(0).randint(0, 4, size=len(X))
+    weighted = accuracy_cost_curve(router, X, y, BUDGETS, sample_weight=weight)
+    rows = np.repeat(np.arange(len(X)), weight)
+    repeated = accuracy_cost_curve(router, X[rows], y[rows], BUDGETS)
+    for field in ("quality", "cost", "route_share"):
+        assert_allclose(getattr(weighted, field), getattr(repeated, field))
+
+
+def test_infeasible_budget_is_the_error_of_the_estimator():
+    with pytest.raises(ValueError, match=r"^budget=0.5: the smallest feasible budget is 1\.$"):
+        accuracy_cost_curve(RankRouter().fit(X, y), X, y, [2, 0.5])
+
+
+@pytest.mark.parametrize(
+    "budgets, message",
+    [
+        ([], "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
+        (2.0, "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
+        ("12", "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
+        ([1, -1], "each of budgets must be a non-negative number (mean cost per sample)"),
+    ],
+)
+def test_budgets(budgets, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        accuracy_cost_curve(RankRouter().fit(X, y), X, y, budgets)
+
+
+def test_own_quality():
+    curve = accuracy_cost_curve(
+        RankRouter().fit(X, y), X, y, [1, 3], row_quality=lambda y, y_pred: -np.abs(y - y_pred)
+    )
+    assert_allclose(curve.quality, [-0.5, 0.0])
+
+
+@pytest.mark.parametrize("wrap", ["pipeline", "bare pipeline", "search", "both"])
+def test_finds_the_router_inside(wrap):
+    def flip(X):
+        return np.column_stack([1 - X[:, 0] - 1 / len(X), X[:, 1]])
+
+    router = RankRouter()
+    if wrap == "bare pipeline":
+        estimator = make_pipeline(router)
+    elif wrap != "search":
+        estimator = make_pipeline(FunctionTransformer(flip), router)
+    else:
+        estimator = router
+    if wrap in ("search", "both"):
+        prefix = "rankrouter__" if wrap == "both" else ""
+        estimator = GridSearchCV(estimator, {f"{prefix}shift": [0.0]}, cv=2)
+    estimator.fit(X, y)
+    route = find_router(estimator, X)[0].route(find_router(estimator, X)[1], budget=2)
+    flipped = wrap in ("pipeline", "both")
+    assert_array_equal(route, (X[:, 0] < 0.5) if flipped else (X[:, 0] >= 0.5))
+    assert_allclose(accuracy_cost_curve(estimator, X, y, [1, 3]).quality, [0.5, 1.0])
+
+
+def test_not_cost_aware():
+    with pytest.raises(TypeError, match=r"must be a fitted cost-aware estimator .* DummyClass"):
+        accuracy_cost_curve(DummyClassifier().fit(X, y), X, y, [1])
+
+
+class TestQualityOfRows:
+    def test_labels(self):
+        assert_array_equal(quality_of_rows(["a", "b"], ["a", "c"]), [1.0, 0.0])
+
+    def test_label_sets_as_sklearn(self):
+        state = np.random.RandomState(0)
+        true, named = state.randint(2, size=(2, 50, 4))
+        true[:3] = named[:3] = 0
+        expected = jaccard_score(true, named, average=None, zero_division=1.0).shape
+        assert expected == (4,)  # By label; by row it is computed one row at a time:
+        by_row = [
+            jaccard_score(t, p, zero_division=1.0) if (t | p).any() else 1.0
+            for t, p in zip(true, named)
+        ]
+        assert_allclose(quality_of_rows(true, named), by_row)
+
+    def test_quality_matrix(self):
+        Q = [[0.1, 0.9], [0.3, 0.7]]
+        assert_array_equal(quality_of_rows(Q, [0, 1], np.array([1, 0])), [0.9, 0.3])
+
+    @pytest.mark.parametrize(
+        "y_true, y_pred",
+        [(np.zeros((3, 2)), np.zeros((3, 4))), (np.zeros(3), np.zeros((3, 2)))],
+    )
+    def test_shapes_that_do_not_go_together(self, y_true, y_pred):
+        message = f"y of shape {y_true.shape} and predictions of shape {y_pred.shape} do not go"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            quality_of_rows(y_true, y_pred, np.zeros(3, dtype=int))
+
+    def test_lengths(self):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            quality_of_rows([1, 2], [1])
+
+
+class ByColumn(CostAwareMixin, BaseEstimator):
+    """Routes by the first feature and answers with the name of the choice, or its labels."""
+
+    def __init__(self, multilabel=False, budget=None):
+        self.multilabel = multilabel
+        self.budget = budget
+
+    def fit(self, X, y):
+        self.choices_ = ["a", "b"]
+        return self
+
+    def _plan(self, X, budget):
+        route = X[:, 0].astype(np.int64)
+        return Plan(route, route.astype(np.float64))
+
+    def _answer(self, X, plan, response):
+        return np.eye(2)[plan.route] if self.multilabel else plan.route
+
+
+def test_routing_from_outcomes_and_multilabel():
+    rows = np.array([[0.0], [1.0], [1.0]])
+    Q = np.array([[0.2, 0.0], [0.0, 0.5], [0.0, 0.8]])
+    curve = accuracy_cost_curve(ByColumn().fit(rows, Q), rows, Q, [1])
+    assert_allclose(curve.quality, [0.5])
+    curve = accuracy_cost_curve(ByColumn(multilabel=True).fit(rows, Q), rows, Q > 0, [1])
+    assert_allclose(curve.quality, [1.0])

@@ -1,0 +1,186 @@
+"""The displays: what is drawn, from what."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.dummy import DummyClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skroute.base import NamedMembersMixin
+from skroute.metrics import (
+    AccuracyCostDisplay,
+    ComplementarityDisplay,
+    RouteShareDisplay,
+)
+from tests.metrics._stub import RankRouter, problem
+
+matplotlib = pytest.importorskip("matplotlib")
+X, y = problem()
+
+
+@pytest.fixture(autouse=True)
+def pyplot():
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    yield plt
+    plt.close("all")
+
+
+class TestAccuracyCost:
+    def test_from_estimator(self):
+        display = AccuracyCostDisplay.from_estimator(
+            RankRouter().fit(X, y), X, y, budgets=[3, 1, 2]
+        )
+        assert_allclose(display.line_.get_xdata(), [1, 2, 3])
+        assert_allclose(display.line_.get_ydata(), [0.5, 0.75, 1.0])
+        assert display.line_.get_label() == display.name == "RankRouter"
+        assert display.ax_.get_xlabel() == "Mean cost per sample"
+        assert display.ax_.get_ylabel() == "Mean quality"
+        assert display.figure_ is display.ax_.figure
+
+    def test_sample_weight_and_own_quality(self):
+        display = AccuracyCostDisplay.from_estimator(
+            RankRouter().fit(X, y),
+            X,
+            y,
+            budgets=[1],
+            sample_weight=np.where(y == 0, 1.0, 0.0),
+            row_quality=lambda y, y_pred: 3.0 * (y == y_pred),
+            name="mine",
+        )
+        assert_allclose(display.quality, [3.0])
+        assert display.line_.get_label() == "mine"
+
+    @pytest.mark.parametrize("per_row", [False, True])
+    def test_from_predictions(self, per_row):
+        costs = [[1, 1, 1], [1, 3, 5]] if per_row else [1, 3]
+        display = AccuracyCostDisplay.from_predictions(
+            ["a", "b", "b"], [["a", "a", "a"], ["a", "b", "a"]], costs
+        )
+        assert_allclose(display.quality, [1 / 3, 2 / 3])
+        assert_allclose(display.cost, [1, 3])
+        assert display.ax_.get_legend() is None
+
+    def test_from_predictions_weighted(self):
+        display = AccuracyCostDisplay.from_predictions(
+            ["a", "b"], [["a", "a"]], [[1, 3]], sample_weight=[3, 1]
+        )
+        assert_allclose([display.quality[0], display.cost[0]], [0.75, 1.5])
+
+    def test_baseline_on_the_same_axes(self):
+        first = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.9], name="router").plot()
+        second = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.7]).plot(
+            ax=first.ax_, name="random", curve_kwargs={"ls": "--", "c": "k"}
+        )
+        assert second.ax_ is first.ax_
+        assert second.line_.get_linestyle() == "--"
+        labels = [text.get_text() for text in first.ax_.get_legend().get_texts()]
+        assert labels == ["router", "random"]
+
+    def test_label_by_keyword(self):
+        display = AccuracyCostDisplay(cost=[1], quality=[1]).plot(curve_kwargs={"label": "here"})
+        assert display.ax_.get_legend().get_texts()[0].get_text() == "here"
+
+    def test_lengths(self):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            AccuracyCostDisplay.from_predictions([0], [[0], [1]], [1])
+
+
+class TestRouteShare:
+    def test_from_estimator_asks_nobody(self):
+        router = RankRouter().fit(X, y)
+        display = RouteShareDisplay.from_estimator(router, X, budgets=[2, 1, 3])
+        assert_allclose(display.route_share, [[0.5, 0.5], [1, 0], [0, 1]])
+        assert router.n_calls_ == 0
+        assert len(display.areas_) == 2
+        assert display.ax_.get_xlim() == (1, 3)
+        labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+        assert labels == ["dear", "cheap"]  # The upper area first.
+
+    def test_pipeline(self):
+        pipeline = make_pipeline(FunctionTransformer(), RankRouter()).fit(X, y)
+        display = RouteShareDisplay.from_estimator(pipeline, X, budgets=[1])
+        assert_allclose(display.route_share, [[1, 0]])
+
+    def test_many_choices_have_different_colours(self, pyplot):
+        _, ax = pyplot.subplots()
+        display = RouteShareDisplay.from_predictions(
+            [np.arange(12)] * 2, budgets=[1, 2], choices=[f"m{i}" for i in range(12)], ax=ax
+        )
+        assert display.ax_ is ax
+        colors = {tuple(area.get_facecolor()[0]) for area in display.areas_}
+        assert len(colors) == 12
+
+    def test_area_kwargs(self):
+        display = RouteShareDisplay(budget=[1, 2], route_share=[[1.0], [1.0]], choices=["a"])
+        display.plot(area_kwargs={"colors": ["red"], "alpha": 1.0})
+        assert tuple(display.areas_[0].get_facecolor()[0]) == (1, 0, 0, 1)
+
+    def test_unlimited_has_no_place(self):
+        with pytest.raises(ValueError, match=r"budgets must be finite .* got \[1.0, inf\]"):
+            RouteShareDisplay.from_predictions([[0], [0]], budgets=[1, None], choices=["a"])
+
+
+class Members(NamedMembersMixin, RankRouter):
+    def __init__(self, estimators, budget=None):
+        self.estimators = estimators
+        self.budget = budget
+        self.shift = 0.0
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.choices_, members = self._check_members()
+        self.estimators_ = [member.fit(X, y) for member in members]
+        return self
+
+
+class TestComplementarity:
+    names = ["zero", "one"]
+
+    def test_from_estimator(self):
+        router = Members(
+            [
+                ("zero", DummyClassifier(strategy="constant", constant=0)),
+                ("one", DummyClassifier(strategy="constant", constant=1)),
+            ]
+        ).fit(X, y)
+        rows = np.r_[np.flatnonzero(y == 0)[:30], np.flatnonzero(y == 1)[:10]]
+        display = ComplementarityDisplay.from_estimator(router, X[rows], y[rows])
+        assert_allclose(display.matrix, [[0, 0.75], [0.25, 0]])
+        assert display.names == self.names
+        assert display.text_[0, 1].get_text() == "75.0"
+        assert display.text_[1, 0].get_text() == "25.0"
+        assert display.text_[0, 0] is None
+        assert display.ax_.get_ylabel() == "Model that is right"
+        for axis in (display.ax_.xaxis, display.ax_.yaxis):
+            assert [label.get_text() for label in axis.get_ticklabels()] == self.names
+
+    def test_text_can_be_read_on_its_colour(self):
+        display = ComplementarityDisplay(
+            matrix=[[0, 0.01, 0.9], [0.9, 0, 0.01], [0, 0, 0]], names="abc"
+        ).plot()
+        assert display.text_[0, 1].get_color() == "white"
+        assert display.text_[0, 2].get_color() == "black"
+
+    def test_im_kwargs_and_axes(self, pyplot):
+        _, ax = pyplot.subplots()
+        display = ComplementarityDisplay.from_predictions(
+            [0, 1], [[0, 1], [0, 1]], names=self.names, ax=ax, im_kwargs={"cmap": "Blues"}
+        )
+        assert display.image_.get_cmap().name == "Blues"
+        assert display.ax_ is ax
+        assert_array_equal(display.matrix, [[0, 0.5], [0.5, 0]])
+
+
+def test_import_does_not_load_matplotlib_or_numba():
+    code = (
+        "import sys, skroute.metrics, skroute.datasets\n"
+        "print([m for m in ('matplotlib', 'numba', 'highspy', 'lightgbm') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,171 @@
+"""Cost and budget in scikit-learn's model selection."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose
+from sklearn.dummy import DummyClassifier
+from sklearn.metrics import log_loss, make_scorer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skroute.metrics import (
+    average_performance_gap_recovered,
+    best_within_budget,
+    cost_quality_auc,
+    make_budget_scorer,
+    make_curve_scorer,
+    mean_cost_scorer,
+)
+from tests.metrics._stub import RankRouter, problem
+
+X, y = problem()
+GRID = {"budget": [1.0, 1.5, 2.0, 2.5, 3.0]}
+
+
+def test_mean_cost():
+    router = RankRouter(budget=2).fit(X, y)
+    assert mean_cost_scorer(router, X, y) == 2.0
+    assert mean_cost_scorer(make_pipeline(FunctionTransformer(), router).fit(X, y), X) == 2.0
+    assert router.n_calls_ == 0  # Deciding is enough; nobody is asked.
+    with pytest.raises(TypeError, match="cost-aware"):
+        mean_cost_scorer(DummyClassifier().fit(X, y), X, y)
+
+
+class TestBudgetScorer:
+    @pytest.mark.parametrize("budget, accuracy", [(1, 0.5), (2, 0.75), (None, 1.0)])
+    def test_overrides_the_budget_of_the_estimator(self, budget, accuracy):
+        router = RankRouter(budget=1.5).fit(X, y)
+        assert make_budget_scorer(budget)(router, X, y) == accuracy
+
+    def test_other_scorers(self):
+        router = RankRouter(budget=1).fit(X, y)
+        assert_allclose(
+            make_budget_scorer(2, "neg_log_loss")(router, X, y),
+            -log_loss(y, router.predict_proba(X, budget=2)),
+        )
+        assert make_budget_scorer(2, "roc_auc")(router, X, y) == 0.75
+        assert make_budget_scorer(2, mean_cost_scorer)(router, X, y) == 2.0
+        half = make_scorer(lambda y, y_pred: (y == y_pred).mean() / 2)
+        assert make_budget_scorer(2, half)(router, X, y) == 0.375
+
+    def test_sample_weight(self):
+        router = RankRouter(budget=1).fit(X, y)
+        weight = np.where(y == 0, 1.0, 0.0)
+        assert make_budget_scorer(1)(router, X, y, sample_weight=weight) == 1.0
+
+    def test_pickle_and_repr(self):
+        scorer = pickle.loads(pickle.dumps(make_budget_scorer(2)))
+        assert scorer(RankRouter().fit(X, y), X, y) == 0.75
+        assert repr(scorer) == "make_budget_scorer(2.0, scoring='accuracy')"
+
+    def test_cross_val_score_of_a_pipeline(self):
+        pipeline = make_pipeline(FunctionTransformer(), RankRouter())
+        scores = cross_val_score(pipeline, X, y, cv=2, scoring=make_budget_scorer(3))
+        assert_allclose(scores, 1.0)
+
+    @pytest.mark.parametrize(
+        "call, message",
+        [
+            (lambda: make_budget_scorer(-1), "budget must be a non-negative number"),
+            (lambda: make_budget_scorer(1, "acuracy"), "'acuracy' is not a valid scoring value"),
+            (lambda: make_budget_scorer(1, 3), "scoring must be the name of a scorer or a call"),
+        ],
+    )
+    def test_messages(self, call, message):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+class TestCurveScorer:
+    def test_numbers(self):
+        router = RankRouter().fit(X, y)
+        budgets = np.linspace(1, 3, 5)
+        assert_allclose(make_curve_scorer(cost_quality_auc, budgets)(router, X, y), 0.75)
+        scorer = make_curve_scorer(
+            average_performance_gap_recovered, budgets, weak=(1, 0.5), strong=(3, 1.0)
+        )
+        assert_allclose(pickle.loads(pickle.dumps(scorer))(router, X, y), 0.5)
+
+    def test_sample_weight(self):
+        weight = np.where(y == 0, 1.0, 0.0)
+        scorer = make_curve_scorer(cost_quality_auc, [1, 3])
+        assert_allclose(scorer(RankRouter().fit(X, y), X, y, sample_weight=weight), 1.0)
+
+    def test_messages(self):
+        with pytest.raises(ValueError, match="metric must be callable, got 'auc'"):
+            make_curve_scorer("auc", [1])
+        with pytest.raises(ValueError, match="budgets must be a non-empty list"):
+            make_curve_scorer(cost_quality_auc, [])
+
+    def test_repr(self):
+        scorer = make_curve_scorer(cost_quality_auc, [1, 2], low=1)
+        assert repr(scorer) == "make_curve_scorer(cost_quality_auc, [1.0, 2.0], low=1)"
+
+
+class TestBestWithinBudget:
+    @pytest.mark.parametrize("routing", [False, True])
+    @pytest.mark.parametrize("wrap", [False, True])
+    def test_grid_search(self, wrap, routing):
+        rows = np.random.RandomState(0).permutation(len(X))
+        estimator = make_pipeline(FunctionTransformer(), RankRouter()) if wrap else RankRouter()
+        grid = {f"rankrouter__{key}": value for key, value in GRID.items()} if wrap else GRID
+        with sklearn.config_context(enable_metadata_routing=routing):
+            search = GridSearchCV(
+                estimator,
+                grid,
+                scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
+                refit=best_within_budget(2.2),
+                cv=2,
+            ).fit(X[rows], y[rows])
+        assert list(search.best_params_.values()) == [2.0]
+        assert search.cv_results_["mean_test_cost"][search.best_index_] <= 2.2
+
+    def test_ties_go_to_the_cheaper_then_the_first(self):
+        results = {
+            "params": list(range(5)),
+            "mean_test_accuracy": [0.8, 0.9, 0.9, 0.9, 0.95],
+            "mean_test_cost": [1.0, 3.0, 2.0, 2.0, 9.0],
+        }
+        assert best_within_budget(5)(results) == 2
+
+    def test_failed_candidates_are_left_out(self):
+        results = {
+            "params": list(range(3)),
+            "mean_test_accuracy": [np.nan, 0.9, 0.7],
+            "mean_test_cost": [1.0, np.nan, 1.0],
+        }
+        assert best_within_budget(5)(results) == 2
+        results["mean_test_cost"] = [np.nan] * 3
+        with pytest.raises(ValueError, match="All candidates failed: none has both a finite"):
+            best_within_budget(5)(results)
+
+    def test_none_keeps_to_the_budget(self):
+        search = GridSearchCV(
+            RankRouter(),
+            GRID,
+            scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
+            refit=best_within_budget(0.5),
+            cv=2,
+        )
+        message = (
+            "No candidate keeps to budget=0.5. The cheapest spends 1 per sample: {'budget': 1.0}."
+        )
+        with pytest.raises(ValueError, match=re.escape(message)):
+            search.fit(X, y)
+
+    def test_missing_score(self):
+        message = (
+            "best_within_budget(cost='price') needs cv_results to have 'mean_test_price'. Give "
+            "the search scoring={'accuracy': ..., 'price': mean_cost_scorer}."
+        )
+        with pytest.raises(ValueError, match=re.escape(message)):
+            best_within_budget(1, cost="price")({"mean_test_accuracy": [1.0]})
+
+    def test_pickle_and_repr(self):
+        refit = pickle.loads(pickle.dumps(best_within_budget(2, quality="f1")))
+        assert repr(refit) == "best_within_budget(2.0, quality='f1', cost='cost')"

@@ -1,0 +1,259 @@
+"""Numbers on curves, each against a second way to get it."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import linprog
+
+from skroute.metrics import (
+    average_performance_gap_recovered,
+    call_performance_threshold,
+    cost_quality_auc,
+    cost_reduction_at,
+    distance_to_pareto_front,
+    pareto_front,
+    reference_curves,
+)
+
+grid = st.integers(0, 8).map(lambda i: i / 8)
+points = st.integers(1, 8).flatmap(
+    lambda n: st.tuples(arrays(float, n, elements=grid), arrays(float, n, elements=grid))
+)
+
+
+class TestCostReduction:
+    @settings(max_examples=100, deadline=None)
+    @given(points, grid, st.sampled_from([0.0, 0.125, 0.25]))
+    def test_brute_force(self, curve, reference_quality, max_drop):
+        cost, quality = curve
+        savings = [(2 - c) / 2 for c, q in zip(cost, quality) if q >= reference_quality - max_drop]
+        found = cost_reduction_at(
+            cost,
+            quality,
+            reference_cost=2,
+            reference_quality=reference_quality,
+            max_drop=max_drop,
+        )
+        assert_allclose(found, max(savings) if savings else np.nan)
+
+    def test_can_be_negative(self):
+        assert cost_reduction_at([3], [0.9], reference_cost=2, reference_quality=0.9) == -0.5
+
+    def test_rounding_of_means_does_not_lose_a_point(self):
+        assert cost_reduction_at([1], [0.3], reference_cost=2, reference_quality=0.1 + 0.2) == 0.5
+
+
+class TestArea:
+    @settings(max_examples=100, deadline=None)
+    @given(points, grid, grid)
+    def test_riemann_sum(self, curve, a, b):
+        cost, quality = curve
+        # Distinct costs, so that the curve is a function.
+        cost, first = np.unique(cost, return_index=True)
+        quality = quality[first]
+        low, high = cost[0] + min(a, b), cost[0] + max(a, b) + 0.25
+        x = np.linspace(low, high, 20_001)
+        middle = (x[1:] + x[:-1]) / 2
+        expected = np.interp(middle, cost, quality).mean()
+        assert_allclose(cost_quality_auc(cost, quality, low=low, high=high), expected, atol=1e-6)
+
+    def test_jump(self):
+        # From 0.2 to 0.8 at cost 1: the area does not care where the jump belongs.
+        cost, quality = [0, 1, 1, 2], [0.2, 0.2, 0.8, 0.8]
+        assert_allclose(cost_quality_auc(cost, quality), 0.5)
+        assert_allclose(cost_quality_auc(cost, quality, low=1), 0.8)
+        assert_allclose(cost_quality_auc(cost, quality, high=1), 0.2)
+
+    def test_order_of_points_does_not_matter(self):
+        assert cost_quality_auc([2, 0, 1], [0.9, 0.1, 0.5]) == cost_quality_auc(
+            [0, 1, 2], [0.1, 0.5, 0.9]
+        )
+
+
+def routellm(strong_share, accuracy, weak, strong):
+    """AUC, APGR and CPT as RouteLLM's evaluate.py computes them."""
+    auc = np.trapezoid(accuracy, strong_share)
+    weak_auc = np.trapezoid(np.full(len(accuracy), weak), strong_share)
+    strong_auc = np.trapezoid(np.full(len(accuracy), strong), strong_share)
+
+    def cpt(share):
+        return np.interp(share * (strong - weak) + weak, accuracy, strong_share)
+
+    return auc, (auc - weak_auc) / (strong_auc - weak_auc), cpt
+
+
+class TestGapRecovered:
+    def curve(self):
+        state = np.random.RandomState(0)
+        share = np.linspace(0, 1, 11)
+        accuracy = np.sort(np.r_[0.6, state.uniform(0.6, 0.8, size=9), 0.8])
+        # Prices of the two models: 0.24 and 24.7.
+        return share, accuracy, 0.24 + share * (24.7 - 0.24)
+
+    def test_is_that_of_routellm(self):
+        share, accuracy, cost = self.curve()
+        auc, apgr, cpt = routellm(share, accuracy, 0.6, 0.8)
+        ends = {"weak": (0.24, 0.6), "strong": (24.7, 0.8)}
+        assert_allclose(cost_quality_auc(cost, accuracy), auc)
+        assert_allclose(average_performance_gap_recovered(cost, accuracy, **ends), apgr)
+        for x in (0.2, 0.5, 0.8, 1.0):
+            assert_allclose(call_performance_threshold(cost, accuracy, x, **ends), cpt(x))
+
+    def test_random_mix(self):
+        cost = np.linspace(1, 5, 7)
+        quality = np.interp(cost, [1, 5], [0.5, 0.9])
+        ends = {"weak": (1, 0.5), "strong": (5, 0.9)}
+        assert_allclose(average_performance_gap_recovered(cost, quality, **ends), 0.5)
+        assert_allclose(call_performance_threshold(cost, quality, 0.3, **ends), 0.3)
+
+    def test_anchors_end_a_curve_that_does_not_reach_them(self):
+        ends = {"weak": (0, 0.0), "strong": (1, 1.0)}
+        assert_allclose(average_performance_gap_recovered([0.5], [0.75], **ends), 0.625)
+        assert_allclose(call_performance_threshold([0.5], [0.75], 0.375, **ends), 0.25)
+        assert_allclose(call_performance_threshold([0.5], [0.75], 1.0, **ends), 1.0)
+
+    def test_points_outside_the_anchors(self):
+        ends = {"weak": (1, 0.0), "strong": (2, 1.0)}
+        cost, quality = [0, 2, 4], [0.0, 0.5, 0.5]
+        # From 0.25 to 0.5 between the anchors.
+        assert_allclose(average_performance_gap_recovered(cost, quality, **ends), 0.375)
+        assert np.isnan(call_performance_threshold(cost, quality, 0.9, **ends))
+
+    def test_threshold_at_the_first_point_and_at_a_jump(self):
+        ends = {"weak": (0, 0.0), "strong": (1, 1.0)}
+        assert call_performance_threshold([0, 1], [0.5, 1], 0.5, **ends) == 0.0
+        jump = ([0, 0.5, 0.5, 1], [0.0, 0.0, 0.8, 1.0])
+        assert call_performance_threshold(*jump, 0.5, **ends) == 0.5
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: cost_quality_auc([1, 2], [1]),
+            "cost and quality must be one-dimensional and of the same length, got shapes (2,) and",
+        ),
+        (lambda: cost_quality_auc([1, np.nan], [1, 2]), "Input cost contains NaN."),
+        (lambda: cost_quality_auc([], []), "minimum of 1 is required"),
+        (
+            lambda: cost_quality_auc([1, 1], [1, 2]),
+            "The range of costs must not be empty, got 1 to 1.",
+        ),
+        (
+            lambda: cost_quality_auc([1, 2], [1, 2], low=0.5),
+            "low=0.5 is below the smallest cost of the curve, 1;",
+        ),
+        (
+            lambda: cost_reduction_at([1], [1], reference_cost=0, reference_quality=1),
+            "reference_cost must be positive, got 0.",
+        ),
+        (
+            lambda: cost_reduction_at(
+                [1], [1], reference_cost=1, reference_quality=1, max_drop=-0.1
+            ),
+            "max_drop must not be negative, got -0.1.",
+        ),
+        (
+            lambda: average_performance_gap_recovered([1], [1], weak=(1, 0.5), strong=(1, 0.9)),
+            "strong must cost more than weak and be better, or there is no gap to recover; got "
+            "weak=(1, 0.5) and strong=(1, 0.9) as (cost, quality).",
+        ),
+        (
+            lambda: average_performance_gap_recovered([1], [1], weak=(1,), strong=(2,)),
+            "weak and strong must each be a pair (cost, quality) of finite numbers, got weak=(1,)",
+        ),
+        (
+            lambda: call_performance_threshold([1], [1], 80, weak=(0, 0), strong=(1, 1)),
+            "share must be above 0 and at most 1 (0.8 for 80 % of the gap), got 80.",
+        ),
+        (
+            lambda: reference_curves([[1, 0]], [1, 2], [0.5]),
+            "is below the cheapest feasible plan: the smallest feasible budget is 1 per row",
+        ),
+    ],
+)
+def test_messages(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+class TestParetoFront:
+    @settings(max_examples=200, deadline=None)
+    @given(points)
+    def test_brute_force(self, curve):
+        cost, quality = curve
+        front = pareto_front(cost, quality)
+        beaten = [
+            any(
+                (c <= cost[i] and q > quality[i]) or (c < cost[i] and q >= quality[i])
+                for c, q in zip(cost, quality)
+            )
+            for i in range(len(cost))
+        ]
+        kept = {(cost[i], quality[i]) for i in range(len(cost)) if not beaten[i]}
+        assert [(cost[i], quality[i]) for i in front] == sorted(kept)
+        # Of equal points the first.
+        for i in front:
+            assert not any(cost[j] == cost[i] and quality[j] == quality[i] for j in range(i))
+
+    @settings(max_examples=200, deadline=None)
+    @given(points, points)
+    def test_distance_brute_force(self, curve, front):
+        expected = [
+            max([q for c, q in zip(*front) if c <= cost] + [quality]) - quality
+            for cost, quality in zip(*curve)
+        ]
+        found = distance_to_pareto_front(*curve, front_cost=front[0], front_quality=front[1])
+        assert_allclose(found, expected, atol=1e-15)
+        # Points that the front beats add nothing to it.
+        kept = pareto_front(*front)
+        assert_array_equal(
+            found,
+            distance_to_pareto_front(
+                *curve, front_cost=front[0][kept], front_quality=front[1][kept]
+            ),
+        )
+
+
+class TestReferenceCurves:
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def test_linear_programs(self, data):
+        n, m = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))
+        Q = data.draw(arrays(float, (n, m), elements=grid))
+        per_row = data.draw(st.booleans())
+        costs = data.draw(arrays(float, (n, m) if per_row else m, elements=grid))
+        C = np.broadcast_to(costs, (n, m))
+        budget = float(C.min(axis=1).mean() + data.draw(grid))
+        found = reference_curves(Q, costs, [budget])
+
+        one_each = np.kron(np.eye(n), np.ones(m))
+        oracle = linprog(-Q.ravel(), C.ravel()[None], n * budget, one_each, np.ones(n))
+        assert_allclose(found.oracle, -oracle.fun / n, atol=1e-7)
+
+        cost, quality = C.mean(axis=0), Q.mean(axis=0)
+        if cost.min() > budget + 1e-9:
+            assert np.isnan(found.random).all()
+            assert np.isnan(found.single).all()
+        elif cost.min() <= budget:
+            mix = linprog(-quality, cost[None], budget, np.ones((1, m)), [1])
+            assert_allclose(found.random, -mix.fun, atol=1e-7)
+            assert_allclose(found.single, quality[cost <= budget * (1 + 1e-12)].max())
+            assert found.single <= found.random + 1e-12
+            assert found.random <= found.oracle + 1e-7
+
+    def test_monotone_in_the_budget(self):
+        state = np.random.RandomState(0)
+        Q = state.uniform(size=(300, 5))
+        costs = np.array([1.0, 2.0, 3.0, 5.0, 8.0])
+        curves = reference_curves(Q, costs, [1, 1.5, 2, 4, 8, None])
+        for name in ("oracle", "random", "single"):
+            assert (np.diff(getattr(curves, name)) >= -1e-12).all()
+        assert_allclose(curves.oracle[-1], Q.max(axis=1).mean())
+        assert_allclose(curves.random[-1], Q.mean(axis=0).max())
+        assert_array_equal(curves.budget, [1, 1.5, 2, 4, 8, np.inf])

@@ -20,67 +20,75 @@ from numba import njit
 # reject NaN and infinity, and the codes are clipped.
 _SUMS = {"nnan", "nsz", "reassoc", "contract"}
 
-_SHORTS = 128
-_FLOATS = 128
+_SHORTS = 256
+_FLOATS = 64
 # Bytes of codes in a block of rows; with one query they fit the first-level cache.
 _BLOCK = 24576
 
 
-# Each of these is one loop over slices of fixed length, the form that is vectorised.
+# Distances of the codes of rows `first` to `last` and of a query, into `out`; only those up to
+# `limit` are complete, the others are something larger than it. The inner loops run over
+# slices of fixed length, the form that is vectorised.
 
 
 @njit(cache=True, nogil=True)
-def _largest_difference(a, b, limit):
-    largest = np.uint16(0)
-    for block in range(a.shape[0] // _SHORTS):
-        x = a[block * _SHORTS : (block + 1) * _SHORTS]
-        y = b[block * _SHORTS : (block + 1) * _SHORTS]
-        for j in range(_SHORTS):
-            largest = max(largest, np.uint16(max(x[j], y[j]) - min(x[j], y[j])))
-        if largest > limit:
-            return largest
-    return largest
+def _largest_differences(codes, first, last, query, limit, out):
+    for i in range(first, last):
+        row = codes[i]
+        largest = np.uint16(0)
+        for block in range(row.shape[0] // _SHORTS):
+            x = row[block * _SHORTS : (block + 1) * _SHORTS]
+            y = query[block * _SHORTS : (block + 1) * _SHORTS]
+            for j in range(_SHORTS):
+                largest = max(largest, np.uint16(max(x[j], y[j]) - min(x[j], y[j])))
+            if largest > limit:
+                break
+        out[i - first] = largest
 
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
-def _sum_of_differences(a, b, limit):
-    total = np.float32(0)
-    for block in range(a.shape[0] // _FLOATS):
-        x = a[block * _FLOATS : (block + 1) * _FLOATS]
-        y = b[block * _FLOATS : (block + 1) * _FLOATS]
-        part = np.float32(0)
-        for j in range(_FLOATS):
-            part += abs(np.float32(x[j]) - np.float32(y[j]))
-        total += part
-        if total > limit:
-            return total
-    return total
+def _sums_of_differences(codes, first, last, query, limit, out):
+    for i in range(first, last):
+        row = codes[i]
+        total = np.float32(0)
+        for block in range(row.shape[0] // _FLOATS):
+            x = row[block * _FLOATS : (block + 1) * _FLOATS]
+            y = query[block * _FLOATS : (block + 1) * _FLOATS]
+            part = np.float32(0)
+            for j in range(_FLOATS):
+                part += abs(np.float32(x[j]) - np.float32(y[j]))
+            total += part
+            if total > limit:
+                break
+        out[i - first] = total
 
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
-def _sum_of_squares(a, b, limit):
-    total = np.float32(0)
-    for block in range(a.shape[0] // _FLOATS):
-        x = a[block * _FLOATS : (block + 1) * _FLOATS]
-        y = b[block * _FLOATS : (block + 1) * _FLOATS]
-        part = np.float32(0)
-        for j in range(_FLOATS):
-            difference = np.float32(x[j]) - np.float32(y[j])
-            part += difference * difference
-        total += part
-        if total > limit:
-            return total
-    return total
+def _sums_of_squares(codes, first, last, query, limit, out):
+    for i in range(first, last):
+        row = codes[i]
+        total = np.float32(0)
+        for block in range(row.shape[0] // _FLOATS):
+            x = row[block * _FLOATS : (block + 1) * _FLOATS]
+            y = query[block * _FLOATS : (block + 1) * _FLOATS]
+            part = np.float32(0)
+            for j in range(_FLOATS):
+                difference = np.float32(x[j]) - np.float32(y[j])
+                part += difference * difference
+            total += part
+            if total > limit:
+                break
+        out[i - first] = total
 
 
 @njit(cache=True, nogil=True)
-def _code_distance(metric, a, b, limit):
-    """Distance of two codes, or something larger than `limit` if it is beyond that."""
+def _code_distances(metric, codes, first, last, query, limit, out):
     if metric == 0:
-        return np.float64(_largest_difference(a, b, limit))
-    if metric == 1:
-        return np.float64(_sum_of_differences(a, b, limit))
-    return np.float64(_sum_of_squares(a, b, limit))
+        _largest_differences(codes, first, last, query, limit, out)
+    elif metric == 1:
+        _sums_of_differences(codes, first, last, query, limit, out)
+    else:
+        _sums_of_squares(codes, first, last, query, limit, out)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
@@ -179,6 +187,7 @@ def nearest_of_subsets(metric, codes, excess, X, starts, scale, factor, query_co
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
     size = _block_size(codes)
+    values = np.empty(size)
     for k in range(n_subsets):
         rows[:, k] = starts[k]
         for first in range(starts[k], starts[k + 1], size):
@@ -186,8 +195,9 @@ def nearest_of_subsets(metric, codes, excess, X, starts, scale, factor, query_co
             for q in range(n_queries):
                 best = distances[q, k]
                 limit = _code_limit(metric, best, slack[q], factor, scale)
+                _code_distances(metric, codes, first, last, query_codes[q], limit, values)
                 for i in range(first, last):
-                    if _code_distance(metric, codes[i], query_codes[q], limit) > limit:
+                    if values[i - first] > limit:
                         continue
                     distance = _distance(metric, X[i], Q[q], absolute, bits)
                     if distance < best:
@@ -270,12 +280,14 @@ def k_nearest(metric, codes, excess, X, k, scale, factor, query_codes, slack, Q)
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
     size = _block_size(codes)
+    block = np.empty(size)
     for first in range(0, n_rows, size):
         last = min(first + size, n_rows)
         for q in range(n_queries):
             limit = limits[q]
+            _code_distances(metric, codes, first, last, query_codes[q], limit, block)
             for i in range(first, last):
-                value = _code_distance(metric, codes[i], query_codes[q], limit)
+                value = block[i - first]
                 if value > limit:
                     continue
                 if counts[q] == capacity:
@@ -334,12 +346,14 @@ def sums_at_distance(metric, codes, excess, X, y, at, scale, factor, query_codes
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
     size = _block_size(codes)
+    values = np.empty(size)
     for first in range(0, n_rows, size):
         last = min(first + size, n_rows)
         for q in range(n_queries):
             limit = _code_limit(metric, at[q], slack[q], factor, scale)
+            _code_distances(metric, codes, first, last, query_codes[q], limit, values)
             for i in range(first, last):
-                if _code_distance(metric, codes[i], query_codes[q], limit) > limit:
+                if values[i - first] > limit:
                     continue
                 if _distance(metric, X[i], Q[q], absolute, bits) == at[q]:
                     counts[q] += 1

@@ -46,12 +46,12 @@ def encode_references(X, metric):
     low, high = low[order], high[order]
     centre = low / 2 + high / 2
     if metric == "chebyshev":
-        block, dtype = 128, np.uint16
+        block, dtype = 256, np.uint16
         with np.errstate(over="ignore"):
             span = min((high - low).max(), np.finfo(np.float64).max)
         scale = span / 2**14
     else:
-        block, dtype = 128, np.float32
+        block, dtype = 64, np.float32
         with np.errstate(over="ignore"):
             scale = max(
                 np.abs(X[rows][:, order] - centre).max()

@@ -75,7 +75,7 @@ def subsets_estimate(index, X, starts, y, Q, return_std):
     from skroute.quality._kernels import nearest_of_subsets
 
     _, rows = nearest_of_subsets(
-        index["metric"], index["codes"], X, starts, *encode_queries(index, Q)
+        index["metric"], index["codes"], index["excess"], X, starts, *encode_queries(index, Q)
     )
     outcomes = y[rows]
     mean = outcomes.mean(axis=1)
@@ -147,7 +147,7 @@ def exact_estimate(index, X, weights, y, Q, return_std):
     arguments = encode_queries(index, Q)
     # One neighbour more than has weight: does a group of ties cross the end?
     distances, rows = k_nearest(
-        index["metric"], index["codes"], X, min(n_neighbors + 1, len(X)), *arguments
+        index["metric"], index["codes"], index["excess"], X, min(n_neighbors + 1, len(X)), *arguments
     )
     last = distances[:, n_neighbors - 1]
     crossing = np.flatnonzero((distances[:, n_neighbors:] == last[:, None]).any(axis=1))
@@ -163,7 +163,7 @@ def exact_estimate(index, X, weights, y, Q, return_std):
         shared[crossing] = np.where(in_group, 0.0, shared[crossing])
         scale, factor, codes, slack, Q = arguments
         found = sums_at_distance(
-            index["metric"], index["codes"], X, y, last[crossing],
+            index["metric"], index["codes"], index["excess"], X, y, last[crossing],
             scale, factor, codes[crossing], slack[crossing], Q[crossing],
         )  # fmt: skip
         for values, values_crossing in zip(group, found):

@@ -20,40 +20,75 @@ from numba import njit
 # reject NaN and infinity, and the codes are clipped.
 _SUMS = {"nnan", "nsz", "reassoc", "contract"}
 
-_BYTES = 128
-_FLOATS = 32
-_ROWS = 128
+_SHORTS = 256
+_FLOATS = 64
+# Bytes of codes in a block of rows; with one query they fit the first-level cache.
+_BLOCK = 24576
+
+
+# Distances of the codes of rows `first` to `last` and of a query, into `out`; only those up to
+# `limit` are complete, the others are something larger than it. The inner loops run over
+# slices of fixed length, the form that is vectorised.
+
+
+@njit(cache=True, nogil=True)
+def _largest_differences(codes, first, last, query, limit, out):
+    for i in range(first, last):
+        row = codes[i]
+        largest = np.uint16(0)
+        for block in range(row.shape[0] // _SHORTS):
+            x = row[block * _SHORTS : (block + 1) * _SHORTS]
+            y = query[block * _SHORTS : (block + 1) * _SHORTS]
+            for j in range(_SHORTS):
+                largest = max(largest, np.uint16(max(x[j], y[j]) - min(x[j], y[j])))
+            if largest > limit:
+                break
+        out[i - first] = largest
 
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
-def _code_distance(metric, a, b, limit):
-    """Distance of two codes, or any value above `limit` if it exceeds that."""
-    if metric == 0:
-        largest = np.uint8(0)
-        for start in range(0, a.shape[0], _BYTES):
-            # Slices of fixed length are what the compiler vectorises without a remainder.
-            x = a[start : start + _BYTES]
-            y = b[start : start + _BYTES]
-            for j in range(_BYTES):
-                # Nested so that the whole reduction stays in bytes.
-                largest = max(largest, np.uint8(max(x[j], y[j]) - min(x[j], y[j])))
-            if largest > limit:
-                return np.float64(largest)
-        return np.float64(largest)
-    total = np.float32(0)
-    for start in range(0, a.shape[0], _FLOATS):
-        x = a[start : start + _FLOATS]
-        y = b[start : start + _FLOATS]
-        if metric == 1:
+def _sums_of_differences(codes, first, last, query, limit, out):
+    for i in range(first, last):
+        row = codes[i]
+        total = np.float32(0)
+        for block in range(row.shape[0] // _FLOATS):
+            x = row[block * _FLOATS : (block + 1) * _FLOATS]
+            y = query[block * _FLOATS : (block + 1) * _FLOATS]
+            part = np.float32(0)
             for j in range(_FLOATS):
-                total += abs(np.float32(x[j]) - np.float32(y[j]))
-        else:
+                part += abs(np.float32(x[j]) - np.float32(y[j]))
+            total += part
+            if total > limit:
+                break
+        out[i - first] = total
+
+
+@njit(cache=True, nogil=True, fastmath=_SUMS)
+def _sums_of_squares(codes, first, last, query, limit, out):
+    for i in range(first, last):
+        row = codes[i]
+        total = np.float32(0)
+        for block in range(row.shape[0] // _FLOATS):
+            x = row[block * _FLOATS : (block + 1) * _FLOATS]
+            y = query[block * _FLOATS : (block + 1) * _FLOATS]
+            part = np.float32(0)
             for j in range(_FLOATS):
                 difference = np.float32(x[j]) - np.float32(y[j])
-                total += difference * difference
-        if total > limit:
-            return np.float64(total)
-    return np.float64(total)
+                part += difference * difference
+            total += part
+            if total > limit:
+                break
+        out[i - first] = total
+
+
+@njit(cache=True, nogil=True)
+def _code_distances(metric, codes, first, last, query, limit, out):
+    if metric == 0:
+        _largest_differences(codes, first, last, query, limit, out)
+    elif metric == 1:
+        _sums_of_differences(codes, first, last, query, limit, out)
+    else:
+        _sums_of_squares(codes, first, last, query, limit, out)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
@@ -65,11 +100,10 @@ def _distance(metric, row, query, absolute, bits):
         # Of floats that are not negative the bit patterns have the same order, and a
         # maximum of integers is vectorised where one of floats is not.
         largest = np.int64(0)
-        at = 0
         for j in range(row.shape[0]):
             largest = max(largest, bits[j])
         bits[0] = largest
-        return absolute[at]
+        return absolute[0]
     total = 0.0
     if metric == 1:
         for j in range(row.shape[0]):
@@ -95,7 +129,23 @@ def _code_limit(metric, distance, slack, factor, scale):
 
 
 @njit(cache=True, nogil=True)
-def nearest_of_subsets(metric, codes, X, starts, scale, factor, query_codes, slack, Q):
+def _upper_bound(metric, code, excess, slack, factor, scale):
+    """Largest distance that a row at this distance of codes can have."""
+    if metric == 0:
+        return (code + 1.0 + excess + slack) * scale * factor
+    if metric == 1:
+        return (code * factor + slack) * scale
+    root = (np.sqrt(code) * factor + slack) * scale
+    return root * root
+
+
+@njit(cache=True, nogil=True)
+def _block_size(codes):
+    return max(8, _BLOCK // (codes.shape[1] * codes.itemsize))
+
+
+@njit(cache=True, nogil=True)
+def nearest_of_subsets(metric, codes, excess, X, starts, scale, factor, query_codes, slack, Q):
     """Nearest row of each subset to each query; of equally near rows the first.
 
     Parameters
@@ -104,6 +154,9 @@ def nearest_of_subsets(metric, codes, X, starts, scale, factor, query_codes, sla
 
     codes : ndarray of shape (n_rows, n_padded), uint8 or float32
         Codes of the rows.
+
+    excess : ndarray of shape (n_rows,), dtype=float64
+        By how much the code of each row was clipped, in units of `scale`.
 
     X : ndarray of shape (n_rows, n_features), float32 or float64
         The rows, those of a subset contiguous.
@@ -117,7 +170,8 @@ def nearest_of_subsets(metric, codes, X, starts, scale, factor, query_codes, sla
     query_codes : ndarray of shape (n_queries, n_padded)
 
     slack : ndarray of shape (n_queries,), dtype=float64
-        Allowance for rounding that is added, in units of `scale`.
+        Allowance for rounding that is added, in units of `scale`. For chebyshev, where
+        codes need none: by how much the code of the query was clipped.
 
     Q : ndarray of shape (n_queries, n_features), dtype=float64
         The queries.
@@ -132,15 +186,18 @@ def nearest_of_subsets(metric, codes, X, starts, scale, factor, query_codes, sla
     rows = np.empty((n_queries, n_subsets), np.int64)
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
+    size = _block_size(codes)
+    values = np.empty(size)
     for k in range(n_subsets):
         rows[:, k] = starts[k]
-        for first in range(starts[k], starts[k + 1], _ROWS):
-            last = min(first + _ROWS, starts[k + 1])
+        for first in range(starts[k], starts[k + 1], size):
+            last = min(first + size, starts[k + 1])
             for q in range(n_queries):
                 best = distances[q, k]
                 limit = _code_limit(metric, best, slack[q], factor, scale)
+                _code_distances(metric, codes, first, last, query_codes[q], limit, values)
                 for i in range(first, last):
-                    if _code_distance(metric, codes[i], query_codes[q], limit) > limit:
+                    if values[i - first] > limit:
                         continue
                     distance = _distance(metric, X[i], Q[q], absolute, bits)
                     if distance < best:
@@ -152,29 +209,60 @@ def nearest_of_subsets(metric, codes, X, starts, scale, factor, query_codes, sla
 
 
 @njit(cache=True, nogil=True)
-def _keep_nearest(distances, rows, count, k):
-    """Compact the candidates to the k nearest, stably; return the k-th distance."""
-    bound = np.partition(distances[:count], k - 1)[k - 1]
-    n_below = 0
+def _keep_possible(metric, values, rows, count, k, excess, slack, factor, scale):
+    """Drop candidates whose codes prove them not to be among the k nearest, stably.
+
+    Returns how many are left and the largest distance of codes that is still possible.
+    """
+    upper = np.empty(count)
     for j in range(count):
-        n_below += distances[j] < bound
-    n_equal = k - n_below
+        upper[j] = _upper_bound(metric, values[j], excess[rows[j]], slack, factor, scale)
+    bound = np.partition(upper, k - 1)[k - 1]
+    limit = _code_limit(metric, bound, slack, factor, scale)
     kept = 0
     for j in range(count):
-        take = distances[j] < bound
-        if distances[j] == bound and n_equal > 0:
-            n_equal -= 1
-            take = True
-        if take:
-            distances[kept] = distances[j]
+        if values[j] <= limit:
+            values[kept] = values[j]
             rows[kept] = rows[j]
             kept += 1
-    return bound
+    return kept, limit
 
 
 @njit(cache=True, nogil=True)
-def k_nearest(metric, codes, X, k, scale, factor, query_codes, slack, Q):
+def _keep_nearest(metric, values, rows, count, k, X, query, absolute, bits):
+    """Reduce candidates, which come in the order of rows, to the k nearest, stably.
+
+    Returns their distances, in the same order.
+    """
+    distances = np.empty(count)
+    for j in range(count):
+        distances[j] = _distance(metric, X[rows[j]], query, absolute, bits)
+    bound = np.partition(distances, k - 1)[k - 1]
+    n_equal = k
+    for j in range(count):
+        n_equal -= distances[j] < bound
+    kept = 0
+    for j in range(count):
+        if distances[j] > bound:
+            continue
+        if distances[j] == bound:
+            if n_equal == 0:
+                continue
+            n_equal -= 1
+        distances[kept] = distances[j]
+        values[kept] = values[j]
+        rows[kept] = rows[j]
+        kept += 1
+    return distances[:k]
+
+
+@njit(cache=True, nogil=True)
+def k_nearest(metric, codes, excess, X, k, scale, factor, query_codes, slack, Q):
     """The `k` nearest rows to each query, ordered by distance, then by row.
+
+    Candidates are gathered and thinned by their codes; only what is left at the end, little
+    more than `k` rows, gets its distance. Where very many rows have equal codes (discrete
+    features), thinning takes distances as well.
 
     Parameters are those of :func:`nearest_of_subsets`, and `k` of at most ``n_rows``.
 
@@ -185,44 +273,55 @@ def k_nearest(metric, codes, X, k, scale, factor, query_codes, slack, Q):
     """
     n_queries, n_rows = Q.shape[0], X.shape[0]
     capacity = min(2 * k + 64, n_rows)
-    distances = np.empty((n_queries, capacity))
+    values = np.empty((n_queries, capacity))
     rows = np.empty((n_queries, capacity), np.int64)
     counts = np.zeros(n_queries, np.int64)
-    bounds = np.full(n_queries, np.inf)
+    limits = np.full(n_queries, np.inf)
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
-    for first in range(0, n_rows, _ROWS):
-        last = min(first + _ROWS, n_rows)
+    size = _block_size(codes)
+    block = np.empty(size)
+    for first in range(0, n_rows, size):
+        last = min(first + size, n_rows)
         for q in range(n_queries):
-            limit = _code_limit(metric, bounds[q], slack[q], factor, scale)
+            limit = limits[q]
+            _code_distances(metric, codes, first, last, query_codes[q], limit, block)
             for i in range(first, last):
-                if _code_distance(metric, codes[i], query_codes[q], limit) > limit:
-                    continue
-                distance = _distance(metric, X[i], Q[q], absolute, bits)
-                # Rows come in order, so an equal one later is not among the first k. The
-                # negation lets an infinite distance (overflow) fill an empty place.
-                if distance >= bounds[q] and counts[q] >= k:
+                value = block[i - first]
+                if value > limit:
                     continue
                 if counts[q] == capacity:
-                    bounds[q] = _keep_nearest(distances[q], rows[q], capacity, k)
-                    counts[q] = k
-                    limit = _code_limit(metric, bounds[q], slack[q], factor, scale)
-                    if distance >= bounds[q]:
+                    counts[q], limit = _keep_possible(
+                        metric, values[q], rows[q], capacity, k, excess, slack[q], factor, scale
+                    )
+                    if counts[q] > (capacity + k) // 2:
+                        nearest = _keep_nearest(
+                            metric, values[q], rows[q], counts[q], k, X, Q[q], absolute, bits
+                        )
+                        counts[q] = k
+                        bound = _code_limit(metric, nearest.max(), slack[q], factor, scale)
+                        limit = min(limit, bound)
+                    if value > limit:
                         continue
-                distances[q, counts[q]] = distance
+                values[q, counts[q]] = value
                 rows[q, counts[q]] = i
                 counts[q] += 1
-    out_distances = np.empty((n_queries, k))
-    out_rows = np.empty((n_queries, k), np.int64)
+            limits[q] = limit
+    distances = np.empty((n_queries, k))
+    nearest_rows = np.empty((n_queries, k), np.int64)
     for q in range(n_queries):
-        order = np.argsort(distances[q, : counts[q]], kind="mergesort")[:k]
-        out_distances[q] = distances[q][order]
-        out_rows[q] = rows[q][order]
-    return out_distances, out_rows
+        count, _ = _keep_possible(
+            metric, values[q], rows[q], counts[q], k, excess, slack[q], factor, scale
+        )
+        nearest = _keep_nearest(metric, values[q], rows[q], count, k, X, Q[q], absolute, bits)
+        order = np.argsort(nearest, kind="mergesort")
+        distances[q] = nearest[order]
+        nearest_rows[q] = rows[q, :k][order]
+    return distances, nearest_rows
 
 
 @njit(cache=True, nogil=True)
-def sums_at_distance(metric, codes, X, y, at, scale, factor, query_codes, slack, Q):
+def sums_at_distance(metric, codes, excess, X, y, at, scale, factor, query_codes, slack, Q):
     """Sums over all rows at exactly the distance ``at[q]`` from query q.
 
     Parameters are those of :func:`nearest_of_subsets`, and
@@ -246,12 +345,15 @@ def sums_at_distance(metric, codes, X, y, at, scale, factor, query_codes, slack,
     squares = np.zeros((n_queries, n_outputs))
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
-    for first in range(0, n_rows, _ROWS):
-        last = min(first + _ROWS, n_rows)
+    size = _block_size(codes)
+    values = np.empty(size)
+    for first in range(0, n_rows, size):
+        last = min(first + size, n_rows)
         for q in range(n_queries):
             limit = _code_limit(metric, at[q], slack[q], factor, scale)
+            _code_distances(metric, codes, first, last, query_codes[q], limit, values)
             for i in range(first, last):
-                if _code_distance(metric, codes[i], query_codes[q], limit) > limit:
+                if values[i - first] > limit:
                     continue
                 if _distance(metric, X[i], Q[q], absolute, bits) == at[q]:
                     counts[q] += 1

@@ -35,7 +35,8 @@ def encode_references(X, metric):
     -------
     dict of arrays and numbers
         ``metric`` (int), ``codes``, ``order`` and ``centre`` of the features, ``scale``,
-        ``largest`` (the largest norm of a code; 0 for chebyshev).
+        ``largest`` (the largest norm of a code; 0 for chebyshev) and ``excess`` (by how
+        much each code is clipped; 0 for the other metrics).
     """
     n_rows, n_features = X.shape
     # Any centre, scale and order give the same neighbours, so some of the rows will do.
@@ -45,12 +46,12 @@ def encode_references(X, metric):
     low, high = low[order], high[order]
     centre = low / 2 + high / 2
     if metric == "chebyshev":
-        block, dtype = 128, np.uint8
+        block, dtype = 256, np.uint16
         with np.errstate(over="ignore"):
             span = min((high - low).max(), np.finfo(np.float64).max)
-        scale = span / 254
+        scale = span / 2**14
     else:
-        block, dtype = 32, np.float32
+        block, dtype = 64, np.float32
         with np.errstate(over="ignore"):
             scale = max(
                 np.abs(X[rows][:, order] - centre).max()
@@ -66,22 +67,28 @@ def encode_references(X, metric):
         "centre": centre,
         "scale": float(scale),
         "largest": 0.0,
+        "excess": np.zeros(n_rows),
     }
     for rows in gen_batches(n_rows, _ENCODED_ROWS):
-        index["codes"][rows], norms = _encode(index, X[rows])
-        index["largest"] = max(index["largest"], float(norms.max()))
+        index["codes"][rows], extra = _encode(index, X[rows])
+        if index["metric"] == 0:
+            index["excess"][rows] = extra
+        else:
+            index["largest"] = max(index["largest"], float(extra.max()))
     return index
 
 
 def _encode(index, X):
-    """Codes of rows and, for the float32 codes, their norms."""
+    """Codes of rows, and by how much they are clipped (chebyshev) or their norms."""
     n_features = X.shape[1]
     padded = np.zeros((X.shape[0], index["codes"].shape[1]), dtype=index["codes"].dtype)
     with np.errstate(over="ignore"):
         values = (X[:, index["order"]] - index["centre"]) / index["scale"]
     if index["metric"] == 0:
-        padded[:, :n_features] = np.clip(np.floor(values) + 128.0, 0.0, 255.0)
-        return padded, np.zeros(X.shape[0])
+        bins = np.floor(values) + 2.0**15
+        clipped = np.clip(bins, 0.0, 2.0**16 - 1)
+        padded[:, :n_features] = clipped
+        return padded, np.abs(bins - clipped).max(axis=1)
     clipped = np.clip(values, -_LARGEST_CODE, _LARGEST_CODE)
     padded[:, :n_features] = clipped
     norms = np.linalg.norm(clipped, ord=index["metric"], axis=1)
@@ -107,13 +114,13 @@ def encode_queries(index, Q):
     Q : ndarray of shape (n_queries, n_features), dtype=float64
     """
     Q = np.ascontiguousarray(Q, dtype=np.float64)
-    codes, norms = _encode(index, Q)
+    codes, extra = _encode(index, Q)
     if index["metric"] == 0:
         # Binning is done in float64 and its one unit of error is in the kernel.
-        return index["scale"], 1.0 + 1e-9, codes, norms, Q
+        return index["scale"], 1.0 + 1e-9, codes, extra, Q
     # Rounding values to float32 moves a distance by at most 2^-24 of the two norms, and
     # each operation of the sum by 2^-24 of the result. Twice that, and underflow.
-    slack = 2.0**-23 * (index["largest"] + norms) + 1e-20
+    slack = 2.0**-23 * (index["largest"] + extra) + 1e-20
     return index["scale"], 1.0 + 2.0**-23 * (Q.shape[1] + 8), codes, slack, Q
 
 

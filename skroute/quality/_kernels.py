@@ -34,13 +34,10 @@ _BLOCK = 24576
 @njit(cache=True, nogil=True)
 def _largest_differences(codes, first, last, query, limit, out):
     for i in range(first, last):
-        row = codes[i]
         largest = np.uint16(0)
-        for block in range(row.shape[0] // _SHORTS):
-            x = row[block * _SHORTS : (block + 1) * _SHORTS]
-            y = query[block * _SHORTS : (block + 1) * _SHORTS]
+        for block in range(codes.shape[1]):
             for j in range(_SHORTS):
-                largest = max(largest, np.uint16(max(x[j], y[j]) - min(x[j], y[j])))
+                largest = max(largest, np.uint16(max(codes[i, block, j], query[block, j]) - min(codes[i, block, j], query[block, j])))
             if largest > limit:
                 break
         out[i - first] = largest
@@ -49,14 +46,11 @@ def _largest_differences(codes, first, last, query, limit, out):
 @njit(cache=True, nogil=True, fastmath=_SUMS)
 def _sums_of_differences(codes, first, last, query, limit, out):
     for i in range(first, last):
-        row = codes[i]
         total = np.float32(0)
-        for block in range(row.shape[0] // _FLOATS):
-            x = row[block * _FLOATS : (block + 1) * _FLOATS]
-            y = query[block * _FLOATS : (block + 1) * _FLOATS]
+        for block in range(codes.shape[1]):
             part = np.float32(0)
             for j in range(_FLOATS):
-                part += abs(np.float32(x[j]) - np.float32(y[j]))
+                part += abs(np.float32(codes[i, block, j]) - np.float32(query[block, j]))
             total += part
             if total > limit:
                 break
@@ -66,14 +60,11 @@ def _sums_of_differences(codes, first, last, query, limit, out):
 @njit(cache=True, nogil=True, fastmath=_SUMS)
 def _sums_of_squares(codes, first, last, query, limit, out):
     for i in range(first, last):
-        row = codes[i]
         total = np.float32(0)
-        for block in range(row.shape[0] // _FLOATS):
-            x = row[block * _FLOATS : (block + 1) * _FLOATS]
-            y = query[block * _FLOATS : (block + 1) * _FLOATS]
+        for block in range(codes.shape[1]):
             part = np.float32(0)
             for j in range(_FLOATS):
-                difference = np.float32(x[j]) - np.float32(y[j])
+                difference = np.float32(codes[i, block, j]) - np.float32(query[block, j])
                 part += difference * difference
             total += part
             if total > limit:
@@ -141,7 +132,7 @@ def _upper_bound(metric, code, excess, slack, factor, scale):
 
 @njit(cache=True, nogil=True)
 def _block_size(codes):
-    return max(8, _BLOCK // (codes.shape[1] * codes.itemsize))
+    return max(8, _BLOCK // (codes[0].size * codes.itemsize))
 
 
 @njit(cache=True, nogil=True)

@@ -62,7 +62,7 @@ def encode_references(X, metric):
         scale = 1.0
     index = {
         "metric": METRICS[metric],
-        "codes": np.zeros((n_rows, -(-n_features // block) * block), dtype=dtype),
+        "codes": np.zeros((n_rows, -(-n_features // block), block), dtype=dtype),
         "order": order,
         "centre": centre,
         "scale": float(scale),
@@ -81,19 +81,20 @@ def encode_references(X, metric):
 def _encode(index, X):
     """Codes of rows, and by how much they are clipped (chebyshev) or their norms."""
     n_features = X.shape[1]
-    padded = np.zeros((X.shape[0], index["codes"].shape[1]), dtype=index["codes"].dtype)
+    codes = np.zeros((X.shape[0], *index["codes"].shape[1:]), dtype=index["codes"].dtype)
+    padded = codes.reshape(X.shape[0], -1)
     with np.errstate(over="ignore"):
         values = (X[:, index["order"]] - index["centre"]) / index["scale"]
     if index["metric"] == 0:
         bins = np.floor(values) + 2.0**15
         clipped = np.clip(bins, 0.0, 2.0**16 - 1)
         padded[:, :n_features] = clipped
-        return padded, np.abs(bins - clipped).max(axis=1)
+        return codes, np.abs(bins - clipped).max(axis=1)
     clipped = np.clip(values, -_LARGEST_CODE, _LARGEST_CODE)
     padded[:, :n_features] = clipped
     norms = np.linalg.norm(clipped, ord=index["metric"], axis=1)
     norms[np.abs(values).max(axis=1) > _LARGEST_CODE] = np.inf
-    return padded, norms
+    return codes, norms
 
 
 def encode_queries(index, Q):

@@ -37,7 +37,13 @@ def _largest_differences(codes, first, last, query, limit, out):
         largest = np.uint16(0)
         for block in range(codes.shape[1]):
             for j in range(_SHORTS):
-                largest = max(largest, np.uint16(max(codes[i, block, j], query[block, j]) - min(codes[i, block, j], query[block, j])))
+                largest = max(
+                    largest,
+                    np.uint16(
+                        max(codes[i, block, j], query[block, j])
+                        - min(codes[i, block, j], query[block, j])
+                    ),
+                )
             if largest > limit:
                 break
         out[i - first] = largest

@@ -1,0 +1,345 @@
+"""BaggedNeighborsRegressor: the exact limit, standard errors, the contract."""
+
+import pickle
+import re
+import subprocess
+import sys
+from math import comb
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+import skops.io
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import make_regression
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_param_validation,
+    parametrize_with_checks,
+)
+
+from skroute.quality import BaggedNeighborsRegressor
+from skroute.quality._bagging import nearest_weights
+from tests.quality import reference
+
+METRICS = ["chebyshev", "manhattan", "euclidean"]
+
+
+@parametrize_with_checks(
+    [
+        BaggedNeighborsRegressor(),
+        BaggedNeighborsRegressor(metric="manhattan"),
+        BaggedNeighborsRegressor(metric="euclidean"),
+        BaggedNeighborsRegressor(n_subsets=3, random_state=0),
+    ],
+    xfail_strict=True,
+)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "check", [check_param_validation, check_dataframe_column_names_consistency]
+)
+def test_further_sklearn_checks(check):
+    check("BaggedNeighborsRegressor", BaggedNeighborsRegressor())
+
+
+@given(n_rows=st.integers(1, 60), data=st.data())
+def test_weights_are_the_ratio_of_binomials(n_rows, data):
+    size = data.draw(st.integers(1, n_rows))
+    expected = [comb(n_rows - j, size - 1) / comb(n_rows, size) for j in range(1, n_rows + 1)]
+    expected = np.array(expected[: n_rows - size + 1])
+    np.testing.assert_allclose(nearest_weights(n_rows, size, tail=1e-300), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "n_rows, size", [(40_000, 1000), (10**6, 25_000), (10**6, 1), (10**5, 10**5), (50, 2)]
+)
+def test_weights_of_many_rows_are_cut_and_sum_to_one(n_rows, size):
+    weights = nearest_weights(n_rows, size)
+    np.testing.assert_allclose(weights.sum(), 1, rtol=1e-12)
+    assert (np.diff(weights) <= 0).all()
+    # The chance that none of the k nearest rows is drawn is what was cut off.
+    k = len(weights)
+    log_beyond = np.log1p(-size / (n_rows - np.arange(k - 1))).sum() if size < n_rows else -np.inf
+    assert k == n_rows or size == n_rows or log_beyond >= np.log(1e-6)
+    if k < n_rows - size:
+        assert log_beyond + np.log1p(-size / (n_rows - k + 1)) < np.log(1e-6)
+    if size == 1000:
+        assert 500 < k < 600
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    n_rows=st.integers(1, 9),
+    metric=st.sampled_from(METRICS),
+    discrete=st.booleans(),
+    data=st.data(),
+)
+def test_exact_limit_is_the_mean_over_all_subsets(seed, n_rows, metric, discrete, data):
+    size = data.draw(st.integers(1, n_rows))
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (n_rows + 3, 2)).astype(float)
+    if not discrete:
+        X = rng.standard_normal((n_rows + 3, 2))
+    X, Q = X[:-3], X[-3:]
+    y = rng.standard_normal((n_rows, 2))
+    model = BaggedNeighborsRegressor(subset_size=size, metric=metric).fit(X, y)
+    expected = [reference.mean_over_all_subsets(X, y, size, query, metric) for query in Q]
+    np.testing.assert_allclose(model.predict(Q), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_finite_subsets_converge_to_the_exact_limit(metric):
+    """The mean over draws of subsets is the exact limit, within its own standard error."""
+    rng = np.random.default_rng(0)
+    X, Q = rng.standard_normal((120, 3)), rng.standard_normal((5, 3))
+    y = rng.standard_normal((120, 2))
+    exact = BaggedNeighborsRegressor(subset_size=10, metric=metric).fit(X, y).predict(Q)
+    draws = np.array(
+        [
+            BaggedNeighborsRegressor(n_subsets=12, metric=metric, random_state=seed)
+            .fit(X, y)
+            .predict(Q)
+            for seed in range(300)
+        ]
+    )
+    z = (draws.mean(axis=0) - exact) / (draws.std(axis=0, ddof=1) / np.sqrt(len(draws)))
+    assert np.abs(z).max() < 4
+    # Bagging over all subsets lowers the variance.
+    assert (((draws - exact) ** 2).mean(axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("n_subsets", [10, "exact"])
+def test_standard_errors_match_the_spread_over_samples(n_subsets):
+    """Redrawing the outcomes, the estimates spread as the standard errors say."""
+    rng = np.random.default_rng(0)
+    X, Q = rng.random((400, 2)), rng.random((20, 2))
+    success = rng.random((600, 400)) < 0.7
+    model = BaggedNeighborsRegressor(n_subsets=n_subsets, subset_size=40, random_state=0)
+    mean, std = model.fit(X, success.T).predict(Q, return_std=True)
+    assert mean.shape == std.shape == (20, 600)
+    # Unbiased for the variance under equal success probabilities.
+    ratio = (std**2).mean(axis=1) / mean.var(axis=1, ddof=1)
+    assert 0.85 < np.median(ratio) < 1.15
+    np.testing.assert_allclose(ratio, 1, atol=0.3)
+
+
+def test_exact_limit_has_about_half_the_variance_of_subsets():
+    rng = np.random.default_rng(0)
+    X, Q = rng.random((2000, 2)), rng.random((30, 2))
+    noise = rng.standard_normal((2000, 300))
+    variance = {
+        n_subsets: BaggedNeighborsRegressor(n_subsets=n_subsets, subset_size=50, random_state=0)
+        .fit(X, noise)
+        .predict(Q)
+        .var(axis=1)
+        .mean()
+        for n_subsets in (40, "exact")
+    }
+    assert 0.4 < variance["exact"] / variance[40] < 0.6
+
+
+def exact_std(weights, y):
+    mean = weights @ y
+    concentration = (weights**2).sum()
+    return np.sqrt(concentration / (1 - concentration) * (weights @ (y - mean) ** 2))
+
+
+def test_standard_error_formula():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((30, 1)), rng.standard_normal(30)
+    model = BaggedNeighborsRegressor(subset_size=5).fit(X, y)
+    query = np.array([[0.4]])
+    order = np.argsort(np.abs(X - query)[:, 0])
+    mean, std = model.predict(query, return_std=True)
+    outcomes = y[order][: len(model.weights_)]
+    np.testing.assert_allclose(mean[0], model.weights_ @ outcomes)
+    np.testing.assert_allclose(std[0], exact_std(model.weights_, outcomes))
+    # All rows tied: the standard error of a plain mean.
+    model.fit(np.ones((30, 1)), y)
+    mean, std = model.predict(query, return_std=True)
+    np.testing.assert_allclose(mean[0], y.mean())
+    np.testing.assert_allclose(std[0], y.std(ddof=1) / np.sqrt(30))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_tied_rows_share_and_their_order_is_of_no_effect(metric):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (500, 3)).astype(float)
+    y = rng.standard_normal((500, 2))
+    Q = rng.integers(0, 4, (40, 3)).astype(float)
+    model = BaggedNeighborsRegressor(subset_size=60, metric=metric)
+    expected = model.fit(X, y).predict(Q, return_std=True)
+    order = rng.permutation(500)
+    found = model.fit(X[order], y[order]).predict(Q, return_std=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_ties_of_a_subset_go_to_its_first_row():
+    X = np.zeros((20, 1))
+    y = np.arange(20.0)
+    assert BaggedNeighborsRegressor(n_subsets=1).fit(X, y).predict([[0.0]])[0] == 0
+
+
+def test_extreme_sizes():
+    X, y = np.arange(5.0)[:, None], np.array([1.0, 2, 3, 4, 9])
+    # Subsets of one row know nothing of the query.
+    model = BaggedNeighborsRegressor(subset_size=1).fit(X, y)
+    np.testing.assert_allclose(model.predict([[0.0], [4.0]]), y.mean())
+    # One subset of all rows is the nearest neighbour, whose error one row does not show.
+    for n_subsets in ("exact", 1):
+        model = BaggedNeighborsRegressor(n_subsets=n_subsets, subset_size=5).fit(X, y)
+        mean, std = model.predict([[3.2], [0.0]], return_std=True)
+        np.testing.assert_array_equal(mean, [4, 1])
+        assert np.isnan(std).all()
+    model = BaggedNeighborsRegressor().fit(X[:1], y[:1])
+    assert model.subset_size_ == 1
+    mean, std = model.predict([[7.0]], return_std=True)
+    assert mean[0] == 1 and np.isnan(std[0])
+
+
+def test_shapes_and_outputs_are_independent():
+    X, Y = make_regression(100, 4, n_targets=3, random_state=0)
+    both = BaggedNeighborsRegressor().fit(X, Y)
+    one = BaggedNeighborsRegressor().fit(X, Y[:, 1])
+    mean, std = both.predict(X[:7], return_std=True)
+    assert mean.shape == std.shape == (7, 3)
+    assert one.predict(X[:7]).shape == (7,)
+    np.testing.assert_allclose(one.predict(X[:7], return_std=True), (mean[:, 1], std[:, 1]))
+    assert both.fit(X, Y[:, :1]).predict(X[:7]).shape == (7, 1)
+
+
+@pytest.mark.parametrize("n_subsets", ["exact", 5])
+def test_float32_rows_are_kept_and_give_the_same(n_subsets):
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 10)).astype(np.float32)
+    y = rng.random(300)
+    model = BaggedNeighborsRegressor(n_subsets=n_subsets, random_state=0)
+    single = model.fit(X, y).predict(X)
+    assert model._X.dtype == np.float32
+    double = model.fit(X.astype(np.float64), y).predict(X.astype(np.float64))
+    assert model._X.dtype == np.float64
+    assert single.dtype == np.float64
+    np.testing.assert_array_equal(single, double)
+
+
+@pytest.mark.parametrize("n_subsets", ["exact", 5])
+def test_threads_and_batches_do_not_matter(n_subsets):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((300, 5)), rng.random(300)
+    model = BaggedNeighborsRegressor(n_subsets=n_subsets, random_state=0).fit(X, y)
+    expected = model.predict(X)
+    np.testing.assert_array_equal(model.set_params(n_jobs=2).predict(X), expected)
+    np.testing.assert_allclose(
+        np.concatenate([model.predict(X[i : i + 1]) for i in range(300)]), expected
+    )
+
+
+def test_subsets_are_disjoint_and_reproducible():
+    X = np.arange(50.0)[:, None]
+    model = BaggedNeighborsRegressor(n_subsets=7, subset_size=6, random_state=0)
+    first = model.fit(X, X[:, 0])._X[:, 0]
+    assert len(set(first)) == 42
+    np.testing.assert_array_equal(clone(model).fit(X, X[:, 0])._X[:, 0], first)
+    assert (model.set_params(random_state=1).fit(X, X[:, 0])._X[:, 0] != first).any()
+    assert model.set_params(subset_size=None).fit(X, X[:, 0]).subset_size_ == 7
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame, lambda X: pl.DataFrame(X, schema=list("abc"))])
+def test_frames(convert):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 3)), rng.random(60)
+    expected = BaggedNeighborsRegressor().fit(X, y).predict(X)
+    frame = convert(X)
+    if isinstance(frame, pd.DataFrame):
+        frame.columns = list("abc")
+    model = BaggedNeighborsRegressor().fit(frame, y)
+    np.testing.assert_array_equal(model.predict(frame), expected)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+
+
+def test_messages():
+    X, y = np.arange(10.0)[:, None], np.arange(10.0)
+    cases = [
+        (
+            {"n_subsets": 4, "subset_size": 3},
+            "n_subsets=4 disjoint subsets of subset_size=3 need 12 rows, got n_samples = 10. "
+            "With this n_subsets a subset_size of at most 2 fits (None takes it), with this "
+            "subset_size at most 3 subsets.",
+        ),
+        (
+            {"n_subsets": 11},
+            "n_subsets=11 disjoint subsets need as many rows, got n_samples = 10. "
+            'Use at most 10 subsets, or n_subsets="exact".',
+        ),
+        (
+            {"n_subsets": 2, "subset_size": 11},
+            "with this subset_size no subset fits, use n_subsets=1 and a subset_size of at most 10",
+        ),
+        ({"subset_size": 11}, "subset_size=11 is more than the n_samples = 10 given to fit"),
+    ]
+    for params, message in cases:
+        model = BaggedNeighborsRegressor(**params)
+        with pytest.raises(ValueError, match=re.escape(message)):
+            model.fit(X, y)
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+    with pytest.raises(TypeError, match=r"sparse X and [^$]*TruncatedSVD"):
+        BaggedNeighborsRegressor().fit(sp.csr_array(X), y)
+    with pytest.raises(TypeError, match="sparse"):
+        BaggedNeighborsRegressor().fit(X, y).predict(sp.csr_array(X))
+    for bad in (np.nan, np.inf):
+        Z = X.copy()
+        Z[3] = bad
+        with pytest.raises(ValueError, match="NaN|infinity"):
+            BaggedNeighborsRegressor().fit(Z, y)
+        with pytest.raises(ValueError, match="NaN|infinity"):
+            BaggedNeighborsRegressor().fit(X, y).predict(Z)
+
+
+@pytest.mark.parametrize("n_subsets", ["exact", 4])
+def test_round_trips(n_subsets, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((80, 3)), rng.random((80, 2))
+    model = BaggedNeighborsRegressor(n_subsets=n_subsets, random_state=0).fit(X, y)
+    expected = model.predict(X, return_std=True)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X, return_std=True), expected)
+    blob = skops.io.dumps(model)
+    again = skops.io.loads(blob, trusted=skops.io.get_untrusted_types(data=blob))
+    np.testing.assert_array_equal(again.predict(X, return_std=True), expected)
+
+    joblib.dump((model, X, expected), tmp_path / "model.joblib")
+    code = (
+        "import sys, joblib, numpy as np\n"
+        f"model, X, expected = joblib.load({str(tmp_path / 'model.joblib')!r}, mmap_mode='r')\n"
+        "np.testing.assert_array_equal(model.predict(X, return_std=True), expected)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_import_loads_no_numba():
+    code = "import sys, skroute.quality; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_on_letter(data_home):
+    """Success of a model is predicted better than by its mean accuracy."""
+    data = np.load(data_home / "letter" / "letter.npz")
+    X, y = data["X"][:6000] / 15.0, data["y"][:6000]
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+
+    answers = cross_val_predict(LogisticRegression(max_iter=50, tol=1e-2), X, y, cv=3)
+    success = (answers == y).astype(float)
+    model = BaggedNeighborsRegressor().fit(X[:5000], success[:5000])
+    assert model.score(X[5000:], success[5000:]) > 0.1

@@ -1,0 +1,145 @@
+"""The kernels against plain NumPy and scikit-learn's brute force."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.neighbors import NearestNeighbors
+
+from skroute.quality import _kernels
+from skroute.quality._search import METRICS, encode_queries, encode_references
+from tests.quality import reference
+
+KINDS = ["normal", "integers", "constant", "duplicates", "heavy", "offset", "wide", "tiny", "huge"]
+
+
+def make_rows(rng, kind, n_rows, n_features):
+    X = rng.standard_normal((n_rows, n_features))
+    if kind == "integers":
+        X = rng.integers(0, 4, (n_rows, n_features)).astype(float)
+    elif kind == "constant":
+        X = np.ones((n_rows, n_features))
+    elif kind == "duplicates":
+        X = X[rng.integers(0, max(1, n_rows // 4), n_rows)]
+    elif kind == "heavy":
+        X = rng.standard_cauchy((n_rows, n_features)) ** 3
+    elif kind == "offset":
+        X = 1e7 + X
+    elif kind == "wide":
+        X = X * 10.0 ** rng.integers(-6, 7, n_features)
+    elif kind == "tiny":
+        X = X * 1e-150
+    elif kind == "huge":
+        X = X * 1e150
+    return X
+
+
+def ready(X, metric):
+    index = encode_references(X, metric)
+    return index["metric"], index["codes"], index["excess"], X
+
+
+def queries_from(rng, X, kind):
+    """Rows themselves, new rows, and rows far outside the range of the references."""
+    new = make_rows(rng, kind, 4, X.shape[1])
+    return np.vstack([X[:3].astype(np.float64), new, new[:1] * 1e6 + 1, new[:1] * 1e25])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    kind=st.sampled_from(KINDS),
+    n_rows=st.integers(1, 400),
+    n_features=st.sampled_from([1, 2, 3, 17, 64, 65, 300]),
+    metric=st.sampled_from(sorted(METRICS)),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    share=st.floats(0, 1),
+)
+def test_kernels_equal_their_numpy_twins(seed, kind, n_rows, n_features, metric, dtype, share):
+    if kind in ("tiny", "huge"):
+        dtype = np.float64
+    rng = np.random.default_rng(seed)
+    X = make_rows(rng, kind, n_rows, n_features).astype(dtype)
+    X[~np.isfinite(X)] = 0
+    Q = queries_from(rng, X, kind)
+    if kind == "huge" or (kind == "integers" and metric != "chebyshev"):
+        # The squares of the far ones overflow; their sums are rounded, and ties depend on it.
+        Q = Q[:-2]
+    X.setflags(write=False)
+    index = encode_references(X, metric)
+    arguments = encode_queries(index, Q)
+    head = ready(X, metric)
+
+    n_subsets = 1 + int(share * (n_rows - 1))
+    starts = np.linspace(0, n_rows, n_subsets + 1).astype(np.int64)
+    distances, rows = _kernels.nearest_of_subsets(*head, starts, *arguments)
+    expected = reference.nearest_of_subsets(X, starts, Q, metric)
+    all_distances = np.array([reference.distances_to(X, query, metric) for query in Q])
+    found = np.take_along_axis(all_distances, rows, axis=1)
+    np.testing.assert_allclose(distances, found, rtol=1e-12)
+    if metric == "chebyshev" or kind == "integers":
+        # No sum is rounded, so ties are the same ones.
+        np.testing.assert_array_equal(rows, expected)
+    best = np.take_along_axis(all_distances, expected, axis=1)
+    np.testing.assert_allclose(found, best, rtol=1e-12)
+
+    k = n_subsets
+    distances, rows = _kernels.k_nearest(*head, k, *arguments)
+    expected_distances, expected_rows = reference.k_nearest(X, k, Q, metric)
+    np.testing.assert_allclose(distances, expected_distances, rtol=1e-12)
+    if metric == "chebyshev" or kind == "integers":
+        np.testing.assert_array_equal(rows, expected_rows)
+    assert all(len(set(row)) == k for row in rows.tolist())
+
+    y = rng.standard_normal((n_rows, 2))
+    at = distances[:, -1]
+    counts, sums, squares = _kernels.sums_at_distance(*head, y, at, *arguments)
+    if metric == "chebyshev" or kind == "integers":
+        expected = reference.sums_at_distance(X, y, at, Q, metric)
+        np.testing.assert_array_equal(counts, expected[0])
+        np.testing.assert_allclose(sums, expected[1], atol=1e-10)
+        np.testing.assert_allclose(squares, expected[2], atol=1e-10)
+    assert (counts >= 1).all()
+
+
+@pytest.mark.parametrize("metric", sorted(METRICS))
+@pytest.mark.parametrize("kind", ["uniform", "embedding", "discrete"])
+def test_same_neighbours_as_sklearn(metric, kind):
+    rng = np.random.default_rng(0)
+    if kind == "uniform":
+        X = rng.random((3000, 200))
+    elif kind == "embedding":
+        X = np.tanh(rng.standard_normal((3000, 8)) @ rng.standard_normal((8, 200)))
+    else:
+        X = rng.integers(0, 3, (3000, 5)).astype(float)
+    X, Q = X[:-50], X[-50:]
+    brute = NearestNeighbors(n_neighbors=300, algorithm="brute", metric=metric).fit(X)
+    expected_distances, expected = brute.kneighbors(Q)
+    index = encode_references(X, metric)
+    distances, rows = _kernels.k_nearest(*ready(X, metric), 300, *encode_queries(index, Q))
+    if metric == "euclidean":
+        distances = np.sqrt(distances)
+    np.testing.assert_allclose(distances, expected_distances, rtol=1e-7, atol=1e-7)
+    if kind != "discrete":  # scikit-learn does not say which of equally near rows it returns
+        np.testing.assert_array_equal(rows, expected)
+    _, rows = _kernels.nearest_of_subsets(
+        *ready(X, metric), np.array([0, len(X)]), *encode_queries(index, Q)
+    )
+    if kind != "discrete":
+        np.testing.assert_array_equal(rows[:, 0], expected[:, 0])
+
+
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_codes_dismiss_most_rows(metric):
+    """The bound is of use: few rows need their distance, and none is lost."""
+    rng = np.random.default_rng(0)
+    X = np.tanh(rng.standard_normal((2000, 6)) @ rng.standard_normal((6, 100)))
+    index = encode_references(X[:-1], metric)
+    scale, factor, codes, slack, Q = encode_queries(index, X[-1:])
+    exact = np.sort(reference.distances_to(X[:-1], X[-1], metric))
+    limit = _kernels._code_limit.py_func(index["metric"], exact[20], slack[0], factor, scale)
+    values = np.empty(len(X) - 1)
+    _kernels._code_distances(
+        index["metric"], index["codes"], 0, len(values), codes[0], limit, values
+    )
+    assert 21 <= np.count_nonzero(values <= limit) <= 25

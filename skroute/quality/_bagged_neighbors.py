@@ -160,7 +160,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             If `X` is sparse.
         """
         _reject_sparse(X)
-        X, y = validate_data(
+        references, outcomes = validate_data(
             self,
             X,
             y,
@@ -169,22 +169,23 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             multi_output=True,
             y_numeric=True,
         )
-        y = np.asarray(y, dtype=np.float64)
-        subset_size = self._resolve_subset_size(len(X))
+        outcomes = np.asarray(outcomes, dtype=np.float64)
+        n_rows = len(references)
+        subset_size = self._resolve_subset_size(n_rows)
         if self.n_subsets == "exact":
-            self.weights_ = nearest_weights(len(X), subset_size)
+            self.weights_ = nearest_weights(n_rows, subset_size)
             self._starts = None
         else:
-            rows = check_random_state(self.random_state).permutation(len(X))
+            rows = check_random_state(self.random_state).permutation(n_rows)
             subsets = rows[: self.n_subsets * subset_size].reshape(self.n_subsets, subset_size)
             # In each subset in their own order, for ties to go to the first row.
             rows = np.sort(subsets, axis=1).ravel()
-            X, y = X[rows], y[rows]
+            references, outcomes = references[rows], outcomes[rows]
             self.weights_ = None
             self._starts = np.arange(0, len(rows) + 1, subset_size, dtype=np.int64)
-        self._X = X
-        self._y = y
-        self._index = encode_references(X, self.metric)
+        self._X = references
+        self._y = outcomes
+        self._index = encode_references(references, self.metric)
         self.subset_size_ = subset_size
         return self
 
@@ -250,21 +251,19 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         _reject_sparse(X)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        queries = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
         y = self._y.reshape(len(self._y), -1)
+        # Both estimates are functions of (index, rows, weights or starts, y, queries).
         if self._starts is None:
-            n_neighbors = len(self.weights_)
-
-            def estimate(rows):
-                return exact_estimate(self._index, self._X, self.weights_, y, X[rows], return_std)
+            function, how = exact_estimate, self.weights_
         else:
-            n_neighbors = len(self._starts) - 1
+            function, how = subsets_estimate, self._starts
 
-            def estimate(rows):
-                return subsets_estimate(self._index, self._X, self._starts, y, X[rows], return_std)
+        def estimate(rows):
+            return function(self._index, self._X, how, y, queries[rows], return_std)
 
-        result = query_batches(len(X), n_neighbors, self.n_jobs, estimate)
-        result = tuple(values.reshape(len(X), *self._y.shape[1:]) for values in result)
+        parts = query_batches(len(queries), len(how), self.n_jobs, estimate)
+        result = tuple(values.reshape(len(queries), *self._y.shape[1:]) for values in parts)
         return result if return_std else result[0]
 
     def __sklearn_is_fitted__(self):

@@ -146,7 +146,10 @@ def query_batches(n_queries, n_neighbors, n_jobs, estimate):
     tuple of ndarrays
     """
     size = int(np.clip(2**22 // n_neighbors, 1, _QUERIES))
+    batches = list(gen_batches(n_queries, size))
+    if len(batches) == 1:
+        return estimate(batches[0])
     parts = Parallel(n_jobs=n_jobs, require="sharedmem")(
-        delayed(estimate)(rows) for rows in gen_batches(n_queries, size)
+        delayed(estimate)(rows) for rows in batches
     )
     return tuple(np.concatenate(arrays) for arrays in zip(*parts))

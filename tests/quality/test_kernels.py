@@ -143,3 +143,62 @@ def test_codes_dismiss_most_rows(metric):
         index["metric"], index["codes"], 0, len(values), codes[0], limit, values
     )
     assert 21 <= np.count_nonzero(values <= limit) <= 25
+
+
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_compiled_kernels_equal_their_python(metric):
+    """The same functions interpreted: what is compiled is what is written."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (120, 3)).astype(float)
+    X[0, 0] = 50.0
+    Q, y = X[:3] + 1, rng.random((120, 2))
+    index = encode_references(X, metric)
+    head, arguments = ready(X, metric), encode_queries(index, Q)
+    scale, factor, codes, slack, Q = arguments
+    number, scratch = index["metric"], np.empty(3)
+    bits = scratch.view(np.int64)
+
+    starts = np.array([0, 15, 120])
+    at = _kernels.k_nearest(*head, 6, *arguments)[0][:, -1]
+    for kernel, options in [
+        (_kernels.nearest_of_subsets, (*head, starts, *arguments)),
+        (_kernels.k_nearest, (*head, 6, *arguments)),
+        (_kernels.k_nearest, (*head, 1, *arguments)),
+        (_kernels.sums_at_distance, (*head, y, at, *arguments)),
+    ]:
+        for compiled, interpreted in zip(kernel(*options), kernel.py_func(*options)):
+            np.testing.assert_allclose(compiled, interpreted, rtol=1e-12)
+
+    compiled, interpreted = np.empty(120), np.empty(120)
+    named = [
+        _kernels._largest_differences,
+        _kernels._sums_of_differences,
+        _kernels._sums_of_squares,
+    ][number]
+    for limit in (0.5, np.inf):
+        _kernels._code_distances(number, index["codes"], 0, 120, codes[0], limit, compiled)
+        for function, first in [(_kernels._code_distances.py_func, (number,)), (named.py_func, ())]:
+            function(*first, index["codes"], 0, 120, codes[0], limit, interpreted)
+            np.testing.assert_allclose(compiled, interpreted, rtol=1e-5)
+    for i in range(120):
+        expected = reference.distances_to(X[i : i + 1], Q[0], metric)[0]
+        distance = _kernels._distance.py_func(number, X[i], Q[0], scratch, bits)
+        assert distance == expected == _kernels._distance(number, X[i], Q[0], scratch, bits)
+        excess = index["excess"][i]
+        upper = _kernels._upper_bound.py_func(number, compiled[i], excess, slack[0], factor, scale)
+        assert upper >= distance
+        assert (
+            _kernels._code_limit.py_func(number, distance, slack[0], factor, scale) >= compiled[i]
+        )
+    assert _kernels._code_limit.py_func(number, np.inf, slack[0], factor, scale) == np.inf
+    assert _kernels._block_size.py_func(index["codes"]) >= 8
+
+    for function, tail in [
+        (_kernels._keep_possible, (index["excess"], slack[0], factor, scale)),
+        (_kernels._keep_nearest, (X, Q[0], scratch, bits)),
+    ]:
+        results = []
+        for call in (function, function.py_func):
+            values, rows = compiled.copy(), np.arange(120)
+            results.append((*call(number, values, rows, 120, 6, *tail), *rows[:6]))
+        np.testing.assert_allclose(*results)

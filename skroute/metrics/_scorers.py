@@ -152,8 +152,8 @@ class _CurveScorer:
         self.budgets = budgets
         self.kwargs = kwargs
 
-    def __call__(self, estimator, X, y, sample_weight=None):
-        curve = accuracy_cost_curve(estimator, X, y, self.budgets, sample_weight=sample_weight)
+    def __call__(self, estimator, X, y, **kwargs):
+        curve = accuracy_cost_curve(estimator, X, y, self.budgets, **kwargs)
         return float(self.metric(curve.cost, curve.quality, **self.kwargs))
 
     def __repr__(self):
@@ -184,8 +184,9 @@ def make_curve_scorer(
     Returns
     -------
     callable
-        ``scorer(estimator, X, y, sample_weight=None)``; it can be pickled if `metric`
-        can. It has the sign of `metric`: of those above, more is better for all but
+        ``scorer(estimator, X, y, **kwargs)``, with the keyword arguments of
+        :func:`accuracy_cost_curve`; it can be pickled if `metric` can. It has the sign of
+        `metric`: of those above, more is better for all but
         :func:`call_performance_threshold`.
 
     Raises

@@ -464,6 +464,7 @@ def fetch_frugalml(
             Description, origin and licence of the set.
         filename : str
             The file that was read.
+
     Raises
     ------
     OSError
@@ -479,7 +480,7 @@ def fetch_frugalml(
     --------
     >>> from skroute.datasets import fetch_frugalml
     >>> log = fetch_frugalml("FERPLUS")  # doctest: +SKIP
-    >>> dict(zip(log.model_names, log.quality.mean(axis=0).round(3)))  # doctest: +SKIP
+    >>> dict(zip(log.model_names, log.quality.mean(axis=0).round(3).tolist()))  # doctest: +SKIP
     {'Google': 0.677, 'FacePP': 0.684, 'Microsoft': 0.814, 'GitHub(CNN)': 0.651}
     """
     arrays, path = load_or_fetch(
@@ -572,6 +573,7 @@ def fetch_frugalmct(
             Description, origin and licence of the set.
         filename : str
             The file that was read.
+
     Raises
     ------
     OSError
@@ -587,7 +589,7 @@ def fetch_frugalmct(
     --------
     >>> from skroute.datasets import fetch_frugalmct
     >>> log = fetch_frugalmct("PASCAL")  # doctest: +SKIP
-    >>> dict(zip(log.model_names, log.quality.mean(axis=0).round(3)))  # doctest: +SKIP
+    >>> dict(zip(log.model_names, log.quality.mean(axis=0).round(3).tolist()))  # doctest: +SKIP
     {'Google': 0.545, 'Microsoft': 0.748, 'EveryPixel': 0.679, 'GitHub(SSD)': 0.493}
     """
     arrays, path = load_or_fetch(

@@ -347,7 +347,7 @@ def call_performance_threshold(
 
 
 def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
-    """Points that no other point beats: none is as cheap and better, or cheaper and as good.
+    """Find the points that no other beats: none is as cheap and better, or cheaper and as good.
 
     Parameters
     ----------

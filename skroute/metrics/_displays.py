@@ -118,7 +118,7 @@ class AccuracyCostDisplay:
         )
         ax.set(xlabel="Mean cost per sample", ylabel="Mean quality")
         if "label" in default or "label" in (curve_kwargs or {}):
-            ax.legend(loc="lower right")
+            ax.legend(loc="best")
         self.ax_ = ax
         self.figure_ = ax.figure
         return self

@@ -29,7 +29,7 @@ def check_curve(cost, quality):
     return cost[order], quality[order]
 
 
-def _check_anchors(weak, strong):
+def check_anchors(weak, strong):
     """Validate the two models, (cost, quality) each, between which a gap is measured."""
     anchors = np.array([weak, strong], dtype=np.float64)
     if anchors.shape != (2, 2) or not np.isfinite(anchors).all():
@@ -198,7 +198,7 @@ def _height(x, y, at, *, last):
 def _with_anchors(cost, quality, weak, strong):
     """The curve from the weak to the strong model, which can always be had themselves."""
     cost, quality = check_curve(cost, quality)
-    anchors = _check_anchors(weak, strong)
+    anchors = check_anchors(weak, strong)
     if cost[0] > anchors[0, 0]:
         cost, quality = np.r_[anchors[0, 0], cost], np.r_[anchors[0, 1], quality]
     if cost[-1] < anchors[1, 0]:

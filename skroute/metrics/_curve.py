@@ -242,7 +242,7 @@ def accuracy_cost_curve(
     n = num_samples(X)
     check_consistent_length(X, y)
     weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    weight = weight / weight.sum()
+    total = weight.sum()
     qualities = np.empty((n, len(limits)))
     costs = np.empty((n, len(limits)))
     share = np.empty((len(limits), len(router.choices_)))
@@ -253,6 +253,13 @@ def accuracy_cost_curve(
         else:
             qualities[:, k] = row_quality(y, y_pred)
         share[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
+    # Divided last: rows that all cost 1 cost exactly 1 on average.
     return AccuracyCostCurve(
-        limits, weight @ qualities, weight @ costs, share, list(router.choices_), qualities, costs
+        budget=limits,
+        quality=weight @ qualities / total,
+        cost=weight @ costs / total,
+        route_share=share / total,
+        choices=list(router.choices_),
+        row_quality=qualities,
+        row_cost=costs,
     )

@@ -147,7 +147,12 @@ def exact_estimate(index, X, weights, y, Q, return_std):
     arguments = encode_queries(index, Q)
     # One neighbour more than has weight: does a group of ties cross the end?
     distances, rows = k_nearest(
-        index["metric"], index["codes"], index["excess"], X, min(n_neighbors + 1, len(X)), *arguments
+        index["metric"],
+        index["codes"],
+        index["excess"],
+        X,
+        min(n_neighbors + 1, len(X)),
+        *arguments,
     )
     last = distances[:, n_neighbors - 1]
     crossing = np.flatnonzero((distances[:, n_neighbors:] == last[:, None]).any(axis=1))

@@ -17,7 +17,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import CostAwareMixin, Plan
 from skroute.datasets import make_routing_problem
-from skroute.metrics import accuracy_cost_curve, cost_quality_auc, make_curve_scorer
+from skroute.metrics import (
+    accuracy_cost_curve,
+    best_within_budget,
+    cost_quality_auc,
+    make_budget_scorer,
+    make_curve_scorer,
+    mean_cost_scorer,
+)
 from skroute.metrics._curve import find_router, quality_of_rows
 from skroute.routing import BudgetRouter, OccamRouterClassifier, OracleRouterClassifier
 from tests.metrics._stub import RankRouter, problem
@@ -207,5 +214,38 @@ class TestRealRouters:
         assert_allclose(curve.quality, [router.score(X, Q, budget=b, **params) for b in budgets])
         scorer = make_curve_scorer(cost_quality_auc, budgets)
         assert_allclose(scorer(router, X, Q, **params), cost_quality_auc(curve.cost, curve.quality))
+        for budget, value in zip(budgets, curve.quality):
+            own = make_budget_scorer(budget, scoring=None)
+            assert_allclose(own(router, X, Q, **params), value)
+            cost = make_budget_scorer(budget, scoring=mean_cost_scorer)
+            assert_allclose(
+                cost(router, X, Q, **params),
+                router.predict_cost(X, budget=budget, **params).mean(),
+            )
         with pytest.raises(ValueError, match=r"for each of its choices_ \(there are 3\)"):
             accuracy_cost_curve(router, X, Q[:, :2], budgets, **params)
+
+    def test_search_over_a_pipeline(self):
+        problem = make_routing_problem(300, 2, n_features=2, random_state=0)
+        X = problem.data
+        y = np.where(X.sum(axis=1) > 1, "yes", "no")
+        members = [("stump", DecisionTreeClassifier(max_depth=1)), ("nb", GaussianNB())]
+        router = OccamRouterClassifier(members, costs=[1, 3], accuracy_estimator=Ridge(), cv=2)
+        search = GridSearchCV(
+            make_pipeline(FunctionTransformer(), router),
+            {"occamrouterclassifier__budget": [1.0, 1.5, 2.9]},
+            scoring={
+                "accuracy": "accuracy",
+                "cost": mean_cost_scorer,
+                "cheap": make_budget_scorer(1.0),
+            },
+            refit=best_within_budget(2.0),
+            cv=2,
+        ).fit(X, y)
+        results = search.cv_results_
+        assert results["mean_test_cost"][search.best_index_] <= 2.0
+        assert len(set(results["mean_test_cheap"])) == 1
+        assert_allclose(results["mean_test_accuracy"][0], results["mean_test_cheap"][0])
+        curve = accuracy_cost_curve(search, X, y, [1, 3])
+        assert curve.cost[0] == 1
+        assert curve.choices == ["stump", "nb"]

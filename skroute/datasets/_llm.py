@@ -446,7 +446,7 @@ def fetch_llmrouter(
     --------
     >>> from skroute.datasets import fetch_llmrouter
     >>> log = fetch_llmrouter()  # doctest: +SKIP
-    >>> log.quality[~log.is_test].mean(axis=0).max().round(4)  # doctest: +SKIP
+    >>> round(float(log.quality[~log.is_test].mean(axis=0).max()), 4)  # doctest: +SKIP
     0.6213
     """
     arrays, path = load_or_fetch(

@@ -271,7 +271,7 @@ def fetch_adult(
     n_retries: int = 3,
     delay: float = 1.0,
 ) -> Any:
-    """Load Adult: does a person earn more than 50,000 dollars a year?
+    """Load Adult: whether a person earns more than 50,000 dollars a year.
 
     48,842 rows, 14 features (8 of them categorical), two classes, the official split of
     32,561 / 16,281 rows. About 0.6 MB on disk, 6 MB to download from the UCI Machine
@@ -380,7 +380,7 @@ def fetch_letter(
     n_retries: int = 3,
     delay: float = 1.0,
 ) -> Any:
-    """Load Letter: which of 26 letters does an image show?
+    """Load Letter: which of 26 letters an image shows.
 
     20,000 rows, 16 features, 26 classes, the usual split of 16,000 / 4,000 rows. About
     0.2 MB on disk, 0.7 MB to download from the UCI Machine Learning Repository or, where
@@ -478,7 +478,7 @@ def fetch_covertype_sample(
     n_retries: int = 3,
     delay: float = 1.0,
 ) -> Any:
-    """Load a sample of Covertype: which trees grow on a patch of forest?
+    """Load a sample of Covertype: which trees grow on a patch of forest.
 
     15,000 of the 581,012 rows, 54 features, seven classes, split into 10,000 / 5,000 rows.
     About 0.3 MB on disk, 2 MB to download. :func:`sklearn.datasets.fetch_covtype` loads
@@ -576,7 +576,7 @@ def fetch_usps(
     n_retries: int = 3,
     delay: float = 1.0,
 ) -> Any:
-    """Load USPS: which digit does an image of 16 x 16 pixels show?
+    """Load USPS: which digit an image of 16 x 16 pixels shows.
 
     11,000 rows, 256 features, ten classes with 1,100 rows each, sorted by class; the split
     is 7,699 / 3,301 rows. About 1.6 MB on disk, 3 MB to download.

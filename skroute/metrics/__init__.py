@@ -1,6 +1,7 @@
 """Measure what answers cost and what they are worth."""
 
 from skroute.metrics._bootstrap import BootstrapInterval, bootstrap_interval
+from skroute.metrics._compare import compare_with_references
 from skroute.metrics._complementarity import complementarity_matrix
 from skroute.metrics._curve import AccuracyCostCurve, accuracy_cost_curve
 from skroute.metrics._displays import (
@@ -37,6 +38,7 @@ __all__ = [
     "best_within_budget",
     "bootstrap_interval",
     "call_performance_threshold",
+    "compare_with_references",
     "complementarity_matrix",
     "cost_quality_auc",
     "cost_reduction_at",

@@ -110,22 +110,30 @@ def bootstrap_interval(
         check_array(array, ensure_2d=False, dtype=np.float64, input_name="rows") for array in rows
     ]
     check_consistent_length(*arrays)
-    random_state = check_random_state(random_state)
+    estimate = statistic(*(array.mean(axis=0) for array in arrays))
+    values = resampled_values(statistic, arrays, n_resamples, check_random_state(random_state))
+    return interval(float(estimate), values, confidence_level, len(arrays[0]))
+
+
+def resampled_values(statistic, arrays, n_resamples, random_state):
+    """The statistic on each resample, shape (n_resamples,) or (n_resamples, n_values)."""
     n = len(arrays[0])
-    estimate = float(statistic(*(array.mean(axis=0) for array in arrays)))
-    values = np.empty(n_resamples)
+    values = []
     chunk = max(1, _CHUNK // n)
     for start in range(0, n_resamples, chunk):
-        size = min(chunk, n_resamples - start)
-        counts = np.empty((size, n))
-        for k in range(size):
-            counts[k] = np.bincount(random_state.randint(n, size=n), minlength=n)
+        counts = np.empty((min(chunk, n_resamples - start), n))
+        for row in counts:
+            row[:] = np.bincount(random_state.randint(n, size=n), minlength=n)
         means = [counts @ array / n for array in arrays]
-        for k in range(size):
-            values[start + k] = statistic(*(mean[k] for mean in means))
+        values += [statistic(*row) for row in zip(*means)]
+    return np.array(values, dtype=np.float64)
+
+
+def interval(estimate, values, confidence_level, n_samples):
+    """Percentile interval from the values of the resamples; those that are NaN do not count."""
     values = values[~np.isnan(values)]
     if not len(values):
-        return BootstrapInterval(estimate, np.nan, np.nan, np.nan, n)
+        return BootstrapInterval(estimate, np.nan, np.nan, np.nan, n_samples)
     tail = (1 - confidence_level) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
-    return BootstrapInterval(estimate, float(low), float(high), float(np.std(values)), n)
+    return BootstrapInterval(estimate, float(low), float(high), float(np.std(values)), n_samples)

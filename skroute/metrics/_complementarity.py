@@ -41,6 +41,8 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
     array([[0.  , 0.25],
            [0.5 , 0.  ]])
     """
-    Q = check_array(Q, dtype=np.float64, input_name="Q")
+    quality = check_array(Q, dtype=np.float64, input_name="Q")
     # One model at a time, so that no array larger than Q is made.
-    return np.stack([np.maximum(column[:, None] - Q, 0.0).mean(axis=0) for column in Q.T])
+    return np.stack(
+        [np.maximum(column[:, None] - quality, 0.0).mean(axis=0) for column in quality.T]
+    )

@@ -99,7 +99,7 @@ def find_router(estimator, X):
     return inner, X
 
 
-def quality_of_rows(y_true, y_pred, route=None):
+def quality_of_rows(y_true, y_pred, route=None, n_choices=None):
     """Quality of each answer, by the shapes of truth and answer.
 
     Parameters
@@ -113,6 +113,9 @@ def quality_of_rows(y_true, y_pred, route=None):
 
     route : ndarray of shape (n_samples,), default=None
         The choices made; needed where `y_true` is a quality matrix.
+
+    n_choices : int, default=None
+        Columns that a quality matrix must have.
 
     Returns
     -------
@@ -134,12 +137,13 @@ def quality_of_rows(y_true, y_pred, route=None):
         both = (true & named).sum(axis=1)
         either = (true | named).sum(axis=1)
         return np.where(either == 0, 1.0, both / np.maximum(either, 1))
-    if y_true.ndim == 2 and y_pred.ndim == 1 and route is not None:
+    if y_true.ndim == 2 and y_pred.ndim == 1 and y_true.shape[1] == n_choices:
         return y_true[np.arange(len(y_true)), route].astype(np.float64)
     raise ValueError(
         f"y of shape {y_true.shape} and predictions of shape {y_pred.shape} do not go together: "
-        "give one label per row, an indicator matrix for predictions of the same shape, or a "
-        "quality matrix with one column per choice."
+        "give one label per row, an indicator matrix for predictions of the same shape, or, for "
+        "an estimator that only routes, a quality matrix with one column for each of its "
+        f"choices_ (there are {n_choices})."
     )
 
 
@@ -151,6 +155,7 @@ def accuracy_cost_curve(
     *,
     sample_weight: ArrayLike | None = None,
     row_quality: Any = None,
+    **params: Any,
 ) -> AccuracyCostCurve:
     """Quality, cost and routes of a fitted estimator at several budgets.
 
@@ -181,6 +186,10 @@ def accuracy_cost_curve(
         (n_samples,), higher is better. None takes, by the shapes: whether the label is
         right; the Jaccard index of the label sets (1 where both are empty); the quality
         of the choice made.
+
+    **params : keyword arguments
+        Further arguments of ``predict_routed``, for example ``costs`` of each row for
+        :class:`~skroute.routing.BudgetRouter` where they are known before the call.
 
     Returns
     -------
@@ -228,22 +237,29 @@ def accuracy_cost_curve(
     array([[1., 0.],
            [0., 1.]])
     """
-    budgets = check_budgets(budgets)
+    limits = check_budgets(budgets)
     router, X = find_router(estimator, X)
     n = num_samples(X)
     check_consistent_length(X, y)
     weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    weight = weight / weight.sum()
-    qualities = np.empty((n, len(budgets)))
-    costs = np.empty((n, len(budgets)))
-    share = np.empty((len(budgets), len(router.choices_)))
-    for k, budget in enumerate(budgets):
-        y_pred, route, costs[:, k] = router.predict_routed(X, budget=budget)
+    total = weight.sum()
+    qualities = np.empty((n, len(limits)))
+    costs = np.empty((n, len(limits)))
+    share = np.empty((len(limits), len(router.choices_)))
+    for k, limit in enumerate(limits):
+        y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
         if row_quality is None:
-            qualities[:, k] = quality_of_rows(y, y_pred, route)
+            qualities[:, k] = quality_of_rows(y, y_pred, route, len(router.choices_))
         else:
             qualities[:, k] = row_quality(y, y_pred)
         share[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
+    # Divided last: rows that all cost 1 cost exactly 1 on average.
     return AccuracyCostCurve(
-        budgets, weight @ qualities, weight @ costs, share, list(router.choices_), qualities, costs
+        budget=limits,
+        quality=weight @ qualities / total,
+        cost=weight @ costs / total,
+        route_share=share / total,
+        choices=list(router.choices_),
+        row_quality=qualities,
+        row_cost=costs,
     )

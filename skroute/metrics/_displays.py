@@ -118,7 +118,7 @@ class AccuracyCostDisplay:
         )
         ax.set(xlabel="Mean cost per sample", ylabel="Mean quality")
         if "label" in default or "label" in (curve_kwargs or {}):
-            ax.legend(loc="lower right")
+            ax.legend(loc="best")
         self.ax_ = ax
         self.figure_ = ax.figure
         return self
@@ -136,6 +136,7 @@ class AccuracyCostDisplay:
         name: str | None = None,
         ax: Any = None,
         curve_kwargs: dict[str, Any] | None = None,
+        **params: Any,
     ) -> Self:
         """Evaluate a fitted estimator at several budgets and draw the curve.
 
@@ -169,13 +170,22 @@ class AccuracyCostDisplay:
         curve_kwargs : dict, default=None
             Keyword arguments of matplotlib's ``plot``.
 
+        **params : keyword arguments
+            Further arguments of ``predict_routed``, see :func:`accuracy_cost_curve`.
+
         Returns
         -------
         display : :class:`AccuracyCostDisplay`
             The drawn curve.
         """
         curve = accuracy_cost_curve(
-            estimator, X, y, budgets, sample_weight=sample_weight, row_quality=row_quality
+            estimator,
+            X,
+            y,
+            budgets,
+            sample_weight=sample_weight,
+            row_quality=row_quality,
+            **params,
         )
         name = type(estimator).__name__ if name is None else name
         display = cls(cost=curve.cost, quality=curve.quality, name=name)
@@ -224,13 +234,14 @@ class AccuracyCostDisplay:
             The drawn curve.
         """
         check_consistent_length(y_preds, costs)
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         quality = [
-            np.average(quality_of_rows(y_true, y_pred), weights=sample_weight) for y_pred in y_preds
+            np.average(quality_of_rows(y_true, y_pred), weights=weights) for y_pred in y_preds
         ]
-        costs = np.asarray(costs, dtype=np.float64)
-        if costs.ndim == 2:
-            costs = np.average(costs, axis=1, weights=sample_weight)
-        display = cls(cost=costs, quality=np.array(quality), name=name)
+        cost = np.asarray(costs, dtype=np.float64)
+        if cost.ndim == 2:
+            cost = np.average(cost, axis=1, weights=weights)
+        display = cls(cost=cost, quality=np.array(quality), name=name)
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)
 
 
@@ -330,6 +341,7 @@ class RouteShareDisplay:
         budgets: ArrayLike,
         ax: Any = None,
         area_kwargs: dict[str, Any] | None = None,
+        **params: Any,
     ) -> Self:
         """Route rows at several budgets, without answering them, and draw the areas.
 
@@ -351,22 +363,25 @@ class RouteShareDisplay:
         area_kwargs : dict, default=None
             Keyword arguments of matplotlib's ``stackplot``.
 
+        **params : keyword arguments
+            Further arguments of ``route``, see :func:`accuracy_cost_curve`.
+
         Returns
         -------
         display : :class:`RouteShareDisplay`
             The drawn areas.
         """
-        budgets = check_budgets(budgets)
+        limits = check_budgets(budgets)
         router, X = find_router(estimator, X)
-        routes = [router.route(X, budget=budget) for budget in budgets]
+        routes = [router.route(X, budget=limit, **params) for limit in limits]
         return cls.from_predictions(
-            routes, budgets=budgets, choices=router.choices_, ax=ax, area_kwargs=area_kwargs
+            routes, budgets=limits, choices=router.choices_, ax=ax, area_kwargs=area_kwargs
         )
 
     @classmethod
     def from_predictions(
         cls,
-        routes: ArrayLike,
+        routes: Any,
         *,
         budgets: ArrayLike,
         choices: Any,
@@ -397,16 +412,16 @@ class RouteShareDisplay:
         display : :class:`RouteShareDisplay`
             The drawn areas.
         """
-        budgets = check_budgets(budgets)
-        if not np.isfinite(budgets).all():
+        limits = check_budgets(budgets)
+        if not np.isfinite(limits).all():
             raise ValueError(
-                f"budgets must be finite to have a place on the axis, got {budgets.tolist()!r}."
+                f"budgets must be finite to have a place on the axis, got {limits.tolist()!r}."
             )
-        check_consistent_length(routes, budgets)
+        check_consistent_length(routes, limits)
         share = np.array(
             [np.bincount(route, minlength=len(choices)) / len(route) for route in routes]
         )
-        display = cls(budget=budgets, route_share=share, choices=list(choices))
+        display = cls(budget=limits, route_share=share, choices=list(choices))
         return display.plot(ax=ax, area_kwargs=area_kwargs)
 
 

@@ -24,7 +24,7 @@ _RESPONSES = frozenset(
 )
 
 
-def mean_cost_scorer(estimator: Any, X: Any, y: Any = None) -> float:
+def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> float:
     """Mean cost per sample of a fitted estimator: a scorer for model selection.
 
     .. warning::
@@ -42,6 +42,10 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None) -> float:
 
     y : object, default=None
         Ignored, present for the scorer protocol.
+
+    **kwargs : keyword arguments
+        Further arguments of ``predict_cost``, for example ``costs`` of each row where they
+        are known before the call.
 
     Returns
     -------
@@ -62,7 +66,7 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None) -> float:
     and then ``GridSearchCV(router, grid, scoring=scoring, refit=refit)``.
     """
     router, X = find_router(estimator, X)
-    return float(np.mean(router.predict_cost(X)))
+    return float(np.mean(router.predict_cost(X, **kwargs)))
 
 
 class _AtBudget:
@@ -85,6 +89,10 @@ class _AtBudget:
         return at_budget
 
 
+def _own_score(estimator, X, y, **kwargs):
+    return estimator.score(X, y, **kwargs)
+
+
 class _BudgetScorer:
     """See :func:`make_budget_scorer`."""
 
@@ -93,7 +101,8 @@ class _BudgetScorer:
         self.scoring = scoring
 
     def __call__(self, estimator, X, y=None, **kwargs):
-        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+        scorer = _own_score if self.scoring is None else self.scoring
+        scorer = get_scorer(scorer) if isinstance(scorer, str) else scorer
         router, X = find_router(estimator, X)
         return scorer(_AtBudget(router, self.budget), X, y, **kwargs)
 
@@ -102,7 +111,7 @@ class _BudgetScorer:
 
 
 def make_budget_scorer(
-    budget: float | None, scoring: str | Callable[..., float] = "accuracy"
+    budget: float | None, scoring: str | Callable[..., float] | None = "accuracy"
 ) -> Callable[..., float]:
     """A scorer that evaluates an estimator at a given budget.
 
@@ -112,10 +121,11 @@ def make_budget_scorer(
         Mean cost per sample at which answers are given, whatever the estimator's own
         `budget`, in the unit of its costs. None is unlimited.
 
-    scoring : str or callable, default="accuracy"
-        One of scikit-learn's scorers by name, or a callable
+    scoring : str, callable or None, default="accuracy"
+        One of scikit-learn's scorers by name; a callable
         ``scoring(estimator, X, y, **kwargs)``, for example :func:`mean_cost_scorer` for
-        the cost at that budget.
+        the cost at that budget; or None for the estimator's own ``score``, as for
+        :class:`~skroute.routing.BudgetRouter`.
 
     Returns
     -------
@@ -139,8 +149,10 @@ def make_budget_scorer(
     budget = check_budget(budget)
     if isinstance(scoring, str):
         get_scorer(scoring)
-    elif not callable(scoring):
-        raise ValueError(f"scoring must be the name of a scorer or a callable, got {scoring!r}.")
+    elif scoring is not None and not callable(scoring):
+        raise ValueError(
+            f"scoring must be the name of a scorer, a callable or None, got {scoring!r}."
+        )
     return _BudgetScorer(budget, scoring)
 
 
@@ -152,8 +164,8 @@ class _CurveScorer:
         self.budgets = budgets
         self.kwargs = kwargs
 
-    def __call__(self, estimator, X, y, sample_weight=None):
-        curve = accuracy_cost_curve(estimator, X, y, self.budgets, sample_weight=sample_weight)
+    def __call__(self, estimator, X, y, **kwargs):
+        curve = accuracy_cost_curve(estimator, X, y, self.budgets, **kwargs)
         return float(self.metric(curve.cost, curve.quality, **self.kwargs))
 
     def __repr__(self):
@@ -184,8 +196,9 @@ def make_curve_scorer(
     Returns
     -------
     callable
-        ``scorer(estimator, X, y, sample_weight=None)``; it can be pickled if `metric`
-        can. It has the sign of `metric`: of those above, more is better for all but
+        ``scorer(estimator, X, y, **kwargs)``, with the keyword arguments of
+        :func:`accuracy_cost_curve`; it can be pickled if `metric` can. It has the sign of
+        `metric`: of those above, more is better for all but
         :func:`call_performance_threshold`.
 
     Raises

@@ -29,7 +29,7 @@ def check_curve(cost, quality):
     return cost[order], quality[order]
 
 
-def _check_anchors(weak, strong):
+def check_anchors(weak, strong):
     """Validate the two models, (cost, quality) each, between which a gap is measured."""
     anchors = np.array([weak, strong], dtype=np.float64)
     if anchors.shape != (2, 2) or not np.isfinite(anchors).all():
@@ -105,16 +105,16 @@ def cost_reduction_at(
     ... )
     0.5
     """
-    cost, quality = check_curve(cost, quality)
+    x, y = check_curve(cost, quality)
     if not reference_cost > 0:
         raise ValueError(f"reference_cost must be positive, got {reference_cost!r}.")
     if not max_drop >= 0:
         raise ValueError(f"max_drop must not be negative, got {max_drop!r}.")
     # Room for the rounding of two means of the same rows.
-    enough = quality >= reference_quality - max_drop - 1e-12
+    enough = y >= reference_quality - max_drop - 1e-12
     if not enough.any():
         return float("nan")
-    return float((reference_cost - cost[enough][0]) / reference_cost)
+    return float((reference_cost - x[enough][0]) / reference_cost)
 
 
 def cost_quality_auc(
@@ -164,12 +164,12 @@ def cost_quality_auc(
     >>> round(cost_quality_auc([0, 1], [0.5, 0.9], high=2), 3)
     0.8
     """
-    cost, quality = check_curve(cost, quality)
-    start = cost[0] if low is None else low
-    end = cost[-1] if high is None else high
-    if start < cost[0]:
+    x, y = check_curve(cost, quality)
+    start = x[0] if low is None else low
+    end = x[-1] if high is None else high
+    if start < x[0]:
         raise ValueError(
-            f"low={low!r} is below the smallest cost of the curve, {cost[0]:.17g}; the curve says "
+            f"low={low!r} is below the smallest cost of the curve, {x[0]:.17g}; the curve says "
             "nothing about cheaper budgets."
         )
     if not start < end:
@@ -177,34 +177,28 @@ def cost_quality_auc(
             f"The range of costs must not be empty, got {start:.17g} to {end:.17g}. A curve needs "
             "two different costs, or low and high."
         )
-    return float(_area(cost, quality, start, end) / (end - start))
+    return float(_area(x, y, start, end) / (end - start))
 
 
-def _area(cost, quality, start, end):
-    """Integral of the piecewise linear curve; flat outside its points."""
-    inside = (cost > start) & (cost < end)
-    # At a cost that occurs twice the curve jumps, and the ends belong to one side each.
-    x = np.r_[start, cost[inside], end]
-    y = np.r_[_right(cost, quality, start), quality[inside], _left(cost, quality, end)]
-    return float(np.trapezoid(y, x))
+def _area(x, y, start, end):
+    """Integral of the piecewise linear curve through (x, y); flat outside its points."""
+    inside = (x > start) & (x < end)
+    # Where an x occurs twice the curve jumps, and the ends belong to one side each.
+    nodes = np.r_[start, x[inside], end]
+    heights = np.r_[_height(x, y, start, last=True), y[inside], _height(x, y, end, last=False)]
+    return float(np.trapezoid(heights, nodes))
 
 
-def _right(cost, quality, x):
-    """Value of the curve just right of x."""
-    same = np.flatnonzero(cost == x)
-    return quality[same[-1]] if len(same) else np.interp(x, cost, quality)
-
-
-def _left(cost, quality, x):
-    """Value of the curve just left of x."""
-    same = np.flatnonzero(cost == x)
-    return quality[same[0]] if len(same) else np.interp(x, cost, quality)
+def _height(x, y, at, *, last):
+    """The curve just right of a point (its last height there) or just left (its first)."""
+    same = y[x == at]
+    return same[-1 if last else 0] if len(same) else np.interp(at, x, y)
 
 
 def _with_anchors(cost, quality, weak, strong):
     """The curve from the weak to the strong model, which can always be had themselves."""
     cost, quality = check_curve(cost, quality)
-    anchors = _check_anchors(weak, strong)
+    anchors = check_anchors(weak, strong)
     if cost[0] > anchors[0, 0]:
         cost, quality = np.r_[anchors[0, 0], cost], np.r_[anchors[0, 1], quality]
     if cost[-1] < anchors[1, 0]:
@@ -353,7 +347,7 @@ def call_performance_threshold(
 
 
 def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
-    """Points that no other point beats: none is as cheap and better, or cheaper and as good.
+    """Find the points that no other beats: none is as cheap and better, or cheaper and as good.
 
     Parameters
     ----------
@@ -380,10 +374,10 @@ def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
     array([1, 2])
     """
     check_curve(cost, quality)
-    cost, quality = np.asarray(cost, dtype=np.float64), np.asarray(quality, dtype=np.float64)
-    order = np.lexsort((-quality, cost))
-    best_before = np.r_[-np.inf, np.maximum.accumulate(quality[order])[:-1]]
-    return order[quality[order] > best_before]
+    x, y = np.asarray(cost, dtype=np.float64), np.asarray(quality, dtype=np.float64)
+    order = np.lexsort((-y, x))
+    best_before = np.r_[-np.inf, np.maximum.accumulate(y[order])[:-1]]
+    return order[y[order] > best_before]
 
 
 def distance_to_pareto_front(
@@ -433,9 +427,9 @@ def distance_to_pareto_front(
     array([0.1, 0. ])
     """
     check_curve(cost, quality)
-    front_cost, front_quality = check_curve(front_cost, front_quality)
-    reachable = np.searchsorted(front_cost, np.asarray(cost, dtype=np.float64), side="right")
-    best = np.r_[-np.inf, np.maximum.accumulate(front_quality)][reachable]
+    front_x, front_y = check_curve(front_cost, front_quality)
+    reachable = np.searchsorted(front_x, np.asarray(cost, dtype=np.float64), side="right")
+    best = np.r_[-np.inf, np.maximum.accumulate(front_y)][reachable]
     return np.maximum(best - np.asarray(quality, dtype=np.float64), 0.0)
 
 
@@ -509,20 +503,20 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     >>> curves.oracle, curves.random, curves.single
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
-    budgets = check_budgets(budgets)
+    limits = check_budgets(budgets)
     oracle = assignment_path(Q, costs)
     quality = np.mean(np.asarray(Q, dtype=np.float64), axis=0)
-    costs = np.asarray(costs, dtype=np.float64)
-    cost = costs if costs.ndim == 1 else costs.mean(axis=0)
+    cost = np.asarray(costs, dtype=np.float64)
+    cost = cost if cost.ndim == 1 else cost.mean(axis=0)
     # A problem of one row whose choices are the models: its relaxation mixes two of them.
     mix = assignment_path(quality[np.newaxis], cost)
     # Costs are sums: a budget that equals one up to rounding affords it.
-    fits = cost <= budgets[:, np.newaxis] * (1 + 1e-12)
+    fits = cost <= limits[:, np.newaxis] * (1 + 1e-12)
     single = np.where(fits, quality, -np.inf).max(axis=1)
     some = fits.any(axis=1)
     return ReferenceCurves(
-        budgets,
-        np.array([oracle.objective(budget) for budget in budgets]),
-        np.array([mix.objective(b) if ok else np.nan for b, ok in zip(budgets, some)]),
+        limits,
+        np.array([oracle.objective(limit) for limit in limits]),
+        np.array([mix.objective(limit) if ok else np.nan for limit, ok in zip(limits, some)]),
         np.where(some, single, np.nan),
     )

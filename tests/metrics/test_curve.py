@@ -7,14 +7,26 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import Ridge
 from sklearn.metrics import jaccard_score
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import CostAwareMixin, Plan
-from skroute.metrics import accuracy_cost_curve
+from skroute.datasets import make_routing_problem
+from skroute.metrics import (
+    accuracy_cost_curve,
+    best_within_budget,
+    cost_quality_auc,
+    make_budget_scorer,
+    make_curve_scorer,
+    mean_cost_scorer,
+)
 from skroute.metrics._curve import find_router, quality_of_rows
+from skroute.routing import BudgetRouter, OccamRouterClassifier, OracleRouterClassifier
 from tests.metrics._stub import RankRouter, problem
 
 X, y = problem()
@@ -119,16 +131,20 @@ class TestQualityOfRows:
 
     def test_quality_matrix(self):
         Q = [[0.1, 0.9], [0.3, 0.7]]
-        assert_array_equal(quality_of_rows(Q, [0, 1], np.array([1, 0])), [0.9, 0.3])
+        assert_array_equal(quality_of_rows(Q, [0, 1], np.array([1, 0]), 2), [0.9, 0.3])
 
     @pytest.mark.parametrize(
         "y_true, y_pred",
-        [(np.zeros((3, 2)), np.zeros((3, 4))), (np.zeros(3), np.zeros((3, 2)))],
+        [
+            (np.zeros((3, 2)), np.zeros((3, 4))),
+            (np.zeros(3), np.zeros((3, 2))),
+            (np.zeros((3, 2)), np.zeros(3)),
+        ],
     )
     def test_shapes_that_do_not_go_together(self, y_true, y_pred):
         message = f"y of shape {y_true.shape} and predictions of shape {y_pred.shape} do not go"
         with pytest.raises(ValueError, match=re.escape(message)):
-            quality_of_rows(y_true, y_pred, np.zeros(3, dtype=int))
+            quality_of_rows(y_true, y_pred, np.zeros(3, dtype=int), 4)
 
     def test_lengths(self):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
@@ -161,3 +177,75 @@ def test_routing_from_outcomes_and_multilabel():
     assert_allclose(curve.quality, [0.5])
     curve = accuracy_cost_curve(ByColumn(multilabel=True).fit(rows, Q), rows, Q > 0, [1])
     assert_allclose(curve.quality, [1.0])
+
+
+class TestRealRouters:
+    """The estimators of the routing room: the curve is that of their own score."""
+
+    def test_occam_and_baselines(self):
+        problem = make_routing_problem(400, 2, n_features=2, random_state=0)
+        X, y = problem.data, (problem.data.sum(axis=1) > 1).astype(int)
+        members = [("stump", DecisionTreeClassifier(max_depth=1)), ("nb", GaussianNB())]
+        router = OccamRouterClassifier(
+            members, costs=[1, 3], accuracy_estimator=Ridge(), budget=1.5
+        ).fit(X, y)
+        budgets = [1, 1.5, 3]
+        curve = accuracy_cost_curve(router, X, y, budgets)
+        assert_allclose(curve.quality, [router.score(X, y, budget=b) for b in budgets])
+        assert_allclose(curve.cost, [router.predict_cost(X, budget=b).mean() for b in budgets])
+        assert curve.choices == ["stump", "nb"]
+        oracle = OracleRouterClassifier(members, costs=[1, 3]).fit(X, y)
+        curve = accuracy_cost_curve(oracle, X, y, budgets, y_true=y)
+        assert_allclose(curve.quality, [oracle.score(X, y, budget=b) for b in budgets])
+
+    @pytest.mark.parametrize("per_row", [False, True])
+    def test_budget_router(self, per_row):
+        problem = make_routing_problem(400, 3, n_features=2, random_state=0)
+        X, Q = problem.data, problem.quality
+        if per_row:
+            costs = problem.costs * np.linspace(0.5, 1.5, 400)[:, None]
+            router = BudgetRouter(Ridge()).fit(X, Q, costs=costs)
+            params = {"costs": costs}
+        else:
+            router = BudgetRouter(Ridge(), costs=problem.costs).fit(X, Q)
+            params = {}
+        budgets = [0.2, 0.5, 1.5]
+        curve = accuracy_cost_curve(router, X, Q, budgets, **params)
+        assert_allclose(curve.quality, [router.score(X, Q, budget=b, **params) for b in budgets])
+        scorer = make_curve_scorer(cost_quality_auc, budgets)
+        assert_allclose(scorer(router, X, Q, **params), cost_quality_auc(curve.cost, curve.quality))
+        for budget, value in zip(budgets, curve.quality):
+            own = make_budget_scorer(budget, scoring=None)
+            assert_allclose(own(router, X, Q, **params), value)
+            cost = make_budget_scorer(budget, scoring=mean_cost_scorer)
+            assert_allclose(
+                cost(router, X, Q, **params),
+                router.predict_cost(X, budget=budget, **params).mean(),
+            )
+        with pytest.raises(ValueError, match=r"for each of its choices_ \(there are 3\)"):
+            accuracy_cost_curve(router, X, Q[:, :2], budgets, **params)
+
+    def test_search_over_a_pipeline(self):
+        problem = make_routing_problem(300, 2, n_features=2, random_state=0)
+        X = problem.data
+        y = np.where(X.sum(axis=1) > 1, "yes", "no")
+        members = [("stump", DecisionTreeClassifier(max_depth=1)), ("nb", GaussianNB())]
+        router = OccamRouterClassifier(members, costs=[1, 3], accuracy_estimator=Ridge(), cv=2)
+        search = GridSearchCV(
+            make_pipeline(FunctionTransformer(), router),
+            {"occamrouterclassifier__budget": [1.0, 1.5, 2.9]},
+            scoring={
+                "accuracy": "accuracy",
+                "cost": mean_cost_scorer,
+                "cheap": make_budget_scorer(1.0),
+            },
+            refit=best_within_budget(2.0),
+            cv=2,
+        ).fit(X, y)
+        results = search.cv_results_
+        assert results["mean_test_cost"][search.best_index_] <= 2.0
+        assert len(set(results["mean_test_cheap"])) == 1
+        assert_allclose(results["mean_test_accuracy"][0], results["mean_test_cheap"][0])
+        curve = accuracy_cost_curve(search, X, y, [1, 3])
+        assert curve.cost[0] == 1
+        assert curve.choices == ["stump", "nb"]

@@ -73,7 +73,7 @@ class TestBudgetScorer:
         [
             (lambda: make_budget_scorer(-1), "budget must be a non-negative number"),
             (lambda: make_budget_scorer(1, "acuracy"), "'acuracy' is not a valid scoring value"),
-            (lambda: make_budget_scorer(1, 3), "scoring must be the name of a scorer or a call"),
+            (lambda: make_budget_scorer(1, 3), "scoring must be the name of a scorer, a call"),
         ],
     )
     def test_messages(self, call, message):

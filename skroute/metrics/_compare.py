@@ -1,0 +1,196 @@
+"""A router's curve beside random mix, best single choice and oracle."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+
+from skroute.assignment import assignment_path, solve_assignment
+from skroute.metrics._bootstrap import BootstrapInterval, interval, resampled_values
+from skroute.metrics._curve import AccuracyCostCurve
+from skroute.metrics._tradeoff import (
+    average_performance_gap_recovered,
+    call_performance_threshold,
+    check_anchors,
+    check_curve,
+    cost_reduction_at,
+    distance_to_pareto_front,
+    pareto_front,
+)
+from skroute.utils._compat import Integral, Interval, Real, validate_params
+
+METRICS = ("auc", "apgr", "cpt_50", "cpt_80", "saving", "distance")
+CONTENDERS = ("router", "random", "single", "oracle")
+
+
+def numbers_of_curve(cost, quality, models, weak, strong):
+    """METRICS of one curve; `models` are (mean costs, mean qualities) of the choices."""
+    ends = {
+        "weak": (models[0][weak], models[1][weak]),
+        "strong": (models[0][strong], models[1][strong]),
+    }
+    gap = ends["strong"][1] - ends["weak"][1]
+    if not (gap > 0 and ends["strong"][0] > ends["weak"][0]):
+        # In a resample of few rows the better model may come out worse.
+        return [np.nan] * len(METRICS)
+    apgr = average_performance_gap_recovered(cost, quality, **ends)
+    x, y = check_curve(cost, quality)
+    # The lower end of a jump is no point that anybody would choose.
+    top = np.r_[x[1:] > x[:-1], True]
+    return [
+        ends["weak"][1] + apgr * gap,
+        apgr,
+        call_performance_threshold(cost, quality, 0.5, **ends),
+        call_performance_threshold(cost, quality, 0.8, **ends),
+        cost_reduction_at(
+            cost, quality, reference_cost=ends["strong"][0], reference_quality=ends["strong"][1]
+        ),
+        distance_to_pareto_front(
+            x[top], y[top], front_cost=models[0], front_quality=models[1]
+        ).mean(),
+    ]
+
+
+def _staircase(cost, quality):
+    """Best single choice within each budget, as the corners of a step function."""
+    front = pareto_front(cost, quality)
+    cost, quality = cost[front], quality[front]
+    return np.repeat(cost, 2)[1:], np.repeat(quality, 2)[:-1]
+
+
+@validate_params(
+    {
+        "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_resamples": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def compare_with_references(
+    curve: AccuracyCostCurve,
+    Q: ArrayLike,
+    costs: ArrayLike,
+    *,
+    confidence_level: float = 0.95,
+    n_resamples: int = 500,
+    random_state: Any = None,
+) -> dict[str, dict[str, BootstrapInterval]]:
+    """Sum up a router's curve beside random mix, best single choice and oracle.
+
+    Every number is given for the router's curve and for the three references of
+    :func:`reference_curves` on the same rows, with bootstrap intervals that resample these
+    rows for all of them at once. Rows are resampled, not decisions: what the router and the
+    oracle chose for a row stays.
+
+    The *weak* choice is the cheapest one and the *strong* choice the one with the best mean
+    quality. The numbers are
+
+    - ``"auc"``: mean quality over the costs from the weak to the strong choice
+      (:func:`cost_quality_auc`, the curve ended by these two choices);
+    - ``"apgr"``: the same as share of the gap between the two
+      (:func:`average_performance_gap_recovered`);
+    - ``"cpt_50"``, ``"cpt_80"``: how far towards the strong choice's cost one must go to
+      recover 50 % and 80 % of the gap (:func:`call_performance_threshold`); less is better;
+    - ``"saving"``: saving at the strong choice's quality (:func:`cost_reduction_at`, at
+      measured points only); NaN where the curve does not reach it;
+    - ``"distance"``: quality that the points of the curve lack, on average, to the Pareto
+      front of the single choices (:func:`distance_to_pareto_front`); less is better.
+
+    Parameters
+    ----------
+    curve : AccuracyCostCurve
+        From :func:`accuracy_cost_curve`, on rows that the router was not fitted on.
+
+    Q : array-like of shape (n_samples, n_choices)
+        Quality of each choice on the same rows.
+
+    costs : array-like of shape (n_choices,) or (n_samples, n_choices)
+        Cost of each choice, shared by all rows or per row; not negative.
+
+    confidence_level : float, default=0.95
+        Nominal coverage of the intervals. Higher makes them wider.
+
+    n_resamples : int, default=500
+        Number of resamples. More of them make the ends steadier and take longer.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines the resamples. Pass an int for the same output at every call.
+
+    Returns
+    -------
+    numbers : dict of str to dict of str to BootstrapInterval
+        ``numbers[metric][who]`` with who in ``"router"``, ``"random"``, ``"single"``,
+        ``"oracle"`` and ``"gain"``, which is the router's number minus the random mix's,
+        resampled as a pair.
+
+    Raises
+    ------
+    ValueError
+        If the rows are not those of the curve, a choice that is best is also the cheapest
+        (there is no gap to recover), or input is bad.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skroute.datasets import make_routing_problem
+    >>> from skroute.metrics import accuracy_cost_curve, compare_with_references
+    >>> from skroute.routing import BudgetRouter
+    >>> problem = make_routing_problem(2000, n_models=3, n_features=2, random_state=0)
+    >>> X, Q, costs = problem.data, problem.quality, problem.costs
+    >>> forest = RandomForestRegressor(50, min_samples_leaf=50, random_state=0)
+    >>> router = BudgetRouter(forest, costs=costs, cv=2).fit(X[:1000], Q[:1000])
+    >>> curve = accuracy_cost_curve(router, X[1000:], Q[1000:], [0.1, 0.2, 0.4, 0.7, 1.0])
+    >>> numbers = compare_with_references(
+    ...     curve, Q[1000:], costs, n_resamples=50, random_state=0
+    ... )
+    >>> {who: round(value.estimate, 2) for who, value in numbers["apgr"].items()}
+    {'router': 0.81, 'random': 0.5, 'single': 0.0, 'oracle': 2.07, 'gain': 0.31}
+    """
+    quality = check_array(Q, dtype=np.float64, input_name="Q")
+    check_consistent_length(quality, curve.row_quality)
+    # Validates the costs too. The greedy plan is within one row of the best.
+    plans = [
+        solve_assignment(
+            quality, costs, limit if np.isfinite(limit) else None, solver="greedy"
+        ).choices
+        for limit in curve.budget
+    ]
+    row_costs = np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape)
+    mean_cost = row_costs.mean(axis=0)
+    mean_quality = quality.mean(axis=0)
+    # Of equals the better of the cheapest, the cheapest of the best.
+    weak = int(np.lexsort((-mean_quality, mean_cost))[0])
+    strong = int(np.lexsort((mean_cost, -mean_quality))[0])
+    check_anchors((mean_cost[weak], mean_quality[weak]), (mean_cost[strong], mean_quality[strong]))
+    rows = np.arange(len(quality))
+    oracle_quality = np.column_stack([quality[rows, plan] for plan in plans])
+    oracle_cost = np.column_stack([row_costs[rows, plan] for plan in plans])
+
+    def statistic(cost, value, best_cost, best_value, models_quality, models_cost):
+        models = models_cost, models_quality
+        # A problem of one row whose choices are the models: the breaks are the hull.
+        hull = assignment_path(models_quality[np.newaxis], models_cost)
+        points = {
+            "router": (cost, value),
+            "random": (hull.budgets, hull.objectives),
+            "single": _staircase(models_cost, models_quality),
+            "oracle": (best_cost, best_value),
+        }
+        table = np.array(
+            [numbers_of_curve(*points[who], models, weak, strong) for who in CONTENDERS]
+        )
+        return np.vstack([table, table[0] - table[1]]).ravel()
+
+    arrays = [curve.row_cost, curve.row_quality, oracle_cost, oracle_quality, quality, row_costs]
+    estimate = statistic(*(array.mean(axis=0) for array in arrays))
+    values = resampled_values(statistic, arrays, n_resamples, check_random_state(random_state))
+    cells = iter(zip(estimate, values.T))
+    by_contender = {
+        who: {
+            metric: interval(float(number), column, confidence_level, len(quality))
+            for metric, (number, column) in zip(METRICS, cells)
+        }
+        for who in (*CONTENDERS, "gain")
+    }
+    return {metric: {who: by_contender[who][metric] for who in by_contender} for metric in METRICS}

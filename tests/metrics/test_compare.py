@@ -1,0 +1,154 @@
+"""compare_with_references: each number is that of the function it names."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skroute.datasets import make_routing_problem
+from skroute.metrics import (
+    AccuracyCostCurve,
+    average_performance_gap_recovered,
+    call_performance_threshold,
+    compare_with_references,
+    cost_quality_auc,
+    cost_reduction_at,
+    distance_to_pareto_front,
+    reference_curves,
+)
+
+N = 600
+BUDGETS = np.array([0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
+
+
+def curve_of(routes, Q, costs):
+    """The curve of given routes, (n_budgets, n_samples)."""
+    rows = np.arange(len(Q))
+    row_costs = np.broadcast_to(costs, Q.shape)
+    quality = np.column_stack([Q[rows, route] for route in routes])
+    cost = np.column_stack([row_costs[rows, route] for route in routes])
+    share = np.array([np.bincount(route, minlength=Q.shape[1]) / len(Q) for route in routes])
+    return AccuracyCostCurve(
+        BUDGETS, quality.mean(axis=0), cost.mean(axis=0), share, list("abc"), quality, cost
+    )
+
+
+@pytest.fixture(scope="module", params=["shared", "per row"])
+def case(request):
+    problem = make_routing_problem(N, 3, random_state=0)
+    costs = problem.costs
+    if request.param == "per row":
+        costs = costs * np.linspace(0.5, 1.5, N)[:, None]
+    # The best routing by the true probabilities, at falling prices.
+    prices = [3.0, 1.0, 0.6, 0.4, 0.2, 0.0]
+    routes = [np.argmax(problem.success - price * costs, axis=1) for price in prices]
+    return curve_of(routes, problem.quality, costs), problem.quality, costs
+
+
+def test_numbers_of_the_router(case):
+    curve, Q, costs = case
+    found = compare_with_references(curve, Q, costs, n_resamples=5, random_state=0)
+    models = np.broadcast_to(costs, Q.shape).mean(axis=0), Q.mean(axis=0)
+    ends = {"weak": (models[0][0], models[1][0]), "strong": (models[0][2], models[1][2])}
+    points = curve.cost, curve.quality
+
+    def of(metric, who="router"):
+        return found[metric][who].estimate
+
+    assert_allclose(of("apgr"), average_performance_gap_recovered(*points, **ends))
+    assert_allclose(of("cpt_50"), call_performance_threshold(*points, 0.5, **ends))
+    assert_allclose(of("cpt_80"), call_performance_threshold(*points, 0.8, **ends))
+    assert_allclose(
+        of("saving"),
+        cost_reduction_at(
+            *points, reference_cost=ends["strong"][0], reference_quality=ends["strong"][1]
+        ),
+    )
+    assert_allclose(
+        of("distance"),
+        distance_to_pareto_front(*points, front_cost=models[0], front_quality=models[1]).mean(),
+    )
+    ended = [np.r_[ends["weak"][i], points[i], ends["strong"][i]] for i in range(2)]
+    low, high = ends["weak"][0], ends["strong"][0]
+    if curve.cost[0] > low and curve.cost[-1] < high:
+        assert_allclose(of("auc"), cost_quality_auc(*ended, low=low, high=high))
+    for metric in found:
+        assert_allclose(of(metric, "gain"), of(metric) - of(metric, "random"), atol=1e-15)
+
+
+def test_references(case):
+    curve, Q, costs = case
+    found = compare_with_references(curve, Q, costs, n_resamples=5, random_state=0)["auc"]
+    mean_cost = np.broadcast_to(costs, Q.shape).mean(axis=0)
+    # Fine grids: area of the reference curves themselves.
+    budgets = np.linspace(mean_cost[0], mean_cost[2], 4001)
+    references = reference_curves(Q, costs, budgets)
+    assert_allclose(found["random"].estimate, references.random.mean(), atol=1e-3)
+    assert_allclose(found["single"].estimate, references.single.mean(), atol=1e-3)
+    # Between its points the oracle's curve is straight, the real one concave.
+    assert found["oracle"].estimate <= references.oracle.mean() + 1e-3
+    order = [found[who].estimate for who in ("single", "random", "router", "oracle")]
+    assert order == sorted(order)
+
+
+def test_reference_distances_are_zero(case):
+    curve, Q, costs = case
+    found = compare_with_references(curve, Q, costs, n_resamples=5, random_state=0)
+    for who in ("random", "single", "oracle"):
+        assert found["distance"][who].estimate == 0
+
+
+def test_intervals(case):
+    curve, Q, costs = case
+    found = compare_with_references(curve, Q, costs, n_resamples=100, random_state=0)
+    again = compare_with_references(curve, Q, costs, n_resamples=100, random_state=0)
+    narrow = compare_with_references(
+        curve, Q, costs, n_resamples=100, random_state=0, confidence_level=0.5
+    )
+    assert found == again
+    apgr = found["apgr"]["router"]
+    assert apgr.low < apgr.estimate < apgr.high
+    assert apgr.n_samples == N
+    assert apgr.low < narrow["apgr"]["router"].low
+    # Paired: the gain is surer than the two numbers are apart.
+    independent = np.hypot(
+        found["auc"]["router"].standard_error, found["auc"]["random"].standard_error
+    )
+    assert found["auc"]["gain"].standard_error < independent
+
+
+def test_resamples_that_turn_the_gap_round_do_not_count():
+    Q = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
+    rows = np.repeat([[0, 0, 1]], len(BUDGETS), axis=0)
+    curve = curve_of(rows, Q, np.array([1.0, 2.0]))
+    found = compare_with_references(
+        curve._replace(budget=BUDGETS + 1), Q, [1.0, 2.0], n_resamples=50, random_state=0
+    )
+    # A third of three rows: in (2/3)^3 of the resamples the models are equal.
+    assert np.isfinite(found["apgr"]["router"]).all()
+
+
+def test_unlimited_budget():
+    problem = make_routing_problem(50, 2, random_state=0)
+    routes = [np.full(50, i) for i in (0, 1)]
+    curve = curve_of(routes * 3, problem.quality, problem.costs)
+    curve = curve._replace(budget=np.r_[BUDGETS[:-1], np.inf])
+    found = compare_with_references(
+        curve, problem.quality, problem.costs, n_resamples=5, random_state=0
+    )
+    assert_array_equal(found["apgr"]["single"].estimate, 0.0)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda c, Q, costs: (c, Q[:-1], costs), "inconsistent numbers of samples"),
+        (lambda c, Q, costs: (c, Q, -costs), "costs must not be negative"),
+        (lambda c, Q, costs: (c, Q, costs[::-1]), "strong must cost more than weak and be bet"),
+        (lambda c, Q, costs: (c, Q * np.nan, costs), "Input Q contains NaN"),
+    ],
+)
+def test_messages(change, message):
+    problem = make_routing_problem(60, 3, random_state=0)
+    curve = curve_of([np.zeros(60, dtype=int)] * 6, problem.quality, problem.costs)
+    with pytest.raises(ValueError, match=message):
+        compare_with_references(*change(curve, problem.quality, problem.costs))

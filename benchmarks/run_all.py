@@ -1,0 +1,24 @@
+"""Run every benchmark, each in a process of its own: ``python benchmarks/run_all.py``."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="seconds instead of minutes each")
+    parser.add_argument("only", nargs="*", help="names of benchmarks, without bench_ and .py")
+    arguments = parser.parse_args()
+    scripts = sorted(Path(__file__).parent.glob("bench_*.py"))
+    if arguments.only:
+        scripts = [path for path in scripts if path.stem.removeprefix("bench_") in arguments.only]
+    for script in scripts:
+        print(f"\n=== {script.name}", flush=True)
+        command = [sys.executable, str(script), *(["--short"] if arguments.short else [])]
+        subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Sphinx configuration. Built with -W: a warning is an error."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import matplotlib
+from api_reference import write_api_pages
+from sphinx_gallery.sorting import ExplicitOrder
+
+import skroute
+
+matplotlib.use("Agg")
+beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+if not os.environ.get("SKROUTE_DATA") and beside.is_dir():
+    os.environ["SKROUTE_DATA"] = str(beside)
+
+project = "skroute"
+copyright = "2026, the skroute developers"
+version = release = skroute.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.linkcode",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+    "sphinx_design",
+    "sphinx_copybutton",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "**/README.rst", "whats_new/_*.rst"]
+suppress_warnings = ["config.cache"]
+
+autosummary_generate = True
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+autodoc_typehints = "none"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "skroute"
+html_theme_options = {
+    "navbar_align": "left",
+    "show_toc_level": 2,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": []}
+html_static_path = ["_static"]
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"demo\.py",
+    "abort_on_example_error": True,
+    "doc_module": ("skroute",),
+    "backreferences_dir": "generated/backreferences",
+    "reference_url": {"skroute": None},
+    "show_memory": False,
+    "min_reported_time": 5,
+    "within_subsection_order": "FileNameSortKey",
+    "subsection_order": ExplicitOrder(["*"]),
+    "remove_config_comments": True,
+}
+
+
+def linkcode_resolve(domain, info):
+    """No public repository yet: no source links."""
+    return None
+
+
+def setup(app):
+    write_api_pages(Path(__file__).parent)

@@ -1,0 +1,96 @@
+"""OCCAM on scikit-learn's digits: a table, and a picture in demo_output/.
+
+Run by ``make demo``. Four classifiers whose cost is measured in seconds; what does a
+budget of a share of the dearest one buy?
+"""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from skroute.metrics import accuracy_cost_curve
+from skroute.routing import (
+    OccamRouterClassifier,
+    OracleRouterClassifier,
+    RandomRouterClassifier,
+    SingleBestClassifier,
+)
+
+SEED = 0
+# Prices per 1,000 answers in cents, as a service might charge; any unit does.
+COSTS = {"tree": 1.0, "logreg": 2.0, "forest": 20.0, "svm": 50.0}
+
+
+def members():
+    return [
+        ("tree", DecisionTreeClassifier(random_state=SEED)),
+        ("logreg", make_pipeline(StandardScaler(), LogisticRegression(C=0.01))),
+        ("forest", RandomForestClassifier(100, random_state=SEED)),
+        ("svm", SVC(gamma=0.001, C=10)),
+    ]
+
+
+def main():
+    X, y = load_digits(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(
+        X, y, test_size=0.5, stratify=y, random_state=SEED
+    )
+    budgets = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0]) * COSTS["svm"]
+    routers = {
+        "OCCAM": OccamRouterClassifier(members(), costs=COSTS),
+        "single best": SingleBestClassifier(members(), costs=COSTS),
+        "random": RandomRouterClassifier(members(), costs=COSTS),
+    }
+    curves = {}
+    for name, router in routers.items():
+        router.fit(X_train, y_train)
+        curves[name] = accuracy_cost_curve(router, X_test, y_test, budgets)
+    oracle = OracleRouterClassifier(members(), costs=COSTS).fit(X_train, y_train)
+    oracle_quality = [oracle.score(X_test, y_test, budget=budget) for budget in budgets]
+
+    print(f"digits, {len(X_train)} rows to fit, {len(X_test)} to test, seed {SEED}")
+    print(f"cents per 1,000 answers: {COSTS}\n")
+    header = ["budget", "OCCAM", "its cost", "single best", "random", "oracle"]
+    print("  ".join(f"{text:>11}" for text in header))
+    for row, budget in enumerate(budgets):
+        cells = [
+            budget,
+            curves["OCCAM"].quality[row],
+            curves["OCCAM"].cost[row],
+            curves["single best"].quality[row],
+            curves["random"].quality[row],
+            oracle_quality[row],
+        ]
+        print("  ".join(f"{cell:>11.3f}" for cell in cells))
+
+    figure, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    for (name, curve), marker in zip(curves.items(), "osd"):
+        ax.plot(curve.cost, curve.quality, marker=marker, label=name)
+    ax.plot(budgets, oracle_quality, color="grey", linestyle=":", label="oracle (told the labels)")
+    ax.set(
+        xlabel="mean cost (cents per 1,000 answers)",
+        ylabel="accuracy on the test half",
+        title="Digits: what a budget buys",
+    )
+    ax.legend(loc="lower right")
+    folder = Path("demo_output")
+    folder.mkdir(exist_ok=True)
+    path = folder / "accuracy_cost.png"
+    figure.savefig(path, dpi=120)
+    print(f"\npicture: {path}")
+
+
+if __name__ == "__main__":
+    main()

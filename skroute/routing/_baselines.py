@@ -86,7 +86,7 @@ class SingleBestClassifier(BaseRouterClassifier):
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, where all are strings.
 
     See Also
@@ -176,7 +176,7 @@ class RandomRouterClassifier(BaseRouterClassifier):
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, where all are strings.
 
     See Also
@@ -283,7 +283,7 @@ class OracleRouterClassifier(BaseRouterClassifier):
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, where all are strings.
 
     See Also

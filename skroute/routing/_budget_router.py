@@ -116,6 +116,9 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         Names of the choices that `route` indexes: the columns of Q where it is a data
         frame, else the keys of `costs`, else 0, 1, ...
 
+    columns_ : ndarray of shape (n_choices,)
+        Columns of Q that the choices are; fewer than Q has with `drop_dominated`.
+
     accuracy_estimator_ : estimator
         Fitted on all rows.
 
@@ -146,7 +149,7 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, where all are strings.
 
     See Also
@@ -310,7 +313,7 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         self.validation_quality_ = float(quality[rows, route].mean())
         self.validation_cost_ = float(spent.mean()) + self.routing_cost
         self._per_row_costs = row_costs.ndim == 2
-        self._columns = np.flatnonzero(kept)
+        self.columns_ = np.flatnonzero(kept)
         self._n_columns = len(kept)
         self.choices_ = names
         self._warn_if_a_single_choice_is_better(quality, route)
@@ -551,7 +554,7 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(
                 f"y must have the {self._n_columns} columns that fit saw, got {quality.shape[1]}."
             )
-        quality = quality[:, self._columns]
+        quality = quality[:, self.columns_]
         realised = quality[np.arange(len(route)), route]
         weight = check_sample_weight(sample_weight, X)
         return float(np.average(realised, weights=weight))

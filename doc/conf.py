@@ -62,7 +62,6 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "doc_module": ("skroute",),
     "backreferences_dir": "generated/backreferences",
-    "reference_url": {"skroute": None},
     "show_memory": False,
     "min_reported_time": 5,
     "within_subsection_order": "FileNameSortKey",

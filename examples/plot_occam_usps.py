@@ -101,10 +101,9 @@ print("".join(f"{name:>15}" for name in ["budget", *mean]))
 for row, share in enumerate(shares):
     print("".join(f"{value:>15.4f}" for value in [share, *(mean[name][row] for name in mean)]))
 best = np.mean(alone, axis=0).max()
-at_60 = list(shares).index(0.6)
+routed = mean["OCCAM"][list(shares).index(0.6)]
 print(f"\nbest single model: {best:.4f}")
-print(f"OCCAM at 40 % less cost: {mean['OCCAM'][at_60]:.4f}, {100 * (best - mean['OCCAM'][at_60]):.2f}"
-      " points below")
+print(f"OCCAM at 40 % less cost: {routed:.4f}, {100 * (best - routed):.2f} points below")
 
 # %%
 # The picture

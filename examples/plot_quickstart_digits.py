@@ -38,9 +38,7 @@ members = [
 costs = {"tree": 1, "logreg": 2, "forest": 20, "svm": 50}
 
 X, y = load_digits(return_X_y=True)
-X_train, X_test, y_train, y_test = train_test_split(
-    X, y, test_size=0.5, stratify=y, random_state=0
-)
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
 
 # %%
 # Fit and look at the bill

@@ -36,7 +36,7 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     """Improve the greedy plan to optimality.
 
     An alternative whose loss at the dual price exceeds the gap of a known plan is in no
-    better plan (SPEC section 1); what is left, the core, is searched in order of loss.
+    better plan; what is left, the core, is searched in order of loss.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def solve_greedy(problem, tolerance):
     """Greedy plan of the relaxation, polished by single changes, with its bound.
 
     The relaxation takes hull increments by falling efficiency; its value bounds every
-    plan from above (SPEC section 1). The plan takes what fits of the increments at the
+    plan from above. The plan takes what fits of the increments at the
     price; unless that is within `tolerance` (relative) of the bound, then the best single
     upgrades, and is compared with the plan that takes one upgrade too many and repairs
     the excess at the least loss.

@@ -9,7 +9,7 @@ def solve_max_min(problem):
     """Plan whose smallest value is largest, and among those the cheapest.
 
     Binary search over the values that occur: a threshold is feasible when the cheapest
-    sufficient choice of every row, summed, fits (SPEC section 1, exact).
+    sufficient choice of every row, summed, fits.
 
     Returns
     -------

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skroute.assignment._greedy import build_hulls, dual_price
-from skroute.assignment._problem import check_problem, totals
+from skroute.assignment._problem import check_problem, total_cost, totals
 from skroute.base import check_budget
 
 
@@ -34,6 +34,9 @@ class AssignmentPath(NamedTuple):
     def price(self, budget: float | None) -> float:
         """Dual price at a budget: the one that `choose_at_price` takes.
 
+        Infinite at the smallest feasible budget, which leaves nothing to buy with: a new
+        row that is worth more than any seen before must not buy either.
+
         Parameters
         ----------
         budget : float or None
@@ -48,7 +51,10 @@ class AssignmentPath(NamedTuple):
         ValueError
             If not even the cheapest plan fits.
         """
-        return float(self.prices[self._segment(budget)])
+        segment = self._segment(budget)
+        if len(self.prices) > 1 and _rounded_up(check_budget(budget)) <= self.budgets[0] * _HAIR:
+            return np.inf
+        return float(self.prices[segment])
 
     def objective(self, budget: float | None) -> float:
         """Mean value that the relaxation reaches at a budget: an upper bound on any plan's.
@@ -73,15 +79,21 @@ class AssignmentPath(NamedTuple):
 
     def _segment(self, budget):
         budget = check_budget(budget)
-        # The budgets are sums; one that rounding put a hair above the same number fits.
-        room = budget * (1 + 1e-12) + 1e-300 if np.isfinite(budget) else budget
-        segment = int(np.searchsorted(self.budgets, room, side="right")) - 1
+        segment = int(np.searchsorted(self.budgets, _rounded_up(budget), side="right")) - 1
         if segment < 0:
             raise ValueError(
                 f"budget={budget!r} is below the cheapest feasible plan: the smallest "
                 f"feasible budget is {self.budgets[0]:.17g} per row."
             )
         return segment
+
+
+# The budgets are sums; one that rounding put a hair above the same number fits.
+_HAIR = 1 + 1e-12
+
+
+def _rounded_up(budget):
+    return budget * _HAIR + 1e-300
 
 
 def assignment_path(values: ArrayLike, costs: ArrayLike) -> AssignmentPath:
@@ -139,7 +151,8 @@ def price_for_budget(values: ArrayLike, costs: ArrayLike, budget: float | None) 
     """Dual price of the budget, by selection instead of a sort.
 
     The smallest price at which each row's ``argmax values - price * costs``, ties to the
-    cheaper, meets the budget (SPEC section 1; FrugalMCT, eq. 4.2).
+    cheaper, meets the budget (FrugalMCT, eq. 4.2); infinite at the smallest feasible
+    budget, which leaves nothing to buy with.
 
     Parameters
     ----------
@@ -168,4 +181,8 @@ def price_for_budget(values: ArrayLike, costs: ArrayLike, budget: float | None) 
     0.05
     """
     problem = check_problem(values, costs, budget)
-    return float(dual_price(problem, build_hulls(problem)))
+    hulls = build_hulls(problem)
+    room = problem.total - total_cost(problem, hulls.cheapest)
+    if len(hulls.choice) and room <= problem.slack_for_rounding:
+        return np.inf
+    return float(dual_price(problem, hulls))

@@ -15,6 +15,7 @@ from skroute.base import (
     check_budget,
     check_costs,
     check_rows,
+    inherit_member_tags,
     note_failure,
 )
 from skroute.routing._values import dominated, out_of_sample_quality, penalty
@@ -558,6 +559,12 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         realised = quality[np.arange(len(route)), route]
         weight = check_sample_weight(sample_weight, X)
         return float(np.average(realised, weights=weight))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if self.accuracy_estimator is not None:
+            inherit_member_tags(tags, [self.accuracy_estimator])
+        return tags
 
     def get_metadata_routing(self):
         """Metadata routing of this object.

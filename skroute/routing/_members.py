@@ -154,11 +154,11 @@ class BaseRouterClassifier(
         # From here on a failure leaves the estimator unfitted.
         vars(self).pop("choices_", None)
         names, members = self._check_members()
+        self._check_parameters(dict(zip(names, members)))
         costs = None
         if not isinstance(self.costs, str):
             costs = check_costs(self.costs, names)
             self._check_affordable(costs, names)
-        self._check_parameters(dict(zip(names, members)))
         X = check_rows(self, X, reset=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)

@@ -258,6 +258,10 @@ def test_the_cheapest_budget_is_feasible_to_the_last_bit():
     for solver in ["greedy", "exact"]:
         plan = solve_assignment(values, costs, 0.1, solver=solver)
         assert (plan.choices == 0).all() and plan.price > 0
+    path = assignment_path(values, costs)
+    assert path.price(0.1) == price_for_budget(values, costs, 0.1) == np.inf
+    assert (choose_at_price(values, costs, np.inf) == 0).all()
+    assert path.objective(0.1) == pytest.approx(values[:, 0].mean())
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """
-=============================================
+==============================================
 USPS digits: five models, paid in microseconds
-=============================================
+==============================================
 
 A postal sorter reads digits. Five classifiers can do it, from a logistic regression that
 takes half a microsecond per image to a support vector machine that takes some five hundred
@@ -123,7 +123,7 @@ for name, cost, accuracy in zip(router.choices_, router.costs_, np.mean(alone, a
     ax.annotate(
         name,
         (cost / router.costs_.max(), accuracy),
-        xytext=(6, -11),
+        xytext=(6, 5) if name == "mlp" else (6, -11),
         textcoords="offset points",
         color="dimgrey",
         ha="right" if name == "svm" else "left",
@@ -147,5 +147,5 @@ plt.show()
 from skroute.metrics import RouteShareDisplay
 
 display = RouteShareDisplay.from_estimator(router, X_test, budgets=budgets)
-display.ax_.set_xlabel("budget (seconds per image)")
+_ = display.ax_.set_xlabel("budget (seconds per image)")
 plt.show()

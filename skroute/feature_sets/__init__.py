@@ -1,0 +1,5 @@
+"""Which features to compute for an item, given its size and a budget."""
+
+from skroute.feature_sets._selector import PolyDomSelector
+
+__all__ = ["PolyDomSelector"]

@@ -85,6 +85,21 @@ class PolyDomIndex:
         )
         return found.reshape(size.shape)
 
+    def goals(self, budget):
+        """Choices that any-time retrieval may end at, the least preferred first.
+
+        Parameters
+        ----------
+        budget : float
+            The item's budget; of no influence here.
+
+        Returns
+        -------
+        ndarray of int64
+            All candidates by accuracy.
+        """
+        return np.argsort(self.accuracy, kind="stable")
+
     def skyline(self, size):
         """Candidates that are the best for some budget at one size.
 
@@ -147,6 +162,21 @@ class CandidateScan:
             cost = self.cost(flat_size[start:stop])
             found[start:stop] = naive_choice(cost, self.accuracy, flat_budget[start:stop])
         return found.reshape(size.shape)
+
+    def goals(self, budget):
+        """Choices that any-time retrieval may end at, the least preferred first.
+
+        Parameters
+        ----------
+        budget : float
+            The item's budget; of no influence here.
+
+        Returns
+        -------
+        ndarray of int64
+            All candidates by accuracy.
+        """
+        return np.argsort(self.accuracy, kind="stable")
 
     def skyline(self, size):
         """Candidates that are the best for some budget at one size.

@@ -387,7 +387,7 @@ default="poly_dom"
         -------
         self
         """
-        vars(self).pop("choices_", None)
+        self.__dict__.pop("choices_", None)
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
@@ -461,7 +461,7 @@ default="poly_dom"
     def _check_columns(self, X):
         """Number and names of the columns of X; None where X is a list of raw items."""
         for attribute in ("n_features_in_", "feature_names_in_"):
-            vars(self).pop(attribute, None)
+            self.__dict__.pop(attribute, None)
         of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
         if of_columns or len(getattr(X, "shape", ())) == 2:
             validate_data(self, X, skip_check_array=True)
@@ -502,7 +502,7 @@ default="poly_dom"
                 f'anytime=True watches the clock and needs costs="time", got costs={self.costs!r}.'
             )
         for attribute in ("measured_sizes_", "measured_costs_"):
-            vars(self).pop(attribute, None)
+            self.__dict__.pop(attribute, None)
         if timed:
             if not self.extractors_.measurable:
                 raise ValueError(
@@ -564,7 +564,7 @@ default="poly_dom"
 
     def _fit_greedy(self, trainer, sizes):
         """Greedy: one sequence for each trade-off at the median size."""
-        vars(self).pop("alpha_", None)
+        self.__dict__.pop("alpha_", None)
         self.monotonicity_violations_ = []
         if sizes is None and self.costs_.depends_on_size:
             raise ValueError(

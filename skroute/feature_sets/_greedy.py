@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skroute.feature_sets._index import skyline
+from skroute.feature_sets._index import broadcast_queries, skyline
 
 
 def greedy_sequence(evaluate, empty_accuracy, cost, trade_off):
@@ -112,7 +112,7 @@ class GreedyIndex:
         ndarray of int64
         """
         at = np.searchsorted(self.skyline_cost, budget, side="right") - 1
-        return self.skyline_sequence[np.maximum(at, 0)]
+        return self.skyline_sequence[at]
 
     def goals(self, budget):
         """Choices that any-time retrieval may end at, the least preferred first.
@@ -140,19 +140,17 @@ class GreedyIndex:
         Returns
         -------
         ndarray of int64
-            Position of the choice; the first of the sequence where nothing fits.
+            Position of the choice. The empty set costs nothing, so one always fits.
         """
-        size, budget = np.broadcast_arrays(
-            np.asarray(size, dtype=np.float64), np.asarray(budget, dtype=np.float64)
-        )
-        flat_size, flat_budget = size.reshape(-1), budget.reshape(-1)
-        follow = self.sequence(flat_budget)
-        found = np.empty(len(flat_size), dtype=np.int64)
+        size, budget, shape = broadcast_queries(size, budget)
+        follow = self.sequence(budget)
+        found = np.empty(len(size), dtype=np.int64)
         for s in np.unique(follow):
             rows = np.flatnonzero(follow == s)
-            fits = self.cost(flat_size[rows])[self.sequences[s]] <= flat_budget[rows]
-            found[rows] = self.sequences[s][np.maximum(fits.sum(axis=0) - 1, 0)]
-        return found.reshape(size.shape)
+            # Costs rise along a sequence, so those that fit are its beginning.
+            fits = self.cost(size[rows])[self.sequences[s]] <= budget[rows]
+            found[rows] = self.sequences[s][fits.sum(axis=0) - 1]
+        return found.reshape(shape)
 
     def skyline(self, size):
         """Choices that undercut all others at one size.

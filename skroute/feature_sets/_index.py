@@ -3,11 +3,12 @@
 import numpy as np
 
 
-def _queries(size, budget):
+def broadcast_queries(size, budget):
+    """Sizes and budgets as flat arrays of equal length, and the shape they came in."""
     size, budget = np.broadcast_arrays(
         np.asarray(size, dtype=np.float64), np.asarray(budget, dtype=np.float64)
     )
-    return np.ascontiguousarray(size), np.ascontiguousarray(budget)
+    return np.ravel(size), np.ravel(budget), size.shape
 
 
 class PolyDomIndex:
@@ -74,16 +75,9 @@ class PolyDomIndex:
         """
         from skroute.feature_sets._kernels import lookup
 
-        size, budget = _queries(size, budget)
-        found = lookup(
-            self.breaks,
-            self.offsets,
-            self.skylines,
-            self.coef,
-            size.reshape(-1),
-            budget.reshape(-1),
-        )
-        return found.reshape(size.shape)
+        size, budget, shape = broadcast_queries(size, budget)
+        found = lookup(self.breaks, self.offsets, self.skylines, self.coef, size, budget)
+        return found.reshape(shape)
 
     def goals(self, budget):
         """Choices that any-time retrieval may end at, the least preferred first.
@@ -152,16 +146,15 @@ class CandidateScan:
         -------
         ndarray of int64
         """
-        size, budget = _queries(size, budget)
-        flat_size, flat_budget = size.reshape(-1), budget.reshape(-1)
-        found = np.empty(len(flat_size), dtype=np.int64)
+        size, budget, shape = broadcast_queries(size, budget)
+        found = np.empty(len(size), dtype=np.int64)
         # Blocks that stay near the processor cache.
         step = max(1, 200_000 // max(1, len(self.accuracy)))
         for start in range(0, len(found), step):
             stop = start + step
-            cost = self.cost(flat_size[start:stop])
-            found[start:stop] = naive_choice(cost, self.accuracy, flat_budget[start:stop])
-        return found.reshape(size.shape)
+            cost = self.cost(size[start:stop])
+            found[start:stop] = naive_choice(cost, self.accuracy, budget[start:stop])
+        return found.reshape(shape)
 
     def goals(self, budget):
         """Choices that any-time retrieval may end at, the least preferred first.

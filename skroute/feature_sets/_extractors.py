@@ -43,8 +43,7 @@ class ColumnExtractors:
     def take(self, prepared, members):
         # A column that two extractors share stands in the table once.
         columns = list(dict.fromkeys(c for j in members for c in self.columns[j]))
-        table = np.asarray(prepared) if isinstance(prepared, list) else prepared
-        return _safe_indexing(table, columns, axis=1)
+        return _safe_indexing(prepared, columns, axis=1)
 
 
 class ItemExtractors:

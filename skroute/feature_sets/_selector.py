@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, check_array, column_or_1d, get_tags, indexable
+from sklearn.utils import _safe_indexing, column_or_1d, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
@@ -393,13 +393,17 @@ default="poly_dom"
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         routed = self._routed_fit_params(params)
-        self._check_table(X)
+        for attribute in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(attribute, None)
+        X = self._check_columns(X, reset=True)
         X, y = indexable(X, y)
-        n_features, feature_names = self._check_columns(X)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         extractors = check_extractors(
-            self.extractors, n_features, feature_names, self._validate_names
+            self.extractors,
+            getattr(self, "n_features_in_", None),
+            getattr(self, "feature_names_in_", None),
+            self._validate_names,
         )
         self._check_number(len(extractors.names))
         context = self._init_callback_context(max_subtasks=None)
@@ -458,30 +462,27 @@ default="poly_dom"
         raise_for_params(params, self, "fit", allow=["sample_weight"])
         return {"fit": params, "score": params, "splitter": {}}
 
-    def _check_columns(self, X):
-        """Number and names of the columns of X; None where X is a list of raw items."""
-        for attribute in ("n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(attribute, None)
-        of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
-        if of_columns or len(getattr(X, "shape", ())) == 2:
-            validate_data(self, X, skip_check_array=True)
-        return getattr(self, "n_features_in_", None), getattr(self, "feature_names_in_", None)
+    def _check_columns(self, X, *, reset):
+        """Check X as far as its columns are there to be read; lists of rows become arrays.
 
-    def _check_table(self, X):
-        """A table whose columns are all there to be read is checked as one.
-
-        Extractors that the user named are not: what a row does not need may be missing.
+        A table of which each column is an extractor is checked as one. Where the user
+        named the extractors, what a row does not need may be missing, and only number and
+        names of the columns are checked. Raw items have none.
         """
         if self.extractors is None:
-            finite = "allow-nan" if get_tags(self.estimator).input_tags.allow_nan else True
-            check_array(
+            allow_nan = get_tags(self.estimator).input_tags.allow_nan
+            validate_data(
+                self,
                 X,
+                reset=reset,
                 accept_sparse=True,
                 dtype=None,
-                ensure_all_finite=finite,
-                estimator=self,
-                input_name="X",
+                ensure_all_finite="allow-nan" if allow_nan else True,
             )
+        elif isinstance(self.extractors, Mapping) or len(getattr(X, "shape", ())) == 2:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
+        return np.asarray(X) if of_columns and isinstance(X, list) else X
 
     def _check_number(self, n_extractors):
         """Whether the strategy can handle that many extractors."""
@@ -683,7 +684,12 @@ default="poly_dom"
 
     def _respond(self, X, response, *, budget=None, **context):
         check_is_fitted(self)
-        self._check_table(X)
+        if num_samples(X) == 0:
+            raise ValueError(
+                "Found 0 sample(s) while a minimum of 1 is required by "
+                f"{type(self).__name__}, got {X!r}."
+            )
+        X = self._check_columns(X, reset=False)
         return super()._respond(X, response, budget=budget, **context)
 
     def _plan(self, X, budget, size=None):

@@ -156,21 +156,6 @@ class CandidateScan:
             found[start:stop] = naive_choice(cost, self.accuracy, budget[start:stop])
         return found.reshape(shape)
 
-    def goals(self, budget):
-        """Choices that any-time retrieval may end at, the least preferred first.
-
-        Parameters
-        ----------
-        budget : float
-            The item's budget; of no influence here.
-
-        Returns
-        -------
-        ndarray of int64
-            All candidates by accuracy.
-        """
-        return np.argsort(self.accuracy, kind="stable")
-
     def skyline(self, size):
         """Candidates that are the best for some budget at one size.
 

@@ -560,7 +560,7 @@ default="poly_dom"
                 f"monotonicity_tol={np.ceil(drop * 1e4) / 1e4:.4g} would hold on these sets; "
                 "see monotonicity_violations_.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _fit_greedy(self, trainer, sizes):

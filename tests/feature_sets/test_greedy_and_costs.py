@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skroute.datasets._poly_dom import make_feature_sets
 from skroute.feature_sets._anytime import anytime_walk
 from skroute.feature_sets._choices import greedy_choices, lattice_choices
-from skroute.feature_sets._costs import FeatureCosts, fit_cost_polynomial
+from skroute.feature_sets._costs import FeatureCosts, check_feature_costs, fit_cost_polynomial
 from skroute.feature_sets._greedy import default_trade_offs, greedy_sequence
 from skroute.feature_sets._index import evaluate_costs
 from skroute.feature_sets._lattice import (
@@ -177,6 +177,11 @@ def test_cost_fit_recovers_a_polynomial():
     )
     assert_allclose(fit_cost_polynomial(np.zeros(4), np.arange(1.0, 5.0), 0, 0.75), [3.0], atol=1.0)
     assert_array_equal(fit_cost_polynomial(size, np.zeros(50), 2, 0.9), np.zeros(3))
+
+
+def test_costs_that_are_no_collection():
+    with pytest.raises(ValueError, match='sequence with one cost .* or "time", got 3'):
+        check_feature_costs(3, ["a"])
 
 
 def test_set_costs_of_callables_and_polynomials_agree():

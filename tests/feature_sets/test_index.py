@@ -208,17 +208,35 @@ def test_index_pickles():
     assert again.lookup(5.0, 4.0) == 0
 
 
-def test_kernels_as_plain_python():
-    """The Python bodies of the kernels, without compilation, give the same index."""
-    rng = np.random.default_rng(3)
-    coef, accuracy = rng.uniform(size=(12, 4)), rng.integers(0, 8, 12) / 8
-    order = np.lexsort((np.arange(12), -accuracy, coef[:, 0]))
-    compiled = _kernels.sweep(coef, accuracy, order.copy(), 0.0, np.inf, 1)
-    python = _kernels.sweep.py_func(coef, accuracy, order.copy(), 0.0, np.inf, 1)
-    for a, b in zip(compiled, python):
+@pytest.mark.parametrize("seed", range(6))
+def test_kernels_as_plain_python(seed, monkeypatch):
+    """Every kernel, run by the interpreter, gives what its compiled form gives."""
+    rng = np.random.default_rng(seed)
+    if seed % 2:
+        coef, accuracy = rng.uniform(size=(20, 4)), rng.uniform(size=20)
+    else:
+        coef, accuracy = rng.integers(0, 4, (20, 5)) * 1.0, rng.integers(0, 8, 20) / 8
+    coef[3] = coef[4]
+    order = np.lexsort((np.arange(20), -accuracy, coef[:, 0]))
+    by_accuracy = np.argsort(-accuracy, kind="stable")
+    size, budget = rng.uniform(0, 20, 50), rng.uniform(0, 2000, 50)
+
+    def run():
+        found = [
+            _kernels.sweep(coef, accuracy, order.copy(), 0.0, np.inf, interesting_only)
+            for interesting_only in (0, 1)
+        ]
+        return [
+            *found[0],
+            *found[1],
+            _kernels.lookup(*found[1][:3], coef, size, budget),
+            _kernels.scan(coef, accuracy, size, budget),
+            _kernels.undominated(coef[by_accuracy], accuracy[by_accuracy]),
+        ]
+
+    compiled = run()
+    for name, kernel in vars(_kernels).copy().items():
+        if hasattr(kernel, "py_func"):
+            monkeypatch.setattr(_kernels, name, kernel.py_func)
+    for a, b in zip(compiled, run(), strict=True):
         np.testing.assert_array_equal(a, b)
-    size, budget = rng.uniform(0, 20, 50), rng.uniform(0, 20, 50)
-    np.testing.assert_array_equal(
-        _kernels.lookup(*compiled[:3], coef, size, budget),
-        _kernels.lookup.py_func(*python[:3], coef, size, budget),
-    )

@@ -561,7 +561,9 @@ def test_memory_trains_nothing_twice(items, tmp_path):
 
 def test_parallel_training_is_the_same(items):
     X, y = items
-    a, b = selector(n_jobs=2).fit(X, y), selector().fit(X, y)
+    with joblib.parallel_config("threading"):
+        a = selector(n_jobs=2).fit(X, y)
+    b = selector().fit(X, y)
     assert_array_equal(a.expanded_, b.expanded_)
     assert_array_equal(a.predict(X, budget=7.0), b.predict(X, budget=7.0))
 

@@ -35,8 +35,6 @@ def _root_bound(c):
     top = len(c) - 1
     while top > 0 and c[top] == 0.0:
         top -= 1
-    if top == 0:
-        return 0.0
     largest = 0.0
     for power in range(top):
         largest = max(largest, abs(c[power] / c[top]))
@@ -242,11 +240,8 @@ def sweep(coef, accuracy, order, low, high, interesting_only):
         if changed and t > now:
             # All that happens at one size is one change of the skyline.
             count = _walk(order, accuracy, part)
-            if now == breaks[-1]:
-                used = offsets[-1]
-            else:
-                breaks.append(now)
-                offsets.append(used)
+            breaks.append(now)
+            offsets.append(used)
             skylines = _append(skylines, used, part, count)
             used += count
             changed = False

@@ -312,7 +312,10 @@ def measure_feature_costs(extractors, X, sizes, percentile):
         Their sizes. None: costs are constants.
 
     percentile : float
-        See :func:`fit_cost_polynomial`.
+        Share of new measurements that should not lie above the fit. The fit itself is
+        made to a share that is higher by ``(degree + 1) / (n_measurements + 1)``: so many
+        of the measurements lie on the curve because it was drawn through them, and a
+        further, exchangeable one is above with at most the probability asked for.
 
     Returns
     -------
@@ -336,7 +339,9 @@ def measure_feature_costs(extractors, X, sizes, percentile):
     )
     measured_sizes = np.tile(known[rows], len(seconds) // n_items)
     degree = 0 if sizes is None else _MEASURED_DEGREE
+    drawn_through = (degree + 1) / (len(seconds) + 1)
+    share = min(percentile + drawn_through, 1.0 - 0.5 / len(seconds))
     functions = [
-        fit_cost_polynomial(measured_sizes, column, degree, percentile) for column in seconds.T
+        fit_cost_polynomial(measured_sizes, column, degree, share) for column in seconds.T
     ]
     return functions, measured_sizes, seconds

@@ -287,23 +287,21 @@ def lookup(breaks, offsets, skylines, coef, sizes, budgets):
     out = np.empty(len(sizes), dtype=np.int64)
     for q in range(len(sizes)):
         size, budget = sizes[q], budgets[q]
-        a, b = 0, len(breaks)
-        while b - a > 1:
-            middle = (a + b) >> 1
-            if breaks[middle] <= size:
-                a = middle
-            else:
-                b = middle
-        # First of the skyline that is too dear; the one before it is the answer.
-        start = offsets[a]
-        a, b = start, offsets[a + 1]
-        while a < b:
-            middle = (a + b) >> 1
-            if horner(coef, skylines[middle], size) <= budget:
-                a = middle + 1
-            else:
-                b = middle
-        out[q] = skylines[a - 1] if a > start else -1
+        # Both searches halve without a branch on the data, which cannot be predicted.
+        at, left = 0, len(breaks)
+        while left > 1:
+            half = left >> 1
+            at += half * (breaks[at + half] <= size)
+            left -= half
+        start = offsets[at]
+        at, left = start, offsets[at + 1] - start
+        while left > 1:
+            half = left >> 1
+            at += half * (horner(coef, skylines[at + half], size) <= budget)
+            left -= half
+        # Costs rise along a skyline: only its first curve can still be too dear.
+        fits = at > start or horner(coef, skylines[at], size) <= budget
+        out[q] = skylines[at] if fits else -1
     return out
 
 

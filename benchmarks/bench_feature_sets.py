@@ -177,7 +177,7 @@ def bench_index(sizes, seeds):
 
 def bench_lookup(n_queries, k=15):
     """Lookup over the candidates of a lattice, and over exactly 1,000 of them."""
-    data = make_feature_sets(k, p_helpful=0.5, interaction=1.0, random_state=0)
+    data = make_feature_sets(k, p_helpful=0.5, interaction=1.0, random_state=1)
     masks = np.arange(1 << k)
     coef = set_coefficients(masks, data.coef)
     kept = candidate_sets(masks, data.accuracy, coef)
@@ -334,7 +334,8 @@ def bench_images(n_train, n_test):
     # Answers of every choice on every test item, so that the fixed sets need no new runs.
     answers = np.array([_answers(selector, i, test) for i in range(len(selector.choices_))])
     costs = selector._set_costs(sizes)
-    budgets = np.geomspace(2e-5, 1.2 * largest.max(), 10)
+    smallest = selector._set_costs(np.array([16.0**2]))[:, 0]
+    budgets = np.geomspace(0.9 * smallest[smallest > 0].min(), 1.2 * largest.max(), 10)
     rows, within, not_empty = [], [], []
     for budget in budgets:
         route = selector.select(sizes, budget)

@@ -341,7 +341,5 @@ def measure_feature_costs(extractors, X, sizes, percentile):
     degree = 0 if sizes is None else _MEASURED_DEGREE
     drawn_through = (degree + 1) / (len(seconds) + 1)
     share = min(percentile + drawn_through, 1.0 - 0.5 / len(seconds))
-    functions = [
-        fit_cost_polynomial(measured_sizes, column, degree, share) for column in seconds.T
-    ]
+    functions = [fit_cost_polynomial(measured_sizes, column, degree, share) for column in seconds.T]
     return functions, measured_sizes, seconds

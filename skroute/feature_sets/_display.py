@@ -82,7 +82,7 @@ class CostFitDisplay:
             ylabel="seconds per item",
             yscale="log",
             xscale="log" if self.sizes.min() > 0 else "linear",
-            title=f"Measured cost and fit of its {self.percentile:.0%} percentile",
+            title=f"Measured cost and fitted percentile {100 * self.percentile:g}",
         )
         ax.legend(title="extractor", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
         self.ax_, self.figure_ = ax, ax.figure

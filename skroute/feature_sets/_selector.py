@@ -11,14 +11,16 @@ from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, column_or_1d, get_tags, indexable
+from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
 
 from skroute.base import (
     Plan,
+    Routed,
     check_budget,
+    check_rows,
     dispatch,
     inherit_member_tags,
     note_failure,
@@ -469,20 +471,20 @@ default="poly_dom"
         named the extractors, what a row does not need may be missing, and only number and
         names of the columns are checked. Raw items have none.
         """
-        if self.extractors is None:
-            allow_nan = get_tags(self.estimator).input_tags.allow_nan
-            validate_data(
-                self,
-                X,
-                reset=reset,
-                accept_sparse=True,
-                dtype=None,
-                ensure_all_finite="allow-nan" if allow_nan else True,
-            )
-        elif isinstance(self.extractors, Mapping) or len(getattr(X, "shape", ())) == 2:
-            validate_data(self, X, reset=reset, skip_check_array=True)
         of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
-        return np.asarray(X) if of_columns and isinstance(X, list) else X
+        if of_columns and isinstance(X, list):
+            X = np.asarray(X)
+        if self.extractors is None:
+            return check_rows(self, X, reset=reset)
+        (X,) = indexable(X)
+        if num_samples(X) == 0:
+            raise ValueError(
+                "Found 0 sample(s) while a minimum of 1 is required by "
+                f"{type(self).__name__}, got {X!r}."
+            )
+        if of_columns or len(getattr(X, "shape", ())) == 2:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        return X
 
     def _check_number(self, n_extractors):
         """Whether the strategy can handle that many extractors."""
@@ -684,13 +686,10 @@ default="poly_dom"
 
     def _respond(self, X, response, *, budget=None, **context):
         check_is_fitted(self)
-        if num_samples(X) == 0:
-            raise ValueError(
-                "Found 0 sample(s) while a minimum of 1 is required by "
-                f"{type(self).__name__}, got {X!r}."
-            )
         X = self._check_columns(X, reset=False)
-        return super()._respond(X, response, budget=budget, **context)
+        plan = self._plan(X, self._effective_budget(budget), **context)
+        y_pred = None if response is None else self._answer(X, plan, response)
+        return Routed(y_pred, plan.route, plan.cost)
 
     def _plan(self, X, budget, size=None):
         n_samples = num_samples(X)

@@ -284,24 +284,41 @@ def lookup(breaks, offsets, skylines, coef, sizes, budgets):
     ndarray of shape (n_queries,), dtype=int64
         Curve, or -1 where none fits.
     """
-    out = np.empty(len(sizes), dtype=np.int64)
-    for q in range(len(sizes)):
-        size, budget = sizes[q], budgets[q]
-        # Both searches halve without a branch on the data, which cannot be predicted.
-        at, left = 0, len(breaks)
-        while left > 1:
-            half = left >> 1
-            at += half * (breaks[at + half] <= size)
-            left -= half
-        start = offsets[at]
-        at, left = start, offsets[at + 1] - start
-        while left > 1:
-            half = left >> 1
-            at += half * (horner(coef, skylines[at + half], size) <= budget)
-            left -= half
-        # Costs rise along a skyline: only its first curve can still be too dear.
-        fits = at > start or horner(coef, skylines[at], size) <= budget
-        out[q] = skylines[at] if fits else -1
+    n = len(sizes)
+    out = np.empty(n, dtype=np.int64)
+    block = min(max(n, 1), 512)
+    at = np.empty(block, dtype=np.int64)
+    left = np.empty(block, dtype=np.int64)
+    # The searches of a block advance together, one halving at a time and without a branch
+    # on the data: each query waits for memory and multiplications, but not for the others.
+    for first in range(0, n, block):
+        count = min(block, n - first)
+        at[:count] = 0
+        n_left = len(breaks)
+        while n_left > 1:
+            half = n_left >> 1
+            for q in range(count):
+                middle = at[q] + half
+                at[q] = middle if breaks[middle] <= sizes[first + q] else at[q]
+            n_left -= half
+        longest = 0
+        for q in range(count):
+            start, stop = offsets[at[q]], offsets[at[q] + 1]
+            at[q], left[q] = start, stop - start
+            longest = max(longest, left[q])
+        while longest > 1:
+            longest -= longest >> 1
+            for q in range(count):
+                half = left[q] >> 1
+                middle = at[q] + half
+                cost = horner(coef, skylines[middle], sizes[first + q])
+                at[q] = middle if cost <= budgets[first + q] else at[q]
+                left[q] -= half
+        for q in range(count):
+            # Costs rise along a skyline: only its first curve can still be too dear.
+            curve = skylines[at[q]]
+            fits = horner(coef, curve, sizes[first + q]) <= budgets[first + q]
+            out[first + q] = curve if fits else -1
     return out
 
 

@@ -168,6 +168,9 @@ def test_shapes_broadcast_and_scalars():
     index = build_index([[0.0], [1.0]], [0.1, 0.2])
     assert index.lookup(1.0, 5.0).shape == ()
     assert index.lookup(np.ones((3, 1)), np.ones(2)).shape == (3, 2)
+    assert index.lookup([], 1.0).shape == (0,)
+    # More queries than one block of the kernel.
+    assert_same_answers(index, index.coef, index.accuracy, np.ones(1100), np.arange(1100) / 1000)
     scan = CandidateScan(lambda sizes: np.array([[0.0], [1.0]]) + 0 * sizes, np.array([0.1, 0.2]))
     assert scan.lookup(np.ones((3, 1)), np.ones(2)).tolist() == [[1, 1]] * 3
 

@@ -1,0 +1,168 @@
+"""Greedy sequences of feature sets (Algorithm 4) and their retrieval."""
+
+import numpy as np
+
+from skroute.feature_sets._index import broadcast_queries, skyline
+
+
+def greedy_sequence(evaluate, empty_accuracy, cost, trade_off):
+    """One sequence of Algorithm 4 (Greedy Candidate-Sequences).
+
+    Starting from the empty set, add the feature of the largest
+    ``gain = increase in accuracy - trade_off * increase in cost`` until all are in.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Called as ``evaluate(masks)`` with a list of sets; returns their accuracies. It
+        may be asked for the same set again.
+
+    empty_accuracy : float
+        Accuracy of answering without any feature.
+
+    cost : ndarray of shape (n_features,)
+        Cost of each feature at the reference size.
+
+    trade_off : float
+        Accuracy that one unit of cost must bring. 0 looks at accuracy alone
+        (Greedy-Acc), infinity at cost alone (Greedy-Cost).
+
+    Returns
+    -------
+    ndarray of shape (n_features + 1,), dtype=int64
+        The sets, the empty set first.
+    """
+    left = list(np.argsort(cost, kind="stable"))
+    mask, accuracy = 0, empty_accuracy
+    sequence = [mask]
+    while left:
+        # Only cost decides: the alternatives need no training.
+        asked = left[:1] if np.isinf(trade_off) else left
+        reached = np.asarray(evaluate([mask | 1 << int(j) for j in asked]))
+        weight = 0.0 if np.isinf(trade_off) else trade_off
+        # Ties go to the cheaper feature, which comes first.
+        best = int(np.argmax(reached - accuracy - weight * cost[asked]))
+        mask |= 1 << int(left.pop(best))
+        accuracy = reached[best]
+        sequence.append(mask)
+    return np.array(sequence, dtype=np.int64)
+
+
+def default_trade_offs(cost):
+    """Trade-offs from "accuracy alone" to "nearly cost alone".
+
+    Parameters
+    ----------
+    cost : ndarray of shape (n_features,)
+        Cost of each feature at the reference size.
+
+    Returns
+    -------
+    ndarray of shape (9,)
+        0 and eight values at which all features together must bring 0.001 to 3 of
+        accuracy.
+    """
+    total = cost.sum()
+    scale = np.geomspace(1e-3, 3.0, 8) / (total if total > 0 else 1.0)
+    return np.concatenate([[0.0], scale])
+
+
+class GreedyIndex:
+    """Sequences with the skyline that says which one to follow.
+
+    Parameters
+    ----------
+    sequences : ndarray of shape (n_sequences, n_features + 1), dtype=int64
+        Positions of the sets of each sequence among the choices.
+
+    reference_cost : ndarray of shape (n_choices,)
+        Cost of each choice at the reference size.
+
+    accuracy : ndarray of shape (n_choices,)
+        Accuracy of each choice.
+
+    cost : callable
+        Called as ``cost(sizes)``; returns the cost of every choice at every size, of
+        shape (n_choices, n_sizes).
+    """
+
+    def __init__(self, sequences, reference_cost, accuracy, cost):
+        self.sequences = sequences
+        self.accuracy = accuracy
+        self.cost = cost
+        on = skyline(reference_cost, accuracy)
+        followed = np.array([int(np.argmax((sequences == i).any(axis=1))) for i in on])
+        if len(on) > 1 and on[0] == sequences[0, 0]:
+            # The empty set starts every sequence. A budget that buys nothing at the
+            # reference size follows the sequence of the cheapest set that is something.
+            followed[0] = followed[1]
+        self.skyline_cost = reference_cost[on]
+        self.skyline_sequence = followed
+
+    def sequence(self, budget):
+        """Which sequence the skyline at the reference size names for each budget.
+
+        Parameters
+        ----------
+        budget : ndarray of float
+            Budgets.
+
+        Returns
+        -------
+        ndarray of int64
+        """
+        at = np.searchsorted(self.skyline_cost, budget, side="right") - 1
+        return self.skyline_sequence[at]
+
+    def goals(self, budget):
+        """Choices that any-time retrieval may end at, the least preferred first.
+
+        Parameters
+        ----------
+        budget : float
+            The item's budget.
+
+        Returns
+        -------
+        ndarray of int64
+            The sets of the budget's sequence.
+        """
+        return self.sequences[self.sequence(budget)]
+
+    def lookup(self, size, budget):
+        """Longest part of the budget's sequence that fits the budget at the item's size.
+
+        Parameters
+        ----------
+        size, budget : array-like of float
+            Broadcast against each other.
+
+        Returns
+        -------
+        ndarray of int64
+            Position of the choice. The empty set costs nothing, so one always fits.
+        """
+        size, budget, shape = broadcast_queries(size, budget)
+        follow = self.sequence(budget)
+        found = np.empty(len(size), dtype=np.int64)
+        for s in np.unique(follow):
+            rows = np.flatnonzero(follow == s)
+            # Costs rise along a sequence, so those that fit are its beginning.
+            fits = self.cost(size[rows])[self.sequences[s]] <= budget[rows]
+            found[rows] = self.sequences[s][fits.sum(axis=0) - 1]
+        return found.reshape(shape)
+
+    def skyline(self, size):
+        """Choices that undercut all others at one size.
+
+        Parameters
+        ----------
+        size : float
+            A size.
+
+        Returns
+        -------
+        ndarray of int64
+            Positions of choices, by rising cost and rising accuracy.
+        """
+        return skyline(self.cost(np.array([size]))[:, 0], self.accuracy)

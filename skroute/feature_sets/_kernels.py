@@ -1,0 +1,344 @@
+"""Numba kernels of the Poly-Dom index. Imported on first use only.
+
+Curves are cost polynomials with non-negative coefficients, lowest degree first, one per
+row of `coef`. Every comparison of two curves evaluates both with the same Horner scheme
+that lookup uses, so that a stored crossing is the first floating-point size at which
+lookup itself sees the other order.
+"""
+
+import heapq
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def horner(coef, i, size):
+    """Cost of curve `i` at `size`."""
+    value = 0.0
+    for power in range(coef.shape[1] - 1, -1, -1):
+        value = value * size + coef[i, power]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _polynomial(c, size):
+    value = 0.0
+    for power in range(len(c) - 1, -1, -1):
+        value = value * size + c[power]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _root_bound(c):
+    """Upper bound of the real roots of `c` (Cauchy)."""
+    top = len(c) - 1
+    while top > 0 and c[top] == 0.0:
+        top -= 1
+    largest = 0.0
+    for power in range(top):
+        largest = max(largest, abs(c[power] / c[top]))
+    # Where the leading coefficient is tiny, powers of the bound would overflow.
+    return min(1.0 + largest, 1e50)
+
+
+@njit(cache=True, nogil=True)
+def _turning_points(c, low, high):
+    """Sizes in (low, high) that split it into pieces on which `c` is monotone.
+
+    These are the sign changes of the derivative. They are isolated by the same means:
+    the derivative is monotone between the sign changes of its own derivative. So no
+    complex root has to be told from a real one, and a root that only touches zero, which
+    is no turning point, is not reported.
+    """
+    degree = len(c) - 1
+    points = np.empty(max(degree, 1))
+    n_points = 0
+    if degree < 2:
+        return points[:0]
+    # derivatives[d] is the d-th derivative; start with the one of degree 1 and go down.
+    table = np.zeros((degree, degree + 1))
+    for power in range(degree + 1):
+        table[0, power] = c[power]
+    for d in range(1, degree):
+        for power in range(degree - d + 1):
+            table[d, power] = table[d - 1, power + 1] * (power + 1)
+    for d in range(degree - 1, 0, -1):
+        row = table[d, : degree - d + 1]
+        found = np.empty(degree)
+        n_found = 0
+        left = low
+        for piece in range(n_points + 1):
+            right = points[piece] if piece < n_points else high
+            at_left = _polynomial(row, left)
+            at_right = _polynomial(row, right)
+            if (at_left < 0.0 < at_right) or (at_right < 0.0 < at_left):
+                a, b = left, right
+                while True:
+                    middle = a + 0.5 * (b - a)
+                    if middle <= a or middle >= b:
+                        break
+                    if (_polynomial(row, middle) > 0.0) == (at_right > 0.0):
+                        b = middle
+                    else:
+                        a = middle
+                found[n_found] = b
+                n_found += 1
+            left = right
+        points[:n_found] = found[:n_found]
+        n_points = n_found
+    return points[:n_points]
+
+
+@njit(cache=True, nogil=True)
+def next_crossing(coef, i, j, now, high):
+    """First size in [now, high] at which curve `i` costs strictly more than curve `j`.
+
+    Curves that touch or coincide do not cross. Infinity when there is none.
+    """
+    if horner(coef, i, now) > horner(coef, j, now):
+        return now
+    difference = coef[i] - coef[j]
+    if difference.max() <= 0.0:
+        return np.inf
+    high = min(high, max(now, 2.0 * _root_bound(difference)) + 1.0)
+    turns = _turning_points(difference, now, high)
+    left = now
+    for piece in range(len(turns) + 1):
+        right = turns[piece] if piece < len(turns) else high
+        if horner(coef, i, right) > horner(coef, j, right):
+            a, b = left, right
+            while True:
+                middle = a + 0.5 * (b - a)
+                if middle <= a or middle >= b:
+                    return b
+                if horner(coef, i, middle) > horner(coef, j, middle):
+                    b = middle
+                else:
+                    a = middle
+        left = right
+    return np.inf
+
+
+@njit(cache=True, nogil=True)
+def undominated(coef, accuracy):
+    """Positions of the curves that no kept earlier curve undercuts everywhere.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_curves, degree + 1)
+        Curves, by falling accuracy.
+
+    accuracy : ndarray of shape (n_curves,)
+        Their accuracies.
+
+    Returns
+    -------
+    ndarray of shape (n_kept,), dtype=int64
+    """
+    kept = np.empty(len(coef), dtype=np.int64)
+    n_kept = 0
+    for r in range(len(coef)):
+        dominated = False
+        for position in range(n_kept):
+            s = kept[position]
+            if accuracy[s] >= accuracy[r] and next_crossing(coef, s, r, 0.0, np.inf) == np.inf:
+                dominated = True
+                break
+        if not dominated:
+            kept[n_kept] = r
+            n_kept += 1
+    return kept[:n_kept]
+
+
+@njit(cache=True, nogil=True)
+def _walk(order, accuracy, out):
+    """Skyline of curves in cost order: those better than everything cheaper."""
+    count = 0
+    best = -np.inf
+    for position in range(len(order)):
+        curve = order[position]
+        if accuracy[curve] > best:
+            best = accuracy[curve]
+            out[count] = curve
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _append(skylines, used, part, count):
+    while used + count > len(skylines):
+        grown = np.empty(2 * len(skylines), dtype=np.int32)
+        grown[:used] = skylines[:used]
+        skylines = grown
+    skylines[used : used + count] = part[:count]
+    return skylines
+
+
+@njit(cache=True, nogil=True)
+def sweep(coef, accuracy, order, low, high, interesting_only):
+    """Algorithm 3, PolyDomIntersections, with the skylines of the sizes it finds.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_curves, degree + 1), dtype=float64
+        Curves.
+
+    accuracy : ndarray of shape (n_curves,), dtype=float64
+        Their accuracies.
+
+    order : ndarray of shape (n_curves,), dtype=int64
+        Curves by cost at `low`; where they tie, the more accurate first. Changed in place.
+
+    low, high : float
+        Range of sizes; `high` may be infinite.
+
+    interesting_only : int
+        1 stores a skyline only where it changes (Theorem 3.13), 0 at every crossing.
+
+    Returns
+    -------
+    breaks : ndarray of shape (n_ranges,)
+        First size of each range.
+
+    offsets : ndarray of shape (n_ranges + 1,), dtype=int64
+        Where the skyline of each range starts in `skylines`.
+
+    skylines : ndarray of int32
+        Curves of all skylines, each by rising cost and accuracy.
+
+    n_crossings : int
+        Crossings swept over.
+    """
+    n = len(order)
+    position = np.empty(n, dtype=np.int64)
+    best = np.empty(n)
+    top = -np.inf
+    for p in range(n):
+        position[order[p]] = p
+        top = max(top, accuracy[order[p]])
+        best[p] = top
+
+    heap = [(0.0, 0, 0) for _ in range(0)]
+    for p in range(n - 1):
+        t = next_crossing(coef, order[p], order[p + 1], low, high)
+        if t < np.inf:
+            heapq.heappush(heap, (t, order[p], order[p + 1]))
+
+    breaks = [low]
+    offsets = [0]
+    part = np.empty(n, dtype=np.int32)
+    skylines = np.empty(max(64, n), dtype=np.int32)
+    used = _walk(order, accuracy, part)
+    skylines = _append(skylines, 0, part, used)
+    changed = False
+    now = low
+    n_crossings = 0
+    while True:
+        done = len(heap) == 0
+        t, i, j = (np.inf, -1, -1) if done else heapq.heappop(heap)
+        if changed and t > now:
+            # All that happens at one size is one change of the skyline.
+            count = _walk(order, accuracy, part)
+            breaks.append(now)
+            offsets.append(used)
+            skylines = _append(skylines, used, part, count)
+            used += count
+            changed = False
+        if done:
+            break
+        p = position[i]
+        if p + 1 >= n or order[p + 1] != j:
+            continue  # the two are no longer neighbours
+        now = t
+        n_crossings += 1
+        order[p], order[p + 1] = j, i
+        position[j], position[i] = p, p + 1
+        below = best[p - 1] if p > 0 else -np.inf
+        best[p] = max(below, accuracy[j])
+        # Theorem 3.13, extended to equal accuracies: the skyline changes exactly when
+        # nothing cheaper than the two is as good as the worse of them.
+        if interesting_only == 0 or min(accuracy[i], accuracy[j]) > below:
+            changed = True
+        if p > 0:
+            t = next_crossing(coef, order[p - 1], j, now, high)
+            if t < np.inf:
+                heapq.heappush(heap, (t, order[p - 1], j))
+        t = next_crossing(coef, j, i, now, high)
+        if t < np.inf:
+            heapq.heappush(heap, (t, j, i))
+        if p + 2 < n:
+            t = next_crossing(coef, i, order[p + 2], now, high)
+            if t < np.inf:
+                heapq.heappush(heap, (t, i, order[p + 2]))
+    offsets.append(used)
+    return np.array(breaks), np.array(offsets), skylines[:used].copy(), n_crossings
+
+
+@njit(cache=True, nogil=True)
+def lookup(breaks, offsets, skylines, coef, sizes, budgets):
+    """Best curve within each budget: binary search on size, then on cost.
+
+    Returns
+    -------
+    ndarray of shape (n_queries,), dtype=int64
+        Curve, or -1 where none fits.
+    """
+    n = len(sizes)
+    out = np.empty(n, dtype=np.int64)
+    block = min(max(n, 1), 512)
+    at = np.empty(block, dtype=np.int64)
+    left = np.empty(block, dtype=np.int64)
+    # The searches of a block advance together, one halving at a time and without a branch
+    # on the data: each query waits for memory and multiplications, but not for the others.
+    for first in range(0, n, block):
+        count = min(block, n - first)
+        at[:count] = 0
+        n_left = len(breaks)
+        while n_left > 1:
+            half = n_left >> 1
+            for q in range(count):
+                middle = at[q] + half
+                at[q] = middle if breaks[middle] <= sizes[first + q] else at[q]
+            n_left -= half
+        longest = 0
+        for q in range(count):
+            start, stop = offsets[at[q]], offsets[at[q] + 1]
+            at[q], left[q] = start, stop - start
+            longest = max(longest, left[q])
+        while longest > 1:
+            longest -= longest >> 1
+            for q in range(count):
+                half = left[q] >> 1
+                middle = at[q] + half
+                cost = horner(coef, skylines[middle], sizes[first + q])
+                at[q] = middle if cost <= budgets[first + q] else at[q]
+                left[q] -= half
+        for q in range(count):
+            # Costs rise along a skyline: only its first curve can still be too dear.
+            curve = skylines[at[q]]
+            fits = horner(coef, curve, sizes[first + q]) <= budgets[first + q]
+            out[first + q] = curve if fits else -1
+    return out
+
+
+@njit(cache=True, nogil=True)
+def scan(coef, accuracy, sizes, budgets):
+    """Naive-Lookup, compiled: look at every curve for every query.
+
+    Returns
+    -------
+    ndarray of shape (n_queries,), dtype=int64
+        Curve, or -1 where none fits; of equal accuracies the cheaper, then the first.
+    """
+    out = np.empty(len(sizes), dtype=np.int64)
+    for q in range(len(sizes)):
+        best, best_cost, choice = -np.inf, np.inf, -1
+        for i in range(len(coef)):
+            cost = horner(coef, i, sizes[q])
+            if cost <= budgets[q] and (
+                accuracy[i] > best or (accuracy[i] == best and cost < best_cost)
+            ):
+                best, best_cost, choice = accuracy[i], cost, i
+        out[q] = choice
+    return out

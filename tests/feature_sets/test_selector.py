@@ -1,0 +1,817 @@
+"""The estimator: what it promises to a user of scikit-learn, and what it computes."""
+
+import pickle
+import re
+import subprocess
+import sys
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import skops.io
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_iris, make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_param_validation,
+    parametrize_with_checks,
+)
+
+from skroute.feature_sets import CostFitDisplay, PolyDomSelector
+from skroute.feature_sets._extractors import check_extractors
+from tests.feature_sets._items import CALLS, CLOCK, Moment, make_extractors, make_items
+
+POLYNOMIALS = {"mean": 1.0, "spread": [1.0, 0.1], "both": [2.0, 0.3]}
+STRATEGIES = ["poly_dom", "greedy", "greedy_acc", "greedy_cost", "expand_all"]
+
+
+@pytest.fixture(autouse=True)
+def no_calls():
+    CALLS.clear()
+
+
+@pytest.fixture(scope="module")
+def items():
+    return make_items()
+
+
+def selector(**params):
+    params = {"costs": POLYNOMIALS, "size": np.size, "monotonicity_tol": 0.1, "cv": 3, **params}
+    return PolyDomSelector(GaussianNB(), make_extractors(), **params)
+
+
+@pytest.fixture(scope="module")
+def fitted(items):
+    return selector(alpha=0.0).fit(*items)
+
+
+CHECKED = [
+    PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
+    PolyDomSelector(DecisionTreeClassifier(max_depth=3, random_state=0), max_models=4, cv=2),
+    PolyDomSelector(LogisticRegression(), strategy="greedy_cost", cv=2),
+]
+
+
+@parametrize_with_checks(CHECKED, xfail_strict=True)
+def test_scikit_learn_checks(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore:The guarantee assumes")
+def test_checks_outside_the_list():
+    check_param_validation("PolyDomSelector", clone(CHECKED[0]))
+    check_dataframe_column_names_consistency("PolyDomSelector", clone(CHECKED[0]))
+
+
+def test_import_loads_nothing_heavy():
+    code = (
+        "import sys, skroute.feature_sets; "
+        "print([m for m in ('numba', 'matplotlib', 'lightgbm', 'torch') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+# What is chosen
+
+
+def test_choice_is_the_best_of_all_sets(items):
+    """alpha=0, with the tolerance that the scores need: as good as training every set."""
+    everything = selector(strategy="expand_all", monotonicity_tol=0.0).fit(*items)
+    drops = [drop for *_, drop in everything.monotonicity_violations_]
+    lazy = selector(alpha=0.0, monotonicity_tol=max(drops, default=0.0)).fit(*items)
+    assert lazy.n_trained_ <= everything.n_trained_ == 7
+    assert lazy.alpha_ == everything.alpha_ == 0.0
+    rng = np.random.default_rng(0)
+    size, budget = rng.uniform(0, 60, 300), rng.uniform(0, 30, 300)
+    assert_array_equal(
+        lazy.scores_[lazy.select(size, budget)],
+        everything.scores_[everything.select(size, budget)],
+    )
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_chosen_cost_is_within_every_budget(items, alpha):
+    X, y = items
+    model = selector(alpha=alpha).fit(X, y)
+    rng = np.random.default_rng(1)
+    budget = rng.uniform(0, 30, len(X))
+    cost = model.predict_cost(X, budget=budget)
+    assert (cost <= budget).all()
+    sizes = np.array([np.size(item) for item in X])
+    expected = model.candidates_[model.route(X, budget=budget)] @ np.array(
+        [np.ones(len(X)), 1 + 0.1 * sizes, 2 + 0.3 * sizes]
+    )
+    assert_allclose(cost, np.diag(expected))
+
+
+def test_scores_rise_with_budget(fitted):
+    for size in (4, 20, 60):
+        budgets = np.linspace(0, 40, 50)
+        assert (np.diff(fitted.scores_[fitted.select(size, budgets)]) >= 0).all()
+
+
+def test_route_select_and_skyline_agree(fitted, items):
+    X, _ = items
+    sizes = [np.size(item) for item in X]
+    assert_array_equal(fitted.route(X, budget=5.0), fitted.select(sizes, 5.0))
+    line = fitted.skyline(20)
+    assert (np.diff(line.cost) > 0).all()
+    assert (np.diff(line.accuracy) > 0).all()
+    assert_array_equal(fitted.select(20, line.cost), line.route)
+    assert fitted.choices_[line.route[0]] == ()
+
+
+def test_budget_zero_is_the_class_prior(fitted, items):
+    X, y = items
+    prior = np.bincount(y) / len(y)
+    CALLS.clear()
+    assert_allclose(fitted.predict_proba(X, budget=0), np.tile(prior, (len(X), 1)))
+    assert CALLS == {}
+    assert_array_equal(fitted.predict_cost(X, budget=0), 0)
+    assert_array_equal(fitted.predict(X, budget=0), np.argmax(prior))
+
+
+def test_unlimited_takes_the_best_set(fitted, items):
+    X, _ = items
+    assert_array_equal(fitted.route(X), np.argmax(fitted.scores_))
+    assert_array_equal(fitted.route(X, budget=np.inf), np.argmax(fitted.scores_))
+
+
+def test_answers_come_from_the_chosen_model(fitted, items):
+    X, _ = items
+    budget = np.linspace(0, 25, len(X))
+    answer, route, cost = fitted.predict_routed(X, budget=budget)
+    assert_array_equal(answer, fitted.predict(X, budget=budget))
+    assert_array_equal(route, fitted.route(X, budget=budget))
+    assert_array_equal(cost, fitted.predict_cost(X, budget=budget))
+    assert len(np.unique(route)) > 2
+    transformers = dict(make_extractors())
+    for i in range(len(X)):
+        names = fitted.choices_[route[i]]
+        if names:
+            table = np.hstack([transformers[name].transform([X[i]]) for name in names])
+            assert answer[i] == fitted.estimators_[route[i]].predict(table)[0]
+    proba = fitted.predict_proba(X, budget=budget)
+    assert_array_equal(fitted.classes_[proba.argmax(axis=1)], answer)
+
+
+def test_only_features_of_the_chosen_set_are_computed(fitted, items):
+    X, _ = items
+    for budget in (0.0, 1.0, 4.0, 9.0, np.inf):
+        route = fitted.route(X, budget=budget)
+        CALLS.clear()
+        fitted.predict(X, budget=budget)
+        rows = fitted.candidates_[route].sum(axis=0)
+        counted = [sum(CALLS.get(name, [])) for name in ("mean", "spread", "both")]
+        assert_array_equal(counted, rows)
+
+
+def test_deciding_computes_no_feature(fitted, items):
+    X, _ = items
+    CALLS.clear()
+    fitted.route(X, budget=4.0)
+    fitted.predict_cost(X, budget=4.0)
+    fitted.select(10, 4.0)
+    assert CALLS == {}
+
+
+def test_fit_extracts_each_feature_once(items):
+    X, y = items
+    selector().fit(X, y)
+    assert CALLS == {"mean": [len(X)], "spread": [len(X)], "both": [len(X)]}
+
+
+# Columns
+
+
+@pytest.fixture
+def table():
+    X, y = make_classification(120, 6, n_informative=4, random_state=0)
+    return X, y
+
+
+GROUPS = {"cheap": [0], "middle": slice(1, 3), "dear": [False] * 3 + [True] * 3}
+GROUP_COSTS = {"cheap": 1, "middle": 3.0, "dear": 9.0}
+
+
+def test_columns_not_needed_may_be_missing(table):
+    X, y = table
+    model = PolyDomSelector(GaussianNB(), GROUPS, costs=GROUP_COSTS, monotonicity_tol=0.2).fit(X, y)
+    route = model.route(X, budget=4.0)
+    used = model.candidates_[route[0]]
+    masked = X.copy()
+    for j, columns in enumerate(([0], [1, 2], [3, 4, 5])):
+        if not used[j]:
+            masked[:, columns] = np.nan
+    assert np.isnan(masked).any()
+    assert_array_equal(model.predict(masked, budget=4.0), model.predict(X, budget=4.0))
+
+
+def test_each_column_is_an_extractor_by_default(table):
+    X, y = table
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = PolyDomSelector(GaussianNB(), alpha=0.3, monotonicity_tol=0.05, cv=2).fit(frame, y)
+    assert {name for choice in model.choices_ for name in choice} <= set("abcdef")
+    assert (model.predict_cost(frame, budget=2) <= 2).all()
+    assert_array_equal(model.predict_cost(frame), len(model.choices_[np.argmax(model.scores_)]))
+    unnamed = PolyDomSelector(GaussianNB(), alpha=0.3, monotonicity_tol=0.05, cv=2).fit(X, y)
+    assert_array_equal(unnamed.predict(X), model.predict(frame))
+    assert {name for choice in unnamed.choices_ for name in choice} <= {f"x{j}" for j in range(6)}
+
+
+def test_missing_values_where_the_model_takes_them(table):
+    X, y = table
+    X = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.05, np.nan, X)
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0)
+    PolyDomSelector(tree, alpha=0.5, cv=2, monotonicity_tol=1.0, max_models=5).fit(X, y).predict(X)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        PolyDomSelector(GaussianNB(), cv=2).fit(X, y)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_data_frames(table, frame):
+    X, y = table
+    named = frame({name: X[:, j] for j, name in enumerate("abcdef")})
+    groups = {"cheap": "a", "middle": ["b", "c"], "dear": ["d", "e", "f"]}
+    model = PolyDomSelector(GaussianNB(), groups, costs=GROUP_COSTS, monotonicity_tol=0.2)
+    assert_array_equal(model.fit(named, y).feature_names_in_, list("abcdef"))
+    plain = clone(model).set_params(extractors=GROUPS).fit(X, y)
+    assert_array_equal(model.predict(named, budget=5), plain.predict(X, budget=5))
+
+
+def test_sparse_input_lists_and_size_columns(table):
+    X, y = table
+    X = np.round(np.abs(X), 1)
+    groups = {"cheap": 0, "middle": [1, 2], "shared": [2, 3]}
+    costs = {"cheap": 1, "middle": [0, 2.0], "shared": 3.0}
+    model = PolyDomSelector(LogisticRegression(), groups, costs=costs, size=5, monotonicity_tol=0.2)
+    dense = model.fit(X, y).predict_routed(X, budget=4.0)
+    assert_array_equal(dense.cost <= 4.0, True)
+    assert_array_equal(model.predict(X.tolist(), budget=4.0), dense.y_pred)
+    sizes = X[:, 5]
+    thin = clone(model).set_params(size=None).fit(sparse.csr_matrix(X), y, size=sizes)
+    assert_array_equal(thin.predict(sparse.csr_matrix(X), budget=4.0, size=sizes), dense.y_pred)
+
+
+def test_string_labels_and_score(items):
+    X, y = items
+    named = np.array(["a", "b", "c"])[y]
+    model = selector().fit(X, named)
+    assert set(model.predict(X)) <= {"a", "b", "c"}
+    assert model.score(X, named, budget=9.0) == np.mean(model.predict(X, budget=9.0) == named)
+    weight = np.arange(len(y))
+    right = model.predict(X) == named
+    assert model.score(X, named, weight) == pytest.approx(np.average(right, weights=weight))
+
+
+def test_text_through_sparse_transformers():
+    texts = ["good fine", "bad poor", "fine good good", "poor bad bad", "good", "bad"] * 4
+    y = [1, 0] * 12
+    model = PolyDomSelector(
+        LogisticRegression(),
+        [("words", TfidfVectorizer()), ("letters", CountVectorizer(analyzer="char"))],
+        costs={"words": [0, 1.0], "letters": [0, 5.0]},
+        size=len,
+        cv=2,
+    ).fit(texts, y)
+    assert model.score(texts, y) == 1.0
+    assert not hasattr(model, "n_features_in_")
+    both = PolyDomSelector(
+        LogisticRegression(),
+        [("words", TfidfVectorizer()), ("length", FunctionTransformer(lengths))],
+        costs=[1, 1],
+        strategy="expand_all",
+        cv=2,
+    ).fit(texts, y)
+    assert any(len(choice) == 2 for choice in both.expanded_)
+
+
+def lengths(texts):
+    return np.array([[len(text)] for text in texts])
+
+
+# Costs and sizes
+
+
+def test_fixed_size_is_constant_costs(items):
+    """Problem 2: with the size known, costs are numbers and no size is needed."""
+    X, y = items
+    model = selector(costs={"mean": 1, "spread": 3, "both": 8}, size=None).fit(X, y)
+    assert_array_equal(model.route(X, budget=4), model.select(budget=4))
+    assert model.skyline().cost[0] == 0.0
+    assert model.index_.n_ranges == 1
+
+
+def test_callable_costs_choose_as_polynomials_do(items):
+    X, y = items
+    calls = {
+        "mean": lambda n: np.ones(len(n)),
+        "spread": lambda n: 1 + 0.1 * n,
+        "both": [2.0, 0.3],
+    }
+    called, given = selector(costs=calls).fit(X, y), selector().fit(X, y)
+    rng = np.random.default_rng(0)
+    size, budget = rng.uniform(0, 60, 200), rng.uniform(0, 30, 200)
+    names = [called.choices_[i] for i in called.select(size, budget)]
+    assert names == [given.choices_[i] for i in given.select(size, budget)]
+    assert_allclose(called.predict_cost(X, budget=9.0), given.predict_cost(X, budget=9.0))
+    assert_allclose(called.skyline(30).cost, given.skyline(30).cost)
+
+
+def test_two_dimensional_size(items):
+    X, y = items
+    images = [np.outer(item, item) for item in X]
+    model = selector(size=lambda image: image.shape[0] * image.shape[1]).fit(images, y)
+    by_hand = [item.shape[0] ** 2 for item in X]
+    assert_array_equal(model.route(images, budget=50), model.select(by_hand, 50))
+
+
+def test_size_given_to_the_call_wins(fitted, items):
+    X, _ = items
+    assert_array_equal(fitted.route(X, budget=5, size=np.zeros(len(X))), fitted.select(0, 5))
+
+
+def test_measured_costs(items, monkeypatch):
+    monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
+    X, y = items
+    model = selector(costs="time").fit(X, y)
+    for (name, fitted_coef), truth in zip(
+        zip(model.costs_.names, model.costs_.functions), POLYNOMIALS.values()
+    ):
+        truth = np.resize(truth, 2) if np.ndim(truth) else np.array([truth, 0.0])
+        assert_allclose(fitted_coef, [*truth, 0.0], atol=1e-6, err_msg=name)
+    assert model.measured_costs_.shape == (3 * len(X), 3)
+    assert_array_equal(np.sort(model.measured_sizes_[: len(X)]), sorted(map(np.size, X)))
+    constant = selector(costs="time", size=None).fit(X, y)
+    assert_array_equal([len(c) for c in constant.costs_.functions], 1)
+    assert not hasattr(constant.set_params(costs=[1, 1, 1]).fit(X, y), "measured_costs_")
+
+
+def test_cost_display(items, monkeypatch):
+    monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
+    plt = pytest.importorskip("matplotlib.pyplot")
+    X, y = items
+    model = selector(costs="time").fit(X, y)
+    _, ax = plt.subplots()
+    display = CostFitDisplay.from_estimator(model, ax=ax)
+    assert display.ax_ is ax and display.figure_ is ax.figure
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mean", "spread", "both"]
+    assert len(display.lines_) == len(display.points_) == 3
+    assert_allclose(display.lines_[1].get_ydata(), 1 + 0.1 * display.curve_sizes, atol=1e-6)
+    assert ax.get_xscale() == "log"
+    without = CostFitDisplay.from_estimator(selector(costs="time", size=None).fit(X, y))
+    assert without.ax_.get_xscale() == "linear"
+    plt.close("all")
+    with pytest.raises(ValueError, match=re.escape('need costs="time"')):
+        CostFitDisplay.from_estimator(selector().fit(X, y))
+
+
+# Any-time
+
+
+@pytest.fixture
+def timed(items, monkeypatch):
+    """A selector whose extractors take exactly their cost on a fake clock."""
+    monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
+    monkeypatch.setattr("skroute.feature_sets._anytime._clock", CLOCK)
+
+    def fit(**params):
+        return selector(costs="time", anytime=True, alpha=0.0, **params).fit(*items)
+
+    return fit
+
+
+def test_anytime_is_poly_dom_when_estimates_are_right(timed, items):
+    X, _ = items
+    model = timed()
+    budget = np.linspace(0.001, 25, len(X))
+    planned = model.select([np.size(item) for item in X], budget)
+    answer, route, cost = model.predict_routed(X, budget=budget)
+    assert (model.scores_[route] >= model.scores_[planned] - 1e-12).all()
+    assert (cost <= budget).all()
+    assert np.mean(route == planned) > 0.8
+    again = clone(model).set_params(anytime=False).fit(*items)
+    same = route == planned
+    assert_array_equal(answer[same], again.predict(X, budget=budget)[same])
+    assert_allclose(
+        model.predict_proba(X, budget=budget)[same], again.predict_proba(X, budget=budget)[same]
+    )
+
+
+def set_speed(model, factor):
+    for transformer in model.extractors_.transformers:
+        transformer.slow_down = factor
+
+
+def test_anytime_goes_on_when_features_are_cheap(timed, items):
+    X, _ = items
+    model = timed()
+    budget = np.full(len(X), 3.0)
+    before = model.scores_[model.route(X, budget=budget)].mean()
+    set_speed(model, 0.3)
+    _, route, cost = model.predict_routed(X, budget=budget)
+    assert model.scores_[route].mean() > before
+    assert (cost <= budget).all()
+
+
+def test_anytime_stops_early_when_features_are_dear(timed, items):
+    X, _ = items
+    model = timed()
+    budget = np.full(len(X), 8.0)
+    before = model.route(X, budget=budget)
+    set_speed(model, 2.5)
+    _, route, cost = model.predict_routed(X, budget=budget)
+    assert model.scores_[route].mean() < model.scores_[before].mean()
+    # What was paid for is what was computed, be it used by the answer or not.
+    CALLS.clear()
+    start = CLOCK.now
+    cost = model.predict_cost(X, budget=budget)
+    assert_allclose(cost.sum(), CLOCK.now - start)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "greedy_acc", "greedy_cost"])
+def test_anytime_greedy_walks_its_sequence(timed, items, strategy):
+    X, _ = items
+    model = timed(strategy=strategy)
+    budget = np.linspace(0.001, 25, len(X))
+    sizes = [np.size(item) for item in X]
+    _, route, cost = model.predict_routed(X, budget=budget)
+    assert_array_equal(route, model.select(sizes, budget))
+    set_speed(model, 0.3)
+    faster = model.predict_routed(X, budget=budget)
+    # Further along the sequence that the budget names.
+    longer = model.candidates_[faster.route].sum(axis=1) - model.candidates_[route].sum(axis=1)
+    assert (longer >= 0).all()
+    assert longer.sum() > 0
+    assert (model.candidates_[faster.route] >= model.candidates_[route]).all()
+
+
+def test_anytime_with_sparse_features(monkeypatch):
+    texts = ["good fine", "bad poor", "fine good good", "poor bad bad"] * 5
+    model = PolyDomSelector(
+        LogisticRegression(), [("words", TfidfVectorizer())], costs="time", anytime=True, cv=2
+    ).fit(texts, [1, 0] * 10)
+    assert_array_equal(model.predict(texts, budget=60.0), [1, 0] * 10)
+
+
+# Greedy
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "greedy_acc", "greedy_cost"])
+def test_greedy_keeps_to_budgets(items, strategy):
+    X, y = items
+    model = selector(strategy=strategy).fit(X, y)
+    budget = np.linspace(0, 25, len(X))
+    assert (model.predict_cost(X, budget=budget) <= budget).all()
+    assert not hasattr(model, "alpha_")
+    line = model.skyline(20)
+    assert (np.diff(line.accuracy) > 0).all()
+    assert model.n_trained_ <= {"greedy": 7, "greedy_acc": 6, "greedy_cost": 3}[strategy]
+
+
+def test_greedy_with_callable_costs_and_without_sizes(items):
+    X, y = items
+    calls = {
+        "mean": lambda n: 1.0,
+        "spread": lambda n: 1 + 0.1 * n,
+        "both": lambda n: 2 + 0.3 * n,
+    }
+    a, b = (selector(strategy="greedy", costs=c).fit(X, y) for c in (calls, POLYNOMIALS))
+    assert_array_equal(a.route(X, budget=6.0), b.route(X, budget=6.0))
+    free = selector(strategy="greedy", costs=[0, 0, 0], size=None, trade_offs=[0.0]).fit(X, y)
+    assert_array_equal(free.predict_cost(X, budget=0), 0)
+
+
+# Training
+
+
+def test_training_budget(items):
+    X, y = items
+    model = selector(max_models=2, alpha=0.0).fit(X, y)
+    assert model.n_trained_ == 2
+    assert model.alpha_ > 0
+    assert model.expanded_.shape == (3, 3)
+    assert len(model.expanded_scores_) == 3
+    assert selector(max_seconds=0.0, alpha=0.0).fit(X, y).n_trained_ == 1
+    assert selector(max_models=50, alpha=0.0).fit(X, y).alpha_ == 0.0
+
+
+def test_scores_are_cross_validated(items):
+    X, y = items
+    model = selector(strategy="expand_all", scoring="balanced_accuracy").fit(X, y)
+    tables = [transformer.transform(X) for _, transformer in make_extractors()]
+    for used, score in zip(model.expanded_[1:], model.expanded_scores_[1:]):
+        table = np.hstack([tables[j] for j in np.flatnonzero(used)])
+        expected = cross_val_score(GaussianNB(), table, y, cv=3, scoring="balanced_accuracy")
+        assert score == pytest.approx(expected.mean())
+    assert model.expanded_scores_[0] == pytest.approx(1 / 3)
+
+
+def test_violations_of_monotonicity_are_reported(items):
+    X, y = items
+    with pytest.warns(UserWarning, match=r"The guarantee assumes.*monotonicity_tol=0\.0.*would"):
+        model = selector(alpha=0.0, monotonicity_tol=0.0).fit(X, y)
+    subset, superset, drop = model.monotonicity_violations_[0]
+    assert set(subset) < set(superset)
+    scores = {
+        tuple(np.array(model.costs_.names)[used].tolist()): score
+        for used, score in zip(model.expanded_, model.expanded_scores_)
+    }
+    assert drop == pytest.approx(scores[subset] - scores[superset])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quiet = selector(alpha=0.0, monotonicity_tol=0.5).fit(X, y)
+    assert quiet.monotonicity_violations_ == []
+
+
+class CountedNB(GaussianNB):
+    fits = 0
+
+    def fit(self, X, y, sample_weight=None):
+        CountedNB.fits += 1
+        return super().fit(X, y, sample_weight=sample_weight)
+
+
+def test_memory_trains_nothing_twice(items, tmp_path):
+    X, y = items
+    model = selector(memory=str(tmp_path), alpha=0.0).set_params(estimator=CountedNB())
+    CountedNB.fits = 0
+    first = model.fit(X, y)
+    assert CountedNB.fits == 3 * first.n_trained_ + len(first.choices_) - 1
+    CountedNB.fits = 0
+    again = clone(model).set_params(alpha=0.05, budget=3.0).fit(X, y)
+    # Scores come from the cache; only the final models are trained.
+    assert CountedNB.fits == len(again.choices_) - 1
+
+
+def test_parallel_training_is_the_same(items):
+    X, y = items
+    with joblib.parallel_config("threading"):
+        a = selector(n_jobs=2).fit(X, y)
+    b = selector().fit(X, y)
+    assert_array_equal(a.expanded_, b.expanded_)
+    assert_array_equal(a.predict(X, budget=7.0), b.predict(X, budget=7.0))
+
+
+def test_sample_weight_reaches_models_and_scorer(items):
+    X, y = items
+    heavy = np.where(y == 2, 50.0, 1.0)
+    model = selector().fit(X, y, sample_weight=heavy)
+    assert_array_equal(model.predict(X, budget=0), 2)
+    assert model.expanded_scores_[0] > 0.9
+    with pytest.raises(ValueError, match="metadata"):
+        selector().fit(X, y, colour=heavy)
+
+
+def test_metadata_routing(items):
+    from sklearn import config_context
+
+    X, y = items
+    weight = np.where(y == 2, 50.0, 1.0)
+    sizes = np.array([np.size(item) for item in X])
+    with config_context(enable_metadata_routing=True):
+        weighted = GaussianNB().set_fit_request(sample_weight=True)
+        weighted.set_score_request(sample_weight=True)
+        model = selector(size=None).set_params(estimator=weighted)
+        model.set_fit_request(size=True).set_predict_request(size=True, budget=True)
+        routed = model.get_metadata_routing()
+        assert routed.consumes("fit", ["size", "sample_weight"]) == {"size", "sample_weight"}
+        model.fit(X, y, size=sizes, sample_weight=weight)
+        assert model.expanded_scores_[0] > 0.9
+        model.set_score_request(size=True, budget=True, sample_weight=False)
+        search = GridSearchCV(model, {"alpha": [0.0, 0.1]}, cv=2)
+        search.fit(_objects(X), y, size=sizes, sample_weight=weight, budget=9.0)
+        assert search.best_estimator_.scores_.shape[0] > 1
+        # Nobody asked for it.
+        plain = selector(size=None)
+        with pytest.raises(ValueError, match="sample_weight"):
+            plain.set_fit_request(size=True).fit(X, y, size=sizes, sample_weight=weight)
+
+
+def _objects(items):
+    out = np.empty(len(items), dtype=object)
+    out[:] = items
+    return out
+
+
+def test_items_as_object_array(items):
+    X, y = items
+    a, b = selector().fit(X, y), selector().fit(_objects(X), y)
+    assert_array_equal(a.predict(X, budget=7.0), b.predict(_objects(X), budget=7.0))
+
+
+def test_progress_callback(items):
+    X, y = items
+    seen = []
+
+    class Recorder:
+        def setup(self, estimator, context): ...
+
+        def on_fit_task_begin(self, estimator, context):
+            seen.append(context.task_name)
+
+        def on_fit_task_end(self, estimator, context): ...
+
+        def teardown(self, estimator, context): ...
+
+    selector().set_callbacks(Recorder()).fit(X, y)
+    assert seen[0] == "fit"
+    assert "train-1-sets" in seen
+
+
+def test_nested_parameters():
+    model = selector()
+    model.set_params(both__fixed=7.0, estimator__var_smoothing=0.1, budget=3.0)
+    assert dict(model.extractors)["both"].fixed == 7.0
+    assert model.get_params()["both__fixed"] == 7.0
+    assert "both__fixed" not in model.get_params(deep=False)
+    model.set_params(both=Moment("other"))
+    assert dict(model.extractors)["both"].name == "other"
+    by_columns = PolyDomSelector(GaussianNB(), GROUPS, costs=GROUP_COSTS)
+    assert "cheap" not in by_columns.get_params()
+    assert by_columns.set_params(alpha=0.3).alpha == 0.3
+    assert "GaussianNB" in by_columns._repr_html_()
+    assert "Moment" in selector()._repr_html_()
+
+
+def test_grid_search_over_alpha(table):
+    X, y = table
+    model = PolyDomSelector(GaussianNB(), GROUPS, costs=GROUP_COSTS, budget=4.0, cv=2)
+    model.set_params(monotonicity_tol=1.0)
+    search = GridSearchCV(model, {"alpha": [0.0, 0.2], "estimator__var_smoothing": [1e-9, 1e-3]})
+    assert search.fit(X, y).best_score_ > 0.5
+
+
+@pytest.mark.parametrize("strategy", ["poly_dom", "greedy"])
+def test_round_trips(table, strategy, tmp_path):
+    X, y = table
+    model = PolyDomSelector(
+        GaussianNB(), GROUPS, costs=GROUP_COSTS, strategy=strategy, monotonicity_tol=0.2
+    ).fit(X, y)
+    expected = model.predict(X, budget=4.0)
+    joblib.dump(model, tmp_path / "model.joblib")
+    assert_array_equal(joblib.load(tmp_path / "model.joblib").predict(X, budget=4.0), expected)
+    assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X, budget=4.0), expected)
+    skops.io.dump(model, tmp_path / "model.skops")
+    trusted = skops.io.get_untrusted_types(file=tmp_path / "model.skops")
+    assert all(name.startswith("skroute.") or "builtins.slice" == name for name in trusted)
+    loaded = skops.io.load(tmp_path / "model.skops", trusted=trusted)
+    assert_array_equal(loaded.predict(X, budget=4.0), expected)
+
+
+def test_models_without_probabilities(table):
+    X, y = table
+    model = PolyDomSelector(RidgeClassifier(), GROUPS, costs=GROUP_COSTS, monotonicity_tol=0.2)
+    assert model.fit(X, y).predict(X, budget=4.0).shape == y.shape
+    assert not hasattr(model, "predict_proba")
+
+
+# What is refused
+
+
+class Failing(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        raise RuntimeError("no luck")
+
+    def predict(self, X): ...
+
+
+def test_failure_inside_keeps_its_type_and_leaves_unfitted(items):
+    X, y = items
+    model = selector().fit(X, y)
+    model.set_params(estimator=Failing())
+    with pytest.raises(RuntimeError, match="no luck") as error:
+        model.fit(X, y)
+    assert "in fit of ('mean', 'spread', 'both') with 60 rows" in error.value.__notes__[0]
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    broken = [("mean", FunctionTransformer(lambda X: 1 / 0))]
+    with pytest.raises(ZeroDivisionError) as error:
+        selector(costs=[1]).set_params(extractors=broken).fit(X, y)
+    assert "transform of 'mean' with 90 rows" in error.value.__notes__[0]
+
+
+def test_unfitted_methods(items):
+    model = selector()
+    for call in (
+        lambda: model.select(1.0, 1.0),
+        lambda: model.skyline(1.0),
+        lambda: model.predict(items[0]),
+    ):
+        with pytest.raises(NotFittedError):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"costs": {"mean": 1, "spread": 2}}, "costs has no entry for ['both']"),
+        ({"costs": {**POLYNOMIALS, "x": 1}}, "costs has entries for ['x'], which are not among"),
+        ({"costs": [1, 2]}, "costs must have one cost for each of"),
+        ({"costs": [1, 2, -3]}, "costs of 'both' must be a number, a sequence of polynomial"),
+        ({"costs": {**POLYNOMIALS, "mean": []}}, "costs of 'mean' must be a number"),
+        ({"costs": {**POLYNOMIALS, "mean": "dear"}}, "not negative, or a callable of the size"),
+        ({"costs": {**POLYNOMIALS, "mean": [1, np.inf]}}, "costs of 'mean' must be a number"),
+        ({"costs": {**POLYNOMIALS, "mean": True}}, "got True"),
+        ({"costs": None}, "costs=None is allowed with extractors=None only"),
+        ({"anytime": True}, 'anytime=True watches the clock and needs costs="time"'),
+        ({"strategy": "greedy", "size": None}, "grows its sequences at the median training size"),
+        ({"strategy": "greedy", "trade_offs": [-1.0]}, "trade_offs must be a one-dimensional"),
+        ({"strategy": "greedy", "trade_offs": []}, "trade_offs must be a one-dimensional"),
+        ({"extractors": []}, "a non-empty list of (name, transformer) tuples, got []"),
+        ({"extractors": [("a", 3)], "costs": [1]}, "The extractor 'a' must have fit and transform"),
+        ({"extractors": [("a__b", Moment("x"))], "costs": [1]}, "must not contain __"),
+        ({"extractors": {"a": [0]}}, "selects columns of a two-dimensional X"),
+        ({"scoring": "neg_log_loss"}, "scoring must give finite scores that are not negative"),
+        ({"size": lambda item: -1.0}, "size must have one finite number that is not negative"),
+    ],
+)
+def test_refused_in_fit(params, message):
+    texts, y = ["ab", "cd", "abc", "c"] * 6, [0, 1, 1, 0] * 6
+    moment_free = [(n, FunctionTransformer(lengths)) for n in ("mean", "spread", "both")]
+    model = selector(size=len).set_params(extractors=moment_free).set_params(**params)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.fit(texts, y)
+
+
+@pytest.mark.parametrize(
+    ("extractors", "message"),
+    [
+        ({}, "extractors must name at least one extractor, got {}"),
+        ({"a": []}, "extractors['a'] must select at least one column"),
+        ({"a": [7]}, "extractors['a'] must select at least one column of the 6 columns of X"),
+        ({"a": "b"}, "extractors['a'] must select at least one column: ['b'] are not among"),
+        ({"a": [0.5]}, "as a slice or as a boolean mask of the 6 columns, got [0.5]"),
+        ({"a": [True, False]}, "as a slice or as a boolean mask"),
+    ],
+)
+def test_refused_columns(table, extractors, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        PolyDomSelector(GaussianNB(), extractors, costs=[1]).fit(*table)
+
+
+def test_refused_tables():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match='costs="time" measures transformers'):
+        PolyDomSelector(GaussianNB(), {"a": [0]}, costs="time").fit(X, y)
+    wide = np.tile(X, 6)
+    with pytest.raises(ValueError, match=r"at most 20 extractors, got 24.*strategy=\"greedy\""):
+        PolyDomSelector(GaussianNB()).fit(wide, y)
+    with pytest.raises(ValueError, match="at most 62 extractors, got 64"):
+        PolyDomSelector(GaussianNB(), strategy="greedy").fit(np.tile(X, 16), y)
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        PolyDomSelector(GaussianNB()).fit(X, None)
+    with pytest.raises(ValueError, match="X has no columns"):
+        check_extractors(None, None, None, None)
+
+
+def test_refused_features(items):
+    X, y = items
+    flat = [("mean", FunctionTransformer(lambda X: np.zeros(len(X))))]
+    with pytest.raises(ValueError, match=r"Extractor 'mean' must return one row.*\(90, n_features"):
+        selector(costs=[1]).set_params(extractors=flat).fit(X, y)
+    with pytest.raises(ValueError, match="The cost function of 'mean' must return finite costs"):
+        selector(costs={**POLYNOMIALS, "mean": lambda n: -n}).fit(X, y).predict(X, budget=3)
+
+
+def test_refused_budgets_and_sizes(fitted, items):
+    X, y = items
+    with pytest.raises(ValueError, match="budget must be a non-negative number"):
+        fitted.predict(X, budget=-1)
+    with pytest.raises(ValueError, match="budget must have numbers that are not negative"):
+        fitted.predict(X, budget=-np.ones(len(X)))
+    with pytest.raises(ValueError, match=r"one for each of the 90 items, got shape \(3,\)"):
+        fitted.predict(X, budget=[1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="size must have one finite number"):
+        fitted.predict(X, budget=1.0, size=[1.0])
+    with pytest.raises(ValueError, match="size must be finite and not negative"):
+        fitted.select(-1.0, 1.0)
+    with pytest.raises(ValueError, match="size is needed because the costs depend on it"):
+        fitted.select(budget=1.0)
+    with pytest.raises(ValueError, match="size is needed because the costs depend on it"):
+        selector(size=None).fit(X, y).predict(X, budget=1.0)
+    with pytest.raises(ValueError, match="0 sample"):
+        fitted.predict([])
+
+
+def test_budget_of_the_constructor(items):
+    X, y = items
+    budget = np.linspace(0, 20, len(X))
+    model = selector(budget=budget).fit(X, y)
+    assert_array_equal(model.route(X), model.route(X, budget=budget))
+    assert_array_equal(model.select([np.size(item) for item in X]), model.route(X))

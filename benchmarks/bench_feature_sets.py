@@ -396,7 +396,7 @@ def main():
         "guarantee": bench_guarantee(60 if short else 1000),
         "expansions": bench_expansions((4, 8, 10) if short else (4, 6, 8, 10, 12, 15), seeds),
         "accuracy": bench_accuracy(seeds),
-        "index": bench_index((4, 6) if short else (4, 6, 8, 9, 10), seeds),
+        "index": bench_index((4, 6) if short else (4, 6, 8, 10, 12), seeds),
         "lookup": bench_lookup(100_000 if short else 1_000_000, k=11 if short else 15),
     }
     if importlib.util.find_spec("skimage") is None:

@@ -213,3 +213,18 @@ for i, image in enumerate(test):
         functions[j](image)
     seconds[i] = time.perf_counter() - start
 print(f"budget {1e3 * budget:.2f} ms kept by {np.mean(seconds <= budget):.1%} of the images")
+
+# %%
+# Estimates are percentiles, so most images leave time unused. With ``anytime=True`` the
+# selector watches the clock while it computes one feature after the other, and aims for a
+# better set when the earlier ones came in early. The next feature is still planned for at its
+# 95th percentile, so the gain is small where the next one is dear.
+
+selector.set_params(anytime=True)
+walked = selector.predict_routed(test, budget=budget)
+print(f"planned: accuracy {selector.scores_[route].mean():.3f} expected, {ours[6]:.3f} on test")
+print(
+    f"any-time: accuracy {selector.scores_[walked.route].mean():.3f} expected, "
+    f"{np.mean(walked.y_pred == y_test):.3f} on test, "
+    f"budget kept by {np.mean(walked.cost <= budget):.1%}"
+)

@@ -102,27 +102,25 @@ class FeatureCosts:
 
     functions : list of ndarray or callable
         From :func:`check_feature_costs`.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_features, degree + 1) or None
+        The polynomials; None if one cost is a callable.
+
+    depends_on_size : bool
+        Whether any cost varies with the size.
     """
 
     def __init__(self, names, functions):
         self.names = names
         self.functions = functions
-
-    @property
-    def coef(self):
-        """Polynomials as an array of shape (n_features, degree + 1); None if one is a callable."""
-        if any(callable(function) for function in self.functions):
-            return None
-        coef = np.zeros((len(self.functions), max(len(c) for c in self.functions)))
-        for row, c in zip(coef, self.functions):
-            row[: len(c)] = c
-        return coef
-
-    @property
-    def depends_on_size(self):
-        """Whether any cost varies with the size."""
-        coef = self.coef
-        return coef is None or bool(coef[:, 1:].any())
+        self.coef = None
+        if not any(callable(function) for function in functions):
+            self.coef = np.zeros((len(functions), max(len(c) for c in functions)))
+            for row, c in zip(self.coef, functions):
+                row[: len(c)] = c
+        self.depends_on_size = self.coef is None or bool(self.coef[:, 1:].any())
 
     def __call__(self, sizes):
         """Cost of every feature at every size.
@@ -136,9 +134,8 @@ class FeatureCosts:
         -------
         ndarray of shape (n_features, n_sizes)
         """
-        coef = self.coef
-        if coef is not None:
-            return evaluate_costs(coef, sizes)
+        if self.coef is not None:
+            return evaluate_costs(self.coef, sizes)
         cost = np.empty((len(self.functions), len(sizes)))
         for row, name, function in zip(cost, self.names, self.functions):
             value = function(sizes) if callable(function) else evaluate_costs(function[None], sizes)

@@ -604,7 +604,10 @@ default="poly_dom"
             if self.size is None:
                 return None
             if callable(self.size):
-                size = [self.size(X[i]) for i in range(num_samples(X))]
+                rows = range(num_samples(X))
+                # Items of an object array come out of X[i] alone as they went in.
+                frame = not isinstance(X, (list, np.ndarray))
+                size = [self.size(_safe_indexing(X, i) if frame else X[i]) for i in rows]
             else:
                 size = _safe_indexing(X, self.size, axis=1)
         sizes = np.asarray(size, dtype=np.float64)

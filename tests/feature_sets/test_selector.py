@@ -243,6 +243,10 @@ def test_missing_values_where_the_model_takes_them(table):
         PolyDomSelector(GaussianNB(), cv=2).fit(X, y)
 
 
+def first_cell(row):
+    return abs(np.asarray(row)[0])
+
+
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_data_frames(table, frame):
     X, y = table
@@ -250,6 +254,8 @@ def test_data_frames(table, frame):
     groups = {"cheap": "a", "middle": ["b", "c"], "dear": ["d", "e", "f"]}
     model = PolyDomSelector(GaussianNB(), groups, costs=GROUP_COSTS, monotonicity_tol=0.2)
     assert_array_equal(model.fit(named, y).feature_names_in_, list("abcdef"))
+    sized = clone(model).set_params(size=first_cell, costs=[[0, 1], 1, 1]).fit(named, y)
+    assert_array_equal(sized._sizes(named, None), np.abs(X[:, 0]))
     plain = clone(model).set_params(extractors=GROUPS).fit(X, y)
     assert_array_equal(model.predict(named, budget=5), plain.predict(X, budget=5))
 

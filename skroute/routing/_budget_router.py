@@ -140,7 +140,7 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         Price for every budget, `routing_cost` not included.
 
     price_ : float
-        Price at `budget`.
+        Price at `budget`; infinite where it is the smallest feasible one.
 
     validation_quality_ : float
         Mean logged quality of the cross-fitted policy at `budget`.
@@ -163,6 +163,11 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     Metadata routed to `accuracy_estimator` or `cost_estimator`, such as
     ``sample_weight``, reaches the cross-fitted estimates too, but price, penalty and
     validation numbers are plain means over the rows.
+
+    The online policy holds the budget on average, not exactly: the final estimator has
+    seen more rows than those of the cross-fits, so that its estimates spread further and
+    the mean cost tends to lie somewhat above the budget; more folds lessen that. A cap is
+    ``policy="batch"`` or :meth:`stream`.
 
     `fit` warns when the cross-fitted policy's quality is below that of the best single
     choice that the budget allows by more than 1.645 standard errors.
@@ -307,8 +312,9 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         values = estimate - self.reg_lambda * sigma
         path = assignment_path(values, planned)
         budget = check_budget(self.budget) - self.routing_cost
-        price = path.price(max(budget, path.budgets[0]))
         rows = np.arange(len(quality))
+        self.path_ = path
+        price = self._price_at(budget)
         route = choose_at_price(values, planned, price)
 
         self.accuracy_estimator_ = fitted
@@ -316,7 +322,6 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         self.costs_ = mean_costs[kept]
         self.mean_quality_ = quality.mean(axis=0)
         self.quality_std_ = sigma
-        self.path_ = path
         self.price_ = price
         spent = np.broadcast_to(row_costs, quality.shape)[rows, route]
         self.validation_quality_ = float(quality[rows, route].mean())
@@ -417,8 +422,11 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
 
     def _price_at(self, budget):
         """Price at a mean budget from which `routing_cost` has been taken."""
-        # Of costs that are estimated, the cheapest plan may seem dearer than it is.
-        return self.path_.price(max(budget, self.path_.budgets[0]))
+        if budget <= self.path_.budgets[0] * (1 + 1e-12):
+            # Nothing is left to buy with, however much a new row promises. (Of costs that are
+            # estimated the cheapest plan may seem dearer than the budget.)
+            return np.inf
+        return self.path_.price(budget)
 
     def _plan(self, X, budget, costs=None):
         values, costs = self._estimate(X, costs)

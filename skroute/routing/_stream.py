@@ -12,6 +12,8 @@ from skroute.utils._compat import Integral, num_samples
 
 # As in choose_at_price: efficiencies that differ by rounding are a tie.
 _TIE = 1e-9
+# Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
+_MOST = 1e15
 # As in the assignment: sums of many costs are exact to this.
 _ROUNDING = 1e-12
 
@@ -110,8 +112,8 @@ class BudgetStream:
 
     **Known number of requests.** The price is that of the mean budget left,
     money left by requests left, looked up anew for every request; and what the cheapest
-    choice costs is kept back for each request still to come, so that the first
-    `n_expected` requests are all answered.
+    choice is expected to cost is kept back for each request still to come, so that the
+    first `n_expected` requests are all answered unless costs run above expectation.
 
     **Unknown number.** There is no rate to keep to but the router's own `budget` per
     request: the price is that of it, and the total is a cap on top.
@@ -213,9 +215,8 @@ class BudgetStream:
         self._deciding = float(policy.routing_cost)
         self._penalty = (policy.reg_lambda * policy.quality_std_).tolist()
         self._budget = router._effective_budget(None) - self._deciding
-        # What one request takes at least; with costs per row the mean that the log had.
-        cheapest = min(max_costs or self._costs or [policy._least])
-        self._floor = self._deciding + cheapest
+        # What one request is expected to take at least; with costs per row the log's mean.
+        self._floor = self._deciding + min(self._costs or [policy._least])
         least = self._floor * (1 if n_expected is None else n_expected)
         if total < least * (1 - _ROUNDING):
             raise ValueError(
@@ -354,18 +355,19 @@ class BudgetStream:
         bounds = self._max_costs or costs
         with self._lock:
             self._reserved -= held
-            price = self._price() * (1 + _TIE)
+            price = min(self._price(), _MOST) * (1 + _TIE)
             room = self._limit - self._spent - self._reserved - self._deciding
             if self.n_expected is not None:
                 # Not what rounding puts a hair above: the limit has room for it.
                 room -= self._floor * max(self.n_expected - self._n_started, 0)
+            worth = [value - sigma for value, sigma in zip(values, self._penalty)]
             choice = bounds.index(min(bounds))
-            best = values[choice] - self._penalty[choice] - price * costs[choice]
+            best = (worth[choice] - price * costs[choice], -costs[choice], worth[choice])
             for i, bound in enumerate(bounds):
                 if bound <= room:
-                    net = values[i] - self._penalty[i] - price * costs[i]
-                    # Ties go to the cheaper choice.
-                    if net > best or (net == best and costs[i] < costs[choice]):
+                    # Ties go to the cheaper choice, and of equal costs to the better.
+                    net = (worth[i] - price * costs[i], -costs[i], worth[i])
+                    if net > best:
                         choice, best = i, net
             ticket = Ticket(
                 self._n_issued,

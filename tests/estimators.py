@@ -4,9 +4,11 @@ A new estimator adds itself here and is then run through scikit-learn's checks a
 skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is missing.
 """
 
+import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from skroute.members import CallableClassifier, RecordedClassifier
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import (
     BudgetRouter,
@@ -51,4 +53,26 @@ ESTIMATORS = [
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),
     BaggedNeighborsRegressor(),
+]
+
+
+class FirstSign:
+    """A stand-in for a service. An object, not a function: its repr has no address in it."""
+
+    def __call__(self, rows):
+        first = rows.tocsc()[:, [0]].toarray() if hasattr(rows, "tocsc") else np.asarray(rows)
+        return (first.reshape(len(first), -1)[:, 0].astype(float) > 0).astype(int)
+
+    def __repr__(self):
+        return "FirstSign()"
+
+
+sign_of_the_first_column = FirstSign()
+
+# Models that are not estimators: their answers come from elsewhere, and `fit` learns nothing.
+# `tests/members/test_models.py` runs scikit-learn's checks on them, with a reason for each
+# that presupposes learning, and their own family.
+MODELS = [
+    RecordedClassifier([0, 1, 1, 0], scores=[0.9, 0.8, 0.7, 0.6]),
+    CallableClassifier(sign_of_the_first_column, classes=[0, 1]),
 ]

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skroute
-from tests.estimators import ESTIMATORS, ROUTERS
+from tests.estimators import ESTIMATORS, MODELS, ROUTERS
 from tests.router_checks import ROUTER_CHECKS
 
 
@@ -40,4 +40,7 @@ def public_estimators():
 def test_every_public_estimator_is_checked():
     public = {cls for cls in public_estimators() if not cls.__name__.endswith("Mixin")}
     assert public, "no public estimator was found: the walk is broken"
-    assert public == {type(estimator) for estimator in ESTIMATORS}
+    models = {type(model) for model in MODELS}
+    # Models have checks of their own, and nothing else may hide among them.
+    assert all(cls.__module__.startswith("skroute.members.") for cls in models)
+    assert public == {type(estimator) for estimator in ESTIMATORS} | models

@@ -54,7 +54,7 @@ class Assignment(NamedTuple):
     {
         "values": ["array-like"],
         "costs": ["array-like"],
-        "budget": [Interval(Real, 0, None, closed="left"), None],
+        "budget": [Interval(Real, 0, None, closed="both"), None],
         "objective": [StrOptions({"mean", "min"})],
         "solver": [StrOptions({"auto", "greedy", "exact", "highs", "cvxpy"})],
         "tol": [Interval(Real, 0, None, closed="left")],

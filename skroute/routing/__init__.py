@@ -7,11 +7,16 @@ from skroute.routing._baselines import (
 )
 from skroute.routing._budget_router import BudgetRouter
 from skroute.routing._occam import OccamRouterClassifier
+from skroute.routing._stream import BudgetExhaustedError, BudgetStream, StreamStatus, Ticket
 
 __all__ = [
+    "BudgetExhaustedError",
     "BudgetRouter",
+    "BudgetStream",
     "OccamRouterClassifier",
     "OracleRouterClassifier",
     "RandomRouterClassifier",
     "SingleBestClassifier",
+    "StreamStatus",
+    "Ticket",
 ]

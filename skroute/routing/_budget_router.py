@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import check_array, check_consistent_length, indexable
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +18,8 @@ from skroute.base import (
     inherit_member_tags,
     note_failure,
 )
-from skroute.routing._values import dominated, out_of_sample_quality, penalty
+from skroute.routing._stream import StreamMixin
+from skroute.routing._values import dominated, out_of_sample_quality, penalty, quality_folds
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -52,7 +53,7 @@ def default_accuracy_estimator():
     return make_pipeline(MinMaxScaler(), BaggedNeighborsRegressor())
 
 
-class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
+class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     r"""Choose per row what is worth its cost, learned from logged outcomes alone.
 
     For whoever has a log of what several models, services or language models made of past
@@ -106,7 +107,7 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
 
     cv : int or splitter, default=5
         Folds that make the quality estimates out-of-sample; an int shuffles with a fixed
-        seed.
+        seed. Where rows repeat or belong together, a splitter must keep them together.
 
     n_jobs : int, default=None
         Folds fitted in parallel.
@@ -139,7 +140,7 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         Price for every budget, `routing_cost` not included.
 
     price_ : float
-        Price at `budget`.
+        Price at `budget`; infinite where it is the smallest feasible one.
 
     validation_quality_ : float
         Mean logged quality of the cross-fitted policy at `budget`.
@@ -159,6 +160,15 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
+    Metadata routed to `accuracy_estimator` or `cost_estimator`, such as
+    ``sample_weight``, reaches the cross-fitted estimates too, but price, penalty and
+    validation numbers are plain means over the rows.
+
+    The online policy holds the budget on average, not exactly: the final estimator has
+    seen more rows than those of the cross-fits, so that its estimates spread further and
+    the mean cost tends to lie somewhat above the budget; more folds lessen that. A cap is
+    ``policy="batch"`` or :meth:`stream`.
+
     `fit` warns when the cross-fitted policy's quality is below that of the best single
     choice that the budget allows by more than 1.645 standard errors.
 
@@ -260,12 +270,14 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         # From here on a failure leaves the estimator unfitted.
         vars(self).pop("choices_", None)
         check_policy(self.policy, self.objective)
-        names = list(getattr(y, "columns", []))
+        if y is None:
+            raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
         X = check_rows(self, X, reset=True)
-        quality = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-        quality = quality.reshape(len(quality), -1)
+        columns = getattr(y, "columns", None)
+        self._frame_columns = None if columns is None else list(columns)
+        quality = _check_matrix(y, "y")
         check_consistent_length(X, quality)
-        names = self._check_names(names, quality.shape[1])
+        names = self._check_names(self._frame_columns, quality.shape[1])
         row_costs = self._check_fit_costs(costs, names, quality.shape)
         mean_costs = row_costs.mean(axis=0) if row_costs.ndim == 2 else row_costs
 
@@ -274,33 +286,35 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             kept = ~dominated(quality.mean(axis=0), mean_costs)
         quality, row_costs = quality[:, kept], row_costs[..., kept]
         names = [name for name, keep in zip(names, kept) if keep]
-        self._check_affordable(check_budget(self.budget), row_costs)
+        self._least = self._check_affordable(check_budget(self.budget), row_costs)
 
-        estimator = self.accuracy_estimator
-        estimator = default_accuracy_estimator() if estimator is None else estimator
-        fit_params = {}
-        if routing_enabled():
-            fit_params = process_routing(self, "fit", **params)["accuracy_estimator"]["fit"]
+        estimator = self._accuracy_estimator()
+        routed = process_routing(self, "fit", **params) if routing_enabled() else {}
+        folds = quality_folds(self.cv)
         with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
-            estimate = out_of_sample_quality(estimator, X, quality, self.cv, self.n_jobs)
+            fit_params = routed["accuracy_estimator"]["fit"] if routed else {}
+            estimate = out_of_sample_quality(estimator, X, quality, folds, self.n_jobs, fit_params)
             fitted = clone(estimator).fit(X, _as_target(quality), **fit_params)
         fitted_costs = None
         planned = row_costs
-        if row_costs.ndim == 2 and self.cost_estimator is not None:
+        if self.cost_estimator is not None:
             with note_failure("cost_estimator", len(quality), "the cost estimate"):
+                fit_params = routed["cost_estimator"]["fit"] if routed else {}
                 # The price must be learned on costs as they will be known: estimated.
                 planned = out_of_sample_quality(
-                    self.cost_estimator, X, row_costs, self.cv, self.n_jobs
+                    self.cost_estimator, X, row_costs, folds, self.n_jobs, fit_params
                 )
                 planned = np.maximum(planned, 0.0)
-                fitted_costs = clone(self.cost_estimator).fit(X, _as_target(row_costs))
+                fitted_costs = clone(self.cost_estimator)
+                fitted_costs.fit(X, _as_target(row_costs), **fit_params)
 
         sigma = penalty(estimate, quality)
         values = estimate - self.reg_lambda * sigma
         path = assignment_path(values, planned)
         budget = check_budget(self.budget) - self.routing_cost
-        price = path.price(max(budget, path.budgets[0]))
         rows = np.arange(len(quality))
+        self.path_ = path
+        price = self._price_at(budget)
         route = choose_at_price(values, planned, price)
 
         self.accuracy_estimator_ = fitted
@@ -308,7 +322,6 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         self.costs_ = mean_costs[kept]
         self.mean_quality_ = quality.mean(axis=0)
         self.quality_std_ = sigma
-        self.path_ = path
         self.price_ = price
         spent = np.broadcast_to(row_costs, quality.shape)[rows, route]
         self.validation_quality_ = float(quality[rows, route].mean())
@@ -321,7 +334,7 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _check_names(self, names, n_choices):
-        if not names:
+        if names is None:
             names = list(self.costs) if isinstance(self.costs, dict) else list(range(n_choices))
         if len(names) != n_choices:
             raise ValueError(
@@ -347,16 +360,17 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
                 f"costs must say what each of {names!r} costs, got None. Give a mapping or an "
                 "array to the constructor, or one cost per row and choice to fit."
             )
-        costs = check_array(costs, dtype=np.float64, input_name="costs")
-        if costs.shape != shape:
-            raise ValueError(f"costs must have the shape of y, {shape}, got {costs.shape}.")
-        if costs.min() < 0:
-            raise ValueError(f"costs must not be negative, got {float(costs.min())!r}.")
-        return costs
+        return _check_row_costs(costs, self._frame_columns, shape)
 
     def _check_affordable(self, budget, costs):
+        """The smallest mean cost of any plan, routing excluded, if the budget affords it."""
+        cheapest = float(np.min(costs, axis=-1).mean())
+        self._check_at_least(budget, cheapest)
+        return cheapest
+
+    def _check_at_least(self, budget, cheapest):
         """The smallest feasible budget includes what routing itself costs."""
-        least = float(np.min(costs, axis=-1).mean()) + self.routing_cost
+        least = cheapest + self.routing_cost
         if budget < least * (1 - 1e-12):
             raise ValueError(
                 f"budget={budget!r} is below the cheapest feasible plan: the smallest "
@@ -394,23 +408,36 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         ndarray of shape (n_samples, n_choices)
         """
         check_is_fitted(self)
-        (X,) = indexable(X)
-        estimate = np.asarray(self.accuracy_estimator_.predict(X), dtype=np.float64)
+        return self._quality(check_rows(self, X, reset=False))
+
+    def _quality(self, X):
+        with note_failure("accuracy_estimator", num_samples(X), "predict"):
+            estimate = np.asarray(self.accuracy_estimator_.predict(X), dtype=np.float64)
         return estimate.reshape(num_samples(X), len(self.choices_))
 
+    def _estimate(self, X, costs=None):
+        """What each choice is worth for each row, less the penalty, and what it costs."""
+        values = self._quality(X) - self.reg_lambda * self.quality_std_
+        return values, self._plan_costs(X, costs, values.shape)
+
+    def _price_at(self, budget):
+        """Price at a mean budget from which `routing_cost` has been taken."""
+        if budget <= self.path_.budgets[0] * (1 + 1e-12):
+            # Nothing is left to buy with, however much a new row promises. (Of costs that are
+            # estimated the cheapest plan may seem dearer than the budget.)
+            return np.inf
+        return self.path_.price(budget)
+
     def _plan(self, X, budget, costs=None):
-        values = self.predict_quality(X) - self.reg_lambda * self.quality_std_
-        costs = self._plan_costs(X, costs, values.shape)
-        self._check_affordable(budget, costs if self.policy == "batch" else self.costs_)
+        values, costs = self._estimate(X, costs)
         room = budget - self.routing_cost
         if self.policy == "online":
-            route = choose_at_price(
-                values, costs, self.path_.price(max(room, self.path_.budgets[0]))
-            )
+            self._check_at_least(budget, self._least)
+            route = choose_at_price(values, costs, self._price_at(room))
         else:
-            least = float(np.min(costs, axis=-1).mean())
+            cheapest = self._check_affordable(budget, costs)
             route = solve_assignment(
-                values, costs, max(room, least), objective=self.objective
+                values, costs, max(room, cheapest), objective=self.objective
             ).choices
         cost = np.broadcast_to(costs, values.shape)[np.arange(len(values)), route]
         return Plan(route, cost + self.routing_cost)
@@ -421,16 +448,17 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
                 raise ValueError("costs per row were given, but the router was fitted without.")
             return self.costs_
         if costs is not None:
-            costs = check_array(costs, dtype=np.float64, input_name="costs")
-            if costs.shape != shape:
-                raise ValueError(f"costs must have shape {shape}, got {costs.shape}.")
-            return costs
+            shape = (shape[0], self._n_columns)
+            return _check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
         if self.cost_estimator_ is None:
             raise ValueError(
                 "costs must be given for the rows to decide on, array-like of shape "
-                f"{shape}: the router was fitted on costs per row without a cost_estimator."
+                f"{(shape[0], self._n_columns)}: the router was fitted on costs per row without a "
+                "cost_estimator."
             )
-        return np.maximum(np.asarray(self.cost_estimator_.predict(X)).reshape(shape), 0.0)
+        with note_failure("cost_estimator", num_samples(X), "predict"):
+            estimate = np.asarray(self.cost_estimator_.predict(X), dtype=np.float64)
+        return np.maximum(estimate.reshape(shape), 0.0)
 
     def _answer(self, X, plan, response):
         return np.asarray(self.choices_)[plan.route]
@@ -548,14 +576,15 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         float
         """
-        route = self.route(X, budget=budget, costs=costs)
-        quality = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-        quality = quality.reshape(len(quality), -1)
+        check_is_fitted(self)
+        quality = _check_matrix(y, "y", self._frame_columns)
+        check_consistent_length(X, quality)
         if quality.shape[1] != self._n_columns:
             raise ValueError(
                 f"y must have the {self._n_columns} columns that fit saw, got {quality.shape[1]}."
             )
         quality = quality[:, self.columns_]
+        route = self.route(X, budget=budget, costs=costs)
         realised = quality[np.arange(len(route)), route]
         weight = check_sample_weight(sample_weight, X)
         return float(np.average(realised, weights=weight))
@@ -573,14 +602,50 @@ class BudgetRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         MetadataRouter
         """
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                accuracy_estimator=self.accuracy_estimator or default_accuracy_estimator(),
-                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+        router = MetadataRouter(owner=self).add_self_request(self)
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        router.add(accuracy_estimator=self._accuracy_estimator(), method_mapping=fit)
+        if self.cost_estimator is not None:
+            router.add(cost_estimator=self.cost_estimator, method_mapping=fit)
+        return router
+
+    def _accuracy_estimator(self):
+        if self.accuracy_estimator is None:
+            return default_accuracy_estimator()
+        return self.accuracy_estimator
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        readers = [self._accuracy_estimator()]
+        if self.cost_estimator is not None:
+            readers.append(self.cost_estimator)
+        tags = inherit_member_tags(tags, readers)
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _check_matrix(matrix, name, columns=None):
+    """A matrix with one column per choice; a frame's columns in the order that fit saw."""
+    if columns is not None and hasattr(matrix, "columns"):
+        if sorted(map(str, columns)) != sorted(map(str, matrix.columns)):
+            raise ValueError(
+                f"{name} must have the columns {columns!r}, got {list(matrix.columns)!r}."
             )
+        matrix = matrix[columns]
+    matrix = check_array(matrix, dtype=np.float64, ensure_2d=False, input_name=name)
+    return matrix.reshape(len(matrix), -1)
+
+
+def _check_row_costs(costs, columns, shape):
+    costs = _check_matrix(costs, "costs", columns)
+    if costs.shape != shape:
+        raise ValueError(
+            f"costs must have one cost per row and choice, shape {shape}, got {costs.shape}."
         )
+    if costs.min() < 0:
+        raise ValueError(f"costs must not be negative, got {float(costs.min())!r}.")
+    return costs
 
 
 def _as_target(quality):

@@ -62,15 +62,25 @@ def call_predict(name, member, classes, X):
         return np.searchsorted(classes, np.asarray(member.predict(X)))
 
 
+def comes_fitted(member):
+    """Whether `fit` teaches it nothing: frozen, or a recorded or remote model.
+
+    Such a member has not seen the rows and knows its own labels.
+    """
+    return isinstance(member, FrozenEstimator) or not get_tags(member).requires_fit
+
+
 def _fit_member(router, context, name, member, X, y, classes, *, method, cv, fit_params):
     """Fit one member on all rows and answer them out-of-fold.
 
-    A frozen member has not seen the rows: it is asked directly.
+    A member that comes fitted has not seen the rows: it is asked directly.
     """
     context.call_on_fit_task_begin(estimator=router, X=X, y=y)
     fitted = clone(member)
     response = None
-    if isinstance(fitted, FrozenEstimator):
+    if comes_fitted(fitted):
+        with note_failure(name, num_samples(X), "fit"):
+            fitted.fit(X, y, **fit_params)
         if method is not None:
             call = call_proba if method == "predict_proba" else call_predict
             response = call(name, fitted, classes, X)
@@ -242,7 +252,13 @@ class BaseRouterClassifier(
             if reused is not None:
                 return reused
             part = _safe_indexing(X, rows)
-            return call(self.choices_[choice], self.estimators_[choice], self.classes_, part)
+            try:
+                return call(self.choices_[choice], self.estimators_[choice], self.classes_, part)
+            except Exception as error:
+                # A failed service counts the rows that it lost from its own first one.
+                if hasattr(error, "rows"):
+                    error.rows = rows[error.rows]
+                raise
 
         answers = dispatch(plan.route, answer)
         return self.classes_[answers] if response == "predict" else answers
@@ -302,5 +318,5 @@ class BaseRouterClassifier(
 
 def _all_classes(classes, members):
     """The labels of y and of members that come fitted."""
-    fitted = [m.classes_ for m in members if isinstance(m, FrozenEstimator) and _is_fitted(m)]
+    fitted = [m.classes_ for m in members if comes_fitted(m) and _is_fitted(m)]
     return np.unique(np.concatenate([classes, *fitted])) if fitted else classes

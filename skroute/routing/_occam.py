@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import note_failure
 from skroute.routing._budget_router import BudgetRouter, check_policy
 from skroute.routing._members import BaseRouterClassifier, call_proba
+from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._timing import seconds_per_sample
 
@@ -21,7 +22,7 @@ class _State(NamedTuple):
     proba: np.ndarray
 
 
-class OccamRouterClassifier(BaseRouterClassifier):
+class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
     r"""Answer each row with the classifier that is worth its cost for that row.
 
     `fit` fits the members and records how each does on rows that it has not seen: the
@@ -296,6 +297,16 @@ class OccamRouterClassifier(BaseRouterClassifier):
         name, _ = self._embedder
         choice = self.choices_.index(name) if name in self.choices_ else -1
         return plan._replace(state=_State(choice, proba))
+
+    def _stream_policy(self):
+        return self.router_
+
+    def _stream_features(self, x):
+        features, proba = self._embed(x)
+        if proba is None or self._embedder[0] not in self.choices_:
+            return features, None
+        answer = self.classes_[proba[0].argmax()]
+        return features, {self.choices_.index(self._embedder[0]): answer}
 
     def _reuse(self, choice, rows, state, response):
         if state is None or choice != state.choice:

@@ -1,11 +1,24 @@
 """What a choice is worth: out-of-sample quality, its penalty, dominance."""
 
+from numbers import Integral
+
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import KFold, check_cv, cross_val_predict
 
 
-def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None):
+def quality_folds(cv):
+    """A splitter that can be used more than once.
+
+    An int, or None for 5, means that many folds of rows shuffled with a fixed seed, since
+    logs are often sorted.
+    """
+    if cv is None or isinstance(cv, Integral):
+        return KFold(5 if cv is None else int(cv), shuffle=True, random_state=0)
+    return check_cv(cv)
+
+
+def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None, fit_params=None):
     """Cross-fitted estimates of each choice's quality on the rows that fit it.
 
     Parameters
@@ -13,19 +26,19 @@ def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None):
     estimator : multi-output regressor
     X : indexable of n_samples rows
     quality : ndarray of shape (n_samples, n_choices)
-    cv : int or splitter
-        An int means that many folds of rows shuffled with a fixed seed, since logs are
-        often sorted.
+    cv : splitter
     n_jobs : int, default=None
+    fit_params : dict, default=None
+        Metadata for the estimator's `fit`, one entry per row.
 
     Returns
     -------
     ndarray of shape (n_samples, n_choices)
     """
-    if isinstance(cv, int):
-        cv = KFold(cv, shuffle=True, random_state=0)
     target = quality[:, 0] if quality.shape[1] == 1 else quality
-    estimate = cross_val_predict(clone(estimator), X, target, cv=cv, n_jobs=n_jobs)
+    estimate = cross_val_predict(
+        clone(estimator), X, target, cv=cv, n_jobs=n_jobs, params=fit_params
+    )
     return estimate.reshape(quality.shape)
 
 

@@ -1,0 +1,388 @@
+"""A function, or a client behind an API, as a model."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
+
+from skroute.base import check_rows
+from skroute.members._base import MemberClassifier
+from skroute.utils._compat import Integral, Interval, Real, StrOptions, num_samples
+
+# Tests replace the clock.
+_sleep = time.sleep
+
+
+class CallStatistics(NamedTuple):
+    """What a :class:`CallableClassifier` has asked for, read at one moment.
+
+    Attributes
+    ----------
+    n_calls : int
+        Calls of the function, failed ones included.
+
+    n_failed : int
+        Calls that raised, ran out of time or answered with something unusable.
+
+    n_rows : int
+        Rows answered.
+
+    spent : float
+        Cost of the rows answered. A failed call spends nothing.
+    """
+
+    n_calls: int
+    n_failed: int
+    n_rows: int
+    spent: float
+
+
+def call_with_timeout(function, rows, timeout):
+    """Call a function and wait for it no longer than `timeout` seconds.
+
+    A thread cannot be stopped: a call that is given up runs on in the background and what
+    it returns is thrown away.
+
+    Raises
+    ------
+    TimeoutError
+    """
+    if timeout is None:
+        return function(rows)
+    outcome: list[Any] = []
+
+    def run():
+        try:
+            outcome.append((function(rows), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if not outcome:
+        raise TimeoutError(f"No answer within timeout={timeout!r} seconds.")
+    answer, error = outcome[0]
+    if error is not None:
+        raise error
+    return answer
+
+
+def _returns_proba(model):
+    if model.returns != "proba":
+        raise AttributeError(
+            'CallableClassifier(returns="label") has no predict_proba; the function must return '
+            'probabilities, and returns="proba" say so.'
+        )
+    return True
+
+
+class CallableClassifier(MemberClassifier):
+    """Ask a function, for example the client of a prediction service, for each row's label.
+
+    Parameters
+    ----------
+    function : callable
+        Called with a batch of rows of X (of its type: array, frame, list) and returns one
+        label per row or, with ``returns="proba"``, one row of probabilities. To be
+        pickled it must be importable: a module's function or an object, no lambda.
+
+    classes : array-like of shape (n_classes,)
+        The labels that it can answer; with ``returns="proba"`` in the order of the
+        columns. Any other answer is an error.
+
+    returns : {"label", "proba"}, default="label"
+        What the function returns.
+
+    batch_size : int, default=None
+        Rows per call. None asks for all rows in one call. Larger batches need fewer
+        calls, and lose more rows when one fails.
+
+    max_retries : int, default=2
+        Further attempts after a call that failed with one of `retry_on`.
+
+    backoff : float, default=1.0
+        Seconds to wait before the first further attempt; each wait is twice as long as the
+        one before, times a random number between 0.5 and 1, so that clients that failed
+        together do not return together.
+
+    timeout : float, default=None
+        Seconds to wait for a call; None waits for ever. A call given up cannot be stopped:
+        it runs on in a thread, its answer is thrown away, and the service may charge for
+        it.
+
+    retry_on : tuple of exception types, default=(OSError,)
+        Failures that may pass: network errors and time-outs are OSErrors. Others are raised
+        at once. Add what the client raises, such as its rate-limit error.
+
+    cost : float or callable, default=0.0
+        Cost of a row, or a function that takes the rows of a call and returns the cost of
+        each, shape (n_rows,). Only counted here (see `statistics`); what a router plans
+        with are the router's `costs`.
+
+    random_state : int, default=None
+        Determines the random part of the waits.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, sorted. Known before `fit`.
+
+    See Also
+    --------
+    RecordedClassifier : Looks answers up instead of asking.
+
+    Notes
+    -----
+    `fit` learns nothing and calls nothing. A clone starts to count at 0; wrap the model in
+    :class:`~sklearn.frozen.FrozenEstimator` to keep one count.
+
+    When a call fails for good, no further calls are made, and the exception, whose type is
+    that of the failure, gets two attributes: ``rows``, the positions in X of the rows that
+    the failed call lost, and ``answers``, what the rows before them were answered (and
+    cost); and a note that says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.members import CallableClassifier
+    >>> def service(rows):
+    ...     return ["long" if len(row) > 3 else "short" for row in rows]
+    >>> model = CallableClassifier(service, classes=["short", "long"], batch_size=2, cost=0.5)
+    >>> model.predict(["a", "abcd", "ab"])
+    array(['short', 'long', 'short'], dtype='<U5')
+    >>> model.statistics()
+    CallStatistics(n_calls=2, n_failed=0, n_rows=3, spent=1.5)
+    """
+
+    _parameter_constraints: dict = {
+        "function": [callable],
+        "classes": ["array-like"],
+        "returns": [StrOptions({"label", "proba"})],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+        "max_retries": [Interval(Integral, 0, None, closed="left")],
+        "backoff": [Interval(Real, 0, None, closed="left")],
+        "timeout": [Interval(Real, 0, None, closed="neither"), None],
+        "retry_on": [tuple],
+        "cost": [Interval(Real, 0, None, closed="left"), callable],
+        "random_state": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        classes: ArrayLike,
+        returns: str = "label",
+        batch_size: int | None = None,
+        max_retries: int = 2,
+        backoff: float = 1.0,
+        timeout: float | None = None,
+        retry_on: tuple[type[Exception], ...] = (OSError,),
+        cost: float | Callable[[Any], ArrayLike] = 0.0,
+        random_state: int | None = None,
+    ):
+        self.function = function
+        self.classes = classes
+        self.returns = returns
+        self.batch_size = batch_size
+        self.max_retries = max_retries
+        self.backoff = backoff
+        self.timeout = timeout
+        self.retry_on = retry_on
+        self.cost = cost
+        self.random_state = random_state
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Class labels, sorted."""
+        classes = np.asarray(self.classes)
+        known = np.unique(classes)
+        if classes.ndim != 1 or len(known) != len(classes):
+            raise ValueError(f"classes must be labels that do not repeat, got {self.classes!r}.")
+        return known
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # Rows go to the function as they are; what it takes is its own affair.
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> "CallableClassifier":
+        """Check the parameters; nothing is learned and nobody is called.
+
+        Parameters
+        ----------
+        X : indexable of n_samples rows
+            Whatever the function takes; names and number of columns are noted.
+
+        y : array-like of shape (n_samples,), default=None
+            Labels; checked to be some, and not used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For a parameter that is not allowed.
+        """
+        self._validate_params()
+        _ = self.classes_
+        X = check_rows(self, X, reset=True)
+        self._check_y(X, y)
+        self._counter()
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels of the rows.
+
+        Parameters
+        ----------
+        X : indexable of n_samples rows
+            Whatever the function takes: array, frame, list of texts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        answers = self._ask(X)
+        if self.returns == "proba":
+            answers = answers.argmax(axis=1)
+        return self.classes_[answers]
+
+    @available_if(_returns_proba)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of the rows.
+
+        Parameters
+        ----------
+        X : indexable of n_samples rows
+            Whatever the function takes: array, frame, list of texts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._ask(X)
+
+    def statistics(self) -> CallStatistics:
+        """Calls, rows and money so far, counted over all threads.
+
+        Returns
+        -------
+        CallStatistics
+            Named tuple ``(n_calls, n_failed, n_rows, spent)``.
+        """
+        counter = self._counter()
+        with counter["lock"]:
+            return CallStatistics(*(counter[name] for name in CallStatistics._fields))
+
+    def _counter(self):
+        # Not in the constructor, which stores parameters only.
+        return self.__dict__.setdefault(
+            "_counts",
+            {"lock": threading.Lock(), "n_calls": 0, "n_failed": 0, "n_rows": 0, "spent": 0.0},
+        )
+
+    def _count(self, **amounts):
+        counter = self._counter()
+        with counter["lock"]:
+            for name, amount in amounts.items():
+                counter[name] += amount
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        if "_counts" in state:
+            state["_counts"] = self.statistics()._asdict()
+        return state
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "_counts" in state:
+            self._counts = {"lock": threading.Lock(), **state["_counts"]}
+
+    def _ask(self, X):
+        self._validate_params()
+        X = check_rows(self, X, reset=False)
+        n = num_samples(X)
+        size = n if self.batch_size is None else self.batch_size
+        jitter = random.Random(self.random_state)
+        answers: list[np.ndarray] = []
+        for start in range(0, n, size):
+            rows = np.arange(start, min(start + size, n))
+            try:
+                answers.append(self._ask_once(_safe_indexing(X, rows), len(rows), jitter))
+            except Exception as error:
+                error.rows = rows
+                error.answers = self._decode(answers)
+                error.add_note(
+                    f"The call lost rows {rows[0]} to {rows[-1]} of {n}; the {start} before were "
+                    f"answered, the {n - 1 - rows[-1]} after were not asked about."
+                )
+                raise
+        return np.concatenate(answers)
+
+    def _decode(self, answers):
+        if not answers:
+            return np.empty(0, dtype=self.classes_.dtype)
+        answers = np.concatenate(answers)
+        return answers if self.returns == "proba" else self.classes_[answers]
+
+    def _ask_once(self, batch, n_rows, jitter):
+        """One batch, with further attempts."""
+        for attempt in range(self.max_retries + 1):
+            if attempt:
+                _sleep(self.backoff * 2 ** (attempt - 1) * jitter.uniform(0.5, 1.0))
+            self._count(n_calls=1)
+            try:
+                answer = self._check(call_with_timeout(self.function, batch, self.timeout), n_rows)
+            except Exception as error:
+                self._count(n_failed=1)
+                if not isinstance(error, self.retry_on):
+                    raise
+                if attempt == self.max_retries:
+                    error.add_note(f"This was attempt {attempt + 1} of {attempt + 1}.")
+                    raise
+            else:
+                break
+        cost = self.cost(batch) if callable(self.cost) else self.cost
+        cost = np.broadcast_to(np.asarray(cost, dtype=np.float64), (n_rows,))
+        self._count(n_rows=n_rows, spent=float(cost.sum()))
+        return answer
+
+    def _check(self, answer, n_rows):
+        """Indices into the classes, or probabilities in their order; anything else is an error."""
+        answer = np.asarray(answer)
+        classes = np.asarray(self.classes)
+        order = np.argsort(classes, kind="stable")
+        if self.returns == "proba":
+            if answer.shape != (n_rows, len(classes)) or answer.dtype.kind not in "fiu":
+                raise ValueError(
+                    f"function must return probabilities of shape {(n_rows, len(classes))}, got "
+                    f"shape {answer.shape} and dtype {answer.dtype}."
+                )
+            if not np.isfinite(answer).all():
+                raise ValueError("function returned probabilities that are not finite.")
+            return answer[:, order].astype(np.float64)
+        if answer.shape != (n_rows,):
+            raise ValueError(
+                f"function must return one label per row, shape {(n_rows,)}, got {answer.shape}."
+            )
+        known = classes[order]
+        at = np.minimum(np.searchsorted(known, answer), len(known) - 1)
+        if (strange := known[at] != answer).any():
+            raise ValueError(
+                f"function answered {answer[strange].tolist()[0]!r}, which is not in classes: "
+                f"{known.tolist()!r}."
+            )
+        return at

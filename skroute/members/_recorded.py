@@ -1,0 +1,400 @@
+"""Recorded answers as a model."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import _safe_indexing, check_array, indexable
+from sklearn.utils.metaestimators import available_if
+
+from skroute.members._base import MemberClassifier
+from skroute.utils._compat import _fit_context, num_samples
+
+
+class _Record:
+    """The validated log: answers as indices into classes, scores, and where each id stands."""
+
+    def __init__(self, predictions, scores, classes, ids):
+        self.source = (predictions, scores, classes, ids)
+        if predictions is None and scores is None:
+            raise ValueError(
+                "predictions and scores are both None: a RecordedClassifier has nothing to "
+                "answer with. Give the labels, a score matrix, or both."
+            )
+        frames = [part for part in (predictions, scores) if hasattr(part, "index")]
+        frames = [part for part in frames if hasattr(part, "iloc")]
+        if ids is None and frames:
+            ids = frames[0].index
+            if len(frames) == 2 and not frames[1].index.equals(ids):
+                raise ValueError("predictions and scores must have the same index.")
+        labels = None if predictions is None else np.asarray(predictions)
+        if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
+            labels = labels[:, 0]
+        self.scores = None
+        if scores is not None:
+            self.scores = check_array(
+                scores, dtype=np.float64, ensure_2d=False, input_name="scores"
+            )
+        self.n = len(self.scores if labels is None else labels)
+        if self.scores is not None and len(self.scores) != self.n:
+            raise ValueError(
+                f"predictions and scores must have the same rows, got {self.n} and "
+                f"{len(self.scores)}."
+            )
+        self.multilabel = labels is not None and labels.ndim == 2
+        self.classes = self._check_classes(labels, scores, classes)
+        self._check_scores()
+        if labels is None:
+            self.answers = self.scores.argmax(axis=1)
+        elif self.multilabel:
+            self.answers = self._check_indicator(labels)
+        else:
+            self.answers = np.searchsorted(self.classes, labels)
+        self._check_ids(ids)
+
+    def _check_classes(self, labels, scores, classes):
+        named = classes
+        if named is None and self.scores is not None and self.scores.ndim == 2:
+            named = getattr(scores, "columns", None)
+        if named is None and self.multilabel:
+            named = getattr(self.source[0], "columns", None)
+        matrix = labels if self.multilabel else self.scores
+        n_columns = matrix.shape[1] if matrix is not None and matrix.ndim == 2 else None
+        if named is not None:
+            named = np.asarray(named)
+            if len(np.unique(named)) != len(named):
+                raise ValueError(f"classes must not repeat, got {named.tolist()!r}.")
+        elif self.multilabel or labels is None:
+            if n_columns is None:
+                raise ValueError(
+                    "scores of shape (n_rows,) belong to labels: give predictions, or a score "
+                    "matrix with one column per class."
+                )
+            named = np.arange(n_columns)
+        else:
+            named = np.unique(labels)
+        if n_columns is not None and n_columns != len(named):
+            raise ValueError(
+                f"classes must name the {n_columns} columns, got {len(named)}: {named.tolist()!r}."
+            )
+        self.order = np.argsort(named, kind="stable")
+        known = named[self.order]
+        if labels is not None and not self.multilabel:
+            strange = ~np.isin(labels, known)
+            if strange.any():
+                raise ValueError(
+                    f"predictions have the label {labels[strange].tolist()[0]!r}, which is not in "
+                    f"classes: {known.tolist()!r}."
+                )
+        return known
+
+    def _check_scores(self):
+        if self.scores is None:
+            return
+        low, high = float(self.scores.min()), float(self.scores.max())
+        if low < 0:
+            raise ValueError(f"scores must not be negative, got {low!r}.")
+        if self.scores.ndim == 2:
+            shape = (self.n, len(self.classes))
+            if self.scores.shape != shape:
+                raise ValueError(f"scores must have shape {shape}, got {self.scores.shape}.")
+            self.scores = self.scores[:, self.order]
+        elif self.multilabel:
+            raise ValueError(
+                "scores must be a matrix like predictions where several labels are named, got "
+                f"shape {self.scores.shape}."
+            )
+        elif high > 1:
+            raise ValueError(f"scores of labels must be in [0, 1], got {high!r}.")
+
+    def _check_indicator(self, labels):
+        if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+            raise ValueError(
+                "predictions of several labels must be an indicator matrix of 0 and 1, got "
+                f"dtype {labels.dtype}."
+            )
+        return labels[:, self.order].astype(np.int64)
+
+    def _check_ids(self, ids):
+        """Sorted ids and the rows they stand for; None where ids are row numbers."""
+        self.ids = self.rows = None
+        if ids is None:
+            return
+        ids = np.asarray(ids)
+        if ids.dtype.kind == "O":
+            ids = ids.astype(str)
+        if ids.shape != (self.n,):
+            raise ValueError(f"ids must have shape ({self.n},), got {ids.shape}.")
+        self.rows = np.argsort(ids, kind="stable")
+        self.ids = ids[self.rows]
+        if (repeated := self.ids[1:] == self.ids[:-1]).any():
+            raise ValueError(
+                f"ids must not repeat, got {self.ids[1:][repeated].tolist()[0]!r} twice."
+            )
+
+    def find(self, asked):
+        """Positions of the rows asked for.
+
+        Raises
+        ------
+        KeyError
+            If one was not recorded.
+        """
+        if self.ids is None:
+            unknown = np.full(len(asked), True)
+            rows = np.zeros(len(asked), dtype=np.int64)
+            if asked.dtype.kind in "biuf":
+                # Row numbers may stand in a float matrix beside features.
+                whole = (asked >= 0) & (asked < self.n) & (asked == np.floor(asked))
+                unknown = ~whole
+                rows[whole] = asked[whole].astype(np.int64)
+            known = f"row numbers 0 to {self.n - 1}"
+        else:
+            if self.ids.dtype.kind == "U" or asked.dtype.kind in "OU":
+                asked = asked.astype(str)
+            at = np.zeros(len(asked), dtype=np.int64)
+            unknown = np.full(len(asked), True)
+            if (asked.dtype.kind == "U") == (self.ids.dtype.kind == "U"):
+                at = np.minimum(np.searchsorted(self.ids, asked), self.n - 1)
+                unknown = self.ids[at] != asked
+            rows = self.rows[at]
+            known = f"{self.n} ids such as {self.ids.tolist()[0]!r}"
+        if unknown.any():
+            some = asked[unknown][:3].tolist()
+            raise KeyError(
+                f"No answer was recorded for {some!r} ({int(unknown.sum())} of {len(asked)} rows); "
+                f"recorded are {known}. An unknown row is never guessed."
+            )
+        return rows
+
+
+def _has_scores(model):
+    if model.scores is None:
+        raise AttributeError("RecordedClassifier has no scores, only labels.")
+    return True
+
+
+class RecordedClassifier(MemberClassifier):
+    """Answer from a log: what a model or a service answered, by row number or id.
+
+    For whoever has the answers of a model but not the model. X then holds, instead of
+    features, which recorded row is meant.
+
+    Parameters
+    ----------
+    predictions : array-like of shape (n_rows,) or (n_rows, n_classes), default=None
+        The label that was answered for each row; or, for several labels per row, an
+        indicator matrix. None takes the class with the largest score, the first of equals.
+
+    scores : array-like of shape (n_rows,) or (n_rows, n_classes), default=None
+        The score in [0, 1] that each answered label came with; or a matrix of scores that
+        are not negative, one column per class, 0 where a class was not named.
+
+    classes : array-like of shape (n_classes,), default=None
+        The labels, in the order of the columns of a matrix. None takes the columns of a
+        frame, else the labels that occur, else 0, 1, ... Give it where the service knows
+        labels that it never answered.
+
+    ids : array-like of shape (n_rows,), default=None
+        What X holds to ask for each row: numbers or strings. None takes the index of a
+        pandas object, else row numbers.
+
+    column : int or str, default=None
+        Column of X that holds the row number or id, the others being features for someone
+        else. None requires X to have one column.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, sorted. Known before `fit`.
+
+    See Also
+    --------
+    CallableClassifier : Asks instead of looking up.
+
+    Notes
+    -----
+    An answer on record cannot be refitted: `fit` checks that every row is known and learns
+    nothing. A log is trustworthy only for rows that the recorded model was not trained on.
+
+    :func:`~sklearn.base.clone` shares the arrays instead of copying them; they are never
+    written to.
+
+    Examples
+    --------
+    >>> from skroute.members import RecordedClassifier
+    >>> model = RecordedClassifier(["cat", "dog", "cat"], scores=[0.9, 0.8, 0.6])
+    >>> model.predict([[2], [1]])
+    array(['cat', 'dog'], dtype='<U3')
+    >>> model.predict_proba([[2], [1]])
+    array([[0.6, 0.4],
+           [0.2, 0.8]])
+    >>> model.predict([[7]])
+    Traceback (most recent call last):
+    ...
+    KeyError: 'No answer was recorded for [7] (1 of 1 rows); recorded are row numbers 0 to 2. \
+An unknown row is never guessed.'
+    """
+
+    _parameter_constraints: dict = {
+        "predictions": ["array-like", None],
+        "scores": ["array-like", None],
+        "classes": ["array-like", None],
+        "ids": ["array-like", None],
+        "column": [int, str, None],
+    }
+
+    def __init__(
+        self,
+        predictions: ArrayLike | None = None,
+        *,
+        scores: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+        column: int | str | None = None,
+    ):
+        self.predictions = predictions
+        self.scores = scores
+        self.classes = classes
+        self.ids = ids
+        self.column = column
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        state.pop("_record", None)
+        return state
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Class labels, sorted."""
+        return self._recorded().classes
+
+    def _recorded(self):
+        """The validated log; built at first use, and again when a parameter has changed."""
+        source = (self.predictions, self.scores, self.classes, self.ids)
+        record = self.__dict__.get("_record")
+        if record is None or any(a is not b for a, b in zip(record.source, source)):
+            record = _Record(*source)
+            self.__dict__["_record"] = record
+        return record
+
+    def _rows(self, X):
+        (X,) = indexable(X)
+        if num_samples(X) == 0:
+            raise ValueError("X must have at least one row, got 0.")
+        if self.column is not None:
+            asked = np.asarray(_safe_indexing(X, self.column, axis=1))
+        else:
+            asked = np.asarray(X)
+            if asked.ndim == 2 and asked.shape[1] != 1:
+                raise ValueError(
+                    f"X must have one column with row numbers or ids, got {asked.shape[1]}. Say "
+                    "which it is with column."
+                )
+            asked = asked.reshape(-1)
+        return self._recorded().find(asked)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> "RecordedClassifier":
+        """Check that every row is on record; nothing is learned.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 1) or, with `column`, (n_samples, n_columns)
+            Row numbers or ids.
+
+        y : array-like, default=None
+            Labels; checked to be some, and not used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        KeyError
+            If a row is unknown.
+        ValueError
+            If the record is not consistent.
+        """
+        self._rows(X)
+        self._check_y(X, y)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The recorded answers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 1) or, with `column`, (n_samples, n_columns)
+            Row numbers or ids.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Labels, or an indicator matrix where that was recorded.
+        """
+        record, rows = self._recorded(), self._rows(X)
+        answers = record.answers[rows]
+        return answers if record.multilabel else record.classes[answers]
+
+    @available_if(_has_scores)
+    def predict_scores(self, X: Any) -> NDArray[np.float64]:
+        """The recorded scores as a matrix, 0 where a class was not named.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 1) or, with `column`, (n_samples, n_columns)
+            Row numbers or ids.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        record, rows = self._recorded(), self._rows(X)
+        if record.scores.ndim == 2:
+            return record.scores[rows]
+        matrix = np.zeros((len(rows), len(record.classes)))
+        matrix[np.arange(len(rows)), record.answers[rows]] = record.scores[rows]
+        return matrix
+
+    @available_if(_has_scores)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The recorded scores as probabilities.
+
+        - A label with one score: the score is the label's probability and the rest is
+          spread evenly over the other classes. A score below ``1 / n_classes`` is raised to
+          a hair above it: the answered label stays the most probable one.
+        - A score matrix: rows divided by their sums; even where all are 0.
+        - Several labels per row: the scores as they are, one probability per label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 1) or, with `column`, (n_samples, n_columns)
+            Row numbers or ids.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        record, rows = self._recorded(), self._rows(X)
+        n_classes = len(record.classes)
+        if record.scores.ndim == 1:
+            named = np.maximum(record.scores[rows], min((1 + 1e-9) / n_classes, 1.0))
+            rest = (1 - named) / max(n_classes - 1, 1)
+            proba = np.repeat(rest[:, np.newaxis], n_classes, axis=1)
+            proba[np.arange(len(rows)), record.answers[rows]] = named
+            return proba
+        scores = record.scores[rows]
+        if record.multilabel:
+            return scores
+        total = scores.sum(axis=1, keepdims=True)
+        return np.where(total > 0, scores / np.where(total > 0, total, 1.0), 1 / n_classes)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        labels = getattr(self.predictions, "ndim", 1)
+        tags.classifier_tags.multi_label = labels == 2
+        return tags

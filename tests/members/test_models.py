@@ -1,0 +1,125 @@
+"""scikit-learn's checks on the models of `skroute.members`, and what holds for all of them.
+
+A model answers from elsewhere and learns nothing, so that a check that presupposes learning
+cannot pass. Each such check is run, named here with the reason, and must fail: none is left out.
+"""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import estimator_html_repr, get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skroute.members import CallableClassifier, RecordedClassifier
+from tests.estimators import MODELS
+
+_LEARNS = "fit learns nothing: answers and classes are those of the parameters, not of y"
+_IDS = "X holds ids of recorded rows, and any other X must be refused, not answered"
+_FIRST = "the ids are refused before the flaw that this check puts into X or y is reached"
+
+EXPECTED = {
+    CallableClassifier: {
+        "check_classifiers_classes": _LEARNS,
+        "check_classifiers_train": _LEARNS,
+    },
+    RecordedClassifier: {
+        "check_classifiers_classes": _IDS,
+        "check_classifiers_train": _IDS,
+        "check_fit_score_takes_y": _IDS,
+        "check_estimators_overwrite_params": _IDS,
+        "check_dont_overwrite_parameters": _IDS,
+        "check_estimators_fit_returns_self": _IDS,
+        "check_readonly_memmap_input": _IDS,
+        "check_n_features_in_after_fitting": _IDS,
+        "check_positive_only_tag_during_fit": _IDS,
+        "check_estimators_dtypes": _IDS,
+        "check_dtype_object": _IDS,
+        "check_pipeline_consistency": _IDS,
+        "check_estimator_sparse_tag": _IDS,
+        "check_estimators_pickle": _IDS,
+        "check_f_contiguous_array_estimator": _IDS,
+        "check_classifier_data_not_an_array": _IDS,
+        "check_classifiers_one_label": _IDS,
+        "check_methods_sample_order_invariance": _IDS,
+        "check_methods_subset_invariance": _IDS,
+        "check_fit2d_1feature": _IDS,
+        "check_dict_unchanged": _IDS,
+        "check_fit_idempotent": _IDS,
+        "check_fit_check_is_fitted": _IDS,
+        "check_n_features_in": _IDS,
+        "check_fit1d": _IDS,
+        "check_fit2d_predict1d": _IDS,
+        "check_complex_data": _FIRST,
+        "check_estimators_empty_data_messages": _FIRST,
+        "check_estimators_nan_inf": _FIRST,
+        "check_estimator_sparse_array": _FIRST,
+        "check_estimator_sparse_matrix": _FIRST,
+        "check_classifiers_regression_target": _FIRST,
+        "check_supervised_y_2d": _FIRST,
+        "check_fit2d_1sample": _FIRST,
+        "check_requires_y_none": _FIRST,
+    },
+}
+
+
+@parametrize_with_checks(
+    MODELS, expected_failed_checks=lambda model: EXPECTED[type(model)], xfail_strict=True
+)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+X = np.arange(4)[:, None]
+Y = np.array([0, 1, 1, 1])
+
+each_model = pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)
+
+
+@each_model
+def test_answers_before_fit_and_the_same_after(model):
+    model = clone(model)
+    np.testing.assert_array_equal(model.classes_, [0, 1])
+    before = model.predict(X)
+    assert model.fit(X, Y) is model
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert not get_tags(model).requires_fit
+
+
+@each_model
+def test_answers_do_not_depend_on_the_batch(model):
+    whole = model.predict(X)
+    np.testing.assert_array_equal(model.predict(X[::-1]), whole[::-1])
+    np.testing.assert_array_equal(np.concatenate([model.predict(x[None]) for x in X]), whole)
+
+
+@each_model
+def test_round_trips(model):
+    expected = model.predict(X)
+    for copy in (
+        clone(model),
+        pickle.loads(pickle.dumps(model)),
+        clone(FrozenEstimator(model.fit(X, Y))),
+    ):
+        np.testing.assert_array_equal(copy.predict(X), expected)
+    assert type(model).__name__ in repr(model)
+    assert type(model).__name__ in estimator_html_repr(model)
+
+
+@each_model
+def test_clone_shares_what_it_stands_for(model):
+    copy = clone(model)
+    assert copy is not model
+    for name, value in model.get_params().items():
+        assert copy.get_params()[name] is value
+
+
+@each_model
+def test_y_that_cannot_be_labels_is_refused(model):
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        clone(model).fit(X, Y[:2])
+    with pytest.raises(ValueError, match="Unknown label type"):
+        clone(model).fit(X, [0.5, 0.1, 0.2, 0.3])
+    clone(model).fit(X)

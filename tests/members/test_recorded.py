@@ -1,0 +1,247 @@
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import ExtraTreesRegressor
+
+from skroute.members import RecordedClassifier
+from skroute.routing import OccamRouterClassifier, OracleRouterClassifier, SingleBestClassifier
+
+LABELS = np.array(["cat", "dog", "cat", "eel"])
+SCORES = np.array([0.9, 0.5, 0.1, 1.0])
+
+
+def column(rows):
+    return np.asarray(rows)[:, None]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_lookup_against_a_dict(data):
+    n = data.draw(st.integers(1, 12))
+    labels = np.array(data.draw(st.lists(st.sampled_from("abc"), min_size=n, max_size=n)))
+    texts = data.draw(st.booleans())
+    ids = st.text(max_size=3) if texts else st.integers(-50, 50)
+    ids = data.draw(st.lists(ids, min_size=n, max_size=n, unique=True))
+    # numpy drops trailing NULs, which would make two ids one.
+    ids = [f"{i}." if texts else i for i in ids]
+    asked = data.draw(st.lists(st.sampled_from(ids), min_size=1, max_size=20))
+    table = dict(zip(ids, labels))
+    model = RecordedClassifier(labels, ids=ids)
+    assert model.predict(column(asked)).tolist() == [table[i] for i in asked]
+    with pytest.raises(KeyError, match="No answer was recorded"):
+        model.predict(column([*asked, "unknown" if texts else 99]))
+
+
+def test_labels_with_scores():
+    model = RecordedClassifier(LABELS, scores=SCORES)
+    assert model.classes_.tolist() == ["cat", "dog", "eel"]
+    assert model.predict(column([3, 0])).tolist() == ["eel", "cat"]
+    np.testing.assert_allclose(
+        model.predict_proba(column([0, 1, 3])),
+        [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]],
+    )
+    np.testing.assert_array_equal(model.predict_scores(column([0, 1])), [[0.9, 0, 0], [0, 0.5, 0]])
+    # 0.1 is below one third: the answered label stays on top.
+    proba = model.predict_proba(column([2]))
+    np.testing.assert_allclose(proba, 1 / 3)
+    assert proba.argmax() == 0 and proba.sum() == pytest.approx(1)
+
+
+def test_one_class_only():
+    model = RecordedClassifier(["a", "a"], scores=[0.2, 0.0])
+    np.testing.assert_array_equal(model.predict_proba([[0], [1]]), [[1.0], [1.0]])
+
+
+def test_score_matrix():
+    scores = [[0.2, 0.6], [3.0, 1.0], [0.0, 0.0]]
+    model = RecordedClassifier(scores=scores, classes=["yes", "no"])
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.predict(column([0, 1, 2])).tolist() == ["no", "yes", "no"]
+    np.testing.assert_allclose(
+        model.predict_proba(column([0, 1, 2])), [[0.75, 0.25], [0.25, 0.75], [0.5, 0.5]]
+    )
+    np.testing.assert_array_equal(model.predict_scores(column([1])), [[1, 3]])
+    assert RecordedClassifier(scores=scores).classes_.tolist() == [0, 1]
+    # Labels that a service chose against its own scores are kept.
+    both = RecordedClassifier(["no", "no", "yes"], scores=scores, classes=["yes", "no"])
+    assert both.predict(column([1, 2])).tolist() == ["no", "yes"]
+
+
+def test_several_labels():
+    named = np.array([[1, 0, 1], [0, 0, 0]], dtype=bool)
+    scores = np.array([[0.9, 0, 0.4], [0, 0, 0]])
+    model = RecordedClassifier(named, scores=scores, classes=["sky", "car", "dog"])
+    assert model.classes_.tolist() == ["car", "dog", "sky"]
+    np.testing.assert_array_equal(model.predict([[0], [1]]), [[0, 1, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(model.predict_proba([[0]]), [[0, 0.4, 0.9]])
+    np.testing.assert_array_equal(model.predict_scores([[0]]), [[0, 0.4, 0.9]])
+    assert model.__sklearn_tags__().classifier_tags.multi_label
+    model.fit([[0], [1]], named)
+
+
+def test_labels_without_scores_have_no_probabilities():
+    model = RecordedClassifier(LABELS)
+    assert not hasattr(model, "predict_proba") and not hasattr(model, "predict_scores")
+    assert model.predict([2]).tolist() == ["cat"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames(library):
+    frames = pytest.importorskip(library)
+    ids = ["x1", "x2", "x3", "x4"]
+    if library == "pandas":
+        model = RecordedClassifier(frames.Series(LABELS, index=ids))
+        matrix = RecordedClassifier(scores=frames.DataFrame({"b": [0.0, 1.0], "a": [1.0, 0.0]}))
+        both = RecordedClassifier(
+            frames.Series(LABELS, index=ids), scores=frames.Series(SCORES, index=ids)
+        )
+        assert both.predict_proba([["x4"]]).max() == 1
+        assert RecordedClassifier(frames.DataFrame({"a": LABELS})).predict([[3]]) == ["eel"]
+        with pytest.raises(ValueError, match="must have the same index"):
+            RecordedClassifier(
+                frames.Series(LABELS, index=ids), scores=frames.Series(SCORES)
+            ).predict([["x1"]])
+    else:
+        model = RecordedClassifier(frames.Series(LABELS.tolist()), ids=frames.Series(ids))
+        matrix = RecordedClassifier(scores=frames.DataFrame({"b": [0.0, 1.0], "a": [1.0, 0.0]}))
+    X = frames.DataFrame({"size": [1.0, 2.0], "id": ["x4", "x2"]})
+    assert model.predict(X[["id"]]).tolist() == ["eel", "dog"]
+    assert clone(model).set_params(column="id").predict(X).tolist() == ["eel", "dog"]
+    assert matrix.classes_.tolist() == ["a", "b"]
+    assert matrix.predict([[0], [1]]).tolist() == ["a", "b"]
+
+
+def test_row_numbers_beside_features():
+    X = np.column_stack([[0.3, 0.1], [3.0, 1.0]])
+    assert RecordedClassifier(LABELS, column=1).predict(X).tolist() == ["eel", "dog"]
+
+
+@pytest.mark.parametrize("row", [-1, 4, 0.5, np.nan, np.inf])
+def test_unknown_row_number(row):
+    with pytest.raises(KeyError, match="An unknown row is never guessed"):
+        RecordedClassifier(LABELS).predict([[row]])
+
+
+@pytest.mark.parametrize(
+    ("ids", "asked"), [([1, 2], [["1"]]), (["1", "2"], [[1.0]]), (["1", "2"], [["3"]])]
+)
+def test_unknown_id(ids, asked):
+    with pytest.raises(KeyError, match="No answer was recorded for"):
+        RecordedClassifier(["a", "b"], ids=ids).predict(asked)
+    assert RecordedClassifier(["a", "b"], ids=np.array(ids, dtype=object)).predict(
+        [[ids[1]]]
+    ).tolist() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({}, "predictions and scores are both None"),
+        ({"scores": [0.5, 0.5]}, "scores of shape (n_rows,) belong to labels"),
+        ({"predictions": LABELS, "scores": SCORES[:2]}, "the same rows, got 4 and 2"),
+        ({"predictions": LABELS, "scores": SCORES - 1}, "scores must not be negative"),
+        ({"predictions": LABELS, "scores": SCORES * 3}, "scores of labels must be in [0, 1]"),
+        ({"predictions": LABELS, "scores": SCORES * np.nan}, "NaN"),
+        ({"predictions": LABELS, "classes": ["cat", "dog"]}, "have the label 'eel'"),
+        ({"predictions": LABELS, "classes": ["cat", "cat", "dog", "eel"]}, "must not repeat"),
+        ({"predictions": LABELS, "ids": [1, 2]}, "ids must have shape (4,), got (2,)"),
+        ({"predictions": LABELS, "ids": [1, 2, 2, 3]}, "ids must not repeat, got"),
+        ({"scores": [[0.1, 0.2]], "classes": ["a"]}, "classes must name the 2 columns, got 1"),
+        ({"predictions": LABELS, "scores": np.ones((4, 2))}, "classes must name the 2 columns"),
+        ({"predictions": [[1, 2]]}, "an indicator matrix of 0 and 1"),
+        ({"predictions": [["a", "b"]]}, "an indicator matrix of 0 and 1"),
+        ({"predictions": [[1, 0]] * 4, "scores": SCORES}, "scores must be a matrix"),
+        ({"predictions": [[1, 0]], "scores": [[1, 0, 0]]}, "scores must have shape (1, 2)"),
+    ],
+)
+def test_records_that_are_not_consistent(params, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        RecordedClassifier(**params).fit([[0]])
+
+
+def test_bad_X():
+    model = RecordedClassifier(LABELS)
+    with pytest.raises(ValueError, match="X must have one column with row numbers or ids, got 2"):
+        model.predict([[0, 1]])
+    with pytest.raises(ValueError, match="at least one row"):
+        model.predict(np.empty((0, 1)))
+
+
+def test_changed_parameters_are_seen():
+    model = RecordedClassifier(LABELS).fit([[0]])
+    model.set_params(predictions=LABELS[::-1])
+    assert model.predict([[0]]).tolist() == ["eel"]
+
+
+def recorded_problem(n=400, seed=0):
+    """Two services: a cheap one that is right for small x, a dear one for most."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(size=n)
+    y = rng.integers(0, 3, n)
+    right = [rng.uniform(size=n) < 1 - 0.8 * x, rng.uniform(size=n) < 0.9]
+    # The dear one has a label of its own, which is never true.
+    answers = [np.where(right[0], y, (y + 1) % 3), np.where(right[1], y, 9)]
+    return x, y, answers
+
+
+@pytest.mark.parametrize("router", [OccamRouterClassifier, SingleBestClassifier])
+@pytest.mark.parametrize("response", ["predict", "proba"])
+def test_in_routers(router, response):
+    x, y, answers = recorded_problem()
+    scores = np.full(len(y), 0.8)
+    members = [
+        (name, RecordedClassifier(answer, scores=scores, column=0))
+        for name, answer in zip(("cheap", "dear"), answers)
+    ]
+    X = np.column_stack([np.arange(len(y)), x])
+    params = {}
+    if router is OccamRouterClassifier:
+        params = {
+            "embedding": ColumnTransformer([("x", "passthrough", [1])]),
+            "accuracy_estimator": ExtraTreesRegressor(20, min_samples_leaf=10, random_state=0),
+        }
+    router = router(members, costs=[1, 5], budget=3, response=response, cv=2, **params)
+    router.fit(X[:300], y[:300])
+    y_pred, route, cost = router.predict_routed(X[300:])
+    assert set(router.classes_) == {0, 1, 2, 9}
+    expected = np.choose(route, [answer[300:] for answer in answers])
+    np.testing.assert_array_equal(y_pred, expected)
+    if isinstance(router, OccamRouterClassifier):
+        assert 0 < route.mean() < 1
+        assert x[300:][route == 1].mean() > x[300:][route == 0].mean()
+        # What the recorded member was right about is its own record, not a refit.
+        np.testing.assert_allclose(
+            router.quality_[0],
+            (answers[0] == y)[:300].mean() if response == "predict" else router.quality_[0],
+        )
+
+
+def test_embedding_is_the_cheap_members_scores():
+    x, y, answers = recorded_problem()
+    scores = 1 - 0.6 * x
+    members = [
+        ("cheap", RecordedClassifier(answers[0], scores=scores)),
+        ("dear", RecordedClassifier(answers[1])),
+    ]
+    router = OccamRouterClassifier(members, costs=[1, 5], budget=4, embedding="cheap", cv=2)
+    rows = np.arange(len(y))[:, None]
+    router.fit(rows[:300], y[:300])
+    y_pred, route, cost = router.predict_routed(rows[300:])
+    np.testing.assert_allclose(cost, np.where(route == 0, 1, 6))
+    with pytest.raises(KeyError, match="recorded") as caught:
+        router.predict([[1000]])
+    assert "'cheap'" in "".join(caught.value.__notes__)
+
+
+def test_oracle_of_recorded_members():
+    _, y, answers = recorded_problem()
+    members = [(f"m{i}", RecordedClassifier(answer)) for i, answer in enumerate(answers)]
+    rows = np.arange(len(y))[:, None]
+    oracle = OracleRouterClassifier(members, costs=[1, 5]).fit(rows, y)
+    some = (answers[0] == y) | (answers[1] == y)
+    assert oracle.score(rows, y) == pytest.approx(some.mean())

@@ -1,0 +1,492 @@
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+import sklearn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.decomposition import TruncatedSVD
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils import estimator_html_repr, get_tags
+
+from skroute.assignment import choose_at_price, solve_assignment
+from skroute.routing import BudgetRouter
+from skroute.routing._values import dominated, out_of_sample_quality, penalty, quality_folds
+
+
+def log(n=300, seed=0, noise=0.1):
+    """A cheap model that is good for small x, a dear one that is good everywhere."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(size=(n, 1))
+    quality = np.column_stack([1 - x[:, 0], np.full(n, 0.8)])
+    return x, quality + noise * rng.standard_normal((n, 2))
+
+
+COSTS = {"small": 1.0, "large": 5.0}
+
+
+# --- the algorithm -------------------------------------------------------------------------
+
+
+def test_fit_is_cross_fitted_estimates_at_the_price_of_the_budget():
+    X, Q = log()
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5, reg_lambda=0.7, cv=3).fit(X, Q)
+    estimate = np.empty_like(Q)
+    for train, test in KFold(3, shuffle=True, random_state=0).split(X):
+        estimate[test] = Ridge().fit(X[train], Q[train]).predict(X[test])
+    sigma = (estimate - Q).std(axis=0)
+    np.testing.assert_allclose(router.quality_std_, sigma)
+    values = estimate - 0.7 * sigma
+    route = choose_at_price(values, [1, 5], router.price_)
+    spent = np.array([1.0, 5.0])[route].mean()
+    # The largest plan of a price within the budget: one more increment would exceed it.
+    assert spent <= 2.5 < spent + 4 / len(X) + 1e-9
+    assert router.validation_cost_ == pytest.approx(spent)
+    assert router.validation_quality_ == pytest.approx(Q[np.arange(len(Q)), route].mean())
+    # New rows: the estimator fitted on all rows, at the same price.
+    X_new, _ = log(50, seed=1)
+    new = Ridge().fit(X, Q).predict(X_new)
+    np.testing.assert_allclose(router.predict_quality(X_new), new)
+    np.testing.assert_array_equal(
+        router.route(X_new), choose_at_price(new - 0.7 * sigma, [1, 5], router.price_)
+    )
+
+
+def test_protocol():
+    X, Q = log()
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5, routing_cost=0.25).fit(X, Q)
+    y_pred, route, cost = router.predict_routed(X)
+    assert router.choices_ == ["small", "large"]
+    np.testing.assert_array_equal(y_pred, np.array(["small", "large"])[route])
+    np.testing.assert_allclose(cost, np.where(route, 5.25, 1.25))
+    np.testing.assert_array_equal(router.predict(X), y_pred)
+    np.testing.assert_array_equal(router.predict_cost(X), cost)
+    assert cost.mean() == pytest.approx(2.5, abs=0.1)
+    weight = np.linspace(0, 1, len(X))
+    realised = Q[np.arange(len(X)), route]
+    assert router.score(X, Q) == pytest.approx(realised.mean())
+    expected = np.average(realised, weights=weight)
+    assert router.score(X, Q, sample_weight=weight) == pytest.approx(expected)
+    costs = [router.predict_cost(X, budget=b).mean() for b in (1.25, 2, 3, np.inf)]
+    assert costs[0] == 1.25 and (np.diff(costs) >= 0).all()
+
+
+def test_the_budget_holds_on_average():
+    excess = []
+    for seed in range(20):
+        X, Q = log(seed=seed)
+        router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5, cv=3).fit(X, Q)
+        excess.append(router.predict_cost(log(300, seed=seed + 100)[0]).mean() - 2.5)
+    error = np.std(excess, ddof=1) / np.sqrt(len(excess))
+    assert np.mean(excess) < 3 * error + 4 / 300
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.floats(1.0, 6.0))
+def test_batch_policy_is_the_exact_assignment_and_a_hard_cap(seed, budget):
+    X, Q = log(40, seed=seed)
+    router = BudgetRouter(Ridge(), costs=COSTS, policy="batch", cv=2).fit(X, Q)
+    routed = router.predict_routed(X, budget=budget)
+    plan = solve_assignment(router.predict_quality(X), [1, 5], budget)
+    np.testing.assert_array_equal(routed.route, plan.choices)
+    assert routed.cost.mean() <= budget * (1 + 1e-12)
+
+
+def test_batch_policy_without_a_budget_and_max_min():
+    X, Q = log()
+    router = BudgetRouter(Ridge(), costs=COSTS, policy="batch").fit(X, Q)
+    estimate = router.predict_quality(X)
+    np.testing.assert_array_equal(router.route(X), estimate.argmax(axis=1))
+    router = BudgetRouter(Ridge(), costs=COSTS, policy="batch", objective="min", budget=2).fit(X, Q)
+    route = router.route(X)
+    mean = clone(router).set_params(objective="mean").fit(X, Q).route(X)
+    rows = np.arange(len(X))
+    assert estimate[rows, route].min() >= estimate[rows, mean].min()
+    with pytest.raises(ValueError, match="needs policy=\"batch\", got policy='online'"):
+        BudgetRouter(costs=COSTS, objective="min").fit(X, Q)
+
+
+def test_helpers():
+    folds = quality_folds(iter([([0, 1], [2, 3]), ([2, 3], [0, 1])]))
+    X, Q = log(4)
+    # An iterable of splits serves more than once.
+    for _ in range(2):
+        assert out_of_sample_quality(Ridge(), X, Q, folds).shape == (4, 2)
+    assert quality_folds(None).n_splits == 5 and quality_folds(np.int64(3)).n_splits == 3
+    np.testing.assert_allclose(penalty(np.array([[1.0], [3.0]]), np.array([[0.0], [0.0]])), 1)
+    assert dominated(np.array([0.5, 0.4, 0.5, 0.9]), np.array([1, 2, 1, 3])).tolist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+# --- costs per row -------------------------------------------------------------------------
+
+
+def row_costs(X, seed=0):
+    # Not the seed of the log, whose first numbers are X.
+    rng = np.random.default_rng(seed + 1000)
+    length = rng.uniform(0.5, 2, len(X))
+    return np.column_stack([length, 5 * length * (1 + X[:, 0])])
+
+
+def test_costs_per_row_known_before_the_call():
+    X, Q = log()
+    C = row_costs(X)
+    router = BudgetRouter(Ridge(), budget=3.0).fit(X, Q, costs=C)
+    np.testing.assert_allclose(router.costs_, C.mean(axis=0))
+    X_new, Q_new = log(200, seed=1)
+    C_new = row_costs(X_new, seed=1)
+    y_pred, route, cost = router.predict_routed(X_new, costs=C_new)
+    np.testing.assert_array_equal(y_pred, route)
+    np.testing.assert_allclose(cost, C_new[np.arange(200), route])
+    expected = choose_at_price(router.predict_quality(X_new), C_new, router.price_)
+    np.testing.assert_array_equal(route, expected)
+    np.testing.assert_array_equal(router.predict(X_new, costs=C_new), route)
+    np.testing.assert_array_equal(router.predict_cost(X_new, costs=C_new), cost)
+    assert router.score(X_new, Q_new, costs=C_new) == pytest.approx(
+        Q_new[np.arange(200), route].mean()
+    )
+    with pytest.raises(ValueError, match=re.escape("array-like of shape (200, 2)")):
+        router.predict(X_new)
+    with pytest.raises(ValueError, match=re.escape("shape (200, 2), got (200, 1)")):
+        router.predict(X_new, costs=C_new[:, :1])
+    with pytest.raises(ValueError, match="costs must not be negative, got -"):
+        router.predict(X_new, costs=-C_new)
+    batch = clone(router).set_params(policy="batch").fit(X, Q, costs=C)
+    assert batch.predict_cost(X_new, costs=C_new).mean() <= 3.0
+
+
+def test_a_budget_that_only_the_row_wise_cheapest_meets():
+    """Each choice costs 2 on average, but the cheaper of each row costs 1."""
+    X, Q = log(100)
+    C = np.where(np.arange(200).reshape(100, 2) // 2 % 2 == [0, 1], 1.0, 3.0)
+    router = BudgetRouter(Ridge(), budget=1.0).fit(X, Q, costs=C)
+    np.testing.assert_array_equal(router.predict_cost(X, costs=C), 1.0)
+    with pytest.raises(ValueError, match="the smallest feasible budget is 1 per sample"):
+        router.predict(X, costs=C, budget=0.9)
+    with pytest.raises(ValueError, match="the smallest feasible budget is 1 per sample"):
+        clone(router).set_params(budget=0.9).fit(X, Q, costs=C)
+
+
+def test_learned_costs():
+    X, Q = log(2000)
+    C = row_costs(X)
+    router = BudgetRouter(Ridge(), cost_estimator=LinearRegression(), budget=4.0)
+    router.fit(X, Q, costs=C)
+    X_new, _ = log(2000, seed=1)
+    C_new = row_costs(X_new, seed=1)
+    routed = router.predict_routed(X_new)
+    planned = np.maximum(LinearRegression().fit(X, C).predict(X_new), 0)
+    np.testing.assert_allclose(routed.cost, planned[np.arange(2000), routed.route])
+    true = C_new[np.arange(2000), routed.route].mean()
+    assert true == pytest.approx(4.0, rel=0.1) == routed.cost.mean()
+    # Costs that are known after all take precedence.
+    known = router.predict_routed(X_new, costs=C_new)
+    np.testing.assert_allclose(known.cost, C_new[np.arange(2000), known.route])
+    # Estimates below zero are no costs.
+    low = clone(router)
+    low.set_params(cost_estimator=DummyRegressor(strategy="constant", constant=[-1, -1]))
+    assert low.fit(X, Q, costs=C).predict_cost(X).max() == 0
+
+
+def test_costs_are_given_once():
+    X, Q = log(40)
+    C = row_costs(X)
+    with pytest.raises(ValueError, match="both to the constructor and to fit"):
+        BudgetRouter(costs=COSTS).fit(X, Q, costs=C)
+    with pytest.raises(ValueError, match="Leave one of them out"):
+        BudgetRouter(costs=COSTS, cost_estimator=Ridge()).fit(X, Q)
+    with pytest.raises(ValueError, match="got None. Give a mapping"):
+        BudgetRouter().fit(X, Q)
+    with pytest.raises(ValueError, match=re.escape("shape (40, 2), got (40, 1)")):
+        BudgetRouter().fit(X, Q, costs=C[:, :1])
+    with pytest.raises(ValueError, match="costs must not be negative"):
+        BudgetRouter().fit(X, Q, costs=-C)
+    with pytest.raises(ValueError, match="was fitted without"):
+        BudgetRouter(Ridge(), costs=COSTS).fit(X, Q).predict(X, costs=C)
+    with pytest.raises(ValueError, match="y has 2 columns but costs names 3"):
+        BudgetRouter(costs={"a": 1, "b": 2, "c": 3}).fit(X, Q)
+    with pytest.raises(ValueError, match="costs must have one number for each"):
+        BudgetRouter(costs=[1, 2, 3]).fit(X, Q)
+
+
+# --- choices -------------------------------------------------------------------------------
+
+
+def test_dominated_choices_are_left_out_of_everything():
+    X, Q = log()
+    Q3 = np.column_stack([Q[:, 0], Q[:, 0] - 1, Q[:, 1]])
+    router = BudgetRouter(Ridge(), costs=[1, 2, 5], drop_dominated=True, budget=3).fit(X, Q3)
+    assert router.choices_ == [0, 2]
+    assert set(router.predict(X)) == {0, 2}
+    assert router.score(X, Q3) == pytest.approx(
+        Q3[np.arange(len(X)), np.array([0, 2])[router.route(X)]].mean()
+    )
+    with pytest.raises(ValueError, match="y must have the 3 columns that fit saw, got 2"):
+        router.score(X, Q)
+    C = np.broadcast_to([1.0, 2.0, 5.0], Q3.shape)
+    per_row = BudgetRouter(Ridge(), drop_dominated=True, budget=3).fit(X, Q3, costs=C)
+    np.testing.assert_array_equal(per_row.route(X, costs=C), router.route(X))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_are_read_by_name(library):
+    frames = pytest.importorskip(library)
+    X, Q = log(100)
+    frame = frames.DataFrame({"x": X[:, 0]})
+    quality = frames.DataFrame({"large": Q[:, 1], "small": Q[:, 0]})
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5).fit(frame, quality)
+    assert router.choices_ == ["large", "small"]
+    assert router.costs_.tolist() == [5, 1]
+    assert router.feature_names_in_.tolist() == ["x"]
+    same = BudgetRouter(Ridge(), costs=COSTS, budget=2.5).fit(X, Q)
+    np.testing.assert_array_equal(router.predict(frame), same.predict(X))
+    assert router.score(frame, quality[["small", "large"]]) == pytest.approx(same.score(X, Q))
+    with pytest.raises(ValueError, match="y must have the columns"):
+        router.score(frame, quality[["small"]])
+    C = row_costs(X)
+    costs = frames.DataFrame({"small": C[:, 0], "large": C[:, 1]})
+    per_row = BudgetRouter(Ridge(), budget=3.0).fit(frame, quality, costs=costs)
+    np.testing.assert_allclose(per_row.costs_, C.mean(axis=0)[::-1])
+    assert per_row.predict_cost(frame, costs=costs).mean() == pytest.approx(3, abs=0.2)
+
+
+def test_one_choice():
+    X, Q = log(40)
+    router = BudgetRouter(Ridge(), costs=[2.0]).fit(X, Q[:, 0])
+    assert router.predict_quality(X).shape == (40, 1)
+    assert router.score(X, Q[:, 0]) == pytest.approx(Q[:, 0].mean())
+
+
+# --- what it composes with -----------------------------------------------------------------
+
+
+def test_text_through_tfidf_and_svd():
+    rng = np.random.default_rng(0)
+    hard = rng.uniform(size=200) < 0.5
+    words = np.where(hard, "prove the theorem about", "say hello to")
+    texts = [f"{word} {rng.integers(100)}" for word in words]
+    Q = np.column_stack([1.0 - 0.8 * hard, np.full(200, 0.95)])
+    estimator = make_pipeline(
+        TfidfVectorizer(),
+        TruncatedSVD(4, random_state=0),
+        ExtraTreesRegressor(20, min_samples_leaf=5, random_state=0),
+    )
+    router = BudgetRouter(estimator, costs=COSTS, budget=3.5, cv=3).fit(texts, Q)
+    np.testing.assert_array_equal(router.predict(texts) == "large", hard)
+    assert router.predict(["please prove it"]).tolist() == ["large"]
+    # The same with the vectoriser in front of the router.
+    front = make_pipeline(*[clone(step) for _, step in estimator.steps[:2]], "passthrough")
+    front.steps[-1] = ("router", BudgetRouter(estimator[-1], costs=COSTS, budget=3.5, cv=3))
+    np.testing.assert_array_equal(front.fit(texts, Q).predict(texts) == "large", hard)
+    np.testing.assert_array_equal(
+        router.route(np.array(texts, dtype=object)), router.route(list(texts))
+    )
+
+
+def test_sparse_and_missing_values_where_the_estimator_takes_them():
+    from scipy.sparse import csr_array
+
+    X, Q = log(100)
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5)
+    assert get_tags(router).input_tags.sparse and not get_tags(router).input_tags.allow_nan
+    dense = router.fit(X, Q).route(X)
+    np.testing.assert_array_equal(router.fit(csr_array(X), Q).route(csr_array(X)), dense)
+    with pytest.raises(ValueError, match="NaN"):
+        router.fit(np.where(X > 0.5, np.nan, X), Q)
+    boosted = MultiOutputRegressor(HistGradientBoostingRegressor(max_iter=5))
+    tolerant = BudgetRouter(DecisionTreeRegressor(max_depth=3), costs=COSTS, budget=2.5)
+    assert get_tags(tolerant).input_tags.allow_nan
+    tolerant.fit(np.where(X > 0.9, np.nan, X), Q).predict(X)
+    assert not get_tags(BudgetRouter(costs=COSTS)).input_tags.sparse
+    strict = BudgetRouter(DecisionTreeRegressor(), cost_estimator=Ridge())
+    assert not get_tags(strict).input_tags.allow_nan
+    assert get_tags(boosted) is not None
+
+
+def test_grid_search_over_the_penalty():
+    X, Q = log(noise=0.0)
+    rng = np.random.default_rng(0)
+    # A third choice that looks good on average and is not to be predicted.
+    gamble = rng.choice([0.0, 1.75], len(X))
+    Q = np.column_stack([Q, gamble])
+    router = BudgetRouter(Ridge(), costs=[1, 5, 5], budget=3)
+    search = GridSearchCV(router, {"reg_lambda": [0.0, 0.5, 5.0]}, cv=3).fit(X, Q)
+    shares = []
+    for reg_lambda in (0.0, 0.5, 5.0):
+        fitted = clone(router).set_params(reg_lambda=reg_lambda).fit(X, Q)
+        shares.append((fitted.route(X) == 2).mean())
+    assert shares[0] > shares[-1] == 0
+    scores = search.cv_results_["mean_test_score"]
+    assert search.best_score_ == scores.max()
+    nested = clone(search.best_estimator_).set_params(accuracy_estimator__alpha=2.0)
+    assert nested.get_params()["accuracy_estimator__alpha"] == 2.0
+
+
+class Weighted(RegressorMixin, BaseEstimator):
+    """Notes the weights that it is fitted with."""
+
+    fits: list = []  # noqa: RUF012
+
+    def fit(self, X, y, sample_weight=None):
+        type(self).fits.append(None if sample_weight is None else np.array(sample_weight))
+        self.inner_ = Ridge().fit(X, y, sample_weight=sample_weight)
+        return self
+
+    def predict(self, X):
+        return self.inner_.predict(X)
+
+
+def test_metadata_routing():
+    X, Q = log(60)
+    C = row_costs(X)
+    weight = np.arange(60.0)
+    with pytest.raises(ValueError, match="only supported if enable_metadata_routing=True"):
+        BudgetRouter(Weighted(), costs=COSTS).fit(X, Q, sample_weight=weight)
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = Weighted().set_fit_request(sample_weight=True)
+        router = BudgetRouter(estimator, costs=COSTS, budget=2.5, cv=3)
+        Weighted.fits.clear()
+        router.fit(X, Q, sample_weight=weight)
+        # Three cross-fits with their rows' weights, and the fit on all rows.
+        folds = [train for train, _ in quality_folds(3).split(X)]
+        assert len(Weighted.fits) == 4
+        for seen, rows in zip(Weighted.fits, [*folds, np.arange(60)]):
+            np.testing.assert_array_equal(seen, weight[rows])
+        unrequested = BudgetRouter(Weighted(), costs=COSTS)
+        with pytest.raises(TypeError, match="nonsense"):
+            unrequested.fit(X, Q, nonsense=1)
+        with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="sample_weight"):
+            unrequested.fit(X, Q, sample_weight=weight)
+        both = BudgetRouter(
+            Ridge().set_fit_request(sample_weight=False), cost_estimator=estimator, cv=3
+        )
+        Weighted.fits.clear()
+        both.fit(X, Q, costs=C, sample_weight=weight)
+        assert len(Weighted.fits) == 4 and all(seen is not None for seen in Weighted.fits)
+
+        # Costs per row and the budget travel through a search and a pipeline.
+        per_row = (
+            BudgetRouter(Ridge(), budget=4.0, cv=2)
+            .set_fit_request(costs=True)
+            .set_score_request(costs=True)
+        )
+        search = GridSearchCV(make_pipeline(per_row), {"budgetrouter__reg_lambda": [0, 1]}, cv=2)
+        search.fit(X, Q, costs=C)
+        assert np.isfinite(search.best_score_)
+        step = per_row.set_predict_request(budget=True, costs=True)
+        pipeline = make_pipeline(step).fit(X, Q, costs=C)
+        cheap = pipeline.predict(X, budget=1.5, costs=C)
+        np.testing.assert_array_equal(cheap, pipeline[-1].predict(X, budget=1.5, costs=C))
+        assert (cheap == 1).sum() < (pipeline.predict(X, costs=C, budget=4.0) == 1).sum()
+
+
+def test_splitters():
+    X, Q = log(60)
+    groups = np.repeat(np.arange(20), 3)
+    splits = list(GroupKFold(4).split(X, groups=groups))
+    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), cv=iter(splits))
+    # The iterable serves the quality and the cost estimate.
+    router.fit(X, Q, costs=row_costs(X))
+    with pytest.raises(ValueError, match="partition") as caught:
+        BudgetRouter(Ridge(), costs=COSTS, cv=ShuffleSplit(3)).fit(X, Q)
+    assert "'accuracy_estimator'" in caught.value.__notes__[0]
+
+
+def test_round_trips_and_display():
+    X, Q = log(60)
+    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), budget=3.0).fit(X, Q, costs=row_costs(X))
+    copy = pickle.loads(pickle.dumps(router))
+    np.testing.assert_array_equal(copy.route(X), router.route(X))
+    assert "cost_estimator" in estimator_html_repr(router)
+    sio = pytest.importorskip("skops.io")
+    data = sio.dumps(router)
+    loaded = sio.loads(data, trusted=sio.get_untrusted_types(data=data))
+    np.testing.assert_array_equal(loaded.route(X), router.route(X))
+
+
+# --- what it refuses -----------------------------------------------------------------------
+
+
+class Untouchable(Ridge):
+    def fit(self, X, y):
+        raise AssertionError("a model was called before the input was checked")
+
+
+@pytest.mark.parametrize(
+    ("params", "change", "message"),
+    [
+        ({"budget": 0.5}, {}, "budget=0.5 is below the cheapest feasible plan: .* budget is 1 per"),
+        ({"budget": 1.2, "routing_cost": 0.5}, {}, "smallest feasible budget is 1.5 per sample"),
+        ({"budget": -1}, {}, "'budget' parameter"),
+        ({"reg_lambda": -1}, {}, "'reg_lambda' parameter"),
+        ({"policy": "offline"}, {}, "'policy' parameter"),
+        ({"costs": {"small": 1}}, {}, "y has 2 columns but costs names 1"),
+        ({"costs": {"small": 1, "large": np.nan}}, {}, "costs of 'large' must be a finite number"),
+        ({}, {"y": None}, "requires y to be passed"),
+        ({}, {"y": np.full((40, 2), np.nan)}, "Input y contains NaN"),
+        ({}, {"y": np.ones((39, 2))}, "inconsistent numbers of samples"),
+        ({}, {"X": np.full((40, 1), np.inf)}, "infinity"),
+    ],
+)
+def test_bad_input_is_refused_before_any_model_is_called(params, change, message):
+    X, Q = log(40)
+    data = {"X": X, "y": Q} | change
+    router = BudgetRouter(Untouchable(), **({"costs": COSTS} | params))
+    with pytest.raises(ValueError, match=message):
+        router.fit(**data)
+    assert not hasattr(router, "choices_")
+
+
+def test_a_failed_refit_leaves_it_unfitted_and_names_the_part():
+    X, Q = log(40)
+    router = BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
+    router.set_params(accuracy_estimator=Untouchable())
+    with pytest.raises(AssertionError) as caught:
+        router.fit(X, Q)
+    assert "quality estimate of 'accuracy_estimator' with 40 rows" in caught.value.__notes__[0]
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        router.predict(X)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        router.predict_quality(X)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        router.score(X, Q)
+
+
+def test_names_and_number_of_columns_are_checked():
+    X, Q = log(40)
+    router = BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
+    with pytest.raises(ValueError, match="expecting 1 features"):
+        router.predict_quality(np.ones((3, 2)))
+
+
+def test_warns_when_a_single_choice_is_better():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 3))
+    # The dear choice is better on average; an estimate that is wrong says otherwise.
+    Q = np.column_stack([rng.uniform(size=400), 0.3 + rng.uniform(size=400)])
+
+    class Wrong(DummyRegressor):
+        def predict(self, X):
+            return super().predict(X)[:, ::-1]
+
+    with pytest.warns(UserWarning, match="below the 0.7.* of 'large' alone, which fits"):
+        BudgetRouter(Wrong(), costs=COSTS, budget=5).fit(X, Q)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BudgetRouter(Ridge(), costs=COSTS, budget=5).fit(X, Q)
+        # No single choice fits this budget but the cheap one; of one row nothing is known.
+        BudgetRouter(Wrong(), costs=COSTS, budget=1).fit(X, Q)

@@ -1,0 +1,410 @@
+import pickle
+import re
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeClassifier
+
+from skroute.assignment import choose_at_price, price_for_budget
+from skroute.routing import (
+    BudgetExhaustedError,
+    BudgetRouter,
+    BudgetStream,
+    OccamRouterClassifier,
+    Ticket,
+)
+
+COSTS = [1.0, 2.0, 5.0]
+
+
+def fitted(n=2000, seed=0, **params):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 2))
+    Q = np.column_stack([1 - X[:, 0], 0.5 + 0.3 * X[:, 1], np.full(n, 0.8)])
+    Q += 0.05 * rng.standard_normal(Q.shape)
+    costs = {} if params.pop("per_row", False) else {"costs": COSTS}
+    fit = {} if costs else {"costs": np.array(COSTS) * rng.uniform(0.5, 1.5, (n, 1))}
+    router = BudgetRouter(Ridge(alpha=1e-3), cv=2, **costs, **params)
+    return router.fit(X, Q, **fit)
+
+
+@pytest.fixture(scope="module")
+def router():
+    return fitted(budget=2.5)
+
+
+def rows(n, seed=1):
+    return np.random.default_rng(seed).uniform(size=(n, 2))
+
+
+# --- the rule ------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_algorithm_1_against_a_plain_reading(router, data):
+    """Every decision against the guard and the argmax written out, ledger included."""
+    n_expected = data.draw(st.one_of(st.none(), st.integers(1, 12)))
+    total = data.draw(st.floats(1.0, 40.0)) + (n_expected or 0)
+    stream = router.stream(total, n_expected)
+    # Multiples of 1/4 are exact, so that ties and full purses occur.
+    quarter = st.integers(0, 8).map(lambda k: k / 4)
+    spent = 0.0
+    reserved: dict[Ticket, float] = {}
+    arrived = 0
+    for _ in range(data.draw(st.integers(1, 25))):
+        action = data.draw(st.sampled_from(["route", "route", "commit", "refund"]))
+        if action == "route":
+            quality = np.array([data.draw(quarter) for _ in COSTS])
+            room = total * (1 + 1e-12) - spent - sum(reserved.values())
+            if room < 1.0:
+                with pytest.raises(BudgetExhaustedError, match="Not even the cheapest choice"):
+                    stream.reserve(quality)
+                continue
+            arrived += 1
+            if n_expected is None:
+                price = router.price_
+            else:
+                left = n_expected - arrived
+                mean = (total - spent - sum(reserved.values())) / max(left + 1, 1)
+                price = router._price_at(max(mean, 0))
+                room -= max(left, 0) * 1.0
+            fits = [0] + [i for i in (1, 2) if COSTS[i] <= room]
+            expected = fits[choose_at_price(quality[None, fits], np.array(COSTS)[fits], price)[0]]
+            ticket = stream.reserve(quality)
+            assert ticket.choice == expected and ticket.name == expected
+            assert ticket.cost == ticket.reserved == COSTS[expected]
+            reserved[ticket] = COSTS[expected]
+        elif reserved:
+            ticket = data.draw(st.sampled_from(sorted(reserved)))
+            amount = reserved.pop(ticket)
+            if action == "commit":
+                cost = data.draw(st.sampled_from([None, amount / 2, 0.0]))
+                stream.commit(ticket, cost)
+                spent += amount if cost is None else cost
+            else:
+                stream.refund(ticket)
+        status = stream.status()
+        assert status.spent == pytest.approx(spent)
+        assert status.reserved == pytest.approx(sum(reserved.values()), abs=1e-9)
+        assert status.n_open == len(reserved)
+        assert status.spent + status.reserved <= total * (1 + 1e-11)
+
+
+def test_unknown_number_is_the_routers_own_price(router):
+    X = rows(300)
+    stream = router.stream(1e6)
+    tickets = [stream.route(x[None]) for x in X]
+    np.testing.assert_array_equal([t.choice for t in tickets], router.route(X))
+    assert [t.name for t in tickets] == router.predict(X).tolist()
+    np.testing.assert_allclose([t.cost for t in tickets], router.predict_cost(X))
+
+
+def test_without_a_budget_per_request_it_buys_the_best_until_the_total_is_spent():
+    router = fitted()
+    stream = router.stream(20.0)
+    X = rows(30)
+    best = router.predict_quality(X).argmax(axis=1)
+    chosen = []
+    for x in X:
+        try:
+            ticket = stream.route(x[None])
+        except BudgetExhaustedError:
+            break
+        chosen.append(ticket.choice)
+        stream.commit(ticket)
+    assert chosen[:3] == best[:3].tolist()
+    assert stream.status().spent > 19.0
+
+
+@pytest.mark.parametrize("mean", [1.0, 1.3, 2.0, 3.5])
+def test_known_number_answers_all_and_spends_what_the_offline_optimum_does(mean):
+    """The regret against the relaxation with all rows known is small (Theorem 4.2 and [2])."""
+    router = fitted(budget=4.0)
+    X = rows(1500)
+    values = router.predict_quality(X)
+    stream = router.stream(mean * len(X), len(X))
+    choices = []
+    for value in values:
+        ticket = stream.reserve(value)
+        stream.commit(ticket)
+        choices.append(ticket.choice)
+    spent = stream.status().spent
+    assert spent <= mean * len(X) * (1 + 1e-12)
+    offline = choose_at_price(values, COSTS, price_for_budget(values, COSTS, mean))
+    at = np.arange(len(X))
+    assert values[at, choices].mean() > values[at, offline].mean() - 2e-3
+    # Where the best of every row costs less than the mean, money is left.
+    wanted = np.array(COSTS)[values.argmax(axis=1)].mean()
+    assert spent >= 0.995 * min(mean, wanted) * len(X) - 5
+
+
+def test_the_price_follows_the_budget_left(router):
+    """Calls turn out half as dear as expected: a fixed price would leave half of the money."""
+    values = router.predict_quality(rows(1000))
+    stream = router.stream(2000.0, len(values))
+    for value in values:
+        ticket = stream.reserve(value)
+        stream.commit(ticket, ticket.cost / 2)
+    # A fixed price would have spent 1000.
+    assert 1400 < stream.status().spent <= 2000
+
+
+def test_penalty_counts(router):
+    docked = fitted(budget=2.5, reg_lambda=3.0)
+    X = rows(200)
+    stream = docked.stream(1e6)
+    np.testing.assert_array_equal([stream.route(x[None]).choice for x in X], docked.route(X))
+    values = docked.predict_quality(X)
+    np.testing.assert_array_equal(
+        [stream.reserve(value).choice for value in values], docked.route(X)
+    )
+
+
+# --- costs ---------------------------------------------------------------------------------
+
+
+def test_routing_cost_is_spent_whatever_becomes_of_the_call():
+    router = fitted(budget=2.5, routing_cost=0.25)
+    stream = router.stream(10.0, 4)
+    ticket = stream.route(rows(1))
+    assert ticket.deciding == 0.25 and ticket.reserved == 0.25 + ticket.cost
+    stream.refund(ticket)
+    assert stream.status().spent == 0.25
+    ticket = stream.route(rows(1))
+    stream.commit(ticket, 0.5)
+    assert stream.status().spent == 1.0
+    with pytest.raises(ValueError, match="the smallest feasible total is 5"):
+        router.stream(4.0, 4)
+
+
+def test_costs_per_row():
+    router = fitted(per_row=True, budget=2.5)
+    stream = router.stream(100.0, 20)
+    x = rows(1)
+    ticket = stream.route(x, costs=[[3.0, 0.5, 7.0]])
+    assert ticket.cost == [3.0, 0.5, 7.0][ticket.choice]
+    again = stream.reserve(router.predict_quality(x)[0], costs=[3.0, 0.5, 7.0])
+    assert again.choice == ticket.choice
+    with pytest.raises(ValueError, match="costs must be given"):
+        stream.route(x)
+    with pytest.raises(ValueError, match="costs must be given, got None"):
+        stream.reserve([0.1, 0.2, 0.3])
+    with pytest.raises(ValueError, match="costs must not be negative, got -1.0"):
+        stream.reserve([0.1, 0.2, 0.3], costs=[1, -1, 2])
+    assert stream.status().n_open == 2
+    fixed = fitted(budget=2.5).stream(10.0)
+    with pytest.raises(ValueError, match="costs must be None"):
+        fixed.route(x, costs=[[1, 2, 3]])
+
+
+def test_learned_costs_need_an_upper_bound():
+    router = fitted(per_row=True, cost_estimator=LinearRegression(), budget=2.5)
+    with pytest.raises(ValueError, match="max_costs must be given, got None"):
+        router.stream(100.0)
+    stream = router.stream(100.0, 20, max_costs=[2.0, 4.0, 9.0])
+    ticket = stream.route(rows(1))
+    assert ticket.reserved == [2.0, 4.0, 9.0][ticket.choice]
+    assert ticket.cost == pytest.approx(COSTS[ticket.choice], rel=0.1)
+    with pytest.raises(ValueError, match="max_costs must have one number for each"):
+        router.stream(100.0, max_costs=[1.0])
+
+
+def test_a_cost_above_its_reservation_is_never_silent(router):
+    stream = router.stream(10.0)
+    first, second = stream.reserve([1, 0, 0]), stream.reserve([1, 0, 0])
+    # Out of money that nobody has reserved.
+    stream.commit(first, 6.0)
+    assert stream.status().spent == 6.0
+    with pytest.raises(BudgetExhaustedError, match="The cap of 10 is broken by 2: the call of 0"):
+        stream.commit(second, 6.0)
+    # It is recorded as what it is, and nothing more is handed out.
+    assert stream.status().spent == 12.0 and stream.status().n_open == 0
+    with pytest.raises(BudgetExhaustedError, match="12 is spent"):
+        stream.reserve([1, 0, 0])
+
+
+# --- the ledger ----------------------------------------------------------------------------
+
+
+def test_a_ticket_is_settled_once(router):
+    stream = router.stream(10.0)
+    ticket = stream.route(rows(1))
+    stream.commit(ticket)
+    before = stream.status()
+    for settle in (stream.commit, stream.refund):
+        with pytest.raises(ValueError, match="is not open"):
+            settle(ticket)
+    open_ticket = stream.route(rows(1))
+    with pytest.raises(ValueError, match="is not open"):
+        stream.commit(open_ticket._replace(reserved=0.0))
+    stream.refund(open_ticket)
+    for bad in (-1.0, np.nan, np.inf, "1"):
+        ticket = stream.route(rows(1))
+        with pytest.raises(ValueError, match="cost must be"):
+            stream.commit(ticket, bad)
+        stream.refund(ticket)
+    assert stream.status()._replace(n_refunded=0) == before._replace(n_refunded=0)
+
+
+@pytest.mark.parametrize("n_expected", [None, 20_000])
+def test_threads_never_exceed_the_cap_and_lose_nothing(router, n_expected):
+    """16 threads, random costs below the reservation, failures, demand far above the cap."""
+    n_requests, n_threads = 20_000, 16
+    # Known or not, the requests want more than there is.
+    cap = 30_000.0 if n_expected else 15_000.0
+    stream = router.stream(cap, n_expected, max_costs=[1.5, 3.0, 7.5])
+    values = router.predict_quality(rows(n_requests))
+    paid = [[] for _ in range(n_threads)]
+    counts = np.zeros((n_threads, 3), dtype=int)
+    worst = np.zeros(n_threads)
+
+    def serve(thread):
+        rng = np.random.default_rng(thread)
+        for value in values[thread::n_threads]:
+            try:
+                ticket = stream.reserve(value)
+            except BudgetExhaustedError:
+                counts[thread, 2] += 1
+                continue
+            if rng.random() < 0.1:
+                stream.refund(ticket)
+                counts[thread, 1] += 1
+            else:
+                cost = ticket.cost * rng.uniform(0.5, 1.5)
+                stream.commit(ticket, cost)
+                paid[thread].append(cost)
+                counts[thread, 0] += 1
+            status = stream.status()
+            worst[thread] = max(worst[thread], status.spent + status.reserved)
+
+    threads = [threading.Thread(target=serve, args=(i,)) for i in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    status = stream.status()
+    assert worst.max() <= cap * (1 + 1e-11)
+    assert status.spent == pytest.approx(sum(map(sum, paid)), rel=1e-9)
+    assert counts.sum() == n_requests
+    assert (status.n_committed, status.n_refunded, status.n_rejected) == tuple(counts.sum(axis=0))
+    assert status.n_open == 0 and abs(status.reserved) < 1e-6
+    assert status.spent >= 0.95 * cap
+    if n_expected:
+        # At the very end a request can find less than the most that it can cost.
+        assert status.n_rejected <= n_threads
+
+
+def test_pickling_keeps_open_tickets(router):
+    stream = router.stream(10.0, 5)
+    ticket = stream.route(rows(1))
+    copy = pickle.loads(pickle.dumps(stream))
+    assert copy.status() == stream.status() and copy.status().n_open == 1
+    copy.commit(ticket, 0.5)
+    assert copy.status().spent == 0.5 and stream.status().spent == 0
+    stream.refund(ticket)
+    assert copy.route(rows(1)).id == stream.route(rows(1)).id
+    assert repr(copy) == "BudgetStream(BudgetRouter, 0.5 spent and " + repr(copy).split("and ")[1]
+
+
+def test_a_request_that_fails_while_deciding_reserves_nothing(router):
+    stream = pickle.loads(pickle.dumps(router)).stream(10.0, 3)
+
+    def broken(X):
+        raise ConnectionError("no features")
+
+    stream.router.accuracy_estimator_.predict = broken
+    before = stream.status()
+    for _ in range(20):
+        with pytest.raises(ConnectionError) as caught:
+            stream.route(rows(1))
+    assert "predict of 'accuracy_estimator' with 1 rows" in caught.value.__notes__[0]
+    assert stream.status() == before
+
+
+def test_a_rejected_request_is_not_estimated(router):
+    stream = pickle.loads(pickle.dumps(router)).stream(1.0)
+    stream.commit(stream.route(rows(1)))
+
+    def untouchable(X):
+        raise AssertionError("estimated for nothing")
+
+    stream.router.accuracy_estimator_.predict = untouchable
+    with pytest.raises(BudgetExhaustedError, match=re.escape("it takes 1, and of 1 in all 1 is")):
+        stream.route(rows(1))
+    assert stream.status().n_rejected == 1
+
+
+# --- OCCAM ---------------------------------------------------------------------------------
+
+
+def test_occam_with_a_member_that_embeds():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = (X[:, 0] + np.where(X[:, 1] > 0, 0, 2 * X[:, 1]) > 0).astype(int)
+    members = [("tree", DecisionTreeClassifier(max_depth=1)), ("linear", LogisticRegression())]
+    plain = OccamRouterClassifier(members, costs=[1, 3], budget=2, cv=2).fit(X, y)
+    stream = plain.stream(1e6)
+    tickets = [stream.route(x[None]) for x in X[:100]]
+    np.testing.assert_array_equal([t.choice for t in tickets], plain.route(X[:100]))
+    assert {t.name for t in tickets} <= {"tree", "linear"} and tickets[0].answer is None
+
+    embeds = OccamRouterClassifier(
+        members, costs=[1, 3], budget=2, cv=2, embedding="tree", accuracy_estimator=Ridge()
+    ).fit(X, y)
+    stream = embeds.stream(1e6)
+    for x, label, choice in zip(X[:100], embeds.predict(X[:100]), embeds.route(X[:100])):
+        ticket = stream.route(x[None])
+        assert ticket.choice == choice and ticket.deciding == 1.0
+        if ticket.name == "tree":
+            # The member has answered while embedding, and that is paid.
+            assert ticket.answer == label and ticket.cost == 0
+        else:
+            assert ticket.answer is None and ticket.cost == 3
+        stream.commit(ticket)
+    assert stream.status().spent == pytest.approx(embeds.predict_cost(X[:100]).sum())
+
+    # The price of the rest is that of `embeds`, which is fitted with "tree" left out.
+    dropped = OccamRouterClassifier(
+        members, costs=[3, 1], budget=6, cv=2, embedding="tree", drop_dominated=True
+    ).fit(X, y)
+    dropped.stream(100.0).route(X[:1])
+
+
+# --- what it refuses -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((np.inf,), "budget_total must be a finite number, got inf"),
+        ((None,), "budget_total must be a finite number, got None"),
+        ((-1.0,), "budget_total must be a non-negative number"),
+        ((10.0, 0), "n_expected must be a positive int or None for unknown, got 0"),
+        ((10.0, 2.5), "n_expected must be a positive int"),
+        ((10.0, True), "n_expected must be a positive int"),
+        ((10.0, 11), "budget_total=10.0 is below the cheapest feasible plan: .* total is 11"),
+        ((0.5,), "the smallest feasible total is 1"),
+    ],
+)
+def test_bad_streams(router, args, message):
+    with pytest.raises(ValueError, match=message):
+        router.stream(*args)
+
+
+def test_bad_requests(router):
+    with pytest.raises(NotFittedError):
+        BudgetRouter(costs=COSTS).stream(1.0)
+    stream = BudgetStream(router, 10.0)
+    with pytest.raises(ValueError, match=re.escape("x must be one row, shape (1, n_features),")):
+        stream.route(rows(2))
+    with pytest.raises(ValueError, match=re.escape("quality must have shape (3,), got (2,)")):
+        stream.reserve([0.1, 0.2])
+    with pytest.raises(ValueError, match="quality must be finite"):
+        stream.reserve([0.1, 0.2, np.nan])
+    assert stream.status().n_open == 0 and stream.status().reserved == 0

@@ -6,10 +6,12 @@ from skroute.routing._baselines import (
     SingleBestClassifier,
 )
 from skroute.routing._budget_router import BudgetRouter
+from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._occam import OccamRouterClassifier
 
 __all__ = [
     "BudgetRouter",
+    "FrugalMCTClassifier",
     "OccamRouterClassifier",
     "OracleRouterClassifier",
     "RandomRouterClassifier",

@@ -7,13 +7,20 @@ from skroute.routing._baselines import (
 )
 from skroute.routing._budget_router import BudgetRouter
 from skroute.routing._frugal_mct import FrugalMCTClassifier
+from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier
+from skroute.routing._sequential import SequentialRouterClassifier
+from skroute.routing._voting import MajorityVoteClassifier, WeightedMajorityVoteClassifier
 
 __all__ = [
     "BudgetRouter",
     "FrugalMCTClassifier",
+    "FrugalMLClassifier",
+    "MajorityVoteClassifier",
     "OccamRouterClassifier",
     "OracleRouterClassifier",
     "RandomRouterClassifier",
+    "SequentialRouterClassifier",
     "SingleBestClassifier",
+    "WeightedMajorityVoteClassifier",
 ]

@@ -28,7 +28,7 @@ def fan_table(values, bin_width):
     full = values[-1].astype(np.float64)
     firsts, means, deviations, sizes = [], [], [], []
     for running in values:
-        number = np.rint(running.astype(np.float64) / bin_width).astype(np.int64)
+        number = np.rint(running.astype(np.float64) * (1.0 / bin_width)).astype(np.int64)
         first = number.min()
         number -= first
         rest = full - running
@@ -77,7 +77,7 @@ def fan_leaving(values, lo, hi, start, first, bin_width):
     rows = np.arange(n_samples)
     for r in range(n_members - 1):
         v = values[r, rows]
-        number = np.rint(v.astype(np.float64) / bin_width).astype(np.int64) - first[r]
+        number = np.rint(v.astype(np.float64) * (1.0 / bin_width)).astype(np.int64) - first[r]
         inside = (number >= 0) & (number < start[r + 1] - start[r])
         at = start[r] + np.where(inside, number, 0)
         low, high = np.where(inside, lo[at], np.nan), np.where(inside, hi[at], np.nan)

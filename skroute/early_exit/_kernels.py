@@ -462,83 +462,75 @@ def scan_vector(scores, candidates, active, g, full, k, decided):
 
 
 @njit(cache=True, nogil=True)
-def sweep_back(v, bad, costs, price, lo, hi, use_lo, use_hi, alive):
-    """One backward sweep of coordinate descent on ``cost + price * wrong``.
-
-    At each position, from the last but one to the first, the rows that reach it choose
-    the pair of thresholds that minimises what they cost from there on, all other
-    positions held fixed. Each step lowers the objective or keeps it.
+def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
+    """Thresholds of one position that save most: cost still to come less price of errors.
 
     Parameters
     ----------
-    v : ndarray of shape (n_members, n_samples)
-        Partial sums, or margins, by position.
+    x : ndarray of shape (n,)
+        Partial sums, or margins, of the rows that reach the position.
 
-    bad : ndarray of shape (n_members, n_samples), dtype=bool
+    by : ndarray of shape (n,), dtype=int64
+        What sorts `x`.
+
+    rows : ndarray of shape (n,), dtype=int64
+        Which rows they are.
+
+    bad : ndarray of shape (n_samples,), dtype=bool
         Whether leaving above would be wrong.
 
-    costs : ndarray of shape (n_members,)
-        In evaluation order.
+    to_go : ndarray of shape (n_samples,), dtype=float64
+        What each row costs from here on if it stays, errors included. Updated for the
+        rows that leave.
 
     price : float
         Price of a wrong answer, in units of cost.
 
-    lo, hi : ndarray of shape (n_members,)
-        Thresholds, updated in place.
-
     use_lo, use_hi : bool
-    alive : ndarray of shape (n_samples,), dtype=int64
-        Position at which each row leaves under the given thresholds.
+
+    Returns
+    -------
+    lo, hi : float
     """
-    n_members, n_samples = v.shape
-    to_go = np.zeros(n_samples)
-    for r in range(n_members - 2, -1, -1):
-        rows = np.flatnonzero(alive >= r)
-        n = len(rows)
-        if n == 0:
+    n = len(x)
+    # Saved when the j lowest leave below, and when all from the j-th on leave above.
+    above = np.zeros(n + 1)
+    for j in range(n - 1, -1, -1):
+        i = rows[by[j]]
+        wrong = price if bad[i] else 0.0
+        above[j] = above[j + 1] + to_go[i] - wrong
+    below = 0.0
+    best_below, cut_below = 0.0, 0
+    best, cut_lo, cut_hi = 0.0, 0, n
+    for j in range(n + 1):
+        if j > 0:
+            i = rows[by[j - 1]]
+            wrong = 0.0 if bad[i] else price
+            below += to_go[i] - wrong
+        if 0 < j < n and x[by[j - 1]] == x[by[j]]:
             continue
-        x = np.empty(n, dtype=v.dtype)
-        for j in range(n):
-            x[j] = v[r, rows[j]]
-            to_go[rows[j]] += costs[r + 1]
-        by = np.argsort(x)
-        # Saved when the j lowest leave below, and when all from the j-th on leave above.
-        above = np.zeros(n + 1)
-        for j in range(n - 1, -1, -1):
-            i = rows[by[j]]
-            wrong = price if bad[r, i] else 0.0
-            above[j] = above[j + 1] + to_go[i] - wrong
-        below = 0.0
-        best_below, cut_below = 0.0, 0
-        best, cut_lo, cut_hi = 0.0, 0, n
-        for j in range(n + 1):
-            if j > 0:
-                i = rows[by[j - 1]]
-                wrong = 0.0 if bad[r, i] else price
-                below += to_go[i] - wrong
-            if 0 < j < n and x[by[j - 1]] == x[by[j]]:
-                continue
-            if use_lo and below > best_below:
-                best_below, cut_below = below, j
-            gain = best_below + (above[j] if use_hi else 0.0)
-            if gain > best + 1e-9:
-                best, cut_lo = gain, cut_below
-                cut_hi = j if use_hi else n
-        lo[r], hi[r] = -np.inf, np.inf
-        if cut_lo == n:
-            lo[r] = np.inf
-        elif cut_lo > 0:
-            lo[r] = 0.5 * (np.float64(x[by[cut_lo - 1]]) + np.float64(x[by[cut_lo]]))
-        if cut_hi == 0:
-            hi[r] = -np.inf
-        elif cut_hi < n:
-            hi[r] = 0.5 * (np.float64(x[by[cut_hi - 1]]) + np.float64(x[by[cut_hi]]))
-        for j in range(n):
-            i = rows[j]
-            if x[j] > hi[r]:
-                to_go[i] = price if bad[r, i] else 0.0
-            elif x[j] < lo[r]:
-                to_go[i] = 0.0 if bad[r, i] else price
+        if use_lo and below > best_below:
+            best_below, cut_below = below, j
+        gain = best_below + (above[j] if use_hi else 0.0)
+        if gain > best + 1e-9:
+            best, cut_lo = gain, cut_below
+            cut_hi = j if use_hi else n
+    lo, hi = -np.inf, np.inf
+    if cut_lo == n:
+        lo = np.inf
+    elif cut_lo > 0:
+        lo = 0.5 * (np.float64(x[by[cut_lo - 1]]) + np.float64(x[by[cut_lo]]))
+    if cut_hi == 0:
+        hi = -np.inf
+    elif cut_hi < n:
+        hi = 0.5 * (np.float64(x[by[cut_hi - 1]]) + np.float64(x[by[cut_hi]]))
+    for j in range(n):
+        i = rows[j]
+        if x[j] > hi:
+            to_go[i] = price if bad[i] else 0.0
+        elif x[j] < lo:
+            to_go[i] = 0.0 if bad[i] else price
+    return lo, hi
 
 
 @njit(cache=True, nogil=True)

@@ -195,22 +195,21 @@ def _refuse_multioutput(model):
 
 def _averaged(model, members, features, *, finite):
     """Forest of trees whose class probabilities are averaged."""
-    n_classes, n_members = len(model.classes_), len(members)
+    n_classes = len(model.classes_)
     builder = ForestBuilder()
     for member, columns in zip(members, features):
         proba = np.zeros((member.tree_.node_count, n_classes))
         # A member that saw fewer classes has fewer columns.
         proba[:, member.classes_.astype(np.intp)] = member.tree_.value[:, 0, :]
         if n_classes <= 2:
-            _add_sklearn_tree(builder, member.tree_, proba[:, -1:], 0, columns)
+            # Centred, so that partial sums are around zero; sums of pure leaves are exact,
+            # so that ties stay ties.
+            _add_sklearn_tree(builder, member.tree_, proba[:, -1:] - 0.5, 0, columns)
         else:
             _add_sklearn_tree(builder, member.tree_, proba, -1, columns)
         builder.end_member()
-    binary = n_classes <= 2
     return builder.build(
-        np.zeros(1 if binary else n_classes),
-        # Kept as a sum: sums of pure leaves are whole numbers, so that ties stay ties.
-        beta=n_members / 2 if binary else 0.0,
+        np.zeros(1 if n_classes <= 2 else n_classes),
         link="mean",
         n_features=model.n_features_in_,
         dtype="float32",
@@ -353,8 +352,7 @@ def _hist_columns(model):
     if model._preprocessor is None:
         return np.arange(model.n_features_in_), {}
     # Categorical columns come first inside.
-    mask = np.asarray(model.is_categorical_)
-    given = np.asarray(model._is_categorical_remapped) if mask is None else mask
+    given = np.asarray(model.is_categorical_)
     column = np.concatenate([np.flatnonzero(given), np.flatnonzero(~given)])
     encoder = model._preprocessor.named_transformers_["encoder"]
     return column, dict(zip(np.flatnonzero(given).tolist(), encoder.categories_))

@@ -198,7 +198,7 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     -------
     list of (lo, hi)
     """
-    from skroute.early_exit._kernels import leave_at, sweep_back
+    from skroute.early_exit._kernels import leave_at
 
     n_members, n_samples = values.shape
     lo, hi = np.full(n_members, -np.inf), np.full(n_members, np.inf)
@@ -208,6 +208,42 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     for price in prices:
         for _ in range(n_sweeps if path else 1):
             leave_at(values, lo, hi, position, side)
-            sweep_back(values, bad, costs, float(price), lo, hi, use_lo, use_hi, position)
+            sweep_back(values, bad, costs, float(price), lo, hi, position, use_lo, use_hi)
         path.append((lo.copy(), hi.copy()))
     return path
+
+
+def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=True):
+    """One backward sweep of coordinate descent on ``cost + price * wrong``.
+
+    At each position, from the last but one to the first, the rows that reach it choose
+    the pair of thresholds that minimises what they cost from there on, all other
+    positions held fixed. Each step lowers the objective or keeps it.
+
+    Parameters
+    ----------
+    values, bad : ndarray of shape (n_members, n_samples)
+    costs : ndarray of shape (n_members,)
+        In evaluation order.
+
+    price : float
+        Price of a wrong answer, in units of cost.
+
+    lo, hi : ndarray of shape (n_members,)
+        Thresholds, updated in place.
+
+    position : ndarray of shape (n_samples,), dtype=int64
+        Where each row leaves under the given thresholds.
+    """
+    from skroute.early_exit._kernels import best_cut
+
+    to_go = np.zeros(values.shape[1])
+    for r in range(len(values) - 2, -1, -1):
+        rows = np.flatnonzero(position >= r)
+        if len(rows) == 0:
+            continue
+        to_go[rows] += costs[r + 1]
+        x = values[r, rows]
+        # numpy's vectorised sort is far faster than a compiled one.
+        by = np.argsort(x)
+        lo[r], hi[r] = best_cut(x, by, rows, bad[r], to_go, price, use_lo, use_hi)

@@ -480,8 +480,7 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
         Whether leaving above would be wrong.
 
     to_go : ndarray of shape (n_samples,), dtype=float64
-        What each row costs from here on if it stays, errors included. Updated for the
-        rows that leave.
+        What each row costs from here on if it stays, errors included.
 
     price : float
         Price of a wrong answer, in units of cost.
@@ -524,13 +523,17 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
         hi = -np.inf
     elif cut_hi < n:
         hi = 0.5 * (np.float64(x[by[cut_hi - 1]]) + np.float64(x[by[cut_hi]]))
-    for j in range(n):
-        i = rows[j]
-        if x[j] > hi:
-            to_go[i] = price if bad[i] else 0.0
-        elif x[j] < lo:
-            to_go[i] = 0.0 if bad[i] else price
     return lo, hi
+
+
+@njit(cache=True, nogil=True)
+def settle(v, bad, lo, hi, price, to_go):
+    """Let the rows that the thresholds `lo` and `hi` decide leave: updates `to_go`."""
+    for i in range(len(v)):
+        if v[i] > hi:
+            to_go[i] = price if bad[i] else 0.0
+        elif v[i] < lo:
+            to_go[i] = 0.0 if bad[i] else price
 
 
 @njit(cache=True, nogil=True)

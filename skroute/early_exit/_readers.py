@@ -77,13 +77,13 @@ def read_lightgbm(booster):
         )
     per_iteration = int(head["num_tree_per_iteration"])
     trees = [_fields(block) for block in blocks if block.lstrip().startswith("Tree=")]
-    # boosting="rf" averages its trees.
-    factor = per_iteration / len(trees) if "average_output" in blocks[0] else 1.0
+    # boosting="rf" adds its trees up and averages inside the link.
+    slope = per_iteration / len(trees) if "average_output" in blocks[0] else 1.0
     builder = ForestBuilder()
     for i, tree in enumerate(trees):
         if tree.get("is_linear", "0") != "0":
             raise ValueError("Linear trees (linear_tree=True) are not supported.")
-        _add_lightgbm_tree(builder, tree, factor, i % per_iteration)
+        _add_lightgbm_tree(builder, tree, i % per_iteration)
         if (i + 1) % per_iteration == 0:
             builder.end_member()
     columns = booster.pandas_categorical or []
@@ -91,7 +91,7 @@ def read_lightgbm(booster):
     forest = builder.build(
         np.zeros(per_iteration),
         link={"multiclass": "softmax", "multiclassova": "ova"}.get(objective, "logistic"),
-        slope=float(options.get("sigmoid", 1.0)),
+        slope=slope * float(options.get("sigmoid", 1.0)),
         n_features=int(head["max_feature_idx"]) + 1,
         finite=False,
         categories={
@@ -128,8 +128,8 @@ def _numbers(text, dtype):
     return np.array(text.split(), dtype=dtype)
 
 
-def _add_lightgbm_tree(builder, tree, factor, output):
-    leaf_value = _numbers(tree["leaf_value"], np.float64) * factor
+def _add_lightgbm_tree(builder, tree, output):
+    leaf_value = _numbers(tree["leaf_value"], np.float64)
     n_leaves = len(leaf_value)
     n_inner = n_leaves - 1
     if n_inner == 0:
@@ -193,7 +193,7 @@ def _refuse_multioutput(model):
         raise ValueError("Multi-output forests are not supported: early exit needs one target.")
 
 
-def _averaged(model, members, features, *, finite):
+def _averaged(model, members, features):
     """Forest of trees whose class probabilities are averaged."""
     n_classes = len(model.classes_)
     builder = ForestBuilder()
@@ -213,7 +213,7 @@ def _averaged(model, members, features, *, finite):
         link="mean",
         n_features=model.n_features_in_,
         dtype="float32",
-        finite=finite,
+        finite="allow-nan",
     )
 
 
@@ -221,15 +221,7 @@ def _averaged(model, members, features, *, finite):
 def read_forest_classifier(model):
     """Forest of a fitted ``RandomForestClassifier`` or ``ExtraTreesClassifier``."""
     _refuse_multioutput(model)
-    # scikit-learn refuses missing values at predict when fit saw none.
-    masks = getattr(model.estimator_, "_support_missing_values", None)
-    allow = masks is not None and any(
-        member.tree_.missing_go_to_left.any() for member in model.estimators_
-    )
-    features = [None] * len(model.estimators_)
-    forest = _averaged(
-        model, model.estimators_, features, finite="allow-nan" if allow else True
-    )
+    forest = _averaged(model, model.estimators_, [None] * len(model.estimators_))
     return forest, np.asarray(model.classes_)
 
 
@@ -238,7 +230,7 @@ def read_bagging_classifier(model):
     """Forest of a fitted ``BaggingClassifier`` of decision trees, None for other members."""
     if not reads_trees(model):
         return None
-    forest = _averaged(model, model.estimators_, model.estimators_features_, finite="allow-nan")
+    forest = _averaged(model, model.estimators_, model.estimators_features_)
     return forest, np.asarray(model.classes_)
 
 

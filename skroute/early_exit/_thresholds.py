@@ -87,9 +87,9 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
     above = n - np.searchsorted(ordered, top, side="right") if use_hi else np.zeros(k + 1)
     below = np.searchsorted(ordered, bottom, side="left") if use_lo else np.zeros(k + 1)
     if not use_lo:
-        return -np.inf, _between(ordered, n - int(above[k]))
+        return np.float64(-np.inf), _between(ordered, n - int(above[k]))
     if not use_hi:
-        return _between(ordered, int(below[k])), np.inf
+        return _between(ordered, int(below[k])), np.float64(np.inf)
     meet = top < bottom[::-1]
     if meet.any():
         # Errors on either side fit the budget at any cut in between: decide all.
@@ -106,10 +106,11 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
 def _between(ordered, cut):
     """A threshold with exactly `cut` of the sorted values below it."""
     if cut == 0:
-        return -np.inf
+        return np.float64(-np.inf)
     if cut == len(ordered):
-        return np.inf
-    return 0.5 * (float(ordered[cut - 1]) + float(ordered[cut]))
+        return np.float64(np.inf)
+    # A numpy scalar: numpy would round a Python float to the precision of the values.
+    return 0.5 * (np.float64(ordered[cut - 1]) + np.float64(ordered[cut]))
 
 
 def allowance(total, position, budget_split):
@@ -235,15 +236,15 @@ def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=
     position : ndarray of shape (n_samples,), dtype=int64
         Where each row leaves under the given thresholds.
     """
-    from skroute.early_exit._kernels import best_cut
+    from skroute.early_exit._kernels import best_cut, settle
 
     to_go = np.zeros(values.shape[1])
     for r in range(len(values) - 2, -1, -1):
+        to_go += costs[r + 1]
         rows = np.flatnonzero(position >= r)
-        if len(rows) == 0:
-            continue
-        to_go[rows] += costs[r + 1]
-        x = values[r, rows]
-        # numpy's vectorised sort is far faster than a compiled one.
-        by = np.argsort(x)
-        lo[r], hi[r] = best_cut(x, by, rows, bad[r], to_go, price, use_lo, use_hi)
+        if len(rows):
+            x = values[r, rows]
+            # numpy's vectorised sort is far faster than a compiled one.
+            by = np.argsort(x)
+            lo[r], hi[r] = best_cut(x, by, rows, bad[r], to_go, price, use_lo, use_hi)
+        settle(values[r], bad[r], lo[r], hi[r], price, to_go)

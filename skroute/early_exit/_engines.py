@@ -359,7 +359,7 @@ def ensemble_engine(estimator):
             "forests, bagging, AdaBoost, soft voting), or a list of members with scores, "
             f"got {estimator!r}."
         )
-    members = list(np.ravel(np.asarray(members, dtype=object)))
+    members = list(members)
     classes = np.asarray(estimator.classes_)
     if hasattr(estimator, "estimator_weights_"):
         return _AdaBoostEngine(estimator), classes

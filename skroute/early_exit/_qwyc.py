@@ -32,6 +32,7 @@ from skroute.early_exit._thresholds import (
     leaving,
     running_values,
     spend_thresholds,
+    widened,
 )
 from skroute.utils._compat import (
     Interval,
@@ -49,6 +50,9 @@ __all__ = ["QWYCEnsemble"]
 
 # Policies between "never leave early" and the most hurried, fixed before calibration.
 _N_POLICIES = 20
+# More cautious still, for rows on which the first of them is wrong too often: thresholds
+# moved out by these many deviations of what is still to come.
+_WIDER = (3.0, 2.0, 1.4, 1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
 # The search picks the member that looks best on its rows, so that errors elsewhere are
 # about three times those it sees.
 _SEARCH = 1 / 3
@@ -190,6 +194,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     Notes
     -----
+    Deep trees know the rows that they were fitted on by heart, and thresholds fitted on
+    such rows stop too early elsewhere; calibration then falls back to cautious ones. For
+    a bagged forest, fit it first, and pass ``FrozenEstimator(forest)`` and rows that it
+    has not seen.
+
     The bound rests on a fixed sequence of tests: thresholds are ordered from cautious to
     hurried without the calibration rows, and the last one before the first that makes
     too many errors on them is taken.
@@ -431,10 +440,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             # The first policy never leaves early and is never wrong.
             chosen = max(0, fixed_sequence(n_wrong, allowed))
             bound = upper_bound(allowed, n_rows, self.confidence) if chosen else 0.0
-            if allowed < 0 < self.alpha:
+            if not chosen and len(policies) > 1:
                 warnings.warn(
-                    f"{n_rows} calibration rows are too few for alpha={self.alpha!r}: every "
-                    "member is evaluated on every row. Give more rows or raise alpha.",
+                    f"No early exit keeps alpha={self.alpha!r} on {n_rows} calibration rows: every "
+                    "member is evaluated on every row. Give more rows, or rows that the "
+                    "ensemble was not fitted on, or raise alpha.",
                     UserWarning,
                     stacklevel=4,
                 )
@@ -533,6 +543,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
                 )
                 for share in shares
             ]
+        path = widened(values, *path[0], _WIDER) + path
         return [never, *(fixed_policy(lo, hi) for lo, hi in path)]
 
     # Prediction -------------------------------------------------------------------
@@ -614,6 +625,14 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         return self._respond(X, "predict_proba", budget=budget).y_pred
 
+    def _respond(self, X, response, **context):
+        if getattr(X, "ndim", 2) == 1 and hasattr(self, "n_features_in_"):
+            raise ValueError(
+                f"Expected 2D array, got 1D array instead: {X!r}. Reshape your data: "
+                "X.reshape(1, -1) is one row."
+            )
+        return super()._respond(X, response, **context)
+
     def _plan(self, X, budget):
         policy = self._path[self._policy_for(budget)]
         score, members, side = self._engine.walk(X, policy, self.n_jobs)
@@ -693,7 +712,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         members = self.estimator if isinstance(self.estimator, (list, tuple)) else [self.estimator]
-        members = [member for member in members if hasattr(member, "__sklearn_tags__")]
+        members = [member for member in members if hasattr(_unfrozen(member), "__sklearn_tags__")]
         if members:
             inherit_member_tags(tags, members)
             tags.classifier_tags.multi_class = all(

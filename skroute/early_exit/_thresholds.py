@@ -248,3 +248,20 @@ def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=
             by = np.argsort(x)
             lo[r], hi[r] = best_cut(x, by, rows, bad[r], to_go, price, use_lo, use_hi)
         settle(values[r], bad[r], lo[r], hi[r], price, to_go)
+
+
+def widened(values, lo, hi, factors):
+    """Thresholds moved outwards by multiples of the deviation of what is still to come.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_members, n_samples)
+    lo, hi : ndarray of shape (n_members,)
+    factors : sequence of float
+
+    Returns
+    -------
+    list of (lo, hi)
+    """
+    spread = np.array([np.std(values[-1] - running) for running in values], dtype=np.float64)
+    return [(lo - factor * spread, hi + factor * spread) for factor in factors]

@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_array
 
 from skroute.base import note_failure
-from skroute.early_exit._readers import find_reader, reads_trees
+from skroute.early_exit._readers import find_reader
 from skroute.early_exit._thresholds import leader_and_margin
 from skroute.utils._compat import check_response_method, num_samples
 
@@ -60,8 +60,7 @@ class ForestEngine:
         X = check_array(X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite)
         if X.shape[1] != forest.n_features:
             raise ValueError(
-                f"X has {X.shape[1]} features, but the ensemble was trained on "
-                f"{forest.n_features}."
+                f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."
             )
         return X
 
@@ -168,9 +167,7 @@ class ForestEngine:
 
     def member_calls(self):
         """For each member a function of rows, to time it."""
-        return {
-            t: ForestEngine(self.forest.reordered([t])).scores for t in range(self.n_members)
-        }
+        return {t: ForestEngine(self.forest.reordered([t])).scores for t in range(self.n_members)}
 
 
 def encode_categories(X, categories, n_features):

@@ -11,7 +11,16 @@ __all__ = ["evaluate_exported", "export_ensemble", "load_exported"]
 FORMAT = "skroute-early-exit"
 VERSION = 1
 
-_ARRAYS = ("values", "roots", "depths", "outputs", "member_start", "cat_words", "cat_start", "offset")
+_ARRAYS = (
+    "values",
+    "roots",
+    "depths",
+    "outputs",
+    "member_start",
+    "cat_words",
+    "cat_start",
+    "offset",
+)
 _NUMBERS = ("beta", "link", "slope", "n_features", "dtype")
 
 
@@ -106,7 +115,9 @@ def load_exported(path):
         }
     else:
         with np.load(path, allow_pickle=False) as file:
-            content = {key: value.item() if value.ndim == 0 else value for key, value in file.items()}
+            content = {
+                key: value.item() if value.ndim == 0 else value for key, value in file.items()
+            }
     if content.get("format") != FORMAT or content["version"] != VERSION:
         raise ValueError(
             f"{path!r} is not an exported early-exit ensemble of version {VERSION}: format "

@@ -157,9 +157,7 @@ def walk_scalar(
             g[j] = offset
             locked[j] = False
         for r in range(n_members):
-            _leaves(
-                X, rows, m, nodes, roots[r], depths[r], special, cat_words, cat_start, leaf
-            )
+            _leaves(X, rows, m, nodes, roots[r], depths[r], special, cat_words, cat_start, leaf)
             last = r == n_members - 1
             kept = 0
             for j in range(m):
@@ -261,9 +259,7 @@ def walk_vector(
             g[j] = offset
         for r in range(n_members):
             for t in range(member_start[r], member_start[r + 1]):
-                _leaves(
-                    X, rows, m, nodes, roots[t], depths[t], special, cat_words, cat_start, leaf
-                )
+                _leaves(X, rows, m, nodes, roots[t], depths[t], special, cat_words, cat_start, leaf)
                 if outputs[t] < 0:
                     for j in range(m):
                         for k in range(n_outputs):
@@ -320,9 +316,7 @@ def member_scores(
             for j in range(m):
                 out[r, first + j] = 0.0
             for t in range(member_start[r], member_start[r + 1]):
-                _leaves(
-                    X, rows, m, nodes, roots[t], depths[t], special, cat_words, cat_start, leaf
-                )
+                _leaves(X, rows, m, nodes, roots[t], depths[t], special, cat_words, cat_start, leaf)
                 if outputs[t] < 0:
                     for j in range(m):
                         for k in range(out.shape[2]):

@@ -117,9 +117,7 @@ def _candidate_values(total, target):
     return margin, leader != target
 
 
-def _search(
-    scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count, on_step=None
-):
+def _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count, on_step=None):
     n_members, n_samples, n_outputs = scores.shape
     total = offset + scores.sum(axis=0, dtype=np.float64)
     target = total[:, 0] <= beta if n_outputs == 1 else np.argmax(total, axis=1)

@@ -12,12 +12,13 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexabl
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skroute.base import (
     CostAwareMixin,
     Plan,
     check_costs,
+    check_rows,
     inherit_member_tags,
     measure_costs,
     note_failure,
@@ -303,7 +304,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Fitted estimator.
         """
         routed = self._route_fit(fit_params)
-        X, y = indexable(X, y)
+        X, y = indexable(check_rows(self, X, reset=True), y)
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         rng = check_random_state(self.random_state)
@@ -354,7 +355,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
                 "optimize needs a fitted ensemble: call fit first, or pass "
                 f"FrozenEstimator(ensemble), got estimator={self.estimator!r}."
             )
-        (X,) = indexable(X)
+        X = check_rows(self, X, reset=True)
         rng = check_random_state(self.random_state)
         train, held_out = self._split(num_samples(X), rng, X_calibration)
         if held_out is not None:
@@ -450,7 +451,6 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
                 )
         position, side = _leaving(values, policies[chosen])
         late = np.bincount(position[is_wrong(position, side, bad)], minlength=n_members)
-        validate_data(self, X, reset=True, skip_check_array=True)
         self.estimator_ = fitted
         self.classes_ = np.asarray(classes)
         self.costs_ = costs
@@ -538,9 +538,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         else:
             shares = np.minimum(self.alpha * np.geomspace(1 / 16, 16, _N_POLICIES + 1), 0.5)
             path = [
-                spend_thresholds(
-                    values, bad, share * n_samples, self.budget_split, use_lo, use_hi
-                )
+                spend_thresholds(values, bad, share * n_samples, self.budget_split, use_lo, use_hi)
                 for share in shares
             ]
         path = widened(values, *path[0], _WIDER) + path
@@ -625,14 +623,6 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         return self._respond(X, "predict_proba", budget=budget).y_pred
 
-    def _respond(self, X, response, **context):
-        if getattr(X, "ndim", 2) == 1 and hasattr(self, "n_features_in_"):
-            raise ValueError(
-                f"Expected 2D array, got 1D array instead: {X!r}. Reshape your data: "
-                "X.reshape(1, -1) is one row."
-            )
-        return super()._respond(X, response, **context)
-
     def _plan(self, X, budget):
         policy = self._path[self._policy_for(budget)]
         score, members, side = self._engine.walk(X, policy, self.n_jobs)
@@ -672,7 +662,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         link, slope = self._engine.link, self._engine.slope
         if score.shape[1] == 1:
             score = score[:, 0]
-            positive = 0.5 + score / self._weight[members] if link == "mean" else expit(slope * score)
+            positive = (
+                0.5 + score / self._weight[members] if link == "mean" else expit(slope * score)
+            )
             proba = np.column_stack([1.0 - positive, positive])
             return proba[:, -len(self.classes_) :]
         if link == "softmax":
@@ -713,6 +705,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         tags = super().__sklearn_tags__()
         members = self.estimator if isinstance(self.estimator, (list, tuple)) else [self.estimator]
         members = [member for member in members if hasattr(_unfrozen(member), "__sklearn_tags__")]
+        # A raw booster, and a function, say themselves what they take.
+        tags.input_tags.allow_nan = True
         if members:
             inherit_member_tags(tags, members)
             tags.classifier_tags.multi_class = all(

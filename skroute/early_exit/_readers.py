@@ -397,9 +397,7 @@ def _add_xgboost_tree(builder, tree, output):
     # This library goes left where x < condition, in single precision.
     threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
     left_if_missing = np.array(tree["default_left"]) != 0
-    segments = zip(
-        tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"]
-    )
+    segments = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"])
     for node, start, size in segments:
         codes = np.array(tree["categories"][start : start + size])
         words = np.zeros(codes.max() // 32 + 1, dtype=np.int64)

@@ -18,7 +18,6 @@ def qwyc_order(
     use_lo=True,
     use_hi=True,
     n_jobs=None,
-    on_step=None,
 ):
     """Algorithm 1: the member that decides most rows per unit of cost goes next.
 
@@ -44,9 +43,6 @@ def qwyc_order(
     use_lo, use_hi : bool, default=True
     n_jobs : int, default=None
         Threads over the candidates.
-
-    on_step : callable, default=None
-        Called after each position.
 
     Returns
     -------
@@ -80,9 +76,7 @@ def qwyc_order(
                 job.result()
             return decided
 
-        return _search(
-            scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count, on_step
-        )
+        return _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count)
 
 
 def qwyc_order_reference(
@@ -117,7 +111,7 @@ def _candidate_values(total, target):
     return margin, leader != target
 
 
-def _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count, on_step=None):
+def _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count):
     n_members, n_samples, n_outputs = scores.shape
     total = offset + scores.sum(axis=0, dtype=np.float64)
     target = total[:, 0] <= beta if n_outputs == 1 else np.argmax(total, axis=1)
@@ -144,8 +138,6 @@ def _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, co
         used += int(np.sum(up & bad) + np.sum(down & ~bad))
         keep = ~(up | down)
         active, g, target = active[keep], g[keep], target[keep]
-        if on_step is not None:
-            on_step()
         if len(active) == 0:
             break
     return np.concatenate([order, left]).astype(np.int64), lo, hi

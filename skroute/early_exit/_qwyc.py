@@ -304,28 +304,30 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Fitted estimator.
         """
         routed = self._route_fit(fit_params)
-        X, y = indexable(check_rows(self, X, reset=True), y)
-        check_classification_targets(y)
-        y = column_or_1d(y, warn=True)
+        rows, labels = indexable(check_rows(self, X, reset=True), y)
+        check_classification_targets(labels)
+        labels = column_or_1d(labels, warn=True)
         rng = check_random_state(self.random_state)
-        train, held_out = self._split(num_samples(X), rng, X_calibration, y)
+        train, held_out = self._split(len(labels), rng, X_calibration, labels)
         if held_out is not None:
-            X_calibration = _safe_indexing(X, held_out)
-        X_train = X if held_out is None else _safe_indexing(X, train)
-        y_train = y if held_out is None else y[train]
+            X_calibration = _safe_indexing(rows, held_out)
+        X_train = rows if held_out is None else _safe_indexing(rows, train)
+        y_train = labels[train]
         if isinstance(self.estimator, (list, tuple)):
             fitted = [
-                self._fit_one(member, X_train, y_train, routed[f"member_{i}"].fit, train, len(y))
+                self._fit_one(
+                    member, X_train, y_train, routed[f"member_{i}"].fit, train, len(labels)
+                )
                 for i, member in enumerate(self.estimator)
             ]
-            engine, classes = self._list_engine(fitted, np.unique(y))
+            engine, classes = self._list_engine(fitted, np.unique(labels))
         else:
             fitted = self._fit_one(
-                self.estimator, X_train, y_train, routed["estimator"].fit, train, len(y)
+                self.estimator, X_train, y_train, routed["estimator"].fit, train, len(labels)
             )
             engine, classes = ensemble_engine(fitted)
             if classes is None:
-                classes = _booster_classes(engine, y)
+                classes = _booster_classes(engine, labels)
         return self._optimize(fitted, engine, classes, X_train, X_calibration, rng)
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -692,7 +694,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         disagreement, cost = np.empty(len(self._path)), np.empty(len(self._path))
         for i, policy in enumerate(self._path):
             score, members, side = self._engine.walk(X, policy, self.n_jobs)
-            answer = self._answer(X, Plan(members, None, (score, side)), "predict")
+            answer = self._answer(X, Plan(members, self._spent[members], (score, side)), "predict")
             if i == 0:
                 full = answer
             disagreement[i] = np.mean(answer != full)

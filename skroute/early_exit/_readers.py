@@ -5,6 +5,7 @@ library is imported to look a model up.
 """
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from skroute.early_exit._forest import (
     ForestBuilder,
 )
 
-_READERS = {}
+_READERS: dict[tuple[str, str], Callable] = {}
 
 
 def reads(package, name):

@@ -314,12 +314,12 @@ def test_measured_costs(problem, boosted):
 
 def test_budget(quick, problem):
     _, _, X, _ = problem
-    free = quick.predict_cost(X).mean()
-    costs = [quick.predict_cost(X, budget=b).mean() for b in (free * 2, free / 2, free / 4)]
+    free, smallest = quick.predict_cost(X).mean(), quick.path_["cost"].min()
+    budgets = (free * 2, free / 2, 1.01 * smallest)
+    costs = [quick.predict_cost(X, budget=budget).mean() for budget in budgets]
     assert costs[0] == free
     assert costs[1] < 0.6 * free
     assert costs[2] < costs[1]
-    smallest = quick.path_["cost"].min()
     message = re.escape(f"smallest mean cost of this ensemble, {smallest:.6g}")
     with pytest.raises(ValueError, match=message):
         quick.predict(X, budget=0.5)

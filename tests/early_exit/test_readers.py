@@ -124,16 +124,17 @@ def test_lightgbm_variants(parameters):
 
 def test_lightgbm_stops_at_its_best_iteration():
     X, y = data()
-    model = lgb.LGBMClassifier(n_estimators=200, learning_rate=0.5, verbose=-1, n_jobs=1)
-    model.fit(
-        X[:400],
-        y[:400],
-        eval_set=[(X[400:], y[400:])],
+    booster = lgb.train(
+        {"objective": "binary", "learning_rate": 0.5, "verbose": -1, "num_threads": 1},
+        lgb.Dataset(X[:400], y[:400]),
+        num_boost_round=200,
+        valid_sets=[lgb.Dataset(X[400:], y[400:])],
         callbacks=[lgb.early_stopping(3, verbose=False)],
     )
-    engine, _ = ensemble_engine(model)
-    assert engine.n_members == model.best_iteration_
-    expected = model.predict(X, raw_score=True)
+    engine, classes = ensemble_engine(booster)
+    assert classes is None
+    assert engine.n_members == booster.best_iteration
+    expected = booster.predict(X, raw_score=True)
     np.testing.assert_allclose(full_scores(engine, X)[:, 0], expected, atol=1e-12)
 
 

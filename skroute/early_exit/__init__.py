@@ -1,0 +1,14 @@
+"""When to stop evaluating an ensemble: early exit with a learnt order."""
+
+from skroute.early_exit._displays import ExitDisplay, TradeoffDisplay
+from skroute.early_exit._export import evaluate_exported, export_ensemble, load_exported
+from skroute.early_exit._qwyc import QWYCEnsemble
+
+__all__ = [
+    "ExitDisplay",
+    "QWYCEnsemble",
+    "TradeoffDisplay",
+    "evaluate_exported",
+    "export_ensemble",
+    "load_exported",
+]

@@ -1,0 +1,329 @@
+"""Early exit against the libraries' own prediction, in microseconds and in members.
+
+Adult with its official split, 500 LightGBM trees of depth 5; the learning rate 0.05 is the
+best of 0.1, 0.05, 0.03, 0.02 in 5-fold cross-validation on the training rows. Training rows
+optimise, test rows report. One thread unless said.
+
+    python benchmarks/bench_early_exit.py [--short]
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import time
+import tracemalloc
+import warnings
+
+import lightgbm as lgb
+import numpy as np
+from _harness import alternate, save, table
+from scipy.stats import binom
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+
+from skroute.datasets import fetch_adult, fetch_covertype_sample, fetch_letter, fetch_usps
+from skroute.early_exit import QWYCEnsemble, TradeoffDisplay
+from skroute.early_exit._engines import ensemble_engine
+from skroute.early_exit._order import qwyc_order, qwyc_order_reference
+from skroute.early_exit._thresholds import lagrangian_path, running_values
+
+ORDERS = ("qwyc", "natural", "random", "individual_mse", "greedy_mse")
+
+
+def split(bunch, target=None):
+    X = np.ascontiguousarray(bunch.data, dtype=np.float64)
+    y = bunch.target if target is None else bunch.target == target
+    return X[~bunch.is_test], y[~bunch.is_test], X[bunch.is_test], y[bunch.is_test]
+
+
+def boosted(n_trees, **parameters):
+    given = {"max_depth": 5, "learning_rate": 0.05, "n_jobs": 1, "verbose": -1, "random_state": 0}
+    return lgb.LGBMClassifier(n_estimators=n_trees, **given | parameters)
+
+
+def optimised(model, X, alpha=0.005, seed=0, **parameters):
+    given = {"calibration": 0.1, "random_state": seed} | parameters
+    return QWYCEnsemble(FrozenEstimator(model), alpha=alpha, **given).optimize(X)
+
+
+def headline(model, data, seeds):
+    X, _, X_test, y_test = data
+    full = model.predict(X_test)
+    rows = []
+    for alpha, bar in ((0.005, "0.5 %, 40"), (0.01, "1 %, 25")):
+        for seed in seeds:
+            quick = optimised(model, X, alpha, seed)
+            y_pred, _, cost = quick.predict_routed(X_test)
+            rows.append(
+                [
+                    alpha,
+                    seed,
+                    cost.mean(),
+                    100 * np.mean(y_pred != full),
+                    100 * quick.disagreement_bound_,
+                    np.mean(y_pred == y_test),
+                    np.mean(full == y_test),
+                    bar,
+                ]
+            )
+    table(
+        "Adult, LightGBM: members and disagreement on test rows",
+        ["alpha", "seed", "members", "differ %", "bound %", "accuracy", "full acc", "bar"],
+        rows,
+    )
+    return rows
+
+
+def early_stop_at(booster, X, full, share):
+    """LightGBM's own early stop: the fastest frequency with at most this disagreement."""
+    best = None
+    for frequency in (1, 2, 5, 10, 20, 50):
+        low, high = 0.0, 20.0
+        for _ in range(12):
+            margin = (low + high) / 2
+            answer = booster.predict(X, **early(frequency, margin)) > 0.5
+            low, high = (low, margin) if np.mean(answer != full) <= share else (margin, high)
+        start = time.perf_counter()
+        booster.predict(X, **early(frequency, high))
+        elapsed = time.perf_counter() - start
+        if best is None or elapsed < best[0]:
+            best = elapsed, frequency, high
+    return best[1:]
+
+
+def early(frequency, margin):
+    return {
+        "num_threads": 1,
+        "pred_early_stop": True,
+        "pred_early_stop_freq": frequency,
+        "pred_early_stop_margin": margin,
+    }
+
+
+def clock(model, data, repeats):
+    X, _, X_test, _ = data
+    booster = model.booster_
+    full = booster.predict(X_test) > 0.5
+    rows = []
+    for alpha in (0.005, 0.01):
+        quick = optimised(model, X, alpha)
+        share = np.mean(quick.predict(X_test) != full)
+        frequency, margin = early_stop_at(booster, X_test, full, share)
+        whole = optimised(model, X[:1000], 0.0, order="natural")
+        seconds = alternate(
+            {
+                "full": lambda: booster.predict(X_test, num_threads=1),
+                "early": lambda f=frequency, m=margin: booster.predict(X_test, **early(f, m)),
+                "ours": lambda q=quick: q.predict(X_test),
+                "whole": lambda w=whole: w.predict(X_test),
+            },
+            repeats,
+        )
+        ms = {name: 1e3 * value for name, value in seconds.items()}
+        rows.append(
+            [
+                "LightGBM",
+                100 * share,
+                quick.predict_cost(X_test).mean(),
+                ms["full"],
+                f"{ms['early']:.3g} (f={frequency}, m={margin:.2f})",
+                ms["ours"],
+                ms["full"] / ms["ours"],
+                ms["early"] / ms["ours"],
+                ms["full"] / ms["whole"],
+                "8x, 2x, 1x",
+            ]
+        )
+    return rows
+
+
+def clock_sklearn(name, model, rows_seen, X, X_test, repeats):
+    quick = optimised(model, X, 0.005)
+    full = model.predict(X_test)
+    whole = optimised(model, X[:1000], 0.0, order="natural")
+    share = np.mean(quick.predict(X_test) != full)
+    seconds = alternate(
+        {
+            "full": lambda: model.predict(X_test),
+            "ours": lambda: quick.predict(X_test),
+            "whole": lambda: whole.predict(X_test),
+        },
+        repeats,
+    )
+    return [
+        f"{name} ({rows_seen})",
+        100 * share,
+        quick.predict_cost(X_test).mean(),
+        1e3 * seconds["full"],
+        "-",
+        1e3 * seconds["ours"],
+        seconds["full"] / seconds["ours"],
+        "-",
+        seconds["full"] / seconds["whole"],
+        "-",
+    ]
+
+
+def latency(model, data, repeats):
+    X, _, X_test, _ = data
+    quick, booster = optimised(model, X), model.booster_
+    lines = [X_test[i : i + 1].copy() for i in range(200)]
+    seconds = alternate(
+        {
+            "LightGBM": lambda: [booster.predict(line, num_threads=1) for line in lines],
+            "skroute": lambda: [quick.predict(line) for line in lines],
+        },
+        repeats,
+    )
+    us = {name: 1e6 * value / len(lines) for name, value in seconds.items()}
+    table(
+        "One row through predict, microseconds",
+        ["Booster.predict", "QWYCEnsemble.predict", "ratio", "bar"],
+        [[us["LightGBM"], us["skroute"], us["LightGBM"] / us["skroute"], "1x"]],
+    )
+    return us
+
+
+def search(model, X, twin):
+    engine, _ = ensemble_engine(model)
+    scores = engine.scores(X)
+    arguments = scores, engine.offset, engine.beta, np.ones(len(scores)), 0.005
+    qwyc_order(scores[:5, :100], *arguments[1:3], np.ones(5), 0.1)
+    seconds = {}
+    for n_jobs in (1, 2):
+        start = time.perf_counter()
+        order, _, _ = qwyc_order(*arguments, n_jobs=n_jobs)
+        seconds[n_jobs] = time.perf_counter() - start
+    tracemalloc.start()
+    qwyc_order(*arguments, n_jobs=2)
+    values, bad = running_values(scores, order, engine.offset, engine.beta)
+    lagrangian_path(values, bad, np.ones(len(order)), [1e4, 1e3])
+    memory = 1 + tracemalloc.get_traced_memory()[1] / scores.nbytes
+    tracemalloc.stop()
+    ratio, same = "-", "-"
+    if twin:
+        start = time.perf_counter()
+        expected, _, _ = qwyc_order_reference(*arguments)
+        ratio = (time.perf_counter() - start) / seconds[2]
+        same = str(np.array_equal(order, expected))
+    table(
+        f"Order search, {X.shape[0]:,} rows x {len(scores)} trees",
+        ["s, 1 thread", "s, 2 threads", "x numpy twin", "same order", "memory / scores", "bar"],
+        [[seconds[1], seconds[2], ratio, same, memory, "15 s, 10x, 3"]],
+    )
+    return {"seconds": seconds, "ratio": ratio, "memory": memory}
+
+
+def bound(model, X, n_splits):
+    """Held-out disagreement against the bound, over random calibration splits."""
+    rows, n = [], len(X)
+    for guarantee in (False, True):
+        above, shares = 0, []
+        for seed in range(n_splits):
+            order = np.random.RandomState(seed).permutation(len(X))
+            quick = QWYCEnsemble(
+                FrozenEstimator(model),
+                alpha=0.01,
+                order="natural",
+                budget_split="share",
+                guarantee=guarantee,
+            ).optimize(X[order[: n // 8]], X_calibration=X[order[n // 8 : n // 2]])
+            rest = X[order[n // 2 :]]
+            shares.append(np.mean(quick.predict(rest) != model.predict(rest)))
+            above += shares[-1] > quick.disagreement_bound_
+        limit = int(binom.ppf(0.95, n_splits, 0.05))
+        rows.append(
+            [
+                "bound" if guarantee else "expectation",
+                100 * np.mean(shares),
+                100 * quick.disagreement_bound_,
+                above,
+                n_splits,
+                limit,
+            ]
+        )
+    table(
+        "Adult test rows: held-out disagreement above the bound, confidence 0.95",
+        ["alpha=1 % met by", "mean differ %", "bound %", "above", "splits", "allowed"],
+        rows,
+    )
+    return rows
+
+
+def compare(name, model, X, X_test, orders, shares=(0.005, 0.01)):
+    """Members at equal disagreement on test rows, for each order and stopping."""
+    rows = []
+    stoppings = ("thresholds", "fan") if len(model.classes_) == 2 else ("thresholds",)
+    for stopping in stoppings:
+        for order in orders:
+            quick = optimised(model, X, 0.005, order=order, stopping=stopping)
+            display = TradeoffDisplay({"": quick.tradeoff(X_test)})
+            rows.append([name, stopping, order, *(display.at("", share) for share in shares)])
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", action="store_true", help="fewer trees and rows, 20 seconds")
+    short = parser.parse_args().short
+    warnings.filterwarnings("ignore", message="No early exit keeps alpha")
+    n_trees, repeats = (60, 2) if short else (500, 7)
+    data = split(fetch_adult())
+    if short:
+        data = data[0][:4000], data[1][:4000], data[2][:4000], data[3][:4000]
+    X, y, X_test, _ = data
+    model = boosted(n_trees).fit(X, y)
+    result = {"headline": headline(model, data, (0,) if short else (0, 1, 2))}
+
+    rows = clock(model, data, repeats)
+    hist = HistGradientBoostingClassifier(
+        max_iter=n_trees, max_depth=5, learning_rate=0.05, early_stopping=False, random_state=0
+    ).fit(X, y)
+    rows.append(clock_sklearn("HistGradientBoosting", hist, "rows of fit", X, X_test, repeats))
+    # A forest knows its own rows by heart: it is optimised on rows that it has not seen.
+    half = len(X) // 2
+    forest = RandomForestClassifier(n_trees, min_samples_leaf=5, random_state=0)
+    forest.fit(X[:half], y[:half])
+    rows.append(clock_sklearn("RandomForest", forest, "unseen rows", X[half:], X_test, repeats))
+    table(
+        f"Prediction of {len(X_test):,} rows, milliseconds, one thread",
+        ["ensemble", "differ %", "members", "library", "pred_early_stop", "skroute"]
+        + ["x library", "x early stop", "no exits x library", "bar"],
+        rows,
+    )
+    result["clock"] = rows
+    result["latency"] = latency(model, data, repeats)
+    result["search"] = search(model, X, twin=True)
+    result["bound"] = bound(model, X_test, 5 if short else 200)
+
+    orders = ORDERS[:2] if short else ORDERS
+    rows = compare("Adult", model, X, X_test, orders)
+    if not short:
+        X, y, X_test, _ = split(fetch_covertype_sample(), 2)
+        rows += compare("Covertype", boosted(n_trees).fit(X, y), X, X_test, orders)
+    table(
+        "Members at equal disagreement on test rows (nan: not reached)",
+        ["data", "stopping", "order", "0.5 %", "1 %"],
+        rows,
+    )
+    result["orders"] = rows
+    if not short:
+        rows = []
+        for name, fetch, trees in (("Letter", fetch_letter, 100), ("USPS", fetch_usps, 100)):
+            X, y, X_test, _ = split(fetch())
+            model = boosted(trees, learning_rate=0.1).fit(X[::2], y[::2])
+            rows += compare(name, model, X[1::2], X_test, orders)
+        table(
+            "Several classes, 100 iterations fitted on half of the training rows: iterations "
+            "at equal disagreement",
+            ["data", "stopping", "order", "0.5 %", "1 %"],
+            rows,
+        )
+        result["multiclass"] = rows
+        save("early_exit", result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Displays of early exit."""
+
+import numpy as np
+
+from skroute.utils._compat import validate_style_kwargs
+from skroute.utils._optional import import_optional
+
+__all__ = ["ExitDisplay", "TradeoffDisplay"]
+
+
+class ExitDisplay:
+    """When rows leave an ensemble: histogram of exits and share still undecided.
+
+    Parameters
+    ----------
+    members : ndarray of shape (n_samples,)
+        Number of members evaluated for each row.
+
+    n_members : int
+        Size of the ensemble.
+
+    name : str, default=None
+        Name in the legend.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    bars_ : matplotlib container
+        The histogram.
+
+    line_ : matplotlib Line2D
+        The survival curve.
+
+    Examples
+    --------
+    >>> from skroute.early_exit import ExitDisplay
+    >>> display = ExitDisplay([1, 1, 2, 5], n_members=10)
+    >>> display.survival.tolist()[:5]
+    [0.5, 0.25, 0.25, 0.25, 0.0]
+    """
+
+    def __init__(self, members, n_members, *, name=None):
+        self.members = np.asarray(members)
+        self.n_members = n_members
+        self.name = name
+
+    @property
+    def survival(self):
+        """Share of rows still undecided after 1, ..., n_members members."""
+        counts = np.bincount(self.members, minlength=self.n_members + 1)[1:]
+        return 1.0 - np.cumsum(counts) / len(self.members)
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *, name=None, ax=None, bar_kwargs=None, line_kwargs=None):
+        """Evaluate rows and plot when they leave.
+
+        Parameters
+        ----------
+        estimator : QWYCEnsemble
+            Fitted.
+
+        X : array-like of shape (n_samples, n_features)
+        name : str, default=None
+        ax : matplotlib Axes, default=None
+        bar_kwargs, line_kwargs : dict, default=None
+
+        Returns
+        -------
+        ExitDisplay
+        """
+        display = cls(estimator.route(X), len(estimator.order_), name=name)
+        return display.plot(ax=ax, bar_kwargs=bar_kwargs, line_kwargs=line_kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls, members, n_members, *, name=None, ax=None, bar_kwargs=None, line_kwargs=None
+    ):
+        """Plot from numbers of members evaluated.
+
+        Parameters
+        ----------
+        members : array-like of shape (n_samples,)
+        n_members : int
+        name : str, default=None
+        ax : matplotlib Axes, default=None
+        bar_kwargs, line_kwargs : dict, default=None
+
+        Returns
+        -------
+        ExitDisplay
+        """
+        display = cls(members, n_members, name=name)
+        return display.plot(ax=ax, bar_kwargs=bar_kwargs, line_kwargs=line_kwargs)
+
+    def plot(self, *, ax=None, name=None, bar_kwargs=None, line_kwargs=None):
+        """Plot.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            A new one by default.
+
+        name : str, default=None
+        bar_kwargs, line_kwargs : dict, default=None
+            Passed to ``bar`` and ``plot``.
+
+        Returns
+        -------
+        ExitDisplay
+        """
+        plt = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
+        if ax is None:
+            _, ax = plt.subplots()
+        name = self.name if name is None else name
+        edges = np.unique(np.round(np.linspace(0, self.n_members, 51)).astype(int))
+        counts, _ = np.histogram(self.members, bins=edges + 0.5)
+        bar_style = validate_style_kwargs({"color": "C0", "alpha": 0.4}, bar_kwargs or {})
+        self.bars_ = ax.bar(
+            edges[:-1] + 0.5,
+            counts / len(self.members),
+            np.diff(edges),
+            align="edge",
+            label="leave here",
+            **bar_style,
+        )
+        mean = self.members.mean()
+        label = f"still undecided (mean {mean:.1f} of {self.n_members})"
+        line_style = validate_style_kwargs(
+            {"color": "C1", "label": label if name is None else f"{name}: {label}"},
+            line_kwargs or {},
+        )
+        (self.line_,) = ax.step(
+            np.arange(self.n_members + 1),
+            np.concatenate([[1.0], self.survival]),
+            where="post",
+            **line_style,
+        )
+        ax.set(
+            xlabel="Members evaluated",
+            ylabel="Share of rows",
+            xlim=(0, self.n_members),
+            ylim=(0, 1.02),
+        )
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class TradeoffDisplay:
+    """Members evaluated against disagreement with the full ensemble.
+
+    Parameters
+    ----------
+    curves : dict from str to (ndarray, ndarray)
+        For each name the disagreement and the mean cost of its policies, on rows that
+        chose nothing.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_ : list of matplotlib Line2D
+    """
+
+    def __init__(self, curves):
+        self.curves = curves
+
+    @classmethod
+    def from_estimators(cls, estimators, X, *, ax=None, line_kwargs=None):
+        """Evaluate every policy of fitted estimators on rows.
+
+        Parameters
+        ----------
+        estimators : dict from str to QWYCEnsemble
+            Fitted, for example with different orders.
+
+        X : array-like of shape (n_samples, n_features)
+            Rows that were not used in fit; labels are not needed.
+
+        ax : matplotlib Axes, default=None
+        line_kwargs : list of dict, default=None
+            One for each estimator, passed to ``plot``.
+
+        Returns
+        -------
+        TradeoffDisplay
+        """
+        curves = {}
+        for name, estimator in estimators.items():
+            disagreement, cost = estimator.tradeoff(X)
+            curves[name] = (disagreement, cost)
+        return cls(curves).plot(ax=ax, line_kwargs=line_kwargs)
+
+    def at(self, name, disagreement):
+        """Mean cost of a curve at a disagreement, interpolated; NaN outside of it.
+
+        Parameters
+        ----------
+        name : str
+        disagreement : float
+
+        Returns
+        -------
+        float
+        """
+        share, cost = self.curves[name]
+        by = np.lexsort([cost, share])
+        share, cost = share[by], np.minimum.accumulate(cost[by])
+        return float(np.interp(disagreement, share, cost, left=np.nan, right=np.nan))
+
+    def plot(self, *, ax=None, line_kwargs=None):
+        """Plot.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            A new one by default.
+
+        line_kwargs : list of dict, default=None
+            One for each curve, passed to ``plot``.
+
+        Returns
+        -------
+        TradeoffDisplay
+        """
+        plt = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
+        if ax is None:
+            _, ax = plt.subplots()
+        self.lines_ = []
+        styles = [{}] * len(self.curves) if line_kwargs is None else line_kwargs
+        for (name, (share, cost)), given in zip(self.curves.items(), styles):
+            by = np.argsort(share)
+            style = validate_style_kwargs({"marker": ".", "label": name}, given)
+            self.lines_ += ax.plot(100 * share[by], cost[by], **style)
+        ax.set(
+            xlabel="Answers that differ from the full ensemble (%)",
+            ylabel="Mean members evaluated",
+        )
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

@@ -1,0 +1,172 @@
+"""The optimised ensemble as plain arrays, and how to evaluate them without its library."""
+
+import json
+
+import numpy as np
+
+from skroute.early_exit._forest import NODE, Forest, forest_scores_reference
+
+__all__ = ["evaluate_exported", "export_ensemble", "load_exported"]
+
+FORMAT = "skroute-early-exit"
+VERSION = 1
+
+_ARRAYS = (
+    "values",
+    "roots",
+    "depths",
+    "outputs",
+    "member_start",
+    "cat_words",
+    "cat_start",
+    "offset",
+)
+_NUMBERS = ("beta", "link", "slope", "n_features", "dtype")
+
+
+def export_ensemble(estimator, path):
+    """Write a fitted forest ensemble with its order and thresholds as plain arrays.
+
+    Parameters
+    ----------
+    estimator : QWYCEnsemble
+        Fitted, with trees as members and ``stopping="thresholds"``.
+
+    path : str or path-like
+        File to write: ``.npz`` (compressed arrays) or ``.json`` (text, four times as
+        large; numbers round-trip exactly).
+
+    Raises
+    ------
+    ValueError
+        If the members are not trees, the labels are neither numbers nor strings, the
+        source library encodes categories by itself, or the ending is another one.
+
+    See Also
+    --------
+    load_exported : Read the file.
+    evaluate_exported : Predict from it with numpy alone.
+    """
+    forest = getattr(estimator._engine, "forest", None)
+    if forest is None or estimator.stopping == "fan":
+        raise ValueError(
+            "Only trees with stopping='thresholds' can be exported; the members of this "
+            f"ensemble are {type(estimator._engine).__name__!r}, stopping={estimator.stopping!r}."
+        )
+    if forest.categories:
+        raise ValueError(
+            "This ensemble encodes categories of its own before it reads them, which plain "
+            "arrays cannot hold; train it on encoded columns to export it."
+        )
+    content = {name: getattr(forest, name) for name in (*_ARRAYS, *_NUMBERS)}
+    for name in NODE.names:
+        content[name] = np.ascontiguousarray(forest.nodes[name])
+    lo, hi = estimator.thresholds_.T
+    content |= {"lo": lo, "hi": hi, "order": estimator.order_, "classes": estimator.classes_}
+    content |= {"format": FORMAT, "version": VERSION, "alpha": estimator.alpha}
+    path = str(path)
+    if path.endswith(".npz"):
+        np.savez_compressed(path, **content)
+    elif path.endswith(".json"):
+        plain = {
+            key: value.tolist() if isinstance(value, np.ndarray) else value
+            for key, value in content.items()
+        }
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(plain, file)
+    else:
+        raise ValueError(f"path must end in '.npz' or '.json', got {path!r}.")
+
+
+def load_exported(path):
+    """Read what :func:`export_ensemble` wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    dict
+        Arrays and numbers: the nodes (``threshold``, ``feature``, ``child``), ``values``
+        of the leaves, the trees in order of evaluation (``roots``, ``member_start``,
+        ``outputs``), the thresholds ``lo`` and ``hi`` of each position, ``classes``.
+    """
+    path = str(path)
+    if path.endswith(".json"):
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        kinds = {
+            "feature": np.int32,
+            "child": np.int32,
+            "cat_words": np.uint32,
+            "classes": None,
+            "threshold": np.float64,
+            "values": np.float64,
+            "offset": np.float64,
+            "lo": np.float64,
+            "hi": np.float64,
+        }
+        content = {
+            key: np.asarray(value, dtype=kinds.get(key, np.int32))
+            if isinstance(value, list)
+            else value
+            for key, value in content.items()
+        }
+    else:
+        with np.load(path, allow_pickle=False) as file:
+            content = {
+                key: value.item() if value.ndim == 0 else value for key, value in file.items()
+            }
+    if content.get("format") != FORMAT or content["version"] != VERSION:
+        raise ValueError(
+            f"{path!r} is not an exported early-exit ensemble of version {VERSION}: format "
+            f"{content.get('format')!r}, version {content.get('version')!r}."
+        )
+    return content
+
+
+def evaluate_exported(exported, X):
+    """Predict from an exported ensemble with numpy alone.
+
+    A reference for other languages rather than a fast path: every tree is evaluated, and
+    rows take the answer of the first position whose threshold they cross.
+
+    Parameters
+    ----------
+    exported : dict
+        From :func:`load_exported`.
+
+    X : array-like of shape (n_samples, n_features)
+        Numbers as the source library reads them.
+
+    Returns
+    -------
+    y_pred : ndarray of shape (n_samples,)
+        Labels.
+
+    members : ndarray of shape (n_samples,), dtype=int64
+        Members that an early-exit evaluation needs.
+    """
+    nodes = np.empty(len(exported["child"]), dtype=NODE)
+    for name in NODE.names:
+        nodes[name] = exported[name]
+    forest = Forest(nodes=nodes, **{name: exported[name] for name in (*_ARRAYS, *_NUMBERS)})
+    X = np.ascontiguousarray(X, dtype=forest.dtype)
+    total = forest.offset + np.cumsum(forest_scores_reference(forest, X), axis=0)
+    if forest.n_outputs == 1:
+        running, positive = total[:, :, 0], total[-1, :, 0] > forest.beta
+        answers = np.where(positive, len(exported["classes"]) - 1, 0)
+    else:
+        ranked = np.sort(total, axis=2)
+        running = ranked[:, :, -1] - ranked[:, :, -2]
+    up = running > exported["hi"][:, None]
+    leave = up | (running < exported["lo"][:, None])
+    leave[-1] = True
+    at, rows = np.argmax(leave, axis=0), np.arange(len(X))
+    if forest.n_outputs == 1:
+        early = at < len(leave) - 1
+        answers = np.where(early, np.where(up[at, rows], len(exported["classes"]) - 1, 0), answers)
+    else:
+        answers = np.argmax(total[at, rows], axis=1)
+    return exported["classes"][answers], at + 1

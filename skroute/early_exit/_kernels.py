@@ -1,0 +1,557 @@
+"""Compiled kernels: the forest walk and the order search. Imported on first use."""
+
+import numpy as np
+from numba import njit
+
+# The layout of _forest.py; compiled code wants literals of its own.
+_MASK = (1 << 28) - 1
+_MISSING_RIGHT_BIT = 28
+_CATEGORICAL = 1 << 29
+_ZERO_MISSING = 1 << 30
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _step(X, i, nodes, at):
+    """Child that row `i` goes to from a numerical node; a leaf returns itself."""
+    node = nodes[at]
+    x = X[i, node.feature & _MASK]
+    missing_right = (node.feature >> _MISSING_RIGHT_BIT) & 1
+    return node.child + ((x > node.threshold) | ((x != x) & missing_right))
+
+
+@njit(cache=True, nogil=True)
+def _step_special(X, i, nodes, at, cat_words, cat_start):
+    """As `_step`, for forests with categorical nodes or zero as missing."""
+    node = nodes[at]
+    x = X[i, node.feature & _MASK]
+    missing = x != x or ((node.feature & _ZERO_MISSING) != 0 and abs(x) <= 1e-35)
+    if missing:
+        return node.child + ((node.feature >> _MISSING_RIGHT_BIT) & 1)
+    if node.feature & _CATEGORICAL:
+        s = int(node.threshold)
+        code = np.int64(-1)
+        if -1 < x < 2147483648.0:
+            code = np.int64(x)
+        if 0 <= code < 32 * (cat_start[s + 1] - cat_start[s]):
+            word = np.int64(cat_words[cat_start[s] + code // 32])
+            return node.child + (1 - ((word >> (code % 32)) & 1))
+        return node.child + 1
+    return node.child + (x > node.threshold)
+
+
+@njit(cache=True, nogil=True)
+def _leaves(X, rows, m, nodes, root, depth, special, cat_words, cat_start, out):
+    """Leaf of each of the first `m` rows of `rows` in one tree, into `out`."""
+    j = 0
+    if special:
+        while j < m:
+            at = np.int64(root)
+            while True:
+                nxt = _step_special(X, rows[j], nodes, at, cat_words, cat_start)
+                if nxt == at:
+                    break
+                at = nxt
+            out[j] = at
+            j += 1
+        return
+    # Eight rows at a time: their loads overlap, no branch depends on the data.
+    while j + 8 <= m:
+        r0, r1, r2, r3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+        r4, r5, r6, r7 = rows[j + 4], rows[j + 5], rows[j + 6], rows[j + 7]
+        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.int64(root)
+        for level in range(depth):
+            b0, b1 = _step(X, r0, nodes, a0), _step(X, r1, nodes, a1)
+            b2, b3 = _step(X, r2, nodes, a2), _step(X, r3, nodes, a3)
+            b4, b5 = _step(X, r4, nodes, a4), _step(X, r5, nodes, a5)
+            b6, b7 = _step(X, r6, nodes, a6), _step(X, r7, nodes, a7)
+            # In an unbalanced tree all rows may be at leaves long before its depth.
+            if (
+                level >= 6
+                and b0 == a0
+                and b1 == a1
+                and b2 == a2
+                and b3 == a3
+                and b4 == a4
+                and b5 == a5
+                and b6 == a6
+                and b7 == a7
+            ):
+                break
+            a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
+        out[j], out[j + 1], out[j + 2], out[j + 3] = a0, a1, a2, a3
+        out[j + 4], out[j + 5], out[j + 6], out[j + 7] = a4, a5, a6, a7
+        j += 8
+    while j < m:
+        at = np.int64(root)
+        while True:
+            nxt = _step(X, rows[j], nodes, at)
+            if nxt == at:
+                break
+            at = nxt
+        out[j] = at
+        j += 1
+
+
+@njit(cache=True, nogil=True)
+def walk_scalar(
+    X,
+    start,
+    stop,
+    block,
+    nodes,
+    values,
+    roots,
+    depths,
+    special,
+    cat_words,
+    cat_start,
+    offset,
+    lo,
+    hi,
+    bin_start,
+    bin_first,
+    bins_per_unit,
+    score,
+    members,
+    side,
+):
+    """Early-exit walk of rows ``start:stop``, one score per row, one tree per member.
+
+    A row leaves after member `r` when its partial sum is below `lo` or above `hi` of
+    that position and, with bins, of its bin. Results go into `score` (the partial sum),
+    `members` (how many were evaluated) and `side` (1 left above, -1 below, 0 never).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    start, stop, block : int
+        Rows, and how many of them are walked together.
+
+    nodes, values, roots, depths, special, cat_words, cat_start
+        The forest in evaluation order; `values` of shape (n_nodes,).
+
+    offset : float
+    lo, hi : ndarray of shape (n_thresholds,)
+        NaN marks a bin that was never seen: its rows are evaluated to the end.
+
+    bin_start : ndarray of shape (n_members + 1,)
+        Where the thresholds of a position start.
+
+    bin_first : ndarray of shape (n_members,)
+        Number of the first bin of a position.
+
+    bins_per_unit : float
+        Bins per unit of score, 0 for one threshold pair per position.
+
+    score, members, side : ndarray of shape (n_samples,)
+    """
+    n_members = len(roots)
+    rows = np.empty(block, dtype=np.int64)
+    g = np.empty(block, dtype=np.float64)
+    leaf = np.empty(block, dtype=np.int64)
+    locked = np.zeros(block, dtype=np.bool_)
+    for first in range(start, stop, block):
+        m = min(block, stop - first)
+        for j in range(m):
+            rows[j] = first + j
+            g[j] = offset
+            locked[j] = False
+        for r in range(n_members):
+            _leaves(X, rows, m, nodes, roots[r], depths[r], special, cat_words, cat_start, leaf)
+            last = r == n_members - 1
+            kept = 0
+            for j in range(m):
+                x = g[j] + values[leaf[j]]
+                i = rows[j]
+                b = np.int64(bin_start[r])
+                lock = locked[j]
+                if bins_per_unit > 0.0:
+                    bin_ = np.int64(np.rint(x * bins_per_unit)) - bin_first[r]
+                    if 0 <= bin_ < bin_start[r + 1] - bin_start[r]:
+                        b += bin_
+                        lock |= lo[b] != lo[b]
+                    else:
+                        lock = True
+                if last or (not lock and (x < lo[b] or x > hi[b])):
+                    score[i] = x
+                    members[i] = r + 1
+                    side[i] = 0 if last else (1 if x > hi[b] else -1)
+                else:
+                    g[kept] = x
+                    rows[kept] = i
+                    locked[kept] = lock
+                    kept += 1
+            m = kept
+            if m == 0:
+                break
+
+
+@njit(cache=True, nogil=True)
+def walk_one(X, nodes, values, roots, special, cat_words, cat_start, offset, lo, hi):
+    """Early-exit walk of the first row: ``(score, members, side)``, nothing allocated."""
+    g = offset
+    n_members = len(roots)
+    for r in range(n_members):
+        at = np.int64(roots[r])
+        while True:
+            if special:
+                nxt = _step_special(X, 0, nodes, at, cat_words, cat_start)
+            else:
+                nxt = _step(X, 0, nodes, at)
+            if nxt == at:
+                break
+            at = nxt
+        g += values[at]
+        if r < n_members - 1:
+            if g > hi[r]:
+                return g, r + 1, 1
+            if g < lo[r]:
+                return g, r + 1, -1
+    return g, n_members, 0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _top_two(g, j):
+    """Leading class and margin to the second of row `j`; the first class wins ties."""
+    best = 0
+    for k in range(1, g.shape[1]):
+        if g[j, k] > g[j, best]:
+            best = k
+    second = -np.inf
+    for k in range(g.shape[1]):
+        if k != best and g[j, k] > second:
+            second = g[j, k]
+    return best, g[j, best] - second
+
+
+@njit(cache=True, nogil=True)
+def walk_vector(
+    X,
+    start,
+    stop,
+    block,
+    nodes,
+    values,
+    roots,
+    depths,
+    outputs,
+    member_start,
+    special,
+    cat_words,
+    cat_start,
+    offset,
+    hi,
+    score,
+    members,
+    side,
+):
+    """As `walk_scalar`, with one score per class: a row leaves when the margin between
+    the two leading classes is above `hi` of the position."""
+    n_members = len(member_start) - 1
+    n_outputs = len(offset)
+    rows = np.empty(block, dtype=np.int64)
+    g = np.empty((block, n_outputs), dtype=np.float64)
+    leaf = np.empty(block, dtype=np.int64)
+    for first in range(start, stop, block):
+        m = min(block, stop - first)
+        for j in range(m):
+            rows[j] = first + j
+            g[j] = offset
+        for r in range(n_members):
+            for t in range(member_start[r], member_start[r + 1]):
+                _leaves(X, rows, m, nodes, roots[t], depths[t], special, cat_words, cat_start, leaf)
+                if outputs[t] < 0:
+                    for j in range(m):
+                        for k in range(n_outputs):
+                            g[j, k] += values[leaf[j], k]
+                else:
+                    for j in range(m):
+                        g[j, outputs[t]] += values[leaf[j], 0]
+            last = r == n_members - 1
+            kept = 0
+            for j in range(m):
+                leave = last
+                if not last:
+                    leave = _top_two(g, j)[1] > hi[r]
+                i = rows[j]
+                if leave:
+                    score[i] = g[j]
+                    members[i] = r + 1
+                    side[i] = 0 if last else 1
+                else:
+                    if kept != j:
+                        g[kept] = g[j]
+                    rows[kept] = i
+                    kept += 1
+            m = kept
+            if m == 0:
+                break
+
+
+@njit(cache=True, nogil=True)
+def member_scores(
+    X,
+    nodes,
+    values,
+    roots,
+    depths,
+    outputs,
+    member_start,
+    special,
+    cat_words,
+    cat_start,
+    out,
+):
+    """What each member adds to each score, into `out` of shape
+    (n_members, n_samples, n_outputs)."""
+    n = X.shape[0]
+    block = 1024
+    rows = np.empty(block, dtype=np.int64)
+    leaf = np.empty(block, dtype=np.int64)
+    for first in range(0, n, block):
+        m = min(block, n - first)
+        for j in range(m):
+            rows[j] = first + j
+        for r in range(len(member_start) - 1):
+            for j in range(m):
+                out[r, first + j] = 0.0
+            for t in range(member_start[r], member_start[r + 1]):
+                _leaves(X, rows, m, nodes, roots[t], depths[t], special, cat_words, cat_start, leaf)
+                if outputs[t] < 0:
+                    for j in range(m):
+                        for k in range(out.shape[2]):
+                            out[r, first + j, k] += values[leaf[j], k]
+                else:
+                    for j in range(m):
+                        out[r, first + j, outputs[t]] += values[leaf[j], 0]
+
+
+@njit(cache=True, nogil=True)
+def _most_decided(v, bad, n, k, use_lo, use_hi, top, bottom, above, below):
+    """Most rows that thresholds can decide with at most `k` wrong; Algorithm 2's count.
+
+    `bad` marks rows for which leaving above is wrong; leaving below is wrong for the
+    others. The buffers have at least ``k + 1`` entries.
+    """
+    for j in range(k + 1):
+        top[j] = -np.inf
+        bottom[j] = np.inf
+        above[j] = 0
+        below[j] = 0
+    for i in range(n):
+        x = v[i]
+        if bad[i]:
+            if x > top[k]:
+                j = k
+                while j > 0 and top[j - 1] < x:
+                    top[j] = top[j - 1]
+                    j -= 1
+                top[j] = x
+        elif x < bottom[k]:
+            j = k
+            while j > 0 and bottom[j - 1] > x:
+                bottom[j] = bottom[j - 1]
+                j -= 1
+            bottom[j] = x
+    high, low = top[k], bottom[k]
+    if not use_hi:
+        high = np.inf
+    if not use_lo:
+        low = -np.inf
+    for i in range(n):
+        x = v[i]
+        if x > high:
+            j = 0
+            while not x > top[j]:
+                j += 1
+            above[j] += 1
+        if x < low:
+            j = 0
+            while not x < bottom[j]:
+                j += 1
+            below[j] += 1
+    for j in range(1, k + 1):
+        above[j] += above[j - 1]
+        below[j] += below[j - 1]
+    if not use_lo:
+        return above[k]
+    if not use_hi:
+        return below[k]
+    best = 0
+    for j in range(k + 1):
+        # The two tails meet: a threshold between them decides every row.
+        both = n if top[j] < bottom[k - j] else above[j] + below[k - j]
+        if both > best:
+            best = both
+    return best
+
+
+@njit(cache=True, nogil=True)
+def scan_scalar(scores, candidates, active, g, bad, k, use_lo, use_hi, decided):
+    """Rows that each candidate member would decide next, for one score per row.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_members, n_samples, 1)
+    candidates : ndarray of shape (n_candidates,), dtype=int64
+    active : ndarray of shape (n_active,), dtype=int64
+        Undecided rows.
+
+    g : ndarray of shape (n_active, 1)
+        Their partial sums.
+
+    bad : ndarray of shape (n_active,), dtype=bool
+        Whether leaving above is wrong.
+
+    k : int
+        Wrong answers allowed at this step.
+
+    use_lo, use_hi : bool
+        Which thresholds there are.
+
+    decided : ndarray of shape (n_candidates,), dtype=int64
+        The result.
+    """
+    n = len(active)
+    v = np.empty(n, dtype=scores.dtype)
+    top = np.empty(k + 1, dtype=scores.dtype)
+    bottom = np.empty(k + 1, dtype=scores.dtype)
+    above = np.empty(k + 1, dtype=np.int64)
+    below = np.empty(k + 1, dtype=np.int64)
+    for c in range(len(candidates)):
+        added = scores[candidates[c]]
+        for i in range(n):
+            v[i] = g[i, 0] + added[active[i], 0]
+        decided[c] = _most_decided(v, bad, n, k, use_lo, use_hi, top, bottom, above, below)
+
+
+@njit(cache=True, nogil=True)
+def scan_vector(scores, candidates, active, g, full, k, decided):
+    """As `scan_scalar` for one score per class: margins, and `full` the full answer."""
+    n = len(active)
+    n_outputs = scores.shape[2]
+    v = np.empty(n, dtype=scores.dtype)
+    bad = np.empty(n, dtype=np.bool_)
+    top = np.empty(k + 1, dtype=scores.dtype)
+    bottom = np.empty(k + 1, dtype=scores.dtype)
+    above = np.empty(k + 1, dtype=np.int64)
+    below = np.empty(k + 1, dtype=np.int64)
+    for c in range(len(candidates)):
+        t = candidates[c]
+        for i in range(n):
+            best = g[i, 0] + scores[t, active[i], 0]
+            second = scores.dtype.type(-np.inf)
+            leader = 0
+            for o in range(1, n_outputs):
+                x = g[i, o] + scores[t, active[i], o]
+                if x > best:
+                    second = best
+                    best = x
+                    leader = o
+                elif x > second:
+                    second = x
+            v[i] = best - second
+            bad[i] = leader != full[i]
+        decided[c] = _most_decided(v, bad, n, k, False, True, top, bottom, above, below)
+
+
+@njit(cache=True, nogil=True)
+def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
+    """Thresholds of one position that save most: cost still to come less price of errors.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n,)
+        Partial sums, or margins, of the rows that reach the position.
+
+    by : ndarray of shape (n,), dtype=int64
+        What sorts `x`.
+
+    rows : ndarray of shape (n,), dtype=int64
+        Which rows they are.
+
+    bad : ndarray of shape (n_samples,), dtype=bool
+        Whether leaving above would be wrong.
+
+    to_go : ndarray of shape (n_samples,), dtype=float64
+        What each row costs from here on if it stays, errors included.
+
+    price : float
+        Price of a wrong answer, in units of cost.
+
+    use_lo, use_hi : bool
+
+    Returns
+    -------
+    lo, hi : float
+    """
+    n = len(x)
+    # Saved when the j lowest leave below, and when all from the j-th on leave above.
+    above = np.zeros(n + 1)
+    for j in range(n - 1, -1, -1):
+        i = rows[by[j]]
+        wrong = price if bad[i] else 0.0
+        above[j] = above[j + 1] + to_go[i] - wrong
+    below = 0.0
+    best_below, cut_below = 0.0, 0
+    best, cut_lo, cut_hi = 0.0, 0, n
+    for j in range(n + 1):
+        if j > 0:
+            i = rows[by[j - 1]]
+            wrong = 0.0 if bad[i] else price
+            below += to_go[i] - wrong
+        if 0 < j < n and x[by[j - 1]] == x[by[j]]:
+            continue
+        if use_lo and below > best_below:
+            best_below, cut_below = below, j
+        gain = best_below + (above[j] if use_hi else 0.0)
+        if gain > best + 1e-9:
+            best, cut_lo = gain, cut_below
+            cut_hi = j if use_hi else n
+    lo, hi = -np.inf, np.inf
+    if cut_lo == n:
+        lo = np.inf
+    elif cut_lo > 0:
+        lo = 0.5 * (np.float64(x[by[cut_lo - 1]]) + np.float64(x[by[cut_lo]]))
+    if cut_hi == 0:
+        hi = -np.inf
+    elif cut_hi < n:
+        hi = 0.5 * (np.float64(x[by[cut_hi - 1]]) + np.float64(x[by[cut_hi]]))
+    return lo, hi
+
+
+@njit(cache=True, nogil=True)
+def settle(v, bad, lo, hi, price, to_go):
+    """Let the rows that the thresholds `lo` and `hi` decide leave: updates `to_go`."""
+    for i in range(len(v)):
+        if v[i] > hi:
+            to_go[i] = price if bad[i] else 0.0
+        elif v[i] < lo:
+            to_go[i] = 0.0 if bad[i] else price
+
+
+@njit(cache=True, nogil=True)
+def leave_at(v, lo, hi, position, side):
+    """Where rows leave: fills `position` (index of the last member evaluated) and `side`."""
+    n_members, n_samples = v.shape
+    for i in range(n_samples):
+        position[i] = n_members - 1
+        side[i] = 0
+    rows = np.arange(n_samples)
+    m = n_samples
+    for r in range(n_members - 1):
+        kept = 0
+        for j in range(m):
+            i = rows[j]
+            if v[r, i] > hi[r]:
+                position[i] = r
+                side[i] = 1
+            elif v[r, i] < lo[r]:
+                position[i] = r
+                side[i] = -1
+            else:
+                rows[kept] = i
+                kept += 1
+        m = kept
+        if m == 0:
+            break

@@ -1,0 +1,194 @@
+"""In which order to evaluate: QWYC (Algorithm 1) and the fixed orders it is compared with."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from skroute.early_exit._thresholds import allowance, leader_and_margin, optimal_thresholds
+
+
+def qwyc_order(
+    scores,
+    offset,
+    beta,
+    costs,
+    alpha,
+    budget_split="share",
+    use_lo=True,
+    use_hi=True,
+    n_jobs=None,
+):
+    """Algorithm 1: the member that decides most rows per unit of cost goes next.
+
+    At each position, every remaining member is tried on the undecided rows; Algorithm 2
+    counts the rows that its best thresholds decide, and the member with the smallest
+    ``J = cost * n_undecided / n_decided`` is taken. Where none decides a row the first
+    remaining one is.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_members, n_samples, n_outputs), dtype=float32
+        What each member adds.
+
+    offset : ndarray of shape (n_outputs,)
+    beta : float
+    costs : ndarray of shape (n_members,)
+    alpha : float
+        Share of rows that may get another answer than from the full ensemble.
+
+    budget_split : {"greedy", "share"}, default="share"
+        How much of the error budget a position may spend.
+
+    use_lo, use_hi : bool, default=True
+    n_jobs : int, default=None
+        Threads over the candidates.
+
+    Returns
+    -------
+    order : ndarray of shape (n_members,), dtype=int64
+    lo, hi : ndarray of shape (n_members,)
+        Thresholds of the positions, all of the training budget spent.
+    """
+    n_threads = effective_n_jobs(n_jobs)
+    with ThreadPoolExecutor(n_threads) as pool:
+
+        def count(candidates, active, g, target, k):
+            decided = np.empty(len(candidates), dtype=np.int64)
+            # A few chunks per thread, so that none waits long for another.
+            chunks = np.array_split(np.arange(len(candidates)), min(n_threads * 2, len(candidates)))
+            jobs = [
+                pool.submit(
+                    _scan,
+                    scores,
+                    candidates[chunk],
+                    active,
+                    g,
+                    target,
+                    k,
+                    use_lo,
+                    use_hi,
+                    decided[chunk[0] : chunk[-1] + 1],
+                )
+                for chunk in chunks
+            ]
+            for job in jobs:
+                job.result()
+            return decided
+
+        return _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count)
+
+
+def qwyc_order_reference(
+    scores, offset, beta, costs, alpha, budget_split="share", use_lo=True, use_hi=True
+):
+    """Numpy twin of :func:`qwyc_order`: each candidate's values are sorted anew."""
+
+    def count(candidates, active, g, target, k):
+        decided = np.empty(len(candidates), dtype=np.int64)
+        for c, t in enumerate(candidates):
+            v, bad = _candidate_values(g + scores[t, active], target)
+            lo, hi = optimal_thresholds(v, bad, k, use_lo, use_hi)
+            decided[c] = np.sum((v < lo) | (v > hi))
+        return decided
+
+    return _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count)
+
+
+def _scan(scores, candidates, active, g, target, k, use_lo, use_hi, decided):
+    from skroute.early_exit._kernels import scan_scalar, scan_vector
+
+    if scores.shape[2] == 1:
+        scan_scalar(scores, candidates, active, g, target, k, use_lo, use_hi, decided)
+    else:
+        scan_vector(scores, candidates, active, g, target, k, decided)
+
+
+def _candidate_values(total, target):
+    if total.shape[1] == 1:
+        return total[:, 0], target
+    leader, margin = leader_and_margin(total)
+    return margin, leader != target
+
+
+def _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count):
+    n_members, n_samples, n_outputs = scores.shape
+    total = offset + scores.sum(axis=0, dtype=np.float64)
+    target = total[:, 0] <= beta if n_outputs == 1 else np.argmax(total, axis=1)
+    order, left = [], np.arange(n_members)
+    lo, hi = np.full(n_members, -np.inf), np.full(n_members, np.inf)
+    active, used = np.arange(n_samples), 0
+    g = np.empty((n_samples, n_outputs), dtype=scores.dtype)
+    g[:] = offset
+    with np.errstate(divide="ignore"):
+        rate = np.where(costs > 0, 1.0 / costs, np.inf)
+    for r in range(n_members - 1):
+        k = int(allowance(alpha * n_samples, r, budget_split) - used)
+        decided = count(left, active, g, target, k)
+        with np.errstate(invalid="ignore"):
+            # A free member goes first, whatever it decides.
+            gain = np.where(np.isinf(rate[left]), np.inf, decided * rate[left])
+        t = left[np.argmax(gain)]
+        order.append(t)
+        left = left[left != t]
+        g = g + scores[t, active]
+        v, bad = _candidate_values(g, target)
+        lo[r], hi[r] = optimal_thresholds(v, bad, k, use_lo, use_hi)
+        up, down = v > hi[r], v < lo[r]
+        used += int(np.sum(up & bad) + np.sum(down & ~bad))
+        keep = ~(up | down)
+        active, g, target = active[keep], g[keep], target[keep]
+        if len(active) == 0:
+            break
+    return np.concatenate([order, left]).astype(np.int64), lo, hi
+
+
+def individual_mse_order(scores):
+    """Members by the squared error of each alone against the full score.
+
+    Both are centred: a constant is known before any member is asked.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_members, n_samples, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n_members,), dtype=int64
+    """
+    full = scores.sum(axis=0, dtype=np.float64)
+    full -= full.mean(axis=0)
+    errors = [np.mean((full - (score - score.mean(axis=0))) ** 2) for score in scores]
+    return np.argsort(errors, kind="stable")
+
+
+def greedy_mse_order(scores):
+    """Members so that each next one lowers the squared error of the partial sum most.
+
+    The error is against the full score, centred. Inner products are computed once, so
+    that a position costs ``n_members`` operations.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_members, n_samples, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n_members,), dtype=int64
+    """
+    n_members = len(scores)
+    gram = np.zeros((n_members, n_members))
+    for output in range(scores.shape[2]):
+        for start in range(0, scores.shape[1], 4096):
+            part = scores[:, start : start + 4096, output].astype(np.float64)
+            part -= scores[:, :, output].mean(axis=1, dtype=np.float64)[:, None]
+            gram += part @ part.T
+    with_residual = gram.sum(axis=1)
+    left = np.ones(n_members, dtype=bool)
+    order = np.empty(n_members, dtype=np.int64)
+    for r in range(n_members):
+        change = np.where(left, np.diag(gram) - 2.0 * with_residual, np.inf)
+        order[r] = np.argmin(change)
+        left[order[r]] = False
+        with_residual -= gram[order[r]]
+    return order

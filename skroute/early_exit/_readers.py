@@ -1,0 +1,419 @@
+"""Readers: the trees of each library in one layout.
+
+One function per class of a source library. The table is keyed by names, so that no
+library is imported to look a model up.
+"""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+
+from skroute.early_exit._forest import (
+    CATEGORICAL,
+    MISSING_RIGHT,
+    ZERO_MISSING,
+    ForestBuilder,
+)
+
+_READERS: dict[tuple[str, str], Callable] = {}
+
+
+def reads(package, name):
+    """Register a reader for a class of a package, its subclasses included."""
+
+    def register(function):
+        _READERS[package, name] = function
+        return function
+
+    return register
+
+
+def find_reader(estimator):
+    """The reader for a fitted ensemble.
+
+    Parameters
+    ----------
+    estimator : object
+
+    Returns
+    -------
+    callable or None
+        Function of the ensemble that returns ``(Forest, classes)``, where ``classes`` is
+        None when the model does not know its labels. None when no reader fits.
+    """
+    for cls in type(estimator).__mro__:
+        reader = _READERS.get((cls.__module__.split(".")[0], cls.__name__))
+        if reader is not None:
+            return reader
+    return None
+
+
+def reads_trees(estimator):
+    """Whether each member of a bagging ensemble is a scikit-learn decision tree."""
+    return all(hasattr(member, "tree_") for member in estimator.estimators_)
+
+
+# LightGBM ---------------------------------------------------------------------------
+
+
+@reads("lightgbm", "LGBMClassifier")
+def read_lgbm_classifier(model):
+    """Forest of a fitted ``lightgbm.LGBMClassifier``."""
+    forest, _ = read_lightgbm(model.booster_)
+    return forest, np.asarray(model.classes_)
+
+
+@reads("lightgbm", "Booster")
+def read_lightgbm(booster):
+    """Forest of a ``lightgbm.Booster``, from the text that it saves."""
+    blocks = booster.model_to_string().split("\n\n")
+    head = _fields(blocks[0])
+    objective, *options = head.get("objective", "none").split()
+    options = dict(option.split(":") for option in options if ":" in option)
+    if objective not in ("binary", "cross_entropy", "multiclass", "multiclassova"):
+        raise ValueError(
+            f"The booster has the objective {objective!r}; early exit needs a classifier: "
+            "'binary', 'cross_entropy', 'multiclass' or 'multiclassova'."
+        )
+    per_iteration = int(head["num_tree_per_iteration"])
+    trees = [_fields(block) for block in blocks if block.lstrip().startswith("Tree=")]
+    # boosting="rf" adds its trees up and averages inside the link.
+    slope = per_iteration / len(trees) if "average_output" in blocks[0] else 1.0
+    builder = ForestBuilder()
+    for i, tree in enumerate(trees):
+        if tree.get("is_linear", "0") != "0":
+            raise ValueError("Linear trees (linear_tree=True) are not supported.")
+        _add_lightgbm_tree(builder, tree, i % per_iteration)
+        if (i + 1) % per_iteration == 0:
+            builder.end_member()
+    columns = booster.pandas_categorical or []
+    categorical = _lightgbm_categorical_columns(head, len(columns))
+    forest = builder.build(
+        np.zeros(per_iteration),
+        link={"multiclass": "softmax", "multiclassova": "ova"}.get(objective, "logistic"),
+        slope=slope * float(options.get("sigmoid", 1.0)),
+        n_features=int(head["max_feature_idx"]) + 1,
+        finite=False,
+        categories={
+            column: np.asarray(values, dtype=object if _has_text(values) else np.float64)
+            for column, values in zip(categorical, columns)
+        },
+    )
+    return forest, None
+
+
+def _has_text(values):
+    return any(isinstance(value, str) for value in values)
+
+
+def _fields(block):
+    return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+
+
+def _lightgbm_categorical_columns(head, n_columns):
+    """Positions of the data-frame columns that were categorical, from ``feature_infos``."""
+    if not n_columns:
+        return []
+    infos = head["feature_infos"].split(" ")
+    categorical = [i for i, info in enumerate(infos) if info != "none" and info[0] != "["]
+    if len(categorical) != n_columns:
+        raise ValueError(
+            "The booster was trained on a data frame with categorical columns of which some "
+            "were constant, and its text does not say which; train on codes instead."
+        )
+    return categorical
+
+
+def _numbers(text, dtype):
+    return np.array(text.split(), dtype=dtype)
+
+
+def _add_lightgbm_tree(builder, tree, output):
+    leaf_value = _numbers(tree["leaf_value"], np.float64)
+    n_leaves = len(leaf_value)
+    n_inner = n_leaves - 1
+    if n_inner == 0:
+        none = np.array([-1])
+        zero = np.zeros(1, dtype=np.int32)
+        builder.add_tree(none, none, zero, np.zeros(1), leaf_value[:, None], zero, output)
+        return
+    kind = _numbers(tree["decision_type"], np.int32)
+    threshold = _numbers(tree["threshold"], np.float64)
+    categorical = (kind & 1) != 0
+    default_left = (kind & 2) != 0
+    missing_type = kind >> 2
+    # Missing type 0 reads a missing value as 0.0, 1 takes zero as missing, 2 is NaN.
+    left_if_missing = np.where(missing_type == 0, threshold >= 0.0, default_left) & ~categorical
+    flags = np.where(left_if_missing, 0, MISSING_RIGHT)
+    flags |= np.where((missing_type == 1) & ~categorical, ZERO_MISSING, 0)
+    flags |= np.where(categorical, CATEGORICAL, 0)
+    if categorical.any():
+        bounds = _numbers(tree["cat_boundaries"], np.int64)
+        words = _numbers(tree["cat_threshold"], np.int64)
+        for i in np.flatnonzero(categorical):
+            s = int(threshold[i])
+            threshold[i] = builder.add_set(words[bounds[s] : bounds[s + 1]])
+
+    def children(key):
+        # A negative child ~i is leaf i; leaves follow the inner nodes here.
+        child = _numbers(tree[key], np.int64)
+        child = np.where(child < 0, n_inner + ~child, child)
+        return np.append(child, np.full(n_leaves, -1))
+
+    def inner(array):
+        return np.append(array, np.zeros(n_leaves, dtype=array.dtype))
+
+    value = np.append(np.zeros(n_inner), leaf_value)[:, None]
+    builder.add_tree(
+        children("left_child"),
+        children("right_child"),
+        inner(_numbers(tree["split_feature"], np.int32)),
+        inner(threshold),
+        value,
+        inner(flags.astype(np.int32)),
+        output,
+    )
+
+
+# scikit-learn -----------------------------------------------------------------------
+
+
+def _add_sklearn_tree(builder, tree, value, output=0, features=None):
+    feature = np.maximum(tree.feature, 0).astype(np.int32)
+    if features is not None:
+        feature = np.asarray(features, dtype=np.int32)[feature]
+    flags = np.where(tree.missing_go_to_left, 0, MISSING_RIGHT).astype(np.int32)
+    builder.add_tree(
+        tree.children_left, tree.children_right, feature, tree.threshold, value, flags, output
+    )
+
+
+def _refuse_multioutput(model):
+    if not isinstance(model.n_classes_, (int, np.integer)):
+        raise ValueError("Multi-output forests are not supported: early exit needs one target.")
+
+
+def _averaged(model, members, features):
+    """Forest of trees whose class probabilities are averaged."""
+    n_classes = len(model.classes_)
+    builder = ForestBuilder()
+    for member, columns in zip(members, features):
+        proba = np.zeros((member.tree_.node_count, n_classes))
+        # A member that saw fewer classes has fewer columns.
+        proba[:, member.classes_.astype(np.intp)] = member.tree_.value[:, 0, :]
+        if n_classes <= 2:
+            # Centred, so that partial sums are around zero; sums of pure leaves are exact,
+            # so that ties stay ties.
+            _add_sklearn_tree(builder, member.tree_, proba[:, -1:] - 0.5, 0, columns)
+        else:
+            _add_sklearn_tree(builder, member.tree_, proba, -1, columns)
+        builder.end_member()
+    return builder.build(
+        np.zeros(1 if n_classes <= 2 else n_classes),
+        link="mean",
+        n_features=model.n_features_in_,
+        dtype="float32",
+        finite="allow-nan",
+    )
+
+
+@reads("sklearn", "ForestClassifier")
+def read_forest_classifier(model):
+    """Forest of a fitted ``RandomForestClassifier`` or ``ExtraTreesClassifier``."""
+    _refuse_multioutput(model)
+    forest = _averaged(model, model.estimators_, [None] * len(model.estimators_))
+    return forest, np.asarray(model.classes_)
+
+
+@reads("sklearn", "BaggingClassifier")
+def read_bagging_classifier(model):
+    """Forest of a fitted ``BaggingClassifier`` of decision trees, None for other members."""
+    if not reads_trees(model):
+        return None
+    forest = _averaged(model, model.estimators_, model.estimators_features_)
+    return forest, np.asarray(model.classes_)
+
+
+@reads("sklearn", "AdaBoostClassifier")
+def read_adaboost(model):
+    """Forest of a fitted ``AdaBoostClassifier`` of decision trees, None for other members."""
+    if not reads_trees(model):
+        return None
+    classes, n_classes = model.classes_, len(model.classes_)
+    weights = model.estimator_weights_[: len(model.estimators_)] / model.estimator_weights_.sum()
+    builder = ForestBuilder()
+    for member, weight in zip(model.estimators_, weights):
+        answer = member.classes_[np.argmax(member.tree_.value[:, 0, :], axis=1)]
+        hit = answer[:, None] == classes[None, :]
+        if n_classes == 2:
+            value = np.where(hit[:, 1:], weight, -weight)
+            # SAMME adds both columns of the two-class score.
+            _add_sklearn_tree(builder, member.tree_, 2 * value)
+        else:
+            value = np.where(hit, weight, -weight / (n_classes - 1))
+            _add_sklearn_tree(builder, member.tree_, value, -1)
+        builder.end_member()
+    forest = builder.build(
+        np.zeros(1 if n_classes == 2 else n_classes),
+        link="logistic" if n_classes == 2 else "softmax",
+        slope=1.0 if n_classes == 2 else 1.0 / (n_classes - 1),
+        n_features=model.n_features_in_,
+        dtype="float32",
+    )
+    return forest, np.asarray(classes)
+
+
+def _set_offset(forest, decision):
+    """Take the score before the first tree from one call of the library's own function."""
+    from skroute.early_exit._forest import forest_scores_reference
+
+    probe = np.zeros((1, forest.n_features))
+    total = forest_scores_reference(forest, probe).sum(axis=0).ravel()
+    forest.offset = np.ravel(decision(probe)).astype(np.float64) - total
+    return forest
+
+
+@reads("sklearn", "GradientBoostingClassifier")
+def read_gradient_boosting(model):
+    """Forest of a fitted ``GradientBoostingClassifier``."""
+    if not (model.init is None or isinstance(model.init, str)):
+        raise ValueError(
+            f"GradientBoostingClassifier has init={model.init!r}: the score before the first "
+            "tree depends on the row. Use init=None or init='zero'."
+        )
+    builder = ForestBuilder()
+    for stage in model.estimators_:
+        for output, regressor in enumerate(stage):
+            value = model.learning_rate * regressor.tree_.value[:, 0, :]
+            _add_sklearn_tree(builder, regressor.tree_, value, output)
+        builder.end_member()
+    n_outputs = model.estimators_.shape[1]
+    forest = builder.build(
+        np.zeros(n_outputs),
+        link="logistic" if n_outputs == 1 else "softmax",
+        slope=1.0 if model.loss == "log_loss" else 2.0,
+        n_features=model.n_features_in_,
+        dtype="float32",
+    )
+    # This library answers positive at a score of exactly zero.
+    forest.beta = float(np.nextafter(0.0, -1.0))
+    return _set_offset(forest, model.decision_function), np.asarray(model.classes_)
+
+
+@reads("sklearn", "HistGradientBoostingClassifier")
+def read_hist_gradient_boosting(model):
+    """Forest of a fitted ``HistGradientBoostingClassifier``."""
+    column, categories = _hist_columns(model)
+    builder = ForestBuilder()
+    for stage in model._predictors:
+        for output, predictor in enumerate(stage):
+            nodes = predictor.nodes
+            leaf = nodes["is_leaf"].astype(bool)
+            categorical = nodes["is_categorical"].astype(bool) & ~leaf
+            threshold = np.where(leaf, 0.0, nodes["num_threshold"])
+            for i in np.flatnonzero(categorical):
+                words = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][i]]
+                threshold[i] = builder.add_set(words)
+            flags = np.where(nodes["missing_go_to_left"], 0, MISSING_RIGHT)
+            flags |= np.where(categorical, CATEGORICAL, 0)
+            builder.add_tree(
+                np.where(leaf, -1, nodes["left"].astype(np.int64)),
+                np.where(leaf, -1, nodes["right"].astype(np.int64)),
+                column[nodes["feature_idx"]].astype(np.int32),
+                threshold,
+                nodes["value"][:, None],
+                flags.astype(np.int32),
+                output,
+            )
+        builder.end_member()
+    n_outputs = model.n_trees_per_iteration_
+    forest = builder.build(
+        np.zeros(n_outputs),
+        link="logistic" if n_outputs == 1 else "softmax",
+        n_features=model.n_features_in_,
+        finite=False,
+        categories=categories,
+        encode_arrays=True,
+    )
+    forest.offset = np.ravel(model._baseline_prediction).astype(np.float64)
+    return forest, np.asarray(model.classes_)
+
+
+def _hist_columns(model):
+    """Input column of each internal column, and the categories that are encoded."""
+    if model._preprocessor is None:
+        return np.arange(model.n_features_in_), {}
+    # Categorical columns come first inside.
+    given = np.asarray(model.is_categorical_)
+    column = np.concatenate([np.flatnonzero(given), np.flatnonzero(~given)])
+    encoder = model._preprocessor.named_transformers_["encoder"]
+    return column, dict(zip(np.flatnonzero(given).tolist(), encoder.categories_))
+
+
+# XGBoost ----------------------------------------------------------------------------
+
+
+@reads("xgboost", "XGBClassifier")
+def read_xgb_classifier(model):
+    """Forest of a fitted ``xgboost.XGBClassifier``."""
+    if not np.isnan(model.missing):
+        raise ValueError(
+            f"XGBClassifier has missing={model.missing!r}; only NaN is supported: replace it."
+        )
+    booster = model.get_booster()
+    best = booster.attr("best_iteration")
+    learner = json.loads(booster.save_raw("json"))["learner"]
+    boost = learner["gradient_booster"]
+    if boost["name"] != "gbtree":
+        raise ValueError(
+            f"XGBClassifier has booster={boost['name']!r}; only 'gbtree' is supported."
+        )
+    boost = boost["model"]
+    bounds = boost["iteration_indptr"]
+    if best is not None:
+        bounds = bounds[: int(best) + 2]
+    builder = ForestBuilder()
+    for first, last in zip(bounds, bounds[1:]):
+        for i in range(first, last):
+            _add_xgboost_tree(builder, boost["trees"][i], boost["tree_info"][i])
+        builder.end_member()
+    n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
+    forest = builder.build(
+        np.zeros(n_outputs),
+        link="logistic" if n_outputs == 1 else "softmax",
+        n_features=int(learner["learner_model_param"]["num_feature"]),
+        dtype="float32",
+        finite="allow-nan",
+    )
+    forest = _set_offset(forest, lambda X: model.predict(X, output_margin=True))
+    return forest, np.asarray(model.classes_)
+
+
+def _add_xgboost_tree(builder, tree, output):
+    left = np.array(tree["left_children"])
+    right = np.array(tree["right_children"])
+    condition = np.array(tree["split_conditions"], dtype=np.float32)
+    categorical = np.array(tree["split_type"]) == 1
+    # This library goes left where x < condition, in single precision.
+    threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
+    left_if_missing = np.array(tree["default_left"]) != 0
+    segments = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"])
+    for node, start, size in segments:
+        codes = np.array(tree["categories"][start : start + size])
+        words = np.zeros(codes.max() // 32 + 1, dtype=np.int64)
+        np.bitwise_or.at(words, codes // 32, 1 << (codes % 32))
+        threshold[node] = builder.add_set(words)
+    # Its sets go right; ours go left.
+    left, right = np.where(categorical, right, left), np.where(categorical, left, right)
+    left_if_missing ^= categorical
+    flags = np.where(left_if_missing, 0, MISSING_RIGHT) | np.where(categorical, CATEGORICAL, 0)
+    builder.add_tree(
+        left,
+        right,
+        np.array(tree["split_indices"], dtype=np.int32),
+        threshold,
+        condition.astype(np.float64)[:, None],
+        flags.astype(np.int32),
+        output,
+    )

@@ -1,0 +1,267 @@
+"""When to stop: QWYC's thresholds for a given order (Algorithm 2)."""
+
+import numpy as np
+
+SHARE = 0.02
+
+
+def running_values(scores, order, offset, beta):
+    """What the thresholds look at, by position, and which way of leaving is wrong.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_members, n_samples, n_outputs)
+        What each member adds.
+
+    order : ndarray of shape (n_members,)
+    offset : ndarray of shape (n_outputs,)
+        Score before any member.
+
+    beta : float
+        Binary decision: positive where the full score is above.
+
+    Returns
+    -------
+    values : ndarray of shape (n_members, n_samples), dtype=float32
+        The partial sum (one output), or the margin between the two leading classes.
+
+    bad : ndarray of shape (n_members, n_samples), dtype=bool
+        Whether leaving above the upper threshold gives another answer than the full
+        ensemble; leaving below the lower one does for the others. Read-only.
+    """
+    n_members, n_samples, n_outputs = scores.shape
+    values = np.empty((n_members, n_samples), dtype=np.float32)
+    total = np.empty((n_samples, n_outputs))
+    total[:] = offset
+    if n_outputs == 1:
+        for r, t in enumerate(order):
+            total += scores[t]
+            values[r] = total[:, 0]
+        return values, np.broadcast_to(total[:, 0] <= beta, values.shape)
+    leaders = np.empty((n_members, n_samples), dtype=np.int32)
+    for r, t in enumerate(order):
+        total += scores[t]
+        leaders[r], values[r] = leader_and_margin(total)
+    return values, leaders != leaders[-1]
+
+
+def leader_and_margin(total):
+    """Leading class of each row and its margin to the second; the first class wins ties."""
+    leader = np.argmax(total, axis=1)
+    top = np.partition(total, -2, axis=1)
+    return leader, top[:, -1] - top[:, -2]
+
+
+def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
+    """Algorithm 2: thresholds that decide most rows with at most `k` wrong.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Partial sums (or margins) of the undecided rows.
+
+    bad : ndarray of shape (n,), dtype=bool
+        Rows for which leaving above is wrong; leaving below is wrong for the others.
+
+    k : int
+        Wrong answers allowed.
+
+    use_lo, use_hi : bool, default=True
+        Which thresholds there are.
+
+    Returns
+    -------
+    lo, hi : float
+        Rows below `lo` or above `hi` leave. Thresholds lie halfway between values.
+    """
+    lo_all = np.sort(values[~bad])
+    hi_all = np.sort(values[bad])[::-1]
+    # With j errors above, the threshold is the (j + 1)-th largest value of a bad row.
+    j = np.arange(k + 1)
+    top = np.full(k + 1, -np.inf)
+    top[: min(k + 1, len(hi_all))] = hi_all[: k + 1]
+    bottom = np.full(k + 1, np.inf)
+    bottom[: min(k + 1, len(lo_all))] = lo_all[: k + 1]
+    ordered = np.sort(values)
+    n = len(ordered)
+    above = n - np.searchsorted(ordered, top, side="right") if use_hi else np.zeros(k + 1)
+    below = np.searchsorted(ordered, bottom, side="left") if use_lo else np.zeros(k + 1)
+    if not use_lo:
+        return np.float64(-np.inf), _between(ordered, n - int(above[k]))
+    if not use_hi:
+        return _between(ordered, int(below[k])), np.float64(np.inf)
+    meet = top < bottom[::-1]
+    if meet.any():
+        # Errors on either side fit the budget at any cut in between: decide all.
+        first = int(np.argmax(meet))
+        cut = _between(ordered, int(np.searchsorted(ordered, top[first], side="right")))
+        return cut, cut
+    best = int(np.argmax(above[j] + below[k - j]))
+    return (
+        _between(ordered, int(below[k - best])),
+        _between(ordered, n - int(above[best])),
+    )
+
+
+def _between(ordered, cut):
+    """A threshold with exactly `cut` of the sorted values below it."""
+    if cut == 0:
+        return np.float64(-np.inf)
+    if cut == len(ordered):
+        return np.float64(np.inf)
+    # A numpy scalar: numpy would round a Python float to the precision of the values.
+    return 0.5 * (np.float64(ordered[cut - 1]) + np.float64(ordered[cut]))
+
+
+def allowance(total, position, budget_split):
+    """Wrong answers allowed up to a position (0-based), of `total` in all."""
+    if budget_split == "greedy":
+        return total
+    return total * (1.0 - (1.0 - SHARE) ** (position + 1))
+
+
+def spend_thresholds(values, bad, total, budget_split, use_lo=True, use_hi=True):
+    """Thresholds for a fixed order, position after position.
+
+    Parameters
+    ----------
+    values, bad : ndarray of shape (n_members, n_samples)
+        From :func:`running_values`.
+
+    total : float
+        Wrong answers allowed in all.
+
+    budget_split : {"greedy", "share"}
+        Whether a position may spend all that is left, or 2 % of what was left before it.
+
+    Returns
+    -------
+    lo, hi : ndarray of shape (n_members,)
+    """
+    n_members, n_samples = values.shape
+    lo, hi = np.full(n_members, -np.inf), np.full(n_members, np.inf)
+    rows, used = np.arange(n_samples), 0
+    for r in range(n_members - 1):
+        v, wrong_above = values[r, rows], bad[r, rows]
+        k = int(allowance(total, r, budget_split) - used)
+        lo[r], hi[r] = optimal_thresholds(v, wrong_above, k, use_lo, use_hi)
+        up, down = v > hi[r], v < lo[r]
+        used += int(np.sum(up & wrong_above) + np.sum(down & ~wrong_above))
+        rows = rows[~(up | down)]
+        if len(rows) == 0:
+            break
+    return lo, hi
+
+
+def leaving(values, lo, hi):
+    """Where rows leave under thresholds; numpy twin of ``_kernels.leave_at``.
+
+    Returns
+    -------
+    position : ndarray of shape (n_samples,), dtype=int64
+        Index of the last member evaluated.
+
+    side : ndarray of shape (n_samples,), dtype=int8
+        1 left above, -1 left below, 0 evaluated to the end.
+    """
+    up, down = values > hi[:, None], values < lo[:, None]
+    out = up | down
+    out[-1] = True
+    position = np.argmax(out, axis=0)
+    rows = np.arange(values.shape[1])
+    side = np.where(up[position, rows], 1, -1).astype(np.int8)
+    side[position == len(values) - 1] = 0
+    return position, side
+
+
+def is_wrong(position, side, bad):
+    """Whether each row got another answer than from the full ensemble."""
+    wrong_above = bad[position, np.arange(len(position))]
+    return np.where(side == 0, False, np.where(side > 0, wrong_above, ~wrong_above))
+
+
+def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_sweeps=2):
+    """Thresholds that minimise mean cost plus price times wrong answers, for each price.
+
+    Coordinate descent over positions, from the dearest price of a wrong answer to the
+    cheapest, each started from the solution before it.
+
+    Parameters
+    ----------
+    values, bad : ndarray of shape (n_members, n_samples)
+    costs : ndarray of shape (n_members,)
+        In evaluation order.
+
+    prices : ndarray of shape (n_prices,)
+        Decreasing, in units of cost.
+
+    Returns
+    -------
+    list of (lo, hi)
+    """
+    from skroute.early_exit._kernels import leave_at
+
+    n_members, n_samples = values.shape
+    lo, hi = np.full(n_members, -np.inf), np.full(n_members, np.inf)
+    position = np.empty(n_samples, dtype=np.int64)
+    side = np.empty(n_samples, dtype=np.int8)
+    path = []
+    for price in prices:
+        for _ in range(n_sweeps if path else 1):
+            leave_at(values, lo, hi, position, side)
+            sweep_back(values, bad, costs, float(price), lo, hi, position, use_lo, use_hi)
+        path.append((lo.copy(), hi.copy()))
+    return path
+
+
+def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=True):
+    """One backward sweep of coordinate descent on ``cost + price * wrong``.
+
+    At each position, from the last but one to the first, the rows that reach it choose
+    the pair of thresholds that minimises what they cost from there on, all other
+    positions held fixed. Each step lowers the objective or keeps it.
+
+    Parameters
+    ----------
+    values, bad : ndarray of shape (n_members, n_samples)
+    costs : ndarray of shape (n_members,)
+        In evaluation order.
+
+    price : float
+        Price of a wrong answer, in units of cost.
+
+    lo, hi : ndarray of shape (n_members,)
+        Thresholds, updated in place.
+
+    position : ndarray of shape (n_samples,), dtype=int64
+        Where each row leaves under the given thresholds.
+    """
+    from skroute.early_exit._kernels import best_cut, settle
+
+    to_go = np.zeros(values.shape[1])
+    for r in range(len(values) - 2, -1, -1):
+        to_go += costs[r + 1]
+        rows = np.flatnonzero(position >= r)
+        if len(rows):
+            x = values[r, rows]
+            # numpy's vectorised sort is far faster than a compiled one.
+            by = np.argsort(x)
+            lo[r], hi[r] = best_cut(x, by, rows, bad[r], to_go, price, use_lo, use_hi)
+        settle(values[r], bad[r], lo[r], hi[r], price, to_go)
+
+
+def widened(values, lo, hi, factors):
+    """Thresholds moved outwards by multiples of the deviation of what is still to come.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_members, n_samples)
+    lo, hi : ndarray of shape (n_members,)
+    factors : sequence of float
+
+    Returns
+    -------
+    list of (lo, hi)
+    """
+    spread = np.array([np.std(values[-1] - running) for running in values], dtype=np.float64)
+    return [(lo - factor * spread, hi + factor * spread) for factor in factors]

@@ -1,0 +1,350 @@
+"""Algorithms 1 and 2, budget splits, Fan, calibration: against brute force and twins."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skroute.early_exit._calibration import allowed_wrong, fixed_sequence, upper_bound
+from skroute.early_exit._engines import MemberEngine, fixed_policy
+from skroute.early_exit._fan import fan_leaving, fan_table, fan_thresholds
+from skroute.early_exit._order import (
+    greedy_mse_order,
+    individual_mse_order,
+    qwyc_order,
+    qwyc_order_reference,
+)
+from skroute.early_exit._thresholds import (
+    allowance,
+    is_wrong,
+    lagrangian_path,
+    leader_and_margin,
+    leaving,
+    optimal_thresholds,
+    running_values,
+    spend_thresholds,
+    sweep_back,
+)
+
+ZERO = np.zeros(1)
+FEW = settings(max_examples=60, deadline=None)
+
+
+def random_scores(seed, n_members=8, n_samples=200, n_outputs=1):
+    rng = np.random.RandomState(seed)
+    signal = rng.randn(n_samples, n_outputs)
+    noise = rng.randn(n_members, n_samples, n_outputs)
+    # Few distinct values, as trees have.
+    return np.round(signal * rng.rand(n_members, 1, 1) + noise, 1).astype(np.float32)
+
+
+def decided_by(values, bad, lo, hi):
+    up, down = values > hi, values < lo
+    wrong = np.sum(up & bad) + np.sum(down & ~bad)
+    return int(np.sum(up | down)), int(wrong)
+
+
+def brute_force_decided(values, bad, k, use_lo, use_hi):
+    distinct = np.unique(values)
+    cuts = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
+    best = 0
+    for lo in cuts if use_lo else [-np.inf]:
+        for hi in cuts if use_hi else [np.inf]:
+            if lo <= hi:
+                decided, wrong = decided_by(values, bad, lo, hi)
+                if wrong <= k:
+                    best = max(best, decided)
+    return best
+
+
+@FEW
+@given(
+    st.lists(st.tuples(st.integers(-4, 4), st.booleans()), min_size=1, max_size=12),
+    st.integers(0, 4),
+    st.sampled_from([(True, True), (True, False), (False, True)]),
+)
+def test_algorithm_2_decides_as_many_rows_as_any_thresholds_can(rows, k, sides):
+    values = np.array([value for value, _ in rows], dtype=np.float64)
+    bad = np.array([flag for _, flag in rows])
+    lo, hi = optimal_thresholds(values, bad, k, *sides)
+    assert lo <= hi
+    decided, wrong = decided_by(values, bad, lo, hi)
+    assert wrong <= k
+    assert decided == brute_force_decided(values, bad, k, *sides)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("split", ["greedy", "share"])
+@pytest.mark.parametrize("sides", [(True, True), (True, False), (False, True)])
+def test_kernel_order_search_equals_its_numpy_twin(n_outputs, split, sides):
+    if n_outputs > 1:
+        sides = (False, True)
+    for seed in range(4):
+        scores = random_scores(seed, n_outputs=n_outputs)
+        costs = np.random.RandomState(seed).randint(1, 4, len(scores)).astype(float)
+        arguments = (scores, np.full(n_outputs, 0.1), 0.2, costs, 0.08, split, *sides)
+        expected = qwyc_order_reference(*arguments)
+        for n_jobs in (None, 2):
+            for got, twin in zip(qwyc_order(*arguments, n_jobs=n_jobs), expected):
+                np.testing.assert_array_equal(got, twin)
+        assert sorted(expected[0]) == list(range(len(scores)))
+
+
+def test_order_search_takes_free_members_first():
+    costs = np.array([1.0, 0.0, 1.0, 0.0])
+    order, _, _ = qwyc_order(random_scores(0, n_members=4), ZERO, 0.0, costs, 0.05)
+    assert list(order[:2]) == [1, 3]
+
+
+def pipeline_example(n, sizes):
+    """Disjoint groups of rows, each decided by one member only (appendix A.1)."""
+    scores = np.zeros((len(sizes), n, 1), dtype=np.float32)
+    start = 0
+    for t, size in enumerate(sizes):
+        scores[t, start : start + size] = 1.0
+        start += size
+    return scores
+
+
+def best_cost_of_any_order(scores, beta, alpha, costs):
+    """Smallest mean cost over all orders and all thresholds, by exhaustion over steps."""
+    n_members, n, _ = scores.shape
+    positive = scores.sum(axis=0)[:, 0] > beta
+    best = np.inf
+    for order in itertools.permutations(range(n_members)):
+        running = np.cumsum(scores[list(order), :, 0], axis=0)
+        states = {(tuple(range(n)), 0): 0.0}
+        for r in range(n_members):
+            following = {}
+            for (rows, errors), spent in states.items():
+                spent += costs[order[r]] * len(rows)
+                rows = np.array(rows, dtype=int)
+                if r == n_members - 1 or len(rows) == 0:
+                    best = min(best, spent / n)
+                    continue
+                v = running[r, rows]
+                distinct = np.unique(v)
+                cuts = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
+                for lo, hi in itertools.product(cuts, cuts):
+                    if lo > hi:
+                        continue
+                    up, down = v > hi, v < lo
+                    total = errors + np.sum(up & ~positive[rows]) + np.sum(down & positive[rows])
+                    if total <= alpha * n:
+                        key = (tuple(rows[~(up | down)]), int(total))
+                        following[key] = min(following.get(key, np.inf), spent)
+            states = following
+    return best
+
+
+@pytest.mark.parametrize("sizes", [(4, 2, 1), (1, 2, 4), (2, 4, 1)])
+@pytest.mark.parametrize("costs", [(1.0, 1.0, 1.0), (1.0, 3.0, 1.0)])
+def test_greedy_equals_brute_force_in_the_special_case(sizes, costs):
+    # Rows in a group are positive by their member alone; the others are negative.
+    n = 8
+    scores, costs = pipeline_example(n, sizes), np.array(costs)
+    order, lo, hi = qwyc_order(scores, ZERO, 0.5, costs, 0.0, "greedy", False, True)
+    values, bad = running_values(scores, order, ZERO, 0.5)
+    position, side = leaving(values, lo, hi)
+    assert not is_wrong(position, side, bad).any()
+    cost = np.cumsum(costs[order])[position].mean()
+    # Negative rows cannot leave early for either: only upper thresholds are of use.
+    best = min(
+        np.mean(
+            np.concatenate(
+                [
+                    np.repeat(np.cumsum(costs[list(p)]), [sizes[t] for t in p]),
+                    np.full(n - sum(sizes), costs.sum()),
+                ]
+            )
+        )
+        for p in itertools.permutations(range(3))
+    )
+    # The last member decides nothing early that the end does not: ties among orders.
+    assert cost == pytest.approx(best)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2]))
+def test_greedy_is_within_factor_four_of_brute_force(seed, alpha):
+    rng = np.random.RandomState(seed)
+    scores = rng.randint(-2, 3, (3, 5, 1)).astype(np.float32)
+    costs = np.array([1.0, 2.0, 1.0])
+    order, lo, hi = qwyc_order(scores, ZERO, 0.5, costs, alpha, "greedy")
+    values, bad = running_values(scores, order, ZERO, 0.5)
+    position, side = leaving(values, lo, hi)
+    assert is_wrong(position, side, bad).sum() <= alpha * 5
+    cost = np.cumsum(costs[order])[position].mean()
+    best = best_cost_of_any_order(scores, 0.5, alpha, costs)
+    assert best - 1e-9 <= cost <= 4 * best
+
+
+@pytest.mark.parametrize("split", ["greedy", "share"])
+@pytest.mark.parametrize("alpha", [0.0, 0.02, 0.1])
+def test_spent_thresholds_keep_the_budget_and_greedy_spends_first(split, alpha):
+    values, bad = running_values(random_scores(3), np.arange(8), ZERO, 0.0)
+    lo, hi = spend_thresholds(values, bad, alpha * 200, split)
+    position, side = leaving(values, lo, hi)
+    assert is_wrong(position, side, bad).sum() <= alpha * 200
+    assert allowance(10.0, 0, "greedy") == 10.0
+    assert allowance(10.0, 0, "share") == pytest.approx(0.2)
+
+
+def test_search_and_fixed_order_thresholds_are_the_same_thing():
+    scores = random_scores(1)
+    order, lo, hi = qwyc_order(scores, ZERO, 0.0, np.ones(8), 0.05)
+    values, bad = running_values(scores, order, ZERO, 0.0)
+    again = spend_thresholds(values, bad, 0.05 * 200, "share")
+    np.testing.assert_allclose(again[0], lo, atol=1e-5)
+    np.testing.assert_allclose(again[1], hi, atol=1e-5)
+
+
+def objective(values, bad, costs, price, lo, hi):
+    position, side = leaving(values, lo, hi)
+    return np.cumsum(costs)[position].sum() + price * is_wrong(position, side, bad).sum()
+
+
+@FEW
+@given(st.integers(0, 10_000), st.sampled_from([1.0, 5.0, 50.0]), st.booleans())
+def test_each_sweep_lowers_the_objective(seed, price, use_hi):
+    values, bad = running_values(random_scores(seed, 5, 40), np.arange(5), ZERO, 0.0)
+    costs = np.array([1.0, 2.0, 1.0, 3.0, 1.0])
+    lo, hi = np.full(5, -np.inf), np.full(5, np.inf)
+    before = objective(values, bad, costs, price, lo, hi)
+    for _ in range(3):
+        sweep_back(values, bad, costs, price, lo, hi, leaving(values, lo, hi)[0], True, use_hi)
+        after = objective(values, bad, costs, price, lo, hi)
+        assert after <= before + 1e-6
+        before = after
+    assert use_hi or np.all(np.isinf(hi))
+
+
+@FEW
+@given(st.integers(0, 10_000), st.sampled_from([0.5, 3.0, 20.0]))
+def test_two_members_reach_the_optimum_of_exhaustive_search(seed, price):
+    values, bad = running_values(random_scores(seed, 2, 12), np.arange(2), ZERO, 0.0)
+    costs = np.array([1.0, 2.0])
+    (lo, hi) = lagrangian_path(values, bad, costs, [price])[0]
+    got = objective(values, bad, costs, price, lo, hi)
+    distinct = np.unique(values[0])
+    cuts = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
+    best = min(
+        objective(values, bad, costs, price, np.array([a, -np.inf]), np.array([b, np.inf]))
+        for a in cuts
+        for b in cuts
+        if a <= b
+    )
+    assert got == pytest.approx(best)
+
+
+def test_leave_at_equals_its_numpy_twin():
+    from skroute.early_exit._kernels import leave_at
+
+    values, _ = running_values(random_scores(2), np.arange(8), ZERO, 0.0)
+    for width in (0.5, 2.0, 99.0):
+        lo, hi = np.full(8, -width), np.full(8, width)
+        position, side = np.empty(200, dtype=np.int64), np.empty(200, dtype=np.int8)
+        leave_at(values, lo, hi, position, side)
+        for got, twin in zip((position, side), leaving(values, lo, hi)):
+            np.testing.assert_array_equal(got, twin)
+
+
+def test_margins_of_several_classes():
+    leader, margin = leader_and_margin(np.array([[1.0, 3.0, 2.5], [2.0, 2.0, 0.0]]))
+    np.testing.assert_array_equal(leader, [1, 0])
+    np.testing.assert_allclose(margin, [0.5, 0.0])
+    scores = random_scores(0, n_outputs=3)
+    values, bad = running_values(scores, np.arange(8), np.zeros(3), 0.0)
+    assert not bad[-1].any()
+    assert np.all(values >= 0)
+
+
+def test_mse_orders_against_brute_force():
+    scores = random_scores(5, n_members=6, n_outputs=2).astype(np.float64)
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    full = centred.sum(axis=0)
+    errors = ((full - centred) ** 2).sum(axis=(1, 2))
+    np.testing.assert_array_equal(individual_mse_order(scores), np.argsort(errors))
+    partial, left, expected = np.zeros_like(full), list(range(6)), []
+    while left:
+        t = min(left, key=lambda t: ((full - partial - centred[t]) ** 2).sum())
+        expected.append(t)
+        left.remove(t)
+        partial = partial + centred[t]
+    np.testing.assert_array_equal(greedy_mse_order(scores), expected)
+
+
+def test_fan_table_by_hand_and_walk_against_twin():
+    values = np.array([[0.0, 0.1, 1.0, 1.1], [2.0, 4.0, 1.0, 1.0]], dtype=np.float32)
+    start, first, mean, deviation = fan_table(values, 0.5)
+    np.testing.assert_array_equal(start[:2], [0, 3])
+    assert first[0] == 0
+    np.testing.assert_allclose(mean[:3], [2.95, np.nan, -0.05], atol=1e-6)
+    np.testing.assert_allclose(deviation[0], 0.95, atol=1e-6)
+    lo, hi = fan_thresholds(mean, deviation, 0.5, 2.0)
+    np.testing.assert_allclose(hi[0], 0.5 - 2.95 + 1.9, atol=1e-6)
+    np.testing.assert_allclose(lo[0], 0.5 - 2.95 - 1.9, atol=1e-6)
+
+    # Sums on the edge of a bin would hang on single precision.
+    scores = np.random.RandomState(7).randn(8, 300, 1).astype(np.float32)
+    values, _ = running_values(scores[:, :150], np.arange(8), ZERO, 0.0)
+    start, first, mean, deviation = fan_table(values, 0.4)
+    lo, hi = fan_thresholds(mean, deviation, 0.0, 0.7)
+    # Rows that the table has not seen fall into unseen bins too.
+    values, _ = running_values(scores, np.arange(8), ZERO, 0.0)
+    position, side = fan_leaving(values, lo, hi, start, first, 0.4)
+    policy = {"lo": lo, "hi": hi, "start": start, "first": first, "bins_per_unit": 1 / 0.4}
+    rows = np.arange(300)
+
+    def member(t):
+        return lambda X: scores[t, np.asarray(X)[:, 0].astype(int), 0]
+
+    engine = MemberEngine([member(t) for t in range(8)], np.array([0, 1]), np.ones(8))
+    _, members, sides = engine.walk(rows[:, None], policy)
+    np.testing.assert_array_equal(members, position + 1)
+    np.testing.assert_array_equal(sides, side)
+    assert 1 < members.mean() < 8
+
+
+def test_member_engine_asks_only_undecided_rows():
+    asked = []
+
+    def member(X):
+        asked.append(len(X))
+        return X[:, 0]
+
+    X = np.array([[5.0], [-5.0], [0.1], [0.2]])
+    engine = MemberEngine([member] * 3, np.array([0, 1]), np.ones(3))
+    policy = fixed_policy(np.full(3, -1.0), np.full(3, 1.0))
+    _, members, _ = engine.walk(X, policy)
+    assert asked == [4, 2, 2]
+    np.testing.assert_array_equal(members, [1, 1, 3, 3])
+    asked.clear()
+    engine.walk(X[:2], policy)
+    assert asked == [2]
+
+
+def test_upper_bound_is_the_exact_binomial_one():
+    from scipy.stats import binomtest
+
+    for k, n in ((0, 10), (3, 50), (49, 50), (50, 50)):
+        exact = binomtest(k, n, alternative="less").proportion_ci(0.95).high
+        assert upper_bound(k, n, 0.95) == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("n", [10, 300, 598, 2000])
+@pytest.mark.parametrize("alpha", [0.0, 0.005, 0.1])
+def test_allowed_wrong(n, alpha):
+    k = allowed_wrong(n, alpha, 0.95, guarantee=True)
+    assert k < 0 or upper_bound(k, n, 0.95) <= alpha
+    assert upper_bound(k + 1, n, 0.95) > alpha
+    k = allowed_wrong(n, alpha, 0.95, guarantee=False)
+    assert (k + 1) / (n + 1) <= alpha + 1e-12 < (k + 2) / (n + 1)
+
+
+def test_fixed_sequence_stops_at_the_first_failure():
+    assert fixed_sequence([0, 2, 5, 1], 3) == 1
+    assert fixed_sequence([0, 2, 5, 1], 9) == 3
+    assert fixed_sequence([4, 2], 3) == -1

@@ -1,0 +1,560 @@
+"""The estimator: contract, savings, guarantee, export, displays."""
+
+import io
+import re
+import subprocess
+import sys
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from scipy.sparse import csr_array
+from scipy.stats import binom
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils.estimator_checks import (
+    check_param_validation,
+    parametrize_with_checks,
+)
+
+from skroute.early_exit import (
+    ExitDisplay,
+    QWYCEnsemble,
+    TradeoffDisplay,
+    evaluate_exported,
+    export_ensemble,
+    load_exported,
+)
+
+lgb = pytest.importorskip("lightgbm")
+
+TOO_FEW = "ignore:No early exit keeps alpha:UserWarning"
+
+
+def cheap():
+    return QWYCEnsemble(
+        RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
+    )
+
+
+@pytest.mark.filterwarnings(TOO_FEW)
+@parametrize_with_checks([cheap()], xfail_strict=True)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings(TOO_FEW)
+@pytest.mark.parametrize("check", [check_param_validation])
+def test_scikit_learn_checks_outside_the_suite(check):
+    check("QWYCEnsemble", cheap())
+
+
+def all_rows():
+    return make_classification(8000, 10, n_informative=6, class_sep=1.5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    X, y = all_rows()
+    return X[2000:6000], y[2000:6000], X[6000:], y[6000:]
+
+
+@pytest.fixture(scope="module")
+def boosted():
+    """Fitted on rows that no test optimises on."""
+    X, y = all_rows()
+    model = lgb.LGBMClassifier(n_estimators=80, num_leaves=15, verbose=-1, n_jobs=1)
+    return model.fit(X[:2000], y[:2000])
+
+
+@pytest.fixture(scope="module")
+def quick(problem, boosted):
+    X, y, _, _ = problem
+    return QWYCEnsemble(FrozenEstimator(boosted), alpha=0.01, random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def several():
+    X, y = make_classification(
+        4000, 10, n_informative=8, n_classes=4, class_sep=1.5, random_state=0
+    )
+    model = lgb.LGBMClassifier(n_estimators=30, num_leaves=15, verbose=-1, n_jobs=1)
+    return QWYCEnsemble(model, alpha=0.02, random_state=0).fit(X[:3000], y[:3000]), X[3000:]
+
+
+def test_saves_most_members_and_keeps_the_answers(quick, boosted, problem):
+    _, _, X, _ = problem
+    routed = quick.predict_routed(X)
+    assert routed.cost.mean() < 40
+    assert np.mean(routed.y_pred != boosted.predict(X)) < 0.02
+    np.testing.assert_array_equal(routed.cost, routed.route)
+    np.testing.assert_array_equal(quick.route(X), routed.route)
+    np.testing.assert_array_equal(quick.predict_cost(X), routed.cost)
+    assert quick.choices_[-1] == 80
+    assert quick.thresholds_.shape == (80, 2)
+    assert sorted(quick.order_) == list(range(80))
+
+
+def test_answers_scores_and_probabilities_agree(quick, problem, several):
+    _, _, X, _ = problem
+    y_pred, score, proba = quick.predict(X), quick.decision_function(X), quick.predict_proba(X)
+    np.testing.assert_array_equal(y_pred, score > 0)
+    np.testing.assert_array_equal(y_pred, quick.classes_[np.argmax(proba, axis=1)])
+    expected = quick.estimator_.predict_proba(X)
+    np.testing.assert_allclose(quick.set_params(budget=80.0).predict_proba(X), proba)
+    quick.set_params(budget=None)
+    whole = QWYCEnsemble(quick.estimator, alpha=0.0).optimize(X)
+    np.testing.assert_allclose(whole.predict_proba(X), expected, atol=1e-9)
+    quick4, X4 = several
+    np.testing.assert_allclose(quick4.predict_proba(X4).sum(axis=1), 1.0)
+    np.testing.assert_array_equal(
+        quick4.predict(X4), np.argmax(quick4.decision_function(X4), axis=1)
+    )
+    assert quick4.predict_cost(X4).mean() < 25
+    assert np.mean(quick4.predict(X4) != quick4.estimator_.predict(X4)) < 0.04
+
+
+def test_one_row_takes_the_short_path_to_the_same_answer(quick, problem):
+    _, _, X, _ = problem
+    batch = quick.predict(X[:200])
+    for i in range(200):
+        single = quick.predict(X[i : i + 1].copy())
+        assert single.shape == (1,)
+        assert single[0] == batch[i]
+    assert quick._single is not None
+    with pytest.raises(ValueError, match="X has 9 features, but QWYCEnsemble is expecting 10"):
+        quick.predict(X[:1, :9])
+
+
+def test_the_short_path_refuses_what_the_library_refuses(problem):
+    X, y, _, _ = problem
+    model = GradientBoostingClassifier(n_estimators=10, random_state=0)
+    quick = QWYCEnsemble(model, alpha=0.05, random_state=0).fit(X, y)
+    row = X[:1].astype(np.float32)
+    assert quick.predict(row)[0] == quick.predict(X[:2])[0]
+    row[0, 3] = np.nan
+    with pytest.raises(ValueError, match="contains NaN"):
+        quick.predict(row)
+
+
+def test_categories_on_the_short_path():
+    rng = np.random.RandomState(0)
+    X = rng.randint(0, 30, (2000, 3)).astype(float)
+    y = (X[:, 0] % 3 + X[:, 1] % 2 > 1.5).astype(int)
+    model = lgb.LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1, min_data_per_group=5)
+    model.fit(X, y, categorical_feature=[0, 1])
+    quick = QWYCEnsemble(model, alpha=0.02).set_params(estimator=FrozenEstimator(model)).fit(X, y)
+    batch = quick.predict(X[:50])
+    np.testing.assert_array_equal([quick.predict(X[i : i + 1])[0] for i in range(50)], batch)
+
+
+@pytest.mark.parametrize("order", ["natural", "random", "individual_mse", "greedy_mse", "given"])
+@pytest.mark.parametrize("split", ["greedy", "share", "lagrangian"])
+def test_orders_and_budget_splits_keep_alpha(order, split, problem, boosted):
+    X, y, X_test, _ = problem
+    quick = QWYCEnsemble(
+        FrozenEstimator(boosted),
+        alpha=0.02,
+        order=np.arange(80)[::-1] if order == "given" else order,
+        budget_split=split,
+        random_state=0,
+    ).fit(X, y)
+    assert quick.disagreement_ <= 0.02
+    assert np.mean(quick.predict(X_test) != boosted.predict(X_test)) < 0.04
+    if order != "given":
+        assert quick.predict_cost(X_test).mean() < 78
+    if order == "natural":
+        np.testing.assert_array_equal(quick.order_, np.arange(80))
+
+
+@pytest.mark.parametrize("stopping", ["thresholds", "fan"])
+def test_filter_and_score_never_leaves_early_with_the_second_class(stopping, problem, boosted):
+    X, y, X_test, _ = problem
+    quick = QWYCEnsemble(
+        FrozenEstimator(boosted), alpha=0.02, mode="negative", stopping=stopping, random_state=0
+    ).fit(X, y)
+    y_pred, route, _ = quick.predict_routed(X_test)
+    assert np.all(y_pred[route < 80] == 0)
+    assert np.mean(route < 80) > 0.1
+    positive = y_pred == 1
+    np.testing.assert_allclose(
+        quick.decision_function(X_test)[positive],
+        boosted.predict(X_test, raw_score=True)[positive],
+        atol=1e-9,
+    )
+
+
+def test_fan(problem, boosted):
+    X, y, X_test, _ = problem
+    fan = QWYCEnsemble(
+        FrozenEstimator(boosted), alpha=0.01, stopping="fan", order="individual_mse", n_jobs=2
+    ).fit(X, y)
+    assert fan.predict_cost(X_test).mean() < 75
+    assert fan.disagreement_ <= 0.01
+    one = [fan.predict(X_test[i : i + 1])[0] for i in range(30)]
+    np.testing.assert_array_equal(one, fan.predict(X_test[:30]))
+
+
+def test_optimize_needs_no_labels(problem, boosted, quick):
+    X, y, X_test, _ = problem
+    unlabelled = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.01, random_state=0).optimize(X)
+    assert unlabelled.predict_cost(X_test).mean() < 40
+    again = clone(quick).fit(X, y).optimize(X[:2000], X_calibration=X[2000:])
+    assert again.estimator_ is boosted
+    np.testing.assert_array_equal(again.classes_, [0, 1])
+    with pytest.raises(ValueError, match="optimize needs a fitted ensemble: call fit first"):
+        QWYCEnsemble(lgb.LGBMClassifier()).optimize(X)
+
+
+def test_raw_booster(problem, boosted):
+    X, y, X_test, _ = problem
+    booster = boosted.booster_
+    for wrapped in (booster, FrozenEstimator(booster)):
+        quick = QWYCEnsemble(wrapped, alpha=0.01, random_state=0).optimize(X)
+        np.testing.assert_array_equal(quick.classes_, [0, 1])
+        assert np.mean(quick.predict(X_test) != boosted.predict(X_test)) < 0.02
+    named = QWYCEnsemble(booster, alpha=0.01).fit(X, np.array(["no", "yes"])[y])
+    assert set(named.predict(X_test)) == {"no", "yes"}
+    assert set(named.optimize(X).predict(X_test)) == {"no", "yes"}
+    with pytest.raises(ValueError, match="The booster has 2 classes, y has 1"):
+        QWYCEnsemble(booster).fit(X[:50], np.zeros(50, dtype=int))
+
+
+class Counted(LogisticRegression):
+    """Counts the rows that it is asked about."""
+
+    rows = 0
+
+    def decision_function(self, X):
+        type(self).rows += len(X)
+        return super().decision_function(X)
+
+
+def test_list_of_members_with_costs(problem):
+    X, y, X_test, _ = problem
+    members = [Counted(C=1e-4), GaussianNB(), FrozenEstimator(Perceptron().fit(X, y))]
+    quick = QWYCEnsemble(
+        members, alpha=0.05, costs={0: 1.0, 1: 2.0, 2: 7.0}, order="natural", random_state=0
+    ).fit(X, y)
+    Counted.rows = 0
+    route = quick.route(X_test)
+    assert Counted.rows == len(X_test)
+    np.testing.assert_array_equal(
+        quick.predict_cost(X_test), np.array([0.0, 1.0, 3.0, 10.0])[route]
+    )
+    assert not hasattr(quick, "predict_proba")
+    assert not hasattr(QWYCEnsemble(members), "predict_proba")
+    assert "member 0" in quick._repr_html_()
+    assert clone(quick).fit(X, y).predict(X_test).shape == y[:2000].shape
+
+
+def test_list_of_members_with_probabilities(problem):
+    X, y, X_test, _ = problem
+    members = [LogisticRegression(C=c) for c in (0.001, 1.0)] + [GaussianNB()]
+    quick = QWYCEnsemble(members, alpha=0.05, random_state=0)
+    assert hasattr(quick, "predict_proba")
+
+    def score(rows):
+        return rows[:, 0] - rows[:, 1]
+
+    functions = QWYCEnsemble([score, score], alpha=0.05, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(functions.predict(X_test), score(X_test) > 0)
+    with pytest.raises(ValueError, match="The members do not know their classes"):
+        QWYCEnsemble([score]).optimize(X)
+    with pytest.raises(ValueError, match="estimator is an empty list"):
+        QWYCEnsemble([]).fit(X, y)
+    fitted = [FrozenEstimator(GaussianNB().fit(X, y)) for _ in range(2)]
+    quick = QWYCEnsemble(fitted, alpha=0.05, random_state=0).optimize(X)
+    np.testing.assert_allclose(
+        quick.predict_proba(X_test)[quick.route(X_test) == 2],
+        fitted[0].predict_proba(X_test)[quick.route(X_test) == 2],
+    )
+
+
+def test_text_reaches_the_members():
+    texts = [f"word{i % 7} {'good' if i % 2 else 'bad'}" for i in range(60)]
+    y = np.arange(60) % 2
+    members = [make_pipeline(TfidfVectorizer(), LogisticRegression()) for _ in range(2)]
+    quick = QWYCEnsemble(members, alpha=0.2, random_state=0).fit(texts, y)
+    np.testing.assert_array_equal(quick.predict(texts), y)
+    assert not hasattr(quick, "n_features_in_")
+    voting = VotingClassifier([("a", members[0]), ("b", members[1])], voting="soft")
+    quick = QWYCEnsemble(voting, alpha=0.2, random_state=0).fit(texts, y)
+    np.testing.assert_array_equal(quick.predict(texts), y)
+
+
+def test_measured_costs(problem, boosted):
+    X, y, X_test, _ = problem
+    small = lgb.LGBMClassifier(n_estimators=4, verbose=-1, n_jobs=1).fit(X, y)
+    quick = QWYCEnsemble(FrozenEstimator(small), costs="time", alpha=0.05).fit(X, y)
+    assert np.all(quick.costs_ > 0)
+    spent = np.concatenate([[0.0], np.cumsum(quick.costs_[quick.order_])])
+    np.testing.assert_allclose(quick.predict_cost(X_test), spent[quick.route(X_test)])
+    members = QWYCEnsemble([GaussianNB(), GaussianNB()], costs="time", alpha=0.05).fit(X, y)
+    assert members.costs_.shape == (2,)
+
+
+def test_budget(quick, problem):
+    _, _, X, _ = problem
+    free, smallest = quick.predict_cost(X).mean(), quick.path_["cost"].min()
+    budgets = (free * 2, free / 2, 1.01 * smallest)
+    costs = [quick.predict_cost(X, budget=budget).mean() for budget in budgets]
+    assert costs[0] == free
+    assert costs[1] < 0.6 * free
+    assert costs[2] < costs[1]
+    message = re.escape(f"smallest mean cost of this ensemble, {smallest:.6g}")
+    with pytest.raises(ValueError, match=message):
+        quick.predict(X, budget=0.5)
+    assert quick.predict(X[:1].copy(), budget=free / 2).shape == (1,)
+
+
+def test_calibration_none_uses_the_training_rows(problem, boosted):
+    X, y, _, _ = problem
+    quick = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.01, calibration=None).fit(X, y)
+    assert np.isnan(quick.disagreement_bound_)
+    assert quick.disagreement_ <= 0.01
+    assert quick.disagreement_ == np.mean(quick.predict(X) != boosted.predict(X))
+
+
+def test_staged_disagreement_and_path(quick):
+    staged = quick.staged_disagreement_
+    assert np.all(np.diff(staged) >= 0)
+    assert staged[-1] == pytest.approx(quick.disagreement_)
+    path = quick.path_
+    assert path["cost"][0] == 80
+    assert path["disagreement"][0] == 0
+    assert path["disagreement"][path["chosen"]] == quick.disagreement_
+
+
+def test_alpha_zero_evaluates_everything(problem, boosted):
+    X, y, X_test, _ = problem
+    quick = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.0, order="natural").fit(X, y)
+    np.testing.assert_array_equal(quick.predict(X_test), boosted.predict(X_test))
+    assert quick.disagreement_bound_ == 0.0
+
+
+def test_too_few_calibration_rows_warn_and_evaluate_everything(boosted, problem):
+    X, y, _, _ = problem
+    with pytest.warns(UserWarning, match="No early exit keeps alpha=0.005 on 25 calibration rows"):
+        quick = QWYCEnsemble(FrozenEstimator(boosted)).fit(X[:100], y[:100])
+    assert quick.predict_cost(X).min() == 80
+    assert quick.disagreement_bound_ == 0.0
+
+
+def test_the_bound_holds_over_calibration_splits():
+    """The limit is exceeded in at most the share of splits that the binomial allows."""
+    X, y = make_classification(9000, 8, n_informative=5, class_sep=0.8, random_state=1)
+    model = lgb.LGBMClassifier(n_estimators=20, num_leaves=8, verbose=-1, n_jobs=1)
+    frozen = FrozenEstimator(model.fit(X[:1000], y[:1000]))
+    rows = X[1000:]
+    for guarantee in (False, True):
+        estimator = QWYCEnsemble(frozen, alpha=0.03, order="natural", guarantee=guarantee)
+        above, n_splits = 0, 200
+        for seed in range(n_splits):
+            order = np.random.RandomState(seed).permutation(len(rows))
+            estimator.set_params(budget_split="share")
+            estimator.optimize(rows[order[:300]], X_calibration=rows[order[300:900]])
+            rest = rows[order[900:]]
+            wrong = np.mean(estimator.predict(rest) != frozen.estimator.predict(rest))
+            above += wrong > estimator.disagreement_bound_
+            assert not guarantee or estimator.disagreement_bound_ <= 0.03
+        # 0.1 % chance of a false alarm when each split fails with probability 0.05.
+        assert above <= binom.ppf(0.999, n_splits, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"alpha": 1.0}, "The 'alpha' parameter of QWYCEnsemble must be a float in the range"),
+        ({"mode": "positive"}, "The 'mode' parameter of QWYCEnsemble must be a str among"),
+        ({"order": "best"}, "The 'order' parameter of QWYCEnsemble"),
+        ({"order": [0, 1, 1]}, "order must be a permutation of 0, ..., 2"),
+        ({"costs": [1.0, 2.0]}, "costs must have one number for each of [0, 1, 2] (3), got 2"),
+        ({"costs": {0: 1.0}}, "costs has no entry for [1, 2]"),
+        ({"calibration": 1.0}, "The 'calibration' parameter of QWYCEnsemble"),
+    ],
+)
+def test_messages(parameters, message):
+    X, y = make_classification(50, random_state=0)
+    model = FrozenEstimator(RandomForestClassifier(3, random_state=0).fit(X, y))
+    estimator = QWYCEnsemble(model, **{"alpha": 0.2} | parameters)
+    with pytest.raises((ValueError, InvalidParameterError), match=re.escape(message)):
+        estimator.fit(X, y)
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+
+
+def test_two_class_options_refuse_several_classes():
+    X, y = make_classification(200, n_informative=6, n_classes=3, random_state=0)
+    model = RandomForestClassifier(3, random_state=0)
+    with pytest.raises(ValueError, match="mode='negative' needs two classes"):
+        QWYCEnsemble(model, mode="negative").fit(X, y)
+    with pytest.raises(ValueError, match="stopping='fan' needs two classes, the ensemble has 3"):
+        QWYCEnsemble(model, stopping="fan").fit(X, y)
+
+
+def test_several_classes_of_averaged_trees_and_one_versus_all():
+    X, y = make_classification(900, n_informative=8, n_classes=3, random_state=0)
+    for model in (
+        RandomForestClassifier(15, max_depth=3, random_state=0),
+        lgb.LGBMClassifier(n_estimators=8, objective="multiclassova", verbose=-1, n_jobs=1),
+    ):
+        quick = QWYCEnsemble(model, alpha=0.05, random_state=0).fit(X, y)
+        full = quick.route(X) == len(quick.order_)
+        # One-versus-all probabilities of LightGBM do not add up to one.
+        expected = quick.estimator_.predict_proba(X)
+        np.testing.assert_allclose(
+            quick.predict_proba(X)[full], expected[full] / expected[full].sum(axis=1)[:, None]
+        )
+        assert full.mean() < 1.0
+
+
+def test_frames_and_sparse_rows(problem):
+    X, y, X_test, _ = problem
+    columns = [f"f{i}" for i in range(10)]
+    labels = np.where(y == 1, "yes", "no")
+    model = HistGradientBoostingClassifier(max_iter=20, random_state=0)
+    quick = QWYCEnsemble(model, alpha=0.02, random_state=0)
+    quick.fit(pd.DataFrame(X, columns=columns), labels)
+    np.testing.assert_array_equal(quick.feature_names_in_, columns)
+    expected = quick.predict(pd.DataFrame(X_test, columns=columns))
+    assert set(expected) == {"yes", "no"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = quick.predict(pl.DataFrame(X_test, schema=columns))
+    np.testing.assert_array_equal(got, expected)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        quick.predict(X_test[:1])
+    forest = QWYCEnsemble(RandomForestClassifier(5, random_state=0), alpha=0.05, random_state=0)
+    forest.fit(csr_array(X), y)
+    np.testing.assert_array_equal(forest.predict(csr_array(X_test)), forest.predict(X_test))
+
+
+def test_grid_search_and_routing(problem):
+    X, y, _, _ = problem
+    search = GridSearchCV(cheap(), {"alpha": [0.02, 0.1], "estimator__max_depth": [2, 3]}, cv=2)
+    search.fit(X[:600], y[:600])
+    assert "alpha" in search.best_params_
+    weights = np.ones(600)
+    weights[:50] = 0.0
+    with pytest.raises(ValueError, match="sample_weight"):
+        cheap().fit(X[:600], y[:600], sample_weight=weights)
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = cheap().set_params(alpha=0.1)
+        estimator.estimator.set_fit_request(sample_weight=True)
+        estimator.fit(X[:600], y[:600], sample_weight=weights)
+        members = [LogisticRegression().set_fit_request(sample_weight=True), GaussianNB()]
+        members[1].set_fit_request(sample_weight=False)
+        both = QWYCEnsemble(members, alpha=0.1, random_state=0)
+        both.fit(X[:600], y[:600], sample_weight=weights)
+    train, _ = estimator._split(600, np.random.RandomState(0), None, y[:600])
+    alone = clone(cheap().estimator).fit(X[:600][train], y[:600][train], weights[train])
+    np.testing.assert_array_equal(
+        alone.predict_proba(X[:50]), estimator.estimator_.predict_proba(X[:50])
+    )
+
+
+def test_a_failing_member_keeps_its_error_and_gains_a_note(problem):
+    X, y, _, _ = problem
+    broken = RandomForestClassifier(max_depth=-1)
+    with pytest.raises(InvalidParameterError) as caught:
+        QWYCEnsemble(broken).fit(X, y)
+    assert "fit of 'RandomForestClassifier' with 3000 rows" in caught.value.__notes__[0]
+
+
+def test_round_trips(quick, several, problem, tmp_path):
+    _, _, X, _ = problem
+    buffer = io.BytesIO()
+    joblib.dump(quick, buffer)
+    buffer.seek(0)
+    np.testing.assert_array_equal(joblib.load(buffer).predict(X), quick.predict(X))
+    from skops.io import dumps, get_untrusted_types, loads
+
+    forest = cheap().set_params(alpha=0.05).fit(X, quick.predict(X))
+    data = dumps(forest)
+    loaded = loads(data, trusted=get_untrusted_types(data=data))
+    np.testing.assert_array_equal(loaded.predict(X), forest.predict(X))
+
+
+@pytest.mark.parametrize("ending", ["npz", "json"])
+def test_export(ending, quick, several, problem, tmp_path):
+    _, _, X, _ = problem
+    quick4, X4 = several
+    cases = [(quick, X), (quick4, X4)]
+    forest = RandomForestClassifier(6, max_depth=4, random_state=0)
+    labels = np.where(quick.predict(X) == 1, "b", "a")
+    cases.append((QWYCEnsemble(forest, alpha=0.05, random_state=0).fit(X, labels), X))
+    for i, (estimator, rows) in enumerate(cases):
+        path = tmp_path / f"{i}.{ending}"
+        export_ensemble(estimator, path)
+        y_pred, members = evaluate_exported(load_exported(path), rows)
+        np.testing.assert_array_equal(y_pred, estimator.predict(rows))
+        np.testing.assert_array_equal(members, estimator.route(rows))
+
+
+def test_export_refusals(quick, problem, tmp_path):
+    X, y, _, _ = problem
+    with pytest.raises(ValueError, match="path must end in '.npz' or '.json', got 'x.txt'"):
+        export_ensemble(quick, "x.txt")
+    members = QWYCEnsemble([GaussianNB()], alpha=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="the members of this ensemble are 'MemberEngine'"):
+        export_ensemble(members, tmp_path / "x.npz")
+    codes = X.copy()
+    codes[:, 0] = np.random.RandomState(0).randint(0, 4, len(X))
+    model = HistGradientBoostingClassifier(max_iter=3, categorical_features=[0])
+    encoded = QWYCEnsemble(model, alpha=0.1).fit(codes, y)
+    with pytest.raises(ValueError, match="encodes categories of its own"):
+        export_ensemble(encoded, tmp_path / "x.npz")
+    np.savez(tmp_path / "other.npz", a=1)
+    with pytest.raises(ValueError, match="is not an exported early-exit ensemble of version 1"):
+        load_exported(tmp_path / "other.npz")
+
+
+def test_displays(quick, problem):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    _, _, X, _ = problem
+    display = ExitDisplay.from_estimator(quick, X, name="Adult")
+    assert display.line_.get_label().startswith("Adult: still undecided")
+    assert display.survival[-1] == 0.0
+    assert sum(bar.get_height() for bar in display.bars_) == pytest.approx(1.0)
+    _, ax = plt.subplots()
+    again = ExitDisplay.from_predictions(display.members, 80, ax=ax, line_kwargs={"color": "k"})
+    assert again.ax_ is ax
+    tradeoff = TradeoffDisplay.from_estimators({"a": quick, "b": quick}, X)
+    assert len(tradeoff.lines_) == 2
+    assert tradeoff.at("a", 0.0) <= 80
+    assert np.isnan(tradeoff.at("a", 1.0))
+    tradeoff.plot(ax=ax, line_kwargs=[{"color": "r"}, {"color": "b"}])
+    assert tradeoff.lines_[0].get_color() == "r"
+    share, cost = quick.tradeoff(X)
+    assert share[0] == 0.0
+    assert cost[0] == 80
+    plt.close("all")
+
+
+def test_nothing_heavy_is_imported():
+    code = (
+        "import skroute.early_exit, sys;"
+        "print([m for m in ('numba', 'lightgbm', 'xgboost', 'matplotlib', 'torch') "
+        "if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

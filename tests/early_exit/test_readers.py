@@ -1,0 +1,391 @@
+"""The full evaluation equals the library's own prediction."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from skroute.early_exit._engines import ForestEngine, MemberEngine, ensemble_engine, fixed_policy
+from skroute.early_exit._forest import forest_scores_reference
+
+lgb = pytest.importorskip("lightgbm")
+
+
+def full_scores(engine, X):
+    never = fixed_policy(np.full(engine.n_members, -np.inf), np.full(engine.n_members, np.inf))
+    score, members, side = engine.walk(X, never)
+    assert np.all(members == engine.n_members)
+    assert np.all(side == 0)
+    return score
+
+
+def data(n_classes=2, n=600, seed=0):
+    X, y = make_classification(
+        n, 8, n_informative=6, n_redundant=0, n_classes=n_classes, random_state=seed
+    )
+    return X, y
+
+
+def with_missing(X, seed=0):
+    rng = np.random.RandomState(seed)
+    X = X.copy()
+    X[rng.rand(*X.shape) < 0.15] = np.nan
+    return X
+
+
+EXTREME = np.array([[np.inf] * 8, [-np.inf] * 8, [1e300] * 8, [-1e300] * 8, [0.0] * 8, [1e-36] * 8])
+
+
+def assert_layouts_agree(engine, X):
+    expected = forest_scores_reference(engine.forest, engine.prepare(X))
+    np.testing.assert_allclose(engine.scores(X), expected, rtol=1e-6, atol=1e-7)
+    full = full_scores(engine, X)
+    np.testing.assert_allclose(full, engine.offset + expected.sum(axis=0), atol=1e-10)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("zero_as_missing", [False, True])
+@pytest.mark.parametrize("use_missing", [False, True])
+@pytest.mark.parametrize("missing_in_fit", [False, True])
+def test_lightgbm_missing_zero_and_extreme_values(
+    n_classes, zero_as_missing, use_missing, missing_in_fit
+):
+    X, y = data(n_classes)
+    X[np.random.RandomState(1).rand(*X.shape) < 0.2] = 0.0
+    model = lgb.LGBMClassifier(
+        n_estimators=15,
+        num_leaves=12,
+        verbose=-1,
+        n_jobs=1,
+        zero_as_missing=zero_as_missing,
+        use_missing=use_missing,
+    ).fit(with_missing(X) if missing_in_fit else X, y)
+    queries = np.vstack([X, with_missing(X, 3), EXTREME])
+    engine, classes = ensemble_engine(model)
+    np.testing.assert_array_equal(classes, model.classes_)
+    expected = model.predict(queries, raw_score=True).reshape(len(queries), -1)
+    np.testing.assert_allclose(full_scores(engine, queries), expected, rtol=1e-12, atol=1e-12)
+    assert_layouts_agree(engine, queries)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_lightgbm_categories_unseen_ones_and_fractions(n_classes):
+    X, y = data(n_classes)
+    rng = np.random.RandomState(0)
+    X[:, 0] = (y * 13 + rng.randint(0, 30, len(y))) % 71
+    X[:, 1] = rng.randint(0, 4, len(y))
+    model = lgb.LGBMClassifier(
+        n_estimators=12, verbose=-1, n_jobs=1, min_data_per_group=2, cat_smooth=1
+    ).fit(X, y, categorical_feature=[0, 1])
+    strange = np.vstack([X, with_missing(X), EXTREME])
+    strange[:20, 0] = [70, 71, 500, -1, -0.5, 0.7, 1e9, 3e9, -3e9, np.nan, 31, 32, 33] + [2.9] * 7
+    engine, _ = ensemble_engine(model)
+    assert engine.special
+    expected = model.predict(strange, raw_score=True).reshape(len(strange), -1)
+    np.testing.assert_allclose(full_scores(engine, strange), expected, rtol=1e-12, atol=1e-12)
+    assert_layouts_agree(engine, strange)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"boosting_type": "rf", "subsample": 0.5, "subsample_freq": 1},
+        {"boosting_type": "dart"},
+        {"objective": "multiclassova", "n_classes": 3},
+        {"sigmoid": 2.0},
+        {"objective": "cross_entropy"},
+        {"n_estimators": 1, "min_child_samples": 10**6},
+    ],
+)
+def test_lightgbm_variants(parameters):
+    parameters = dict(parameters)
+    X, y = data(parameters.pop("n_classes", 2))
+    model = lgb.LGBMClassifier(**{"n_estimators": 9, "verbose": -1, "n_jobs": 1} | parameters)
+    model.fit(X, y)
+    engine, _ = ensemble_engine(model.booster_)
+    expected = model.booster_.predict(X, raw_score=True).reshape(len(X), -1)
+    np.testing.assert_allclose(full_scores(engine, X), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_lightgbm_stops_at_its_best_iteration():
+    X, y = data()
+    booster = lgb.train(
+        {"objective": "binary", "learning_rate": 0.5, "verbose": -1, "num_threads": 1},
+        lgb.Dataset(X[:400], y[:400]),
+        num_boost_round=200,
+        valid_sets=[lgb.Dataset(X[400:], y[400:])],
+        callbacks=[lgb.early_stopping(3, verbose=False)],
+    )
+    engine, classes = ensemble_engine(booster)
+    assert classes is None
+    assert engine.n_members == booster.best_iteration
+    expected = booster.predict(X, raw_score=True)
+    np.testing.assert_allclose(full_scores(engine, X)[:, 0], expected, atol=1e-12)
+
+
+def test_lightgbm_data_frame_with_categories():
+    X, y = data()
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    frame["b"] = pd.Categorical(np.where(y + X[:, 0] > 0.7, "red", "blue"))
+    frame["d"] = pd.Categorical((X[:, 3] > 0) + 2 * (X[:, 1] > 0))
+    model = lgb.LGBMClassifier(n_estimators=10, verbose=-1, n_jobs=1, min_data_per_group=2)
+    model.fit(frame, y)
+    engine, _ = ensemble_engine(model)
+    np.testing.assert_allclose(
+        full_scores(engine, frame)[:, 0], model.predict(frame, raw_score=True), atol=1e-12
+    )
+
+
+def test_lightgbm_refuses_what_is_no_classifier():
+    X, y = data()
+    regressor = lgb.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, y)
+    with pytest.raises(ValueError, match=re.escape("objective 'regression'; early exit needs")):
+        ensemble_engine(regressor.booster_)
+    linear = lgb.LGBMClassifier(n_estimators=2, verbose=-1, linear_tree=True).fit(X, y)
+    with pytest.raises(ValueError, match="Linear trees"):
+        ensemble_engine(linear)
+
+
+def sum_of(model, X):
+    """Scores of a scikit-learn model as the layout counts them."""
+    if hasattr(model, "decision_function"):
+        return model.decision_function(X)
+    proba = model.predict_proba(X) * len(model.estimators_)
+    return proba[:, 1] - len(model.estimators_) / 2 if proba.shape[1] == 2 else proba
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize(
+    "model",
+    [
+        GradientBoostingClassifier(n_estimators=12, random_state=0),
+        GradientBoostingClassifier(n_estimators=5, init="zero", random_state=0),
+        HistGradientBoostingClassifier(max_iter=12, random_state=0),
+        RandomForestClassifier(n_estimators=12, random_state=0),
+        ExtraTreesClassifier(n_estimators=12, random_state=0),
+        BaggingClassifier(n_estimators=9, max_features=0.6, random_state=0),
+        AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=9, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_scikit_learn_forests(model, n_classes):
+    X, y = data(n_classes)
+    labels = np.array(["a", "b", "c", "d"])[y]
+    model.fit(X, labels)
+    engine, classes = ensemble_engine(model)
+    assert isinstance(engine, ForestEngine)
+    np.testing.assert_array_equal(classes, model.classes_)
+    expected = sum_of(model, X).reshape(len(X), -1)
+    np.testing.assert_allclose(full_scores(engine, X), expected, rtol=1e-9, atol=1e-9)
+    assert_layouts_agree(engine, X)
+
+
+def test_exponential_loss_has_its_own_link():
+    X, y = data()
+    model = GradientBoostingClassifier(n_estimators=5, loss="exponential", random_state=0)
+    assert ensemble_engine(model.fit(X, y))[0].slope == 2.0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_hist_gradient_boosting_missing_categories_and_extreme_values(n_classes):
+    X, y = data(n_classes)
+    rng = np.random.RandomState(0)
+    X[:, 2] = (y + rng.randint(0, 20, len(y))) * 3.0
+    X[:, 5] = rng.randint(0, 5, len(y))
+    X = with_missing(X)
+    model = HistGradientBoostingClassifier(
+        max_iter=15, categorical_features=[2, 5], min_samples_leaf=5, random_state=0
+    ).fit(X, y)
+    queries = np.vstack([X, EXTREME])
+    # scikit-learn refuses infinite categories.
+    queries[-6:, [2, 5]] = 3.0
+    queries[:6, 2] = [-1, 1e6, np.nan, 0.5, 1, 300]
+    engine, _ = ensemble_engine(model)
+    expected = model.decision_function(queries).reshape(len(queries), -1)
+    np.testing.assert_allclose(full_scores(engine, queries), expected, rtol=1e-12, atol=1e-12)
+    assert_layouts_agree(engine, queries)
+    np.testing.assert_allclose(full_scores(engine, queries.tolist()), expected, atol=1e-12)
+
+
+def test_hist_gradient_boosting_data_frame_with_text():
+    X, y = data()
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    frame["c"] = pd.Categorical(np.where(y + X[:, 0] > 0.7, "red", "blue"))
+    model = HistGradientBoostingClassifier(max_iter=10, random_state=0).fit(frame, y)
+    engine, _ = ensemble_engine(model)
+    expected = model.decision_function(frame)
+    np.testing.assert_allclose(full_scores(engine, frame)[:, 0], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(n_estimators=9, random_state=0),
+        ExtraTreesClassifier(n_estimators=9, random_state=0),
+        BaggingClassifier(n_estimators=9, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_missing_values_in_averaged_forests(model):
+    X, y = data()
+    X = with_missing(X)
+    engine, _ = ensemble_engine(model.fit(X, y))
+    queries = with_missing(X, 5)
+    np.testing.assert_allclose(full_scores(engine, queries)[:, 0], sum_of(model, queries))
+
+
+def test_missing_values_that_fit_did_not_see():
+    X, y = data()
+    queries = with_missing(X)
+    model = RandomForestClassifier(n_estimators=9, random_state=0).fit(X, y)
+    engine, _ = ensemble_engine(model)
+    np.testing.assert_allclose(full_scores(engine, queries)[:, 0], sum_of(model, queries))
+    model = GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, y)
+    engine, _ = ensemble_engine(model)
+    for call in (model.predict, engine.prepare):
+        with pytest.raises(ValueError, match="contains NaN"):
+            call(queries)
+    with pytest.raises(ValueError, match="X has 7 features, but the ensemble was trained on 8"):
+        engine.prepare(X[:, :7])
+
+
+def test_refused_sklearn_ensembles():
+    X, y = data()
+    boosted = GradientBoostingClassifier(n_estimators=2, init=LogisticRegression()).fit(X, y)
+    with pytest.raises(ValueError, match="depends on the row"):
+        ensemble_engine(boosted)
+    two = RandomForestClassifier(n_estimators=2).fit(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="Multi-output"):
+        ensemble_engine(two)
+    hard = VotingClassifier([("a", GaussianNB()), ("b", LogisticRegression())]).fit(X, y)
+    for model in (hard, LogisticRegression().fit(X, y)):
+        with pytest.raises(TypeError, match="must be an ensemble of LightGBM"):
+            ensemble_engine(model)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_voting_bagging_and_adaboost_of_other_models(n_classes):
+    X, y = data(n_classes)
+    labels = np.array(["x", "y", "z"])[y]
+    voting = VotingClassifier(
+        [("nb", GaussianNB()), ("gone", "drop"), ("lr", LogisticRegression())],
+        voting="soft",
+        weights=[2, 5, 1],
+    ).fit(X, labels)
+    engine, classes = ensemble_engine(voting)
+    assert isinstance(engine, MemberEngine)
+    scores = full_scores(engine, X)
+    proba = voting.predict_proba(X)
+    expected = 3 * (proba[:, 1:] - 0.5) if n_classes == 2 else 3 * proba
+    np.testing.assert_allclose(scores, expected, atol=1e-12)
+    np.testing.assert_allclose(engine.scores(X).sum(axis=0), expected, atol=1e-5)
+
+    bagging = BaggingClassifier(GaussianNB(), 4, max_features=0.5, random_state=0).fit(X, labels)
+    engine, _ = ensemble_engine(bagging)
+    expected = sum_of(bagging, X).reshape(len(X), -1)
+    np.testing.assert_allclose(full_scores(engine, X), expected, atol=1e-12)
+    same = BaggingClassifier(KNeighborsClassifier(3), 3, random_state=0).fit(X, labels)
+    assert ensemble_engine(same)[0].columns is None
+
+    boosted = AdaBoostClassifier(GaussianNB(), n_estimators=4, random_state=0).fit(X, labels)
+    engine, _ = ensemble_engine(boosted)
+    engine = engine.reordered(np.arange(engine.n_members)[::-1])
+    expected = boosted.decision_function(X).reshape(len(X), -1)
+    np.testing.assert_allclose(full_scores(engine, X), expected, atol=1e-12)
+
+
+def test_members_by_decision_function_call_or_neither():
+    X, y = data()
+    ridge = RidgeClassifier().fit(X, y)
+    engine = MemberEngine([ridge, lambda rows: rows[:, 0]], np.array([0, 1]), np.ones(2))
+    expected = ridge.decision_function(X) + X[:, 0]
+    np.testing.assert_allclose(full_scores(engine, X)[:, 0], expected)
+    assert engine.link is None
+    with pytest.raises(TypeError, match="must have decision_function or predict_proba"):
+        MemberEngine([object()], np.array([0, 1]), np.ones(1))
+    wide = MemberEngine([lambda rows: rows[:, :3]], np.array([0, 1]), np.ones(1))
+    with pytest.raises(ValueError, match="gave 3 scores for each row, expected 1") as caught:
+        wide.scores(X)
+    assert caught.value.__notes__ == ["This happened in call of 'member 0' with 600 rows."]
+
+
+def test_xgboost():
+    xgb = pytest.importorskip("xgboost")
+    for n_classes in (2, 3):
+        X, y = data(n_classes)
+        X = with_missing(X)
+        model = xgb.XGBClassifier(n_estimators=12, max_depth=4, n_jobs=1).fit(X, y)
+        engine, classes = ensemble_engine(model)
+        queries = with_missing(X, 4)
+        expected = model.predict(queries, output_margin=True).reshape(len(X), -1)
+        np.testing.assert_allclose(full_scores(engine, queries), expected, atol=1e-5)
+        assert_layouts_agree(engine, queries)
+
+
+def test_xgboost_categories_and_early_stopping():
+    xgb = pytest.importorskip("xgboost")
+    X, y = data()
+    X[:, 0] = (y * 7 + np.random.RandomState(0).randint(0, 40, len(y))) % 45
+    kinds = ["c"] + ["q"] * 7
+    model = xgb.XGBClassifier(
+        n_estimators=60,
+        learning_rate=0.5,
+        n_jobs=1,
+        feature_types=kinds,
+        enable_categorical=True,
+        max_cat_to_onehot=2,
+        early_stopping_rounds=3,
+    ).fit(X[:400], y[:400], eval_set=[(X[400:], y[400:])], verbose=False)
+    engine, _ = ensemble_engine(model)
+    assert engine.n_members == model.best_iteration + 1
+    assert engine.special
+    queries = X.copy()
+    queries[:3, 0] = np.nan
+    expected = model.predict(queries, output_margin=True)
+    np.testing.assert_allclose(full_scores(engine, queries)[:, 0], expected, atol=1e-5)
+
+
+def test_xgboost_refusals():
+    xgb = pytest.importorskip("xgboost")
+    X, y = data()
+    model = xgb.XGBClassifier(n_estimators=2, missing=0.0, n_jobs=1).fit(X, y)
+    with pytest.raises(ValueError, match=re.escape("missing=0.0; only NaN is supported")):
+        ensemble_engine(model)
+    model = xgb.XGBClassifier(n_estimators=2, booster="gblinear", n_jobs=1).fit(X, y)
+    with pytest.raises(ValueError, match="booster='gblinear'"):
+        ensemble_engine(model)
+
+
+def test_reordered_forest_adds_the_same_scores():
+    X, y = data(3)
+    model = lgb.LGBMClassifier(n_estimators=6, verbose=-1, n_jobs=1).fit(X, y)
+    engine, _ = ensemble_engine(model)
+    order = np.array([3, 1, 5, 0, 2, 4])
+    moved = engine.reordered(order)
+    np.testing.assert_array_equal(moved.scores(X), engine.scores(X)[order])
+    np.testing.assert_allclose(full_scores(moved, X), full_scores(engine, X), atol=1e-12)
+    single = engine.member_calls()[2](X)
+    np.testing.assert_array_equal(single[0], engine.scores(X)[2])
+
+
+def test_threads_change_nothing():
+    X, y = data(n=2500)
+    engine, _ = ensemble_engine(lgb.LGBMClassifier(n_estimators=9, verbose=-1).fit(X, y))
+    policy = fixed_policy(np.full(9, -0.3), np.full(9, 0.4))
+    for one, two in zip(engine.walk(X, policy), engine.walk(X, policy, n_jobs=2)):
+        np.testing.assert_array_equal(one, two)

@@ -103,7 +103,7 @@ def boost(
         "num_leaves": max_leaf_nodes,
         "lambda_l2": l2_regularization,
         # A least hessian instead of a least number of rows, so that weights count.
-        "min_data_in_leaf": 1,
+        "min_data_in_leaf": 0,
         "min_sum_hessian_in_leaf": 1.0,
         "min_data_in_bin": 1,
         "bin_construct_sample_cnt": max(n_samples, 2),
@@ -122,7 +122,7 @@ def boost(
     q = np.full(n_samples, min(p_full, 0.5))
     objectives, rounds = [], []
 
-    def step(scores, round_):
+    def step(scores):
         """q-step, refit of (a, b), and the objective."""
         nonlocal q, coef
         cheap_loss = class_losses(scores[:, :columns], y)
@@ -138,17 +138,21 @@ def boost(
         else:
             value = float(share @ cheap_loss)
         objectives.append(value + cost)
-        rounds.append(round_)
+        rounds.append(booster.current_iteration())
 
+    stuck = False
     for round_ in range(n_estimators):
+        # Where no split pays, none will until q changes.
+        if stuck and (round_ % every or not gated):
+            continue
 
         def gradients(predictions, _data, round_=round_):
             scores = predictions.reshape(n_samples, outputs) + base[:outputs]
             alternates = round_ % every == 0
             if alternates and round_ > 0:
-                step(scores, round_)
+                step(scores)
             p = np.exp(log_probabilities(scores[:, :columns]))[:, -columns:]
-            kept = (weight * (1 - q))[:, None]
+            kept = (1 - q)[:, None]
             gradient = np.zeros((n_samples, outputs))
             hessian = np.ones((n_samples, outputs))
             gradient[:, :columns] = kept * (p - target)
@@ -157,15 +161,16 @@ def boost(
             if gated and alternates:
                 gate = coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
                 sent = expit(gate)
-                gradient[:, columns] = weight * (sent - q)
-                hessian[:, columns] = weight * sent * (1 - sent)
-            gradient = np.rint(gradient / _RESOLUTION) * _RESOLUTION
-            hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * _RESOLUTION
+                gradient[:, columns] = sent - q
+                hessian[:, columns] = sent * (1 - sent)
+            unit = (_RESOLUTION * weight)[:, None]
+            gradient = np.rint(gradient / _RESOLUTION) * unit
+            hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
             if outputs == 1:
                 return gradient[:, 0], hessian[:, 0]
             return gradient, hessian
 
-        booster.update(fobj=gradients)
+        stuck = booster.update(fobj=gradients)
         if grouped:
             bought = np.unique(group_of[np.flatnonzero(booster.feature_importance())])
             if not free[bought].all():
@@ -173,7 +178,7 @@ def boost(
                 open_prices = np.where(free, 0.0, prices)[group_of]
                 booster.reset_parameter({"cegb_penalty_feature_coupled": open_prices.tolist()})
     forest = forest_arrays(booster, outputs)
-    step(forest_scores(forest, X, range(outputs)) + base[:outputs], n_estimators)
+    step(forest_scores(forest, X, range(outputs)) + base[:outputs])
     return {
         "forest": forest,
         "base": base,
@@ -243,7 +248,9 @@ def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternation
 
 def finish(pair, rounds, coef):
     """The fitted state that predictions need: the first `rounds`, and the gate's (a, b)."""
-    forest = truncate(pair["forest"], rounds)
+    outputs = pair["forest"]["n_outputs"]
+    grown = (len(pair["forest"]["nodes"]) - 1) // outputs
+    forest = truncate(pair["forest"], min(rounds, grown))
     n_cheap = len(pair["base"]) - 1
     cheap = features_of(forest, range(n_cheap))
     if forest["n_outputs"] == n_cheap:

@@ -231,7 +231,7 @@ def adapt_linear(
         Sums to 1.
     n_classes : int
     p_full : float
-        Positive.
+        With 0 there is no gate: f1 alone, and minus infinity for the gate's intercept.
     gamma : float
     group_of : ndarray of shape (n_features,), dtype=int
     group_costs : ndarray of shape (n_groups,)
@@ -256,16 +256,16 @@ def adapt_linear(
     """
     columns = (1 if n_classes == 2 else n_classes) + 1
     thresholds = gamma * np.sqrt(group_costs)
+    if p_full == 0:
+        return _cheap_alone(X, y, weight, columns, thresholds, group_of, tol, solver_iter)
     loss_of, q_of, value_of = (
         (loss_lstsq, lstsq_q_step, lstsq_objective)
         if least_squares
         else (loss_kl, q_step, kl_objective)
     )
-    # Hessian bounds: 1/4 logistic, 1/2 softmax, 2 least squares; the all-ones column is
-    # the intercept's.
-    scaled = np.sqrt(weight)[:, None] * np.column_stack([X, np.ones(len(X))])
+    # Hessian bounds: 1/4 logistic, 1/2 softmax, 2 least squares.
     bound = 2.0 if least_squares else (0.25 if n_classes == 2 else 0.5)
-    curvature = bound * np.linalg.norm(scaled, 2) ** 2
+    curvature = bound * squared_norm(X, weight)
 
     def solve(q, W, intercept):
         return accelerated_proximal_gradient(
@@ -306,6 +306,34 @@ def adapt_linear(
     return W, intercept, objectives
 
 
+def squared_norm(X, weight):
+    """Squared spectral norm of the weighted rows, intercept included."""
+    scaled = np.sqrt(weight)[:, None] * np.column_stack([X, np.ones(len(X))])
+    return np.linalg.norm(scaled, 2) ** 2
+
+
+def _cheap_alone(X, y, weight, columns, thresholds, group_of, tol, solver_iter):
+    nothing = np.zeros(len(X))
+
+    def loss(scores):
+        value, gradient = _cheap_part(np.column_stack([scores, nothing]), y, nothing, weight)
+        return value, gradient[:, :-1]
+
+    W, intercept, _ = accelerated_proximal_gradient(
+        X,
+        loss,
+        np.zeros((X.shape[1], columns - 1)),
+        np.zeros(columns - 1),
+        group_of,
+        thresholds,
+        curvature=(0.25 if columns == 2 else 0.5) * squared_norm(X, weight),
+        tol=0.1 * tol,
+        max_iter=solver_iter,
+    )
+    value = loss(X @ W + intercept)[0] + penalty(W, intercept, group_of, thresholds)
+    return np.column_stack([W, np.zeros(len(W))]), np.append(intercept, -np.inf), [value]
+
+
 def adapt_linear_multistart(X, y, full_loss, weight, *, group_of, group_costs, n_starts=8, **how):
     """:func:`adapt_linear` from several starts; the lowest objective is kept.
 
@@ -324,7 +352,7 @@ def adapt_linear_multistart(X, y, full_loss, weight, *, group_of, group_costs, n
     groups = {"group_of": group_of, "group_costs": group_costs}
     best = adapt_linear(X, y, full_loss, weight, **groups, **how)
     n_groups = len(group_costs)
-    if n_groups == 1:
+    if n_groups == 1 or how["p_full"] == 0:
         return best
     columns = best[0].shape[1]
     q = np.full(len(X), min(how["p_full"], 0.5))

@@ -110,9 +110,7 @@ class GatingBase(ClassifierMixin, CostAwareMixin, BaseEstimator):
                     f"feature_groups leaves out {left_out!r}. Every column belongs to a group; a "
                     "column that is bought alone is a group of one."
                 )
-            if empty := [
-                name for i, name in enumerate(group_names) if not (group_of == i).any()
-            ]:
+            if empty := [name for i, name in enumerate(group_names) if not (group_of == i).any()]:
                 raise ValueError(f"feature_groups has no column in {empty!r}.")
         self.group_names_ = list(group_names)
         self.group_of_ = group_of.astype(np.intp)
@@ -133,9 +131,7 @@ class GatingBase(ClassifierMixin, CostAwareMixin, BaseEstimator):
             return names.index(column)
         if isinstance(column, Integral) and 0 <= column < len(names):
             return int(column)
-        raise ValueError(
-            f"{where} names column {column!r}, which is not among {names!r}."
-        )
+        raise ValueError(f"{where} names column {column!r}, which is not among {names!r}.")
 
     def _set_cost_table(self, mean_full_cost=None):
         """Cost of a row by choice: what `predict` spends if it takes that choice."""
@@ -156,7 +152,7 @@ class GatingBase(ClassifierMixin, CostAwareMixin, BaseEstimator):
             self.full_cost_bound_ = table["full"]
             if mean_full_cost is not None:
                 table["full"] = mean_full_cost
-        self.cost_table_ = table
+        self.cost_table_ = {choice: float(cost) for choice, cost in table.items()}
 
     # Predict --------------------------------------------------------------------------
 

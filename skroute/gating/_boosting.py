@@ -91,7 +91,7 @@ def boost(
     gated = p_full > 0
     outputs = columns + gated
     base = base_scores(y, share, n_classes)
-    target = (y[:, None] == np.arange(1, 2) if columns == 1 else y[:, None] == np.arange(columns))
+    target = y[:, None] == np.arange(1, 2) if columns == 1 else y[:, None] == np.arange(columns)
     target = target.astype(np.float64)
     grouped = len(group_costs) < X.shape[1]
     prices = 2 * total * gamma * group_costs

@@ -5,7 +5,9 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def add_trees(X, trees, columns, feature, threshold, left, right, missing, leaf, nodes, leaves, out):
+def add_trees(
+    X, trees, columns, feature, threshold, left, right, missing, leaf, nodes, leaves, out
+):
     """Add the leaf values of trees to `out`, in place.
 
     Parameters

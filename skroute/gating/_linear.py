@@ -131,9 +131,9 @@ def accelerated_proximal_gradient(
 ):
     """Minimise ``loss(X W + intercept) + penalty``: the linear case of (OPT2).
 
-    FISTA with a fixed step, momentum restarted when the objective rises (O'Donoghue and
-    Candes), stopped by the duality gap. The objective at the result is never above that at
-    the start.
+    FISTA with a fixed step, momentum restarted when it points uphill (O'Donoghue and
+    Candes' gradient scheme), stopped by the duality gap, which is computed every tenth
+    step. The objective at the result is never above that at the start.
 
     Parameters
     ----------
@@ -159,46 +159,37 @@ def accelerated_proximal_gradient(
     W : ndarray of shape (n_features, n_columns)
     intercept : ndarray of shape (n_columns,)
     gap : float
-        Certified distance to the optimum.
+        Last duality gap: a bound of the distance to the optimal objective.
     """
     step = 1.0 / (curvature + ridge)
-    best, best_intercept = W, intercept
+    best = W, intercept
     best_value = loss(X @ W + intercept)[0] + penalty(W, intercept, group_of, thresholds, ridge)
-    ahead, ahead_intercept, momentum = W, intercept, 1.0
-    gap = np.inf
-    for iteration in range(max_iter):
+    ahead, ahead_intercept, momentum, gap = W, intercept, 1.0, np.inf
+    for iteration in range(1, max_iter + 1):
         _, by_score = loss(X @ ahead + ahead_intercept)
         move = ahead - step * (X.T @ by_score + ridge * ahead)
         new = prox_group_norm(move, group_of, step * thresholds)
         new_intercept = ahead_intercept - step * (by_score.sum(axis=0) + ridge * ahead_intercept)
-        value, by_score = loss(X @ new + new_intercept)
-        value += penalty(new, new_intercept, group_of, thresholds, ridge)
-        if value > best_value and momentum > 1.0:
-            ahead, ahead_intercept, momentum = best, best_intercept, 1.0
-            continue
+        change, change_intercept = new - W, new_intercept - intercept
+        overshoots = ((ahead - new) * change).sum() + (
+            (ahead_intercept - new_intercept) * change_intercept
+        ).sum()
+        if overshoots > 0:
+            momentum = 1.0
         next_momentum = 0.5 * (1 + np.sqrt(1 + 4 * momentum**2))
         pull = (momentum - 1) / next_momentum
-        ahead = new + pull * (new - best)
-        ahead_intercept = new_intercept + pull * (new_intercept - best_intercept)
-        momentum = next_momentum
-        if value <= best_value:
-            best, best_intercept, best_value = new, new_intercept, value
-        else:
-            # A plain step cannot rise but for rounding: nothing is left to gain.
-            break
-        if iteration % 10 == 9:
-            gap = duality_gap(
-                best,
-                best_intercept,
-                X.T @ by_score,
-                by_score.sum(axis=0),
-                group_of,
-                thresholds,
-                ridge,
-            )
+        W, intercept, momentum = new, new_intercept, next_momentum
+        ahead, ahead_intercept = W + pull * change, intercept + pull * change_intercept
+        if iteration % 10 == 0 or iteration == max_iter:
+            value, by_score = loss(X @ W + intercept)
+            value += penalty(W, intercept, group_of, thresholds, ridge)
+            if value <= best_value:
+                best, best_value = (W, intercept), value
+            at = W, intercept, X.T @ by_score, by_score.sum(axis=0)
+            gap = duality_gap(*at, group_of, thresholds, ridge)
             if gap <= tol:
                 break
-    return best, best_intercept, gap
+    return *best, gap
 
 
 def adapt_linear(
@@ -335,11 +326,11 @@ def _cheap_alone(X, y, weight, columns, thresholds, group_of, tol, solver_iter):
 
 
 def adapt_linear_multistart(X, y, full_loss, weight, *, group_of, group_costs, n_starts=8, **how):
-    """:func:`adapt_linear` from several starts; the lowest objective is kept.
+    """:func:`adapt_linear` from two starts; the lower objective is kept.
 
     (OPT) is convex in q and in (g, f1) but not jointly: alternation that starts from the
-    features that a single linear model likes best may stay with them. The other starts
-    are the solutions with one group of features alone, for the `n_starts` groups whose
+    features that a single linear model likes best may stay with them. The other start is
+    the best solution with one group of features alone, among the `n_starts` groups whose
     penalty the loss gradient exceeds by most.
 
     Parameters are those of :func:`adapt_linear`.
@@ -359,9 +350,10 @@ def adapt_linear_multistart(X, y, full_loss, weight, *, group_of, group_costs, n
     _, gradient = loss_kl(np.zeros((len(X), columns)), y, q, weight)
     promise = group_norms(X.T @ (gradient - gradient.mean(axis=0)), group_of, n_groups)
     promise -= how["gamma"] * np.sqrt(group_costs)
+    alone = None
     for group in np.argsort(-promise, kind="stable")[:n_starts]:
         members = np.flatnonzero(group_of == group)
-        alone, intercept, _ = adapt_linear(
+        found = adapt_linear(
             X[:, members],
             y,
             full_loss,
@@ -370,11 +362,12 @@ def adapt_linear_multistart(X, y, full_loss, weight, *, group_of, group_costs, n
             group_costs=group_costs[[group]],
             **how,
         )
-        W = np.zeros((X.shape[1], columns))
-        W[members] = alone
-        candidate = adapt_linear(
-            X, y, full_loss, weight, **groups, **how, start=(W, intercept)
-        )
-        if candidate[2][-1] < best[2][-1]:
-            best = candidate
+        if alone is None or found[2][-1] < alone[1][2][-1]:
+            alone = members, found
+    members, (coef, intercept, _) = alone
+    W = np.zeros((X.shape[1], columns))
+    W[members] = coef
+    other = adapt_linear(X, y, full_loss, weight, **groups, **how, start=(W, intercept))
+    if other[2][-1] < best[2][-1]:
+        best = other
     return best

@@ -148,14 +148,17 @@ def lstsq_q_step(cheap_loss, full_loss, gate, p_full, weight, n_grid=24):
     def minimise(beta):
         slope = full_loss - cheap_loss + beta
         far = gate - slope / 8
-        grid = gate[:, None] + fractions * (far - gate)[:, None]
-        value = expit(grid) * slope[:, None] + (grid - gate[:, None]) ** 2
-        best = value.argmin(axis=1)
-        rows = np.arange(len(gate))
-        one = grid[rows, np.maximum(best - 1, 0)]
-        two = grid[rows, np.minimum(best + 1, n_grid - 1)]
-        low, high = np.minimum(one, two), np.maximum(one, two)
-        t = grid[rows, best]
+        low, high, t = np.minimum(gate, far), np.maximum(gate, far), gate.copy()
+        rows = np.flatnonzero(np.abs(slope) > 20)
+        if len(rows):
+            grid = gate[rows, None] + fractions * (far - gate)[rows, None]
+            value = expit(grid) * slope[rows, None] + (grid - gate[rows, None]) ** 2
+            best = value.argmin(axis=1)
+            at = np.arange(len(rows))
+            one = grid[at, np.maximum(best - 1, 0)]
+            two = grid[at, np.minimum(best + 1, n_grid - 1)]
+            low[rows], high[rows] = np.minimum(one, two), np.maximum(one, two)
+            t[rows] = grid[at, best]
         for _ in range(60):
             sigmoid = expit(t)
             curve = sigmoid * (1 - sigmoid)

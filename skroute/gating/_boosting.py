@@ -21,7 +21,7 @@ from skroute.gating._objective import (
     doubt,
     fit_doubt,
     kl_objective,
-    log_probabilities,
+    modelled_probabilities,
     q_step,
 )
 
@@ -151,7 +151,7 @@ def boost(
             alternates = round_ % every == 0
             if alternates and round_ > 0:
                 step(scores)
-            p = np.exp(log_probabilities(scores[:, :columns]))[:, -columns:]
+            p = modelled_probabilities(scores[:, :columns])
             kept = (1 - q)[:, None]
             gradient = np.zeros((n_samples, outputs))
             hessian = np.ones((n_samples, outputs))
@@ -196,7 +196,7 @@ def base_scores(y, share, n_classes):
     return np.array([*cheap, 0.0])
 
 
-def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternations=5):
+def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternations=3):
     """Objective on rows not used for boosting, at each q-step, and the gate fitted there.
 
     Boosted trees fit their training rows so well that q believes them: f1 looks better,
@@ -212,7 +212,7 @@ def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternation
         Rows that `boost` has not seen.
     n_classes : int
     p_full : float
-    n_alternations : int, default=5
+    n_alternations : int, default=3
         q-steps and refits of (a, b) at each point.
 
     Returns

@@ -10,9 +10,9 @@ from scipy.special import expit, logit
 from skroute.gating._objective import (
     class_losses,
     kl_objective,
-    log_probabilities,
     lstsq_objective,
     lstsq_q_step,
+    modelled_probabilities,
     q_step,
 )
 
@@ -100,7 +100,7 @@ def loss_kl(scores, y, q, weight):
     """
     gate = scores[:, -1]
     value, gradient = _cheap_part(scores, y, q, weight)
-    value += weight @ (np.logaddexp(0, gate) - q * gate)
+    value += (weight * (np.logaddexp(0, gate) - q * gate)).sum()
     gradient[:, -1] = weight * (expit(gate) - q)
     return float(value), gradient
 
@@ -110,20 +110,18 @@ def loss_lstsq(scores, y, q, weight):
     residual = scores[:, -1] - logit(q)
     value, gradient = _cheap_part(scores, y, q, weight)
     gradient[:, -1] = 2 * weight * residual
-    return float(value + weight @ residual**2), gradient
+    return float(value + (weight * residual**2).sum()), gradient
 
 
 def _cheap_part(scores, y, q, weight):
-    log_p = log_probabilities(scores[:, :-1])
+    cheap = scores[:, :-1]
+    columns = cheap.shape[1]
     kept = weight * (1 - q)
-    rows = np.arange(len(y))
-    gradient = np.empty_like(scores)
-    residual = np.exp(log_p)
-    residual[rows, y] -= 1
-    columns = scores.shape[1] - 1
     # One output stands for the second of two classes.
-    gradient[:, :-1] = kept[:, None] * residual[:, -columns:]
-    return -(kept @ log_p[rows, y]), gradient
+    target = y[:, None] == (np.arange(1, 2) if columns == 1 else np.arange(columns))
+    gradient = np.empty_like(scores)
+    gradient[:, :-1] = kept[:, None] * (modelled_probabilities(cheap) - target)
+    return (kept * class_losses(cheap, y)).sum(), gradient
 
 
 def accelerated_proximal_gradient(

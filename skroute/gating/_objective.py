@@ -8,6 +8,7 @@ sent to the full model f0, ``g`` the gate (``g > 0`` sends to f0), ``f1`` the ch
 """
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import expit, log_expit, logit, xlogy
 
 # p0 is clipped so that one row, confidently wrong out of sample, has a bounded loss.
@@ -32,6 +33,24 @@ def log_probabilities(scores):
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
+def modelled_probabilities(scores):
+    """Probability of the class that each output stands for.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_outputs)
+        Of the second of two classes if there is one output.
+    """
+    if scores.shape[1] == 1:
+        return expit(scores)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
 def class_losses(scores, y):
     """Logistic loss of the cheap model, ``loss(f1(x_i), y_i)``.
 
@@ -45,6 +64,8 @@ def class_losses(scores, y):
     -------
     ndarray of shape (n_samples,)
     """
+    if scores.shape[1] == 1:
+        return np.logaddexp(0, np.where(y == 1, -scores[:, 0], scores[:, 0]))
     return -np.take_along_axis(log_probabilities(scores), y[:, None], axis=1)[:, 0]
 
 
@@ -63,7 +84,7 @@ def q_step(cheap_loss, full_loss, gate, p_full, weight):
     """Minimise (OPT1): the I-projection, in closed form.
 
     ``q_i = 1 / (1 + exp(B_i - A_i + beta))`` with the smallest ``beta >= 0`` such that the
-    weighted mean of q is at most `p_full`, found by bisection.
+    weighted mean of q is at most `p_full`, found by bracketing (Brent's method).
 
     Parameters
     ----------
@@ -95,15 +116,12 @@ def smallest_price(mean_q, p_full):
     low, high = 0.0, 1.0
     while mean_q(high) > p_full:
         low, high = high, 2 * high
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        if mean_q(middle) > p_full:
-            low = middle
-        else:
-            high = middle
-    return high
+    beta = brentq(lambda price: mean_q(price) - p_full, low, high, xtol=1e-13)
+    # The root is met from either side; the constraint is met from one.
+    nudge = 1e-13
+    while mean_q(beta) > p_full and beta < high:
+        beta, nudge = min(beta + nudge, high), 2 * nudge
+    return beta
 
 
 def kl_objective(q, cheap_loss, full_loss, gate, weight):

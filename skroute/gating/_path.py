@@ -114,7 +114,7 @@ class AdaptPath:
         good = self.frontier[self.accuracy[self.frontier] >= accuracy]
         if not len(good):
             raise ValueError(
-                f"accuracy must be at most {self.accuracy.max():.6g}, the best setting of the path, "
+                f"accuracy must be at most {self.accuracy.max():.6g}, the best of the path, "
                 f"got {accuracy!r}. Extend the path to a larger p_full or a smaller gamma."
             )
         return self.estimators[good[0]]

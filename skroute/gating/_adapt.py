@@ -496,6 +496,7 @@ class GreedyMiserClassifier(GbrtParameters, PairMixin, GatingBase):
         self.features_used_ = {"gate": gate, "cheap": cheap}
         self.objective_ = np.array(pair["objectives"])
         self._set_cost_table()
+        self._check_feasible(self._effective_budget(None))
         self.choices_ = ["cheap"]
         return self
 

@@ -229,12 +229,12 @@ class GatingBase(ClassifierMixin, CostAwareMixin, BaseEstimator):
         return Decision(sent, scores, inner, evaluation)
 
     def _check_feasible(self, budget):
-        smallest = min(self.cost_table_[choice] for choice in self.choices_)
+        smallest = min(cost for name, cost in self.cost_table_.items() if name != "gate")
         # Rounding of a sum of costs must not make the exact minimum infeasible.
         if budget < smallest * (1 - 1e-12):
             raise ValueError(
-                f"budget must be at least {smallest:.6g}, got {budget!r}: the smallest feasible "
-                "mean cost per sample is the gate and the cheap model on every row."
+                f"budget must cover the features of the cheap model on every row, got {budget!r}: "
+                f"the smallest feasible budget is {smallest:.6g}. Raise gamma to buy fewer."
             )
 
     def _send(self, gate, budget):

@@ -157,6 +157,7 @@ class BudgetPruneClassifier(GatingBase):
         ledger = self._ledger(values)
         self._walk(ledger, np.arange(len(values)))
         self.cost_table_ = {"forest": float((ledger.planned @ self.group_costs_).mean())}
+        self._check_feasible(self._effective_budget(None))
         self.choices_ = ["forest"]
         return self
 
@@ -258,11 +259,3 @@ class BudgetPruneClassifier(GatingBase):
 
     def _cheap_proba(self, scores):
         return scores
-
-    def _check_feasible(self, budget):
-        cost = self.cost_table_["forest"]
-        if budget < cost * (1 - 1e-12):
-            raise ValueError(
-                f"budget must be at least {cost:.6g}, got {budget!r}: the mean cost of the pruned "
-                "forest. Raise gamma to prune more."
-            )

@@ -183,6 +183,7 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
         self._set_cost_table()
         if hasattr(self.estimator_, "_decide"):
             self._set_cost_table(self._mean_nested_cost(prepared))
+        self._check_feasible(self._effective_budget(None))
         self.held_out_gate_ = falling_with_share(gate, weight)
         self.choices_ = ["cheap", "full"]
         return self

@@ -94,7 +94,7 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
         (names or positions). Every column is in one group. None: each column is its own.
 
     full_features : array-like of column names or positions, default=None
-        What the full model reads. None: all columns.
+        What the full model is given, in `fit` and later. None: all columns.
 
     model_costs : mapping, default=None
         Cost of evaluating ``"gate"``, ``"cheap"`` and ``"full"`` for a row, in the unit of
@@ -309,6 +309,9 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
             excess = surplus(gate, test[3], self.p_full)
             coef, gate = coef - np.array([0.0, excess]), gate - excess
         self.pair_, cheap, reads = finish(pair, found["rounds"], coef)
+        if not len(reads):
+            # A gate without features is one number: the one that was checked against p_full.
+            self.pair_["doubt"] = np.array([0.0, gate[0]])
         self.features_used_ = {"gate": reads, "cheap": cheap}
         self.objective_ = np.array(pair["objectives"])
         self.held_out_objective_ = np.array(found["objectives"])
@@ -338,7 +341,7 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
         part = adapt_linear(*train[:3], train[3] / train[3].sum(), **how, **again)
         gate = test[0] @ part[0][:, -1] + part[1][-1]
         excess = surplus(gate, test[3], self.p_full) if self.p_full > 0 else 0.0
-        self._set_linear(W, intercept, mean, scale, excess)
+        self._set_linear(W, intercept, mean, scale, excess, gate - excess)
         self.objective_ = np.array(objectives)
         self.held_out_objective_ = np.empty(0)
         self.n_iter_ = len(objectives)

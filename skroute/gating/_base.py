@@ -259,8 +259,8 @@ class GatingBase(ClassifierMixin, CostAwareMixin, BaseEstimator):
     def _gate_threshold(self, share):
         """Gate score that a share of the held-out rows exceeds."""
         scores, running = self.held_out_gate_
-        if share >= 1:
-            return -np.inf
+        if share <= 0 or share >= 1:
+            return np.inf if share <= 0 else -np.inf
         return scores[np.searchsorted(running, share * (1 + 1e-12), side="right")]
 
     def _reply(self, ledger, rows, decision, response, X):
@@ -300,14 +300,17 @@ class GatingBase(ClassifierMixin, CostAwareMixin, BaseEstimator):
         return answer
 
     def _full_input(self, ledger, rows, X):
+        columns = self.features_used_["full"]
         if not isinstance(X, LazyFeatures):
-            return _safe_indexing(X, rows)
-        values = ledger.take(rows, self.features_used_["full"])
+            rows = _safe_indexing(X, rows)
+            return _safe_indexing(rows, columns, axis=1) if len(columns) < self.n_features_in_ else rows
+        values = ledger.take(rows, columns)[:, columns]
         if self.frame_ is None:
             return values
         # The full model was fitted on a data frame: it gets one of the same library.
         frame = importlib.import_module(self.frame_).DataFrame
-        return frame(dict(zip(self._column_names(), values.T)))
+        names = [self._column_names()[column] for column in columns]
+        return frame(dict(zip(names, values.T)))
 
     def predict_proba(self, X, budget=None):
         """Class probabilities, from whichever model answers the row.

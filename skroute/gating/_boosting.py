@@ -26,7 +26,7 @@ from skroute.gating._objective import (
 )
 
 # Gradients are rounded to multiples of this. Sums of them in double precision are then
-# exact: independent of row order and of whether a row is repeated or weighted.
+# exact, so that ties do not depend on row order or on whether a row is repeated or weighted.
 _RESOLUTION = 2.0**-20
 
 
@@ -62,7 +62,8 @@ def boost(
     full_loss : ndarray of shape (n_samples,)
         ``-log p0(y_i | x_i)``, out of sample.
     weight : ndarray of shape (n_samples,)
-        Positive; a weight of two is the same as a row that occurs twice.
+        Positive. Splits see sums of weights; LightGBM's choice among splits of nearly equal
+        gain may still differ from that for repeated rows.
     n_classes : int
     p_full, gamma : float
     group_of : ndarray of shape (n_features,), dtype=int

@@ -47,8 +47,8 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
         with note_failure("full", n_samples, "predict_proba"):
             return of_label(fitted.predict_proba(X), fitted.classes_, y)
     votes = getattr(fitted, "oob_decision_function_", None)
-    # A row that every tree has seen has no vote.
-    if votes is not None and np.ndim(votes) == 2 and np.isfinite(votes).all():
+    # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
+    if votes is not None and np.ndim(votes) == 2 and (votes.sum(axis=1) > 0).all():
         return of_label(votes, fitted.classes_, y)
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_fold)(estimator, X, y, train, test, params) for train, test in splits

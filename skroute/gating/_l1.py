@@ -39,7 +39,7 @@ class L1GatingClassifier(TwoModelBase):
         Name of each group of features that are bought together, to the list of its columns.
 
     full_features : array-like of column names or positions, default=None
-        What the full model reads. None: all columns.
+        What the full model is given. None: all columns.
 
     model_costs : mapping, default=None
         Cost of evaluating ``"gate"``, ``"cheap"`` and ``"full"`` for a row. None: all 0.
@@ -170,7 +170,7 @@ class L1GatingClassifier(TwoModelBase):
         # The p_full share with the highest scores is sent.
         last = np.searchsorted(running, self.p_full * (1 + 1e-12), side="right")
         level = scores[last] if last < len(scores) else scores[-1] - 1.0
-        self._set_linear(W, intercept, mean, scale, level)
+        self._set_linear(W, intercept, mean, scale, level, gate - level)
         return self._conclude(prepared, gate - level, test[3])
 
     def _three_steps(self, X, y, full_loss, weight):

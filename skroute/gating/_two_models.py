@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
-from sklearn.utils import indexable
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import has_fit_parameter
 
@@ -96,6 +96,8 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
         splits = list(check_cv(self.cv, y, classifier=True).split(X, y))
         module = type(X).__module__.split(".")[0]
         self.frame_ = module if hasattr(X, "columns") else None
+        if self.full_features is not None:
+            X = _safe_indexing(X, full, axis=1)
         self.estimator_ = fit_full(self.estimator, X, y, fit_params)
         if not np.array_equal(np.sort(self.estimator_.classes_), self.classes_):
             raise ValueError(
@@ -144,6 +146,11 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
     def _full_columns(self):
         if self.full_features is None:
             return np.arange(self.n_features_in_)
+        if hasattr(self.estimator, "_decide"):
+            raise ValueError(
+                "full_features must be None where estimator is a gating estimator itself, got "
+                f"{self.full_features!r}. Give it to the innermost one."
+            )
         columns = [self._position(column, "full_features") for column in self.full_features]
         if not columns:
             raise ValueError("full_features must name at least one column, got none.")
@@ -166,11 +173,12 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
         scale[scale <= 1e-12 * np.abs(mean)] = np.inf
         return prepared._replace(values=(prepared.values - mean) / scale), mean, scale
 
-    def _set_linear(self, W, intercept, mean, scale, level):
-        """Coefficients for raw columns, the gate lowered by `level`."""
+    def _set_linear(self, W, intercept, mean, scale, level, gate):
+        """Coefficients for raw columns, the gate lowered by `level` to `gate` held out."""
         coef = W / scale[:, None]
         intercept = intercept - mean @ coef
-        intercept[-1] -= level
+        # A gate without features is one number: the one that was checked against p_full.
+        intercept[-1] = intercept[-1] - level if coef[:, -1].any() else gate[0]
         self.pair_ = {"coef": coef, "intercept": intercept}
         self.features_used_ = {
             "gate": np.flatnonzero(coef[:, -1]),

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils import get_tags
 
 from skroute.gating._base import GatingBase, surplus
-from skroute.gating._boosting import boost, calibrate, finish
+from skroute.gating._boosting import boost, calibrate, finish, most_accurate_level
 from skroute.gating._linear import adapt_linear, adapt_linear_multistart
 from skroute.gating._two_models import PairMixin, TwoModelBase
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, _fit_context
@@ -187,7 +187,11 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
     The gate of ``"gbrt"`` is ``a * doubt(f1(x)) + b + trees(x)``: besides trees, it reads
     the log-odds that f1 gives against its own answer, which cost nothing more. Its two
     numbers are fitted on held-out rows, because boosted trees look better on their
-    training rows than they are.
+    training rows than they are. The level of ``g > 0`` is then set so that the held-out
+    rows that are sent, at most a share `p_full`, gain the most accuracy: probabilities of
+    a full model need not be calibrated for that, its answers count. The paper leaves the
+    level where the logistic fit puts it, and so do ``"lin"`` and ``"lstsq"`` (but for
+    `p_full`, which always binds).
 
     References
     ----------
@@ -298,16 +302,17 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
         train, test = self._split(prepared)
         how = {"p_full": self.p_full, "max_iter": self.max_iter}
         found = calibrate(
-            self._boost(*train, **how),
-            *test,
+            self._boost(*train[:4], **how),
+            *test[:4],
             n_classes=len(self.classes_),
             p_full=self.p_full,
         )
         pair = self._boost(*prepared[:4], **how)
         coef, gate = found["doubt"], found["gate"]
         if self.p_full > 0:
-            excess = surplus(gate, test[3], self.p_full)
-            coef, gate = coef - np.array([0.0, excess]), gate - excess
+            gain = test[4] - found["right"]
+            level = most_accurate_level(gate, gain, test[3], self.p_full)
+            coef, gate = coef - np.array([0.0, level]), gate - level
         self.pair_, cheap, reads = finish(pair, found["rounds"], coef)
         if not len(reads):
             # A gate without features is one number: the one that was checked against p_full.

@@ -303,7 +303,11 @@ class GatingBase(ClassifierMixin, CostAwareMixin, BaseEstimator):
         columns = self.features_used_["full"]
         if not isinstance(X, LazyFeatures):
             rows = _safe_indexing(X, rows)
-            return _safe_indexing(rows, columns, axis=1) if len(columns) < self.n_features_in_ else rows
+            return (
+                _safe_indexing(rows, columns, axis=1)
+                if len(columns) < self.n_features_in_
+                else rows
+            )
         values = ledger.take(rows, columns)[:, columns]
         if self.frame_ is None:
             return values

@@ -21,6 +21,7 @@ from skroute.gating._objective import (
     doubt,
     fit_doubt,
     kl_objective,
+    log_probabilities,
     modelled_probabilities,
     q_step,
 )
@@ -220,7 +221,8 @@ def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternation
     -------
     dict
         ``rounds`` (best number), ``doubt`` (a, b), ``objectives`` (held out, without
-        feature costs), ``gate`` (held-out gate scores at the best number).
+        feature costs), ``gate`` (held-out gate scores at the best number), ``right`` (where
+        f1 answers correctly there).
     """
     share = weight / weight.sum()
     columns = 1 if n_classes == 2 else n_classes
@@ -244,7 +246,41 @@ def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternation
         objectives.append(value)
         if best is None or value < best["value"]:
             best = {"value": value, "rounds": end, "doubt": coef, "gate": gate}
+            best["right"] = (log_probabilities(scores[:, :columns]).argmax(axis=1) == y) * 1.0
     return best | {"objectives": objectives}
+
+
+def most_accurate_level(gate, gain, weight, p_full):
+    """Level above which sending rows raises accuracy most.
+
+    Parameters
+    ----------
+    gate : ndarray of shape (n_samples,)
+        Held-out gate scores.
+    gain : ndarray of shape (n_samples,)
+        1 where the full model is right and the cheap one wrong, -1 the other way round.
+    weight : ndarray of shape (n_samples,)
+    p_full : float
+        Largest share of weight above the level.
+
+    Returns
+    -------
+    float
+        The smallest share is sent among those that gain most; rows with equal gate are
+        sent together or not at all.
+    """
+    order = np.argsort(-gate, kind="stable")
+    falling = gate[order]
+    share = np.cumsum(weight[order]) / weight.sum()
+    total = np.cumsum((weight * gain)[order])
+    # A cut is possible where the gate falls.
+    cut = np.append(falling[1:] < falling[:-1], True) & (share <= p_full * (1 + 1e-12))
+    total = np.where(cut, total, -np.inf)
+    # A gain of a millionth of a row is rounding.
+    best = int(np.argmax(total >= total.max() - 1e-6 * weight.max()))
+    if total[best] <= 0:
+        return falling[0]
+    return falling[best + 1] if best + 1 < len(falling) else falling[-1] - 1.0
 
 
 def finish(pair, rounds, coef):

@@ -33,8 +33,9 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
 
     Returns
     -------
-    ndarray of shape (n_samples,)
-        From the out-of-bag votes where the fitted model offers them, from the model itself
+    ndarray of shape (n_samples, 2)
+        Probability of the row's own label, and 1 where it is the largest (0 where not):
+        from the out-of-bag votes where the fitted model offers them, from the model itself
         if it is frozen, cross-validated otherwise.
 
     Raises
@@ -53,7 +54,7 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_fold)(estimator, X, y, train, test, params) for train, test in splits
     )
-    total, count = np.zeros(n_samples), np.zeros(n_samples)
+    total, count = np.zeros((n_samples, 2)), np.zeros(n_samples)
     for (_, test), proba in zip(splits, folds):
         total[test] += proba
         count[test] += 1
@@ -62,7 +63,7 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
             f"cv must predict every row at least once, but left out {int((count == 0).sum())} of "
             f"{n_samples}. Use a splitter whose test sets cover all rows."
         )
-    return total / count
+    return total / count[:, None]
 
 
 def _fold(estimator, X, y, train, test, params):
@@ -74,7 +75,11 @@ def _fold(estimator, X, y, train, test, params):
 
 
 def of_label(proba, classes, y):
-    """Probability of each row's own label; 0 for a class that the model has not seen."""
+    """Probability of each row's own label, and whether it is the answer.
+
+    Both are 0 for a class that the model has not seen.
+    """
     at = np.clip(np.searchsorted(classes, y), 0, len(classes) - 1)
     known = classes[at] == y
-    return np.where(known, proba[np.arange(len(y)), at], 0.0)
+    own = np.where(known, proba[np.arange(len(y)), at], 0.0)
+    return np.column_stack([own, known & (proba.argmax(axis=1) == at)])

@@ -163,7 +163,7 @@ class L1GatingClassifier(TwoModelBase):
     def _fit_prepared(self, prepared):
         scaled, mean, scale = self._standardised(prepared)
         train, test = self._split(scaled)
-        W, intercept = self._three_steps(*train)
+        W, intercept = self._three_steps(*train[:4])
         gate = test[0] @ W[:, -1] + intercept[-1]
         W, intercept = self._three_steps(*scaled[:4])
         scores, running = falling_with_share(gate, test[3])

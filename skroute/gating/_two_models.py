@@ -36,6 +36,7 @@ class Prepared(NamedTuple):
     full_loss: Any
     weight: Any
     held_out: Any
+    full_right: Any
 
 
 class PairMixin:
@@ -115,9 +116,8 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
         held_out[splits[0][1]] = True
         # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
         kept = weight > 0
-        return Prepared(
-            values[kept], encoded[kept], full_losses(p0)[kept], weight[kept], held_out[kept]
-        )
+        parts = values, encoded, full_losses(p0[:, 0]), weight, held_out, p0[:, 1]
+        return Prepared(*(part[kept] for part in parts))
 
     def _allows_nan(self):
         return False
@@ -161,7 +161,7 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
         out = prepared.held_out
         everything = np.ones(len(out), dtype=bool)
         fitted, out = (everything, everything) if out.all() or not out.any() else (~out, out)
-        parts = prepared[:4]
+        parts = *prepared[:4], prepared.full_right
         return tuple(part[fitted] for part in parts), tuple(part[out] for part in parts)
 
     def _standardised(self, prepared):

@@ -46,9 +46,7 @@ MODELS = {
         estimator=adapt(gamma=0.003), gamma=0.02, p_full=0.6, feature_costs=COSTS
     ),
     "greedy miser": lambda: GreedyMiserClassifier(gamma=0.01, feature_costs=COSTS),
-    "l1": lambda: L1GatingClassifier(
-        LogisticRegression(), gamma=0.03, feature_costs=COSTS, cv=3
-    ),
+    "l1": lambda: L1GatingClassifier(LogisticRegression(), gamma=0.03, feature_costs=COSTS, cv=3),
     "budget prune": lambda: BudgetPruneClassifier(
         gamma=0.01, feature_costs=COSTS, n_estimators=5, random_state=0
     ),
@@ -130,7 +128,7 @@ def test_gate_function_asks_for_the_gate_only():
     model = adapt(gamma=0.03).fit(X, y)
     lazy = LazyFeatures(lambda columns, rows: X_new[np.ix_(rows, columns)], n_samples=len(X_new))
     assert_array_equal(model.gate_function(lazy), model.gate_function(X_new))
-    (columns, rows), = lazy.asked_
+    ((columns, rows),) = lazy.asked_
     assert_array_equal(columns, model.features_used_["gate"])
     assert_array_equal(rows, np.arange(len(X_new)))
     as_mapping = {i: X_new[:, i] for i in range(N_FEATURES)}

@@ -222,7 +222,9 @@ def test_nested_stages_cost_less_than_they_would_apart():
     assert len(np.unique(routed.cost)) == 3
     sent = routed.route == 1
     assert_array_equal(routed.y_pred[sent], model.estimator_.predict(X_new[sent]))
-    assert_array_equal(model.predict_proba(X_new)[sent], model.estimator_.predict_proba(X_new[sent]))
+    assert_array_equal(
+        model.predict_proba(X_new)[sent], model.estimator_.predict_proba(X_new[sent])
+    )
     assert model.cost_table_["full"] < model.full_cost_bound_ == 8
     budget = 0.5 * (model.cost_table_["cheap"] + routed.cost.mean())
     for policy, slack in (("online", 0.3), ("batch", 0.0)):

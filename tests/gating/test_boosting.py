@@ -177,3 +177,26 @@ def test_calibrated_gate_sends_what_it_should_on_new_rows():
     gate = found["doubt"][0] * doubt(scores[:, :1]) + found["doubt"][1] + scores[:, 1]
     assert_allclose(gate, found["gate"])
     assert_allclose((1 / (1 + np.exp(-gate))).mean(), 0.3, atol=0.01)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_most_accurate_level_by_brute_force(seed):
+    rng = np.random.default_rng(seed)
+    gate = rng.integers(0, 6, 12).astype(float)
+    gain, weight = rng.integers(-1, 2, 12).astype(float), rng.integers(1, 4, 12).astype(float)
+    p_full = rng.random()
+    level = gbrt.most_accurate_level(gate, gain, weight, p_full)
+    best = 0.0
+    for cut in np.unique(gate) - 0.5:
+        sent = gate > cut
+        if weight[sent].sum() <= p_full * weight.sum():
+            best = max(best, weight[sent] @ gain[sent])
+    sent = gate > level
+    assert weight[sent].sum() <= p_full * weight.sum() + 1e-9
+    assert_allclose(weight[sent] @ gain[sent], best)
+
+
+def test_level_that_sends_everything_or_nothing():
+    gate, ones = np.array([2.0, 1.0, 1.0]), np.ones(3)
+    assert (gate > gbrt.most_accurate_level(gate, ones, ones, 1.0)).all()
+    assert not (gate > gbrt.most_accurate_level(gate, -ones, ones, 1.0)).any()

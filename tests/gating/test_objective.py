@@ -14,7 +14,12 @@ from skroute.gating import _objective as obj
 def problem(seed, n=6):
     rng = np.random.default_rng(seed)
     weight = rng.random(n) + 0.1
-    return rng.exponential(1, n), rng.exponential(0.5, n), rng.normal(0, 2, n), weight / weight.sum()
+    return (
+        rng.exponential(1, n),
+        rng.exponential(0.5, n),
+        rng.normal(0, 2, n),
+        weight / weight.sum(),
+    )
 
 
 @settings(max_examples=25, deadline=None)

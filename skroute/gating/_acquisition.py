@@ -1,0 +1,161 @@
+"""Buying features when a row needs them, and paying for each once."""
+
+from collections.abc import Mapping
+from numbers import Integral
+
+import numpy as np
+
+__all__ = ["FeatureLedger", "LazyFeatures"]
+
+
+class LazyFeatures:
+    """Features that are fetched when they are needed, in place of a matrix.
+
+    ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the gating
+    estimators accept it as `X`. Each row is asked for the features of the gate and the
+    cheap model first, and for the rest only if the gate sends it to the full model.
+    Nothing is asked for twice within one call.
+
+    Parameters
+    ----------
+    source : callable or mapping
+        A callable ``source(columns, rows)`` returns an array-like of shape
+        ``(len(rows), len(columns))``; `columns` are the names seen in fit, or positions
+        if fit saw none, `rows` are positions (ndarray of int). A mapping has for each
+        column an array-like of shape ``(n_samples,)`` or a callable ``f(rows)`` that
+        returns the values of those rows.
+
+    n_samples : int, default=None
+        Number of rows. May be left out for a mapping that holds an array.
+
+    Attributes
+    ----------
+    asked_ : list of tuple (columns, rows)
+        Every request made so far, in order.
+
+    Raises
+    ------
+    ValueError
+        If `source` is neither, or the number of rows cannot be told.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.gating import LazyFeatures
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=3)
+    >>> lazy.read([1], np.array([0, 2]))
+    array([[1.],
+           [5.]])
+    >>> lazy.asked_
+    [([1], array([0, 2]))]
+    """
+
+    def __init__(self, source, n_samples=None):
+        if not callable(source) and not isinstance(source, Mapping):
+            raise ValueError(
+                "source must be a callable (columns, rows) -> array or a mapping from column to "
+                f"array or callable, got {source!r}."
+            )
+        if n_samples is None and isinstance(source, Mapping):
+            lengths = {len(values) for values in source.values() if not callable(values)}
+            if len(lengths) > 1:
+                raise ValueError(
+                    f"The arrays in source must have one length, got {sorted(lengths)}."
+                )
+            n_samples = lengths.pop() if lengths else None
+        if not isinstance(n_samples, Integral) or n_samples < 1:
+            raise ValueError(
+                "n_samples must be a positive integer: the number of rows that source can be "
+                f"asked for, got {n_samples!r}."
+            )
+        self.source = source
+        self.n_samples = int(n_samples)
+        self.asked_ = []
+
+    def __len__(self):
+        return self.n_samples
+
+    def read(self, columns, rows):
+        """Ask the source for columns of rows.
+
+        Parameters
+        ----------
+        columns : list of str or int
+        rows : ndarray of shape (n_rows,), dtype=int
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns), dtype=float64
+        """
+        self.asked_.append((columns, rows))
+        if isinstance(self.source, Mapping):
+            if missing := [column for column in columns if column not in self.source]:
+                raise ValueError(f"The feature source has no entry for {missing!r}.")
+            parts = [self.source[column] for column in columns]
+            values = np.column_stack(
+                [part(rows) if callable(part) else np.asarray(part)[rows] for part in parts]
+            )
+        else:
+            values = np.asarray(self.source(columns, rows))
+        values = values.astype(np.float64)
+        if values.shape != (len(rows), len(columns)):
+            raise ValueError(
+                f"The feature source returned an array of shape {values.shape} for "
+                f"{len(rows)} rows and {len(columns)} columns; it must be "
+                f"{(len(rows), len(columns))}."
+            )
+        return values
+
+
+class FeatureLedger:
+    """Features of some rows, with what has been bought and what is planned to be.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+    group_of : ndarray of shape (n_features,), dtype=int
+        Group of each column; a group is bought as a whole.
+    n_groups : int
+    read : callable, default=None
+        ``read(columns, rows)`` with positions. None if `values` holds everything.
+    values : ndarray of shape (n_samples, n_features), default=None
+    """
+
+    def __init__(self, n_samples, n_features, group_of, n_groups, *, read=None, values=None):
+        self.group_of = group_of
+        self.planned = np.zeros((n_samples, n_groups), dtype=bool)
+        self._read = read
+        self._values = np.full((n_samples, n_features), np.nan) if values is None else values
+        self._bought = np.zeros((n_samples, n_groups), dtype=bool)
+
+    def plan(self, rows, columns):
+        """Note that these rows will need these columns."""
+        groups = np.unique(self.group_of[columns])
+        self.planned[np.ix_(rows, groups)] = True
+
+    def take(self, rows, columns):
+        """Values of the rows in all columns; those in `columns` are bought, others may be NaN.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_rows,), dtype=int
+            Rising.
+        columns : ndarray of int
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+        """
+        if self._read is not None and len(rows) and len(columns):
+            groups = np.unique(self.group_of[columns])
+            missing = ~self._bought[np.ix_(rows, groups)]
+            # Rows that lack the same groups are asked together.
+            patterns, inverse = np.unique(missing, axis=0, return_inverse=True)
+            for index, pattern in enumerate(patterns):
+                if pattern.any():
+                    asked = rows[inverse.ravel() == index]
+                    bought = np.flatnonzero(np.isin(self.group_of, groups[pattern]))
+                    self._values[np.ix_(asked, bought)] = self._read(bought, asked)
+            self._bought[np.ix_(rows, groups)] = True
+        return self._values if len(rows) == len(self._values) else self._values[rows]

@@ -1,0 +1,297 @@
+"""Adapt-Gbrt: gate and cheap model as one LightGBM booster.
+
+The booster has an output for each output of f1 and one more for the gate. LightGBM's
+coupled feature penalty (``cegb_penalty_feature_coupled``) is charged the first time that
+any tree of the booster splits on a feature, whichever output the tree belongs to and
+whichever round it is grown in: this is ``u_alpha`` of equations (1) and (2), shared by f1
+and g. LightGBM's split gain is a sum over rows of twice the decrease of the loss, while
+the objective is a mean, hence the factor ``2 * sum of weights``.
+
+LightGBM knows no groups. When a feature of a group has been bought, the penalties of
+the others in the group are set to zero before the next round; within a round, features of
+one group bought by different trees are charged each.
+"""
+
+import numpy as np
+from scipy.special import expit, logit
+
+from skroute.gating._forest import features_of, forest_arrays, forest_scores, truncate
+from skroute.gating._objective import (
+    class_losses,
+    doubt,
+    fit_doubt,
+    kl_objective,
+    log_probabilities,
+    modelled_probabilities,
+    q_step,
+)
+
+# Gradients are rounded to multiples of this. Sums of them in double precision are then
+# exact, so that ties do not depend on row order or on whether a row is repeated or weighted.
+_RESOLUTION = 2.0**-20
+
+
+def boost(
+    X,
+    y,
+    full_loss,
+    weight,
+    *,
+    n_classes,
+    p_full,
+    gamma,
+    group_of,
+    group_costs,
+    n_estimators,
+    max_iter,
+    learning_rate,
+    max_leaf_nodes,
+    l2_regularization,
+    n_threads,
+):
+    """Algorithm 2 (Adapt-Gbrt): alternate the q-step with rounds of boosting.
+
+    The gate is ``g(x) = a * doubt(f1(x)) + b + trees(x)``. The doubt of the cheap model is
+    a function of features that are bought already; ``a`` and ``b`` are refitted and one
+    gate tree is grown at each q-step, f1 grows in every round. With ``p_full=0`` there
+    is no gate, and this is GreedyMiser.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,), dtype=int
+    full_loss : ndarray of shape (n_samples,)
+        ``-log p0(y_i | x_i)``, out of sample.
+    weight : ndarray of shape (n_samples,)
+        Positive. Splits see sums of weights; LightGBM's choice among splits of nearly equal
+        gain may still differ from that for repeated rows.
+    n_classes : int
+    p_full, gamma : float
+    group_of : ndarray of shape (n_features,), dtype=int
+    group_costs : ndarray of shape (n_groups,)
+    n_estimators : int
+        Boosting rounds.
+    max_iter : int
+        q-steps, evenly spaced over the rounds.
+    learning_rate, max_leaf_nodes, l2_regularization
+        Of the trees.
+    n_threads : int
+
+    Returns
+    -------
+    dict
+        ``forest`` (see :func:`~skroute.gating._forest.forest_arrays`), ``base`` (scores
+        before the first tree), ``doubt`` (a, b), ``objectives`` and ``rounds`` (at each
+        q-step: (OPT) on the training rows, rounds grown).
+    """
+    import lightgbm
+
+    n_samples = len(X)
+    total = weight.sum()
+    share = weight / total
+    columns = 1 if n_classes == 2 else n_classes
+    gated = p_full > 0
+    outputs = columns + gated
+    base = base_scores(y, share, n_classes)
+    target = y[:, None] == np.arange(1, 2) if columns == 1 else y[:, None] == np.arange(columns)
+    target = target.astype(np.float64)
+    grouped = len(group_costs) < X.shape[1]
+    prices = 2 * total * gamma * group_costs
+    free = np.zeros(len(group_costs), dtype=bool)
+    params = {
+        "objective": "none",
+        "num_class": outputs,
+        "learning_rate": learning_rate,
+        "num_leaves": max_leaf_nodes,
+        "lambda_l2": l2_regularization,
+        # A least hessian instead of a least number of rows, so that weights count.
+        "min_data_in_leaf": 0,
+        "min_sum_hessian_in_leaf": 1.0,
+        "min_data_in_bin": 1,
+        "bin_construct_sample_cnt": max(n_samples, 2),
+        "feature_pre_filter": False,
+        "boost_from_average": False,
+        "cegb_penalty_feature_coupled": prices[group_of].tolist(),
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": n_threads,
+        "verbosity": -1,
+    }
+    data = lightgbm.Dataset(X, label=np.zeros(n_samples), params=params)
+    booster = lightgbm.Booster(params, data)
+    every = -(-n_estimators // max_iter)
+    coef = np.array([0.0, logit(min(p_full, 0.5))]) if gated else np.zeros(2)
+    q = np.full(n_samples, min(p_full, 0.5))
+    objectives, rounds = [], []
+
+    def step(scores):
+        """q-step, refit of (a, b), and the objective."""
+        nonlocal q, coef
+        cheap_loss = class_losses(scores[:, :columns], y)
+        used = np.unique(group_of[np.flatnonzero(booster.feature_importance())])
+        cost = gamma * group_costs[used].sum()
+        if gated:
+            u = doubt(scores[:, :columns])
+            gate = coef[0] * u + coef[1] + scores[:, columns]
+            q, _ = q_step(cheap_loss, full_loss, gate, p_full, share)
+            coef = fit_doubt(u, q, scores[:, columns], share, start=coef)
+            gate = coef[0] * u + coef[1] + scores[:, columns]
+            value = kl_objective(q, cheap_loss, full_loss, gate, share)
+        else:
+            value = float(share @ cheap_loss)
+        objectives.append(value + cost)
+        rounds.append(booster.current_iteration())
+
+    stuck = False
+    for round_ in range(n_estimators):
+        # Where no split pays, none will until q changes.
+        if stuck and (round_ % every or not gated):
+            continue
+
+        def gradients(predictions, _data, round_=round_):
+            scores = predictions.reshape(n_samples, outputs) + base[:outputs]
+            alternates = round_ % every == 0
+            if alternates and round_ > 0:
+                step(scores)
+            p = modelled_probabilities(scores[:, :columns])
+            kept = (1 - q)[:, None]
+            gradient = np.zeros((n_samples, outputs))
+            hessian = np.ones((n_samples, outputs))
+            gradient[:, :columns] = kept * (p - target)
+            # The softmax's diagonal Hessian is doubled, as in LightGBM's own objective.
+            hessian[:, :columns] = (1 if columns == 1 else 2) * kept * p * (1 - p)
+            if gated and alternates:
+                gate = coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
+                sent = expit(gate)
+                gradient[:, columns] = sent - q
+                hessian[:, columns] = sent * (1 - sent)
+            unit = (_RESOLUTION * weight)[:, None]
+            gradient = np.rint(gradient / _RESOLUTION) * unit
+            hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
+            if outputs == 1:
+                return gradient[:, 0], hessian[:, 0]
+            return gradient, hessian
+
+        stuck = booster.update(fobj=gradients)
+        if grouped:
+            bought = np.unique(group_of[np.flatnonzero(booster.feature_importance())])
+            if not free[bought].all():
+                free[bought] = True
+                open_prices = np.where(free, 0.0, prices)[group_of]
+                booster.reset_parameter({"cegb_penalty_feature_coupled": open_prices.tolist()})
+    forest = forest_arrays(booster, outputs)
+    step(forest_scores(forest, X, range(outputs)) + base[:outputs])
+    return {
+        "forest": forest,
+        "base": base,
+        "doubt": coef,
+        "objectives": objectives,
+        "rounds": rounds,
+    }
+
+
+def base_scores(y, share, n_classes):
+    """Scores of the constant model, and 0 for the gate."""
+    prior = np.bincount(y, weights=share, minlength=n_classes)
+    prior = np.clip(prior, 1e-6, 1.0)
+    cheap = [np.log(prior[1] / prior[0])] if n_classes == 2 else np.log(prior).tolist()
+    return np.array([*cheap, 0.0])
+
+
+def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternations=3):
+    """Objective on rows not used for boosting, at each q-step, and the gate fitted there.
+
+    Boosted trees fit their training rows so well that q believes them: f1 looks better,
+    and the gate sharper, than either is. The two numbers of the gate that can undo this
+    are fitted here, on held-out rows, and the rounds with the lowest held-out objective
+    are the best iterate.
+
+    Parameters
+    ----------
+    pair : dict
+        From :func:`boost`.
+    X, y, full_loss, weight
+        Rows that `boost` has not seen.
+    n_classes : int
+    p_full : float
+    n_alternations : int, default=3
+        q-steps and refits of (a, b) at each point.
+
+    Returns
+    -------
+    dict
+        ``rounds`` (best number), ``doubt`` (a, b), ``objectives`` (held out, without
+        feature costs), ``gate`` (held-out gate scores at the best number), ``right`` (where
+        f1 answers correctly there).
+    """
+    share = weight / weight.sum()
+    columns = 1 if n_classes == 2 else n_classes
+    outputs = pair["forest"]["n_outputs"]
+    scores = np.tile(pair["base"][:outputs], (len(X), 1))
+    best, objectives, begin = None, [], 0
+    for end in pair["rounds"]:
+        scores += forest_scores(pair["forest"], X, range(outputs), rounds=range(begin, end))
+        begin = end
+        cheap_loss = class_losses(scores[:, :columns], y)
+        coef, gate = pair["doubt"], np.full(len(X), -np.inf)
+        value = float(share @ cheap_loss)
+        if outputs > columns:
+            u, trees = doubt(scores[:, :columns]), scores[:, columns]
+            for _ in range(n_alternations):
+                gate = coef[0] * u + coef[1] + trees
+                q, _ = q_step(cheap_loss, full_loss, gate, p_full, share)
+                coef = fit_doubt(u, q, trees, share, start=coef)
+            gate = coef[0] * u + coef[1] + trees
+            value = kl_objective(q, cheap_loss, full_loss, gate, share)
+        objectives.append(value)
+        if best is None or value < best["value"]:
+            best = {"value": value, "rounds": end, "doubt": coef, "gate": gate}
+            best["right"] = (log_probabilities(scores[:, :columns]).argmax(axis=1) == y) * 1.0
+    return best | {"objectives": objectives}
+
+
+def most_accurate_level(gate, gain, weight, p_full):
+    """Level above which sending rows raises accuracy most.
+
+    Parameters
+    ----------
+    gate : ndarray of shape (n_samples,)
+        Held-out gate scores.
+    gain : ndarray of shape (n_samples,)
+        1 where the full model is right and the cheap one wrong, -1 the other way round.
+    weight : ndarray of shape (n_samples,)
+    p_full : float
+        Largest share of weight above the level.
+
+    Returns
+    -------
+    float
+        The smallest share is sent among those that gain most; rows with equal gate are
+        sent together or not at all.
+    """
+    order = np.argsort(-gate, kind="stable")
+    falling = gate[order]
+    share = np.cumsum(weight[order]) / weight.sum()
+    total = np.cumsum((weight * gain)[order])
+    # A cut is possible where the gate falls.
+    cut = np.append(falling[1:] < falling[:-1], True) & (share <= p_full * (1 + 1e-12))
+    total = np.where(cut, total, -np.inf)
+    # A gain of a millionth of a row is rounding.
+    best = int(np.argmax(total >= total.max() - 1e-6 * weight.max()))
+    if total[best] <= 0:
+        return falling[0]
+    return falling[best + 1] if best + 1 < len(falling) else falling[-1] - 1.0
+
+
+def finish(pair, rounds, coef):
+    """The fitted state that predictions need: the first `rounds`, and the gate's (a, b)."""
+    outputs = pair["forest"]["n_outputs"]
+    grown = (len(pair["forest"]["nodes"]) - 1) // outputs
+    forest = truncate(pair["forest"], min(rounds, grown))
+    n_cheap = len(pair["base"]) - 1
+    cheap = features_of(forest, range(n_cheap))
+    if forest["n_outputs"] == n_cheap:
+        return {"forest": forest, "base": pair["base"], "doubt": coef}, cheap, cheap[:0]
+    # The gate reads f1's doubt, so it reads all that f1 reads.
+    gate = np.union1d(cheap, features_of(forest, [n_cheap])).astype(np.intp)
+    return {"forest": forest, "base": pair["base"], "doubt": coef}, cheap, gate

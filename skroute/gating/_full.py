@@ -1,0 +1,85 @@
+"""Out-of-sample probabilities of the full model for the rows it is trained on."""
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+
+from skroute.base import note_failure
+from skroute.utils._compat import check_method_params, num_samples
+
+
+def fit_full(estimator, X, y, params):
+    """A clone fitted on all rows; a frozen estimator stays as it is."""
+    with note_failure("full", num_samples(X), "fit"):
+        return clone(estimator).fit(X, y, **params)
+
+
+def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
+    """``p0(y_i | x_i)`` without having seen row i.
+
+    Parameters
+    ----------
+    estimator : classifier
+        The full model as given.
+    fitted : classifier
+        The same, fitted on all rows.
+    X, y : the rows
+    splits : list of (train, test)
+    params : dict
+        Fit parameters.
+    n_jobs : int or None
+
+    Returns
+    -------
+    ndarray of shape (n_samples, 2)
+        Probability of the row's own label, and 1 where it is the largest (0 where not):
+        from the out-of-bag votes where the fitted model offers them, from the model itself
+        if it is frozen, cross-validated otherwise.
+
+    Raises
+    ------
+    ValueError
+        If the splits leave out a row.
+    """
+    n_samples = num_samples(X)
+    if isinstance(estimator, FrozenEstimator):
+        with note_failure("full", n_samples, "predict_proba"):
+            return of_label(fitted.predict_proba(X), fitted.classes_, y)
+    votes = getattr(fitted, "oob_decision_function_", None)
+    # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
+    if votes is not None and np.ndim(votes) == 2 and (votes.sum(axis=1) > 0).all():
+        return of_label(votes, fitted.classes_, y)
+    folds = Parallel(n_jobs=n_jobs)(
+        delayed(_fold)(estimator, X, y, train, test, params) for train, test in splits
+    )
+    total, count = np.zeros((n_samples, 2)), np.zeros(n_samples)
+    for (_, test), proba in zip(splits, folds):
+        total[test] += proba
+        count[test] += 1
+    if not count.all():
+        raise ValueError(
+            f"cv must predict every row at least once, but left out {int((count == 0).sum())} of "
+            f"{n_samples}. Use a splitter whose test sets cover all rows."
+        )
+    return total / count[:, None]
+
+
+def _fold(estimator, X, y, train, test, params):
+    with note_failure("full", len(train), "fit"):
+        model = clone(estimator).fit(
+            _safe_indexing(X, train), y[train], **check_method_params(X, params, indices=train)
+        )
+    return of_label(model.predict_proba(_safe_indexing(X, test)), model.classes_, y[test])
+
+
+def of_label(proba, classes, y):
+    """Probability of each row's own label, and whether it is the answer.
+
+    Both are 0 for a class that the model has not seen.
+    """
+    at = np.clip(np.searchsorted(classes, y), 0, len(classes) - 1)
+    known = classes[at] == y
+    own = np.where(known, proba[np.arange(len(y)), at], 0.0)
+    return np.column_stack([own, known & (proba.argmax(axis=1) == at)])

@@ -1,0 +1,191 @@
+"""The baseline of the paper: choose features by the L1 norm, then train in turn."""
+
+import numpy as np
+
+from skroute.gating._base import falling_with_share
+from skroute.gating._linear import adapt_linear
+from skroute.gating._objective import log_probabilities
+from skroute.gating._two_models import TwoModelBase
+from skroute.utils._compat import Interval, Real, _fit_context
+
+__all__ = ["L1GatingClassifier"]
+
+
+class L1GatingClassifier(TwoModelBase):
+    """Baseline gate: features from an L1 penalty, then a cheap model, then a gate.
+
+    The baseline of Nan and Saligrama [1]_, section 5: (1) a sparse logistic regression on all
+    rows selects features; (2) the cheap model is a logistic regression on these; (3) the gate
+    is a logistic regression on these that predicts whether the cheap model is wrong. A share
+    `p_full` of the rows, those most likely wrong, goes to the full model. Nothing is trained
+    jointly, which is what Adapt improves on.
+
+    Parameters
+    ----------
+    estimator : classifier with predict_proba
+        The full model.
+
+    p_full : float, default=0.3
+        Share of rows sent to the full model.
+
+    gamma : float, default=0.001
+        Strength of the penalty ``gamma * sum_a sqrt(c_a) ||f1_a||`` of step 1, which is the
+        L1 norm if there are two classes. Raising it leaves fewer features.
+
+    feature_costs : array-like or mapping, default=None
+        Cost of each feature, or of each group. None: each costs 1.
+
+    feature_groups : mapping, default=None
+        Name of each group of features that are bought together, to the list of its columns.
+
+    full_features : array-like of column names or positions, default=None
+        What the full model is given. None: all columns.
+
+    model_costs : mapping, default=None
+        Cost of evaluating ``"gate"``, ``"cheap"`` and ``"full"`` for a row. None: all 0.
+
+    cv : int, cross-validation generator or iterable, default=None
+        The test rows of the first split are held out from a first fit, to set the gate's
+        level. None: 5-fold.
+
+    budget : float, default=None
+        Mean cost per sample. None: unlimited.
+
+    policy : {"online", "batch"}, default="online"
+        See :class:`AdaptGatingClassifier`.
+
+    n_jobs : int, default=None
+        Jobs for the cross-validation of the full model.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    estimator_ : classifier
+        The fitted full model.
+
+    choices_ : list of str
+        ``["cheap", "full"]``.
+
+    features_used_ : dict of ndarray
+        Positions of the columns that each model reads.
+
+    cost_table_ : dict of float
+        Cost of a row by choice.
+
+    group_names_, group_of_, group_costs_ : list, ndarray, ndarray
+        The groups, the group of each column and the cost of each group.
+
+    n_features_in_ : int
+        Number of columns.
+
+    feature_names_in_ : ndarray of str
+        Names of the columns, if X has names.
+
+    See Also
+    --------
+    AdaptGatingClassifier : Trains the three jointly.
+
+    References
+    ----------
+    .. [1] F. Nan, V. Saligrama, "Adaptive Classification for Prediction Under a Budget",
+       NeurIPS 2017, section 5.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.gating import L1GatingClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> forest = RandomForestClassifier(oob_score=True, random_state=0)
+    >>> gate = L1GatingClassifier(forest, p_full=0.2, gamma=0.1).fit(X, y)
+    >>> len(gate.features_used_["cheap"]) < 10
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **TwoModelBase._parameter_constraints,
+        "gamma": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        estimator,
+        *,
+        p_full=0.3,
+        gamma=1e-3,
+        feature_costs=None,
+        feature_groups=None,
+        full_features=None,
+        model_costs=None,
+        cv=None,
+        budget=None,
+        policy="online",
+        n_jobs=None,
+    ):
+        self.estimator = estimator
+        self.p_full = p_full
+        self.gamma = gamma
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_features = full_features
+        self.model_costs = model_costs
+        self.cv = cv
+        self.budget = budget
+        self.policy = policy
+        self.n_jobs = n_jobs
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, sample_weight=None, **params):
+        """Fit the full model, then features, cheap model and gate in turn.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            Numeric rows.
+
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights; passed to the full model too, if it takes them.
+
+        **params : dict
+            Parameters for the full model's `fit`, with metadata routing enabled.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_prepared(self._prepare(X, y, sample_weight, params))
+
+    def _fit_prepared(self, prepared):
+        scaled, mean, scale = self._standardised(prepared)
+        train, test = self._split(scaled)
+        W, intercept = self._three_steps(*train[:4])
+        gate = test[0] @ W[:, -1] + intercept[-1]
+        W, intercept = self._three_steps(*scaled[:4])
+        scores, running = falling_with_share(gate, test[3])
+        # The p_full share with the highest scores is sent.
+        last = np.searchsorted(running, self.p_full * (1 + 1e-12), side="right")
+        level = scores[last] if last < len(scores) else scores[-1] - 1.0
+        self._set_linear(W, intercept, mean, scale, level, gate - level)
+        return self._conclude(prepared, gate - level, test[3])
+
+    def _three_steps(self, X, y, full_loss, weight):
+        how = {"p_full": 0.0, "least_squares": False, "max_iter": 1, "tol": 1e-5}
+        how |= {"full_loss": full_loss, "weight": weight / weight.sum()}
+        n_classes = len(self.classes_)
+        groups = {"group_of": self.group_of_, "group_costs": self.group_costs_}
+        W, _, _ = adapt_linear(X, y, n_classes=n_classes, gamma=self.gamma, **groups, **how)
+        chosen = np.flatnonzero(W.any(axis=1))
+        part = X[:, chosen]
+        free = {"group_of": np.zeros(len(chosen), dtype=np.intp), "group_costs": np.zeros(1)}
+        cheap, base, _ = adapt_linear(part, y, n_classes=n_classes, gamma=0.0, **free, **how)
+        scores = part @ cheap[:, :-1] + base[:-1]
+        wrong = (log_probabilities(scores).argmax(axis=1) != y).astype(np.intp)
+        gate, level, _ = adapt_linear(part, wrong, n_classes=2, gamma=0.0, **free, **how)
+        W[:] = 0.0
+        W[chosen, :-1], W[chosen, -1] = cheap[:, :-1], gate[:, 0]
+        return W, np.append(base[:-1], level[0])

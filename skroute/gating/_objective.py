@@ -1,0 +1,267 @@
+"""The Adapt objective (OPT), its terms, and the steps that do not depend on the model class.
+
+Notation of Nan and Saligrama (2017): ``q_i`` is the probability with which row i is
+sent to the full model f0, ``g`` the gate (``g > 0`` sends to f0), ``f1`` the cheap model,
+
+    A_i = loss(f1(x_i), y_i) + log(1 + exp(g_i))
+    B_i = -log p0(y_i | x_i) + log(1 + exp(-g_i)).
+"""
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, log_expit, logit, xlogy
+
+# p0 is clipped so that one row, confidently wrong out of sample, has a bounded loss.
+MIN_PROBABILITY = 1e-3
+
+
+def log_probabilities(scores):
+    """Log-probabilities of the classes.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_outputs)
+        One output is the log-odds of the second of two classes, more are a softmax.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+    """
+    if scores.shape[1] == 1:
+        return np.column_stack([log_expit(-scores[:, 0]), log_expit(scores[:, 0])])
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+def modelled_probabilities(scores):
+    """Probability of the class that each output stands for.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_outputs)
+        Of the second of two classes if there is one output.
+    """
+    if scores.shape[1] == 1:
+        return expit(scores)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def class_losses(scores, y):
+    """Logistic loss of the cheap model, ``loss(f1(x_i), y_i)``.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_outputs)
+    y : ndarray of shape (n_samples,), dtype=int
+        Class indices.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+    """
+    if scores.shape[1] == 1:
+        return np.logaddexp(0, np.where(y == 1, -scores[:, 0], scores[:, 0]))
+    return -np.take_along_axis(log_probabilities(scores), y[:, None], axis=1)[:, 0]
+
+
+def full_losses(p0):
+    """Loss of the full model, ``-log p0(y_i | x_i)``, from out-of-sample probabilities."""
+    return -np.log(np.clip(p0, MIN_PROBABILITY, 1.0))
+
+
+def excess(cheap_loss, full_loss, gate):
+    """``B_i - A_i``: negative where the full model is worth asking."""
+    # log(1 + e^-g) - log(1 + e^g) = -g, without the cancellation.
+    return full_loss - cheap_loss - gate
+
+
+def q_step(cheap_loss, full_loss, gate, p_full, weight):
+    """Minimise (OPT1): the I-projection, in closed form.
+
+    ``q_i = 1 / (1 + exp(B_i - A_i + beta))`` with the smallest ``beta >= 0`` such that the
+    weighted mean of q is at most `p_full`, found by bracketing (Brent's method).
+
+    Parameters
+    ----------
+    cheap_loss, full_loss, gate : ndarray of shape (n_samples,)
+    p_full : float
+        Largest mean of q, positive.
+    weight : ndarray of shape (n_samples,)
+        Sample weights that sum to 1.
+
+    Returns
+    -------
+    q : ndarray of shape (n_samples,)
+    beta : float
+        Price of the constraint, 0 when it does not bind.
+    """
+    difference = excess(cheap_loss, full_loss, gate)
+
+    def mean_q(beta):
+        return (weight * expit(-difference - beta)).sum()
+
+    beta = smallest_price(mean_q, p_full)
+    return expit(-difference - beta), beta
+
+
+def smallest_price(mean_q, p_full):
+    """Smallest ``beta >= 0`` with ``mean_q(beta) <= p_full``, for a falling `mean_q`."""
+    if mean_q(0.0) <= p_full:
+        return 0.0
+    low, high = 0.0, 1.0
+    while mean_q(high) > p_full:
+        low, high = high, 2 * high
+    beta = brentq(lambda price: mean_q(price) - p_full, low, high, xtol=1e-13)
+    # The root is met from either side; the constraint is met from one.
+    nudge = 1e-13
+    while mean_q(beta) > p_full and beta < high:
+        beta, nudge = min(beta + nudge, high), 2 * nudge
+    return beta
+
+
+def kl_objective(q, cheap_loss, full_loss, gate, weight):
+    """The part of (OPT) that is not a penalty: mean of ``(1-q) A + q B - H(q)``."""
+    kept = cheap_loss - log_expit(-gate)
+    sent = full_loss - log_expit(gate)
+    entropy = -xlogy(q, q) - xlogy(1 - q, 1 - q)
+    return float((weight * ((1 - q) * kept + q * sent - entropy)).sum())
+
+
+def lstsq_objective(q, cheap_loss, full_loss, gate, weight):
+    """The same with the symmetrised distance ``(logit(q) - g)^2`` in place of the KL."""
+    value = (1 - q) * cheap_loss + q * full_loss + (logit(q) - gate) ** 2
+    return float((weight * value).sum())
+
+
+def lstsq_q_step(cheap_loss, full_loss, gate, p_full, weight, n_grid=24):
+    """q-step of Adapt-LstSq: a scalar problem per row, in ``t = logit(q)``.
+
+    Minimises ``sigma(t) d + (t - g)^2`` with ``d = full_loss - cheap_loss + beta``. Every
+    stationary point lies between ``g`` and ``g - d / 8`` since the sigmoid's slope is at
+    most 1/4. The problem is convex where ``|d| < 20.8``; beyond, a coarse grid selects the
+    valley before Newton's method, safeguarded by bisection, finishes.
+
+    Parameters
+    ----------
+    cheap_loss, full_loss, gate : ndarray of shape (n_samples,)
+    p_full : float
+        Largest mean of q, positive.
+    weight : ndarray of shape (n_samples,)
+        Sample weights that sum to 1.
+    n_grid : int, default=24
+        Points of the coarse grid.
+
+    Returns
+    -------
+    q : ndarray of shape (n_samples,)
+    beta : float
+    """
+    fractions = np.linspace(0.0, 1.0, n_grid)
+
+    def minimise(beta):
+        slope = full_loss - cheap_loss + beta
+        far = gate - slope / 8
+        low, high, t = np.minimum(gate, far), np.maximum(gate, far), gate.copy()
+        rows = np.flatnonzero(np.abs(slope) > 20)
+        if len(rows):
+            grid = gate[rows, None] + fractions * (far - gate)[rows, None]
+            value = expit(grid) * slope[rows, None] + (grid - gate[rows, None]) ** 2
+            best = value.argmin(axis=1)
+            at = np.arange(len(rows))
+            one = grid[at, np.maximum(best - 1, 0)]
+            two = grid[at, np.minimum(best + 1, n_grid - 1)]
+            low[rows], high[rows] = np.minimum(one, two), np.maximum(one, two)
+            t[rows] = grid[at, best]
+        for _ in range(60):
+            sigmoid = expit(t)
+            curve = sigmoid * (1 - sigmoid)
+            gradient = slope * curve + 2 * (t - gate)
+            low = np.where(gradient <= 0, t, low)
+            high = np.where(gradient >= 0, t, high)
+            second = slope * curve * (1 - 2 * sigmoid) + 2
+            step = t - gradient / np.where(second > 0, second, 1.0)
+            inside = (second > 0) & (step >= low) & (step <= high)
+            moved = np.where(inside, step, 0.5 * (low + high))
+            change = np.abs(moved - t).max()
+            t = moved
+            if change < 1e-13:
+                break
+        return expit(t)
+
+    beta = smallest_price(lambda price: (weight * minimise(price)).sum(), p_full)
+    return minimise(beta), beta
+
+
+def doubt(scores):
+    """What the cheap model itself says about being wrong: minus the log-odds of its answer.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Higher is less sure; with two classes at most 0.
+    """
+    if scores.shape[1] == 1:
+        return -np.abs(scores[:, 0])
+    log_p = log_probabilities(scores)
+    top = np.argmax(log_p, axis=1)
+    rows = np.arange(len(scores))
+    best = log_p[rows, top]
+    # log(1 - p) through the other classes: 1 - exp(best) would cancel near p = 1.
+    rest = log_p.copy()
+    rest[rows, top] = -np.inf
+    return np.logaddexp.reduce(rest, axis=1) - best
+
+
+def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
+    """Logistic fit of `q` on the doubt: ``g = offset + a u + b``.
+
+    Newton's method on the gate's part of (OPT2), a convex problem in two numbers.
+
+    Parameters
+    ----------
+    u, q, offset : ndarray of shape (n_samples,)
+    weight : ndarray of shape (n_samples,)
+        Sample weights that sum to 1.
+    start : tuple of two floats, default=(0., 0.)
+    max_iter : int, default=50
+    ridge : float, default=1e-6
+
+    Returns
+    -------
+    ndarray of shape (2,)
+        ``(a, b)``.
+    """
+    design = np.column_stack([u, np.ones_like(u)])
+
+    def loss(coef):
+        gate = offset + design @ coef
+        # q log(1 + e^-g) + (1 - q) log(1 + e^g), in one logarithm.
+        loss = (weight * (np.logaddexp(0, gate) - q * gate)).sum()
+        return loss + 0.5 * ridge * (coef @ coef)
+
+    coef = np.array(start, dtype=float)
+    current = loss(coef)
+    for _ in range(max_iter):
+        p = expit(offset + design @ coef)
+        gradient = design.T @ (weight * (p - q)) + ridge * coef
+        hessian = (design * (weight * p * (1 - p))[:, None]).T @ design + ridge * np.eye(2)
+        step = np.linalg.solve(hessian, gradient)
+        size = 1.0
+        while (proposal := loss(coef - size * step)) > current and size > 1e-6:
+            size *= 0.5
+        if proposal > current:
+            break
+        coef = coef - size * step
+        gain, current = current - proposal, proposal
+        if gain < 1e-12:
+            break
+    return coef

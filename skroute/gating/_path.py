@@ -1,0 +1,249 @@
+"""Many settings of `p_full` and `gamma`, the frontier among them, one picture."""
+
+import copy
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score
+from sklearn.utils.parallel import Parallel, delayed
+
+from skroute.utils._optional import import_optional
+
+__all__ = ["AdaptPath", "adapt_path", "pareto_frontier"]
+
+
+def pareto_frontier(cost, quality):
+    """Points that no other point beats in one respect without being worse in the other.
+
+    Parameters
+    ----------
+    cost, quality : array-like of shape (n_points,)
+
+    Returns
+    -------
+    ndarray of shape (n_frontier,), dtype=int
+        Positions in order of rising cost; quality rises strictly along them.
+
+    Examples
+    --------
+    >>> from skroute.gating import pareto_frontier
+    >>> pareto_frontier([3, 1, 2, 2], [0.9, 0.7, 0.7, 0.8])
+    array([1, 3, 0])
+    """
+    cost, quality = np.asarray(cost, dtype=float), np.asarray(quality, dtype=float)
+    order = np.lexsort((-quality, cost))
+    best = np.maximum.accumulate(np.concatenate([[-np.inf], quality[order][:-1]]))
+    return order[quality[order] > best]
+
+
+class AdaptPath:
+    """Settings of an :class:`AdaptGatingClassifier` with their cost and accuracy.
+
+    Made by :func:`adapt_path`.
+
+    Parameters
+    ----------
+    estimators : list of AdaptGatingClassifier
+        Fitted; they share one full model.
+
+    cost, accuracy : array-like of shape (n_settings,)
+        On validation rows: mean cost per sample and share answered correctly.
+
+    full_accuracy : float
+        Accuracy of the full model alone on the same rows.
+
+    Attributes
+    ----------
+    p_full, gamma : ndarray of shape (n_settings,)
+        The settings.
+
+    frontier : ndarray of int
+        Positions of the settings on the lower-left frontier, by rising cost.
+    """
+
+    def __init__(self, estimators, cost, accuracy, full_accuracy):
+        self.estimators = estimators
+        self.cost = np.asarray(cost, dtype=float)
+        self.accuracy = np.asarray(accuracy, dtype=float)
+        self.full_accuracy = full_accuracy
+        self.p_full = np.array([estimator.p_full for estimator in estimators])
+        self.gamma = np.array([estimator.gamma for estimator in estimators])
+        self.frontier = pareto_frontier(self.cost, self.accuracy)
+
+    def best_within(self, budget):
+        """The most accurate setting whose validation cost is within a budget.
+
+        Parameters
+        ----------
+        budget : float
+            Mean cost per sample.
+
+        Returns
+        -------
+        AdaptGatingClassifier
+
+        Raises
+        ------
+        ValueError
+            If no setting is that cheap.
+        """
+        within = self.frontier[self.cost[self.frontier] <= budget]
+        if not len(within):
+            raise ValueError(
+                f"budget must be at least {self.cost.min():.6g}, the cheapest setting of the path, "
+                f"got {budget!r}. Extend the path to a larger gamma."
+            )
+        return self.estimators[within[-1]]
+
+    def cheapest_with(self, accuracy):
+        """The cheapest setting whose validation accuracy is at least the one given.
+
+        Parameters
+        ----------
+        accuracy : float
+
+        Returns
+        -------
+        AdaptGatingClassifier
+
+        Raises
+        ------
+        ValueError
+            If no setting is that accurate.
+        """
+        good = self.frontier[self.accuracy[self.frontier] >= accuracy]
+        if not len(good):
+            raise ValueError(
+                f"accuracy must be at most {self.accuracy.max():.6g}, the best of the path, "
+                f"got {accuracy!r}. Extend the path to a larger p_full or a smaller gamma."
+            )
+        return self.estimators[good[0]]
+
+    def plot(self, *, ax=None, name=None):
+        """Draw all settings and the frontier.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            Where to draw. None makes a figure.
+
+        name : str, default=None
+            Label of the frontier.
+
+        Returns
+        -------
+        self
+            With ``ax_``, ``figure_`` and ``line_``.
+        """
+        pyplot = import_optional("matplotlib.pyplot", "AdaptPath.plot")
+        ax = pyplot.subplots()[1] if ax is None else ax
+        points = ax.scatter(self.cost, self.accuracy, s=12, alpha=0.35)
+        (self.line_,) = ax.plot(
+            self.cost[self.frontier],
+            self.accuracy[self.frontier],
+            marker="o",
+            markersize=4,
+            drawstyle="steps-post",
+            color=points.get_facecolor()[0][:3],
+            label=name,
+        )
+        ax.set(xlabel="Mean cost per sample", ylabel="Accuracy")
+        if name is not None:
+            ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def adapt_path(
+    estimator,
+    X,
+    y,
+    X_val,
+    y_val,
+    *,
+    p_full=(0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8),
+    gamma=(1e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.5e-2, 2e-2),
+    sample_weight=None,
+    n_jobs=None,
+):
+    """Fit an :class:`AdaptGatingClassifier` for each pair of `p_full` and `gamma`.
+
+    The full model and its out-of-sample probabilities are computed once. Linear methods
+    start each `p_full` from the solution for the one before.
+
+    Parameters
+    ----------
+    estimator : AdaptGatingClassifier
+        Its own `p_full` and `gamma` are not used.
+
+    X, y : {array-like, dataframe} of shape (n_samples, n_features) and (n_samples,)
+        Training rows.
+
+    X_val, y_val : {array-like, dataframe} and array-like
+        Rows to measure cost and accuracy on, not those of `X`: choices made along the path
+        are choices made on these rows.
+
+    p_full : array-like of float
+        Values, see :class:`AdaptGatingClassifier`.
+
+    gamma : array-like of float
+        Values, see :class:`AdaptGatingClassifier`.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the training rows.
+
+    n_jobs : int, default=None
+        Threads; each takes values of `gamma`.
+
+    Returns
+    -------
+    AdaptPath
+
+    Raises
+    ------
+    ValueError
+        If `p_full` or `gamma` is empty or out of range.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.gating import AdaptGatingClassifier, adapt_path
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> gate = AdaptGatingClassifier(RandomForestClassifier(oob_score=True, random_state=0))
+    >>> path = adapt_path(
+    ...     gate, X[::2], y[::2], X[1::2], y[1::2], p_full=[0.1, 0.3], gamma=[0.01, 0.1]
+    ... )
+    >>> path.cost.shape
+    (4,)
+    >>> bool(path.best_within(15.0).predict_cost(X).mean() < 15.5)
+    True
+    """
+    for name, values in (("p_full", p_full), ("gamma", gamma)):
+        if not len(values):
+            raise ValueError(f"{name} must have at least one value, got {values!r}.")
+    template = clone(estimator)
+    for value in p_full:
+        template.set_params(p_full=value)._validate_params()
+    for value in gamma:
+        template.set_params(gamma=value)._validate_params()
+    prepared = template._prepare(X, y, sample_weight, {})
+    rows = Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(_one_gamma)(template, prepared, value, p_full, X_val, y_val) for value in gamma
+    )
+    estimators, cost, accuracy = ([item for row in rows for item in row[part]] for part in range(3))
+    full = accuracy_score(y_val, template.estimator_.predict(X_val))
+    return AdaptPath(estimators, cost, accuracy, float(full))
+
+
+def _one_gamma(template, prepared, gamma, p_full, X_val, y_val):
+    estimators, cost, accuracy, start = [], [], [], None
+    for value in p_full:
+        model = copy.copy(template).set_params(p_full=value, gamma=gamma)
+        model._fit_prepared(prepared, start)
+        start = getattr(model, "start_", None) if value > 0 else None
+        routed = model.predict_routed(X_val)
+        estimators.append(model)
+        cost.append(routed.cost.mean())
+        accuracy.append(accuracy_score(y_val, routed.y_pred))
+    return estimators, cost, accuracy

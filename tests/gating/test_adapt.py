@@ -1,0 +1,413 @@
+"""The estimators: protocol, budgets, real savings, bad input, persistence."""
+
+import re
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
+from sklearn.utils.estimator_checks import check_param_validation as param_validation
+
+from skroute.gating import (
+    AdaptGatingClassifier,
+    BudgetPruneClassifier,
+    GreedyMiserClassifier,
+    L1GatingClassifier,
+)
+
+
+def problem(n=600, n_classes=2, seed=0):
+    X, y = make_classification(
+        n, n_features=8, n_informative=6, n_redundant=0, n_classes=n_classes, random_state=seed,
+        flip_y=0.02, class_sep=0.8,
+    )  # fmt: skip
+    labels = np.array(["ant", "bee", "cat"])[y]
+    return X[: n // 2], labels[: n // 2], X[n // 2 :], labels[n // 2 :]
+
+
+def forest(**params):
+    return RandomForestClassifier(30, random_state=0, **params)
+
+
+def adapt(estimator=None, **params):
+    params = {"gamma": 0.01, "p_full": 0.5, "n_estimators": 20, "cv": 3} | params
+    return AdaptGatingClassifier(forest() if estimator is None else estimator, **params)
+
+
+class Counting(ClassifierMixin, BaseEstimator):
+    """A full model that counts the rows it is asked about."""
+
+    def __init__(self, model=None):
+        self.model = model
+
+    def fit(self, X, y, sample_weight=None):
+        self.model_ = clone(forest() if self.model is None else self.model).fit(X, y)
+        self.classes_ = self.model_.classes_
+        self.asked_ = 0
+        return self
+
+    def predict(self, X):
+        self.asked_ += len(X)
+        return self.model_.predict(X)
+
+    def predict_proba(self, X):
+        self.asked_ += len(X)
+        return self.model_.predict_proba(X)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("method", ["gbrt", "lin", "lstsq"])
+def test_protocol(method, n_classes):
+    X, y, X_new, y_new = problem(n_classes=n_classes)
+    model = adapt(method=method, tol=1e-3).fit(X, y)
+    routed = model.predict_routed(X_new)
+    assert model.choices_ == ["cheap", "full"]
+    assert 0 < routed.route.mean() < 1
+    assert_array_equal(routed.y_pred, model.predict(X_new))
+    assert_array_equal(routed.route, model.route(X_new))
+    assert_array_equal(routed.cost, model.predict_cost(X_new))
+    assert_array_equal(routed.route, model.gate_function(X_new) > 0)
+    proba = model.predict_proba(X_new)
+    assert_allclose(proba.sum(axis=1), 1)
+    assert_array_equal(model.classes_[proba.argmax(axis=1)], routed.y_pred)
+    sent = routed.route == 1
+    assert_array_equal(routed.y_pred[sent], model.estimator_.predict(X_new[sent]))
+    table = model.cost_table_
+    assert_array_equal(routed.cost, np.where(sent, table["full"], table["cheap"]))
+    used = model.features_used_
+    assert table["cheap"] == len(np.union1d(used["gate"], used["cheap"]))
+    assert table["full"] == 8
+    assert len(model.objective_) and model.n_iter_ >= 1
+
+
+def test_full_model_is_called_on_its_rows_only():
+    X, y, X_new, _ = problem()
+    model = adapt(Counting()).fit(X, y)
+    model.estimator_.asked_ = 0
+    routed = model.predict_routed(X_new)
+    assert model.estimator_.asked_ == routed.route.sum() > 0
+    model.route(X_new), model.predict_cost(X_new), model.gate_function(X_new)
+    assert model.estimator_.asked_ == routed.route.sum()
+    never = clone(model).set_params(p_full=0.0).fit(X, y)
+    never.estimator_.asked_ = 0
+    assert (never.route(X_new) == 0).all() and len(never.predict(X_new))
+    assert never.estimator_.asked_ == 0
+    assert_array_equal(never.gate_function(X_new), np.full(len(X_new), -np.inf))
+
+
+def test_out_of_sample_probabilities_are_the_ones_used():
+    """An overfit full model that knows nothing must not be trusted."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y = (X[:, 0] > 0).astype(int)
+    y = np.where(rng.random(400) < 0.1, 1 - y, y)
+
+    class Memory(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_, self.rows_ = np.unique(y), dict(zip(map(tuple, X), y))
+            return self
+
+        def predict_proba(self, X):
+            known = [self.rows_.get(tuple(row)) for row in X]
+            return np.array([[0.5, 0.5] if k is None else [1.0 - k, 0.0 + k] for k in known])
+
+        def predict(self, X):
+            return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    new = rng.normal(size=(400, 4))
+    sent = adapt(Memory(), p_full=0.5, gamma=0.001).fit(X, y).route(new).mean()
+    trusting = adapt(FrozenEstimator(Memory().fit(X, y)), p_full=0.5, gamma=0.001).fit(X, y)
+    assert sent < trusting.route(new).mean()
+
+
+def test_out_of_bag_votes_replace_cross_validation():
+    X, y, X_new, _ = problem()
+    fits = []
+
+    class Spy(RandomForestClassifier):
+        def fit(self, X, y, sample_weight=None):
+            fits.append(len(X))
+            return super().fit(X, y, sample_weight)
+
+    adapt(Spy(40, oob_score=True, random_state=0)).fit(X, y)
+    assert fits == [300]
+    fits.clear()
+    # With two trees some rows have no vote, and scikit-learn warns.
+    with pytest.warns(UserWarning):
+        adapt(Spy(2, oob_score=True, random_state=0)).fit(X, y)
+    assert sorted(fits) == [200, 200, 200, 300]
+
+
+@pytest.mark.parametrize("policy", ["online", "batch"])
+def test_budget(policy):
+    excess = []
+    for seed in range(4):
+        X, y, X_new, _ = problem(n=1200, seed=seed)
+        model = adapt(p_full=0.9, policy=policy, n_estimators=4).fit(X, y)
+        cheap, unlimited = model.cost_table_["cheap"], model.predict_cost(X_new).mean()
+        assert cheap < unlimited
+        costs = []
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0, 2.0):
+            budget = cheap + share * (unlimited - cheap)
+            costs.append(model.predict_cost(X_new, budget=budget).mean())
+            excess.append(costs[-1] - budget if share <= 1 else 0.0)
+            if policy == "batch":
+                assert costs[-1] <= budget + 1e-9
+                # Another row would not fit, but for rows that the gate keeps.
+                step = (8 - cheap) / len(X_new)
+                assert costs[-1] >= min(budget, unlimited) - step
+        assert (np.diff(costs) >= 0).all() and costs[-1] == unlimited
+        assert costs[0] == cheap
+        assert model.predict_cost(X_new, budget=np.inf).mean() == unlimited
+    assert np.mean(excess) <= 0.15
+
+
+def test_budget_of_the_constructor_and_its_errors():
+    X, y, X_new, _ = problem()
+    model = adapt(p_full=0.9, gamma=0.02).fit(X, y)
+    cheap = model.cost_table_["cheap"]
+    with pytest.raises(ValueError, match=rf"the smallest feasible budget is {cheap:g}"):
+        model.predict(X_new, budget=cheap - 0.5)
+    with pytest.raises(ValueError, match="budget must be a non-negative number"):
+        model.predict(X_new, budget=-1)
+    limited = clone(model).set_params(budget=cheap + 0.5).fit(X, y)
+    assert_array_equal(limited.route(X_new), model.route(X_new, budget=cheap + 0.5))
+    with pytest.raises(ValueError, match="Raise gamma"):
+        limited.set_params(budget=cheap - 0.5).fit(X, y)
+    assert not hasattr(limited, "choices_")
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        limited.predict(X_new)
+
+
+def test_model_costs():
+    X, y, X_new, _ = problem()
+    costs = {"gate": 0.25, "cheap": 0.5, "full": 100.0}
+    plain = adapt().fit(X, y).predict_routed(X_new)
+    boosted = adapt(model_costs=costs).fit(X, y)
+    # The gate reads the cheap model's output: both run on every row.
+    assert_allclose(boosted.predict_cost(X_new), plain.cost + 0.75 + 100.0 * plain.route)
+    linear = adapt(method="lin", tol=1e-3).fit(X, y)
+    routed = linear.predict_routed(X_new)
+    priced = linear.set_params(model_costs=costs).fit(X, y)
+    expected = routed.cost + 0.25 + np.where(routed.route == 1, 100.0, 0.5)
+    assert_allclose(priced.predict_cost(X_new), expected)
+    assert_allclose(priced.cost_table_["gate"], 0.25 + len(priced.features_used_["gate"]))
+    # With a full model that is cheaper than the cheap one, any budget that covers it will do.
+    odd = adapt(model_costs={"gate": 0, "cheap": 50, "full": 0}, method="lin", tol=1e-3).fit(X, y)
+    assert odd.cost_table_["full"] < odd.cost_table_["cheap"]
+    for policy in ("online", "batch"):
+        odd.set_params(policy=policy)
+        assert_array_equal(odd.route(X_new, budget=30), odd.route(X_new))
+
+
+def test_nested_stages_cost_less_than_they_would_apart():
+    X, y, X_new, _ = problem(1200)
+    inner = adapt(gamma=0.005, p_full=0.4)
+    model = adapt(inner, gamma=0.03, p_full=0.7).fit(X, y)
+    routed = model.predict_routed(X_new)
+    assert len(np.unique(routed.cost)) == 3
+    sent = routed.route == 1
+    assert_array_equal(routed.y_pred[sent], model.estimator_.predict(X_new[sent]))
+    assert_array_equal(
+        model.predict_proba(X_new)[sent], model.estimator_.predict_proba(X_new[sent])
+    )
+    assert model.cost_table_["full"] < model.full_cost_bound_ == 8
+    budget = 0.5 * (model.cost_table_["cheap"] + routed.cost.mean())
+    for policy, slack in (("online", 0.3), ("batch", 0.0)):
+        model.set_params(policy=policy)
+        assert model.predict_cost(X_new, budget=budget).mean() <= budget + slack
+    assert clone(model).set_params(p_full=0.0).fit(X, y).cost_table_["full"] == 8
+
+
+def test_sample_weight_and_metadata_routing():
+    X, y, X_new, _ = problem()
+    weight = np.random.default_rng(0).random(len(y))
+    weight[:20] = 0
+    model = adapt(LogisticRegression()).fit(X, y, sample_weight=weight)
+    assert_allclose(
+        model.estimator_.coef_, LogisticRegression().fit(X, y, sample_weight=weight).coef_
+    )
+    with pytest.raises(ValueError, match="does not take it"):
+        adapt(make_pipeline(StandardScaler(), GaussianNB())).fit(X, y, sample_weight=weight)
+    with pytest.raises(ValueError, match="metadata"):
+        adapt(Counting()).fit(X, y, groups=weight)
+    with sklearn.config_context(enable_metadata_routing=True):
+        full = LogisticRegression().set_fit_request(sample_weight=True)
+        routed = adapt(full).fit(X, y, sample_weight=weight)
+        assert_allclose(routed.estimator_.coef_, model.estimator_.coef_)
+        full = LogisticRegression().set_fit_request(sample_weight=False)
+        apart = adapt(full).fit(X, y, sample_weight=weight)
+        assert_allclose(apart.estimator_.coef_, LogisticRegression().fit(X, y).coef_)
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"feature_costs": [1.0, 2.0]}, "feature_costs must have one number for each of"),
+        ({"feature_costs": {0: 1.0}}, "feature_costs has no entry for"),
+        ({"feature_costs": [-1.0] * 8}, "feature_costs of 0 must be a finite number"),
+        ({"feature_groups": {"a": [0, 1]}}, r"feature_groups leaves out \[2, 3, 4, 5, 6, 7\]"),
+        ({"feature_groups": {"a": range(8), "b": [3]}}, "column 3 in 'a' and in 'b'"),
+        ({"feature_groups": {"a": range(8), "b": []}}, r"no column in \['b'\]"),
+        ({"feature_groups": {"a": [0, 9]}}, "names column 9"),
+        ({"full_features": ["x"]}, "full_features names column 'x'"),
+        ({"full_features": []}, "full_features must name at least one column"),
+        ({"model_costs": {"gate": 1}}, "model_costs has no entry for"),
+        ({"cv": ShuffleSplit(1, test_size=0.5, random_state=0)}, "but left out 150 of 300"),
+        ({"method": "tree"}, "'method' parameter"),
+        ({"p_full": 1.5}, "'p_full' parameter"),
+        ({"gamma": -1}, "'gamma' parameter"),
+        ({"estimator": SVC()}, "'estimator' parameter"),
+    ],
+)
+def test_bad_parameters(params, message):
+    X, y, _, _ = problem()
+    calls = []
+
+    class Untouchable(RandomForestClassifier):
+        def fit(self, X, y, sample_weight=None):
+            calls.append(len(X))
+            return super().fit(X, y, sample_weight)
+
+    model = adapt(Untouchable(3)).set_params(**params)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+    assert not hasattr(model, "choices_")
+    if "cv" not in params:
+        assert not calls, "a model was called before the parameters were checked"
+
+
+def test_bad_data():
+    X, y, X_new, _ = problem()
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        adapt().fit(X, np.zeros(len(X)))
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        adapt().fit(X, y, sample_weight=(y == "ant").astype(float))
+    frozen = FrozenEstimator(LogisticRegression().fit(X, np.where(y == "ant", "ape", "bee")))
+    with pytest.raises(ValueError, match="estimator must know the classes"):
+        adapt(frozen).fit(X, y)
+    with pytest.raises(ValueError, match="Give it to the innermost"):
+        adapt(adapt(), full_features=[0, 1]).fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        adapt(method="lin").fit(np.where(X > 2, np.nan, X), y)
+    with pytest.raises(TypeError, match="[Ss]parse"):
+        adapt().fit(__import__("scipy.sparse").sparse.csr_array(X), y)
+
+
+def test_missing_values_where_both_models_take_them():
+    X, y, X_new, _ = problem()
+    X, X_new = np.where(X > 2, np.nan, X), np.where(X_new > 2, np.nan, X_new)
+    assert set(adapt().fit(X, y).predict(X_new)) <= set(y)
+    with pytest.raises(ValueError, match="NaN"):
+        adapt(LogisticRegression()).fit(X, y)
+
+
+def test_inner_failure_is_named():
+    X, y, X_new, _ = problem()
+
+    class Broken(Counting):
+        def predict(self, X):
+            raise ConnectionError("no answer")
+
+    model = adapt(Broken()).fit(X, y)
+    with pytest.raises(ConnectionError, match="no answer") as caught:
+        model.predict(X_new)
+    rows = int(model.route(X_new).sum())
+    assert caught.value.__notes__ == [f"This happened in predict of 'full' with {rows} rows."]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        adapt(),
+        adapt(method="lin", tol=1e-3),
+        adapt(adapt(gamma=0.005)),
+        GreedyMiserClassifier(gamma=0.03, n_estimators=10),
+        L1GatingClassifier(LogisticRegression(), gamma=0.05, cv=3),
+        BudgetPruneClassifier(n_estimators=4, random_state=0),
+    ],
+    ids=lambda m: f"{type(m).__name__}-{getattr(m, 'method', '')}",
+)
+def test_round_trips(model, tmp_path):
+    X, y, X_new, _ = problem()
+    expected = model.fit(X, y).predict_routed(X_new)
+    path = tmp_path / "model.joblib"
+    joblib.dump((model, X_new), path)
+    script = (
+        "import joblib, sys; model, X = joblib.load(sys.argv[1]); "
+        "joblib.dump(tuple(model.predict_routed(X)), sys.argv[1] + '.out')"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=120)
+    for ours, theirs in zip(expected, joblib.load(f"{path}.out")):
+        assert_array_equal(ours, theirs)
+    sio = pytest.importorskip("skops.io")
+    dumped = sio.dumps(model)
+    trusted = sio.get_untrusted_types(data=dumped)
+    assert all(name.startswith(("skroute.", "sklearn.", "numpy.")) for name in trusted), trusted
+    loaded = sio.loads(dumped, trusted=trusted)
+    for ours, theirs in zip(expected, loaded.predict_routed(X_new)):
+        assert_array_equal(ours, theirs)
+    if "full" in model.cost_table_:
+        assert type(model.estimator).__name__ in model._repr_html_()
+
+
+def test_grid_search_over_the_two_knobs():
+    X, y, _, _ = problem()
+    grid = {"p_full": [0.1, 0.5], "gamma": [0.01, 0.1]}
+    search = GridSearchCV(
+        adapt(FrozenEstimator(forest().fit(X, y))), grid, cv=2, error_score="raise",
+        scoring={
+            "accuracy": "accuracy",
+            "cost": lambda model, X, y: -model.predict_cost(X).mean(),
+        },
+        refit="accuracy",
+    ).fit(X, y)  # fmt: skip
+    cost = -search.cv_results_["mean_test_cost"]
+    # Sorted by gamma first.
+    assert cost[2] < cost[0]
+
+
+@pytest.mark.parametrize(
+    "model", [adapt(LogisticRegression(), n_estimators=5), GreedyMiserClassifier(n_estimators=5)]
+)
+def test_checks_outside_the_common_list(model):
+    name = type(model).__name__
+    check_dataframe_column_names_consistency(name, model)
+    param_validation(name, model)
+
+
+def test_documented_defaults_are_the_defaults():
+    import inspect
+
+    for cls in (
+        AdaptGatingClassifier, GreedyMiserClassifier, L1GatingClassifier, BudgetPruneClassifier
+    ):  # fmt: skip
+        for parameter in inspect.signature(cls).parameters.values():
+            if parameter.default is inspect.Parameter.empty:
+                continue
+            line = re.search(rf"^    {parameter.name} : .*default=(.*)$", cls.__doc__, re.M)
+            assert line, (cls, parameter.name)
+            assert eval(line[1]) == parameter.default
+
+
+def test_import_is_light():
+    code = (
+        "import sys, skroute.gating; "
+        "print([m for m in ('numba', 'lightgbm', 'highspy', 'matplotlib') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

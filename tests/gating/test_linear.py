@@ -1,0 +1,173 @@
+"""Adapt-Lin and Adapt-LstSq: prox and solver against cvxpy, the objective never rises."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from sklearn.datasets import make_classification
+
+from skroute.datasets._adapt import make_four_clusters, make_hard_centre
+from skroute.gating import _linear as lin
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10**6))
+def test_prox_equals_cvxpy(seed):
+    cp = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(seed)
+    V, group_of = rng.normal(size=(5, 3)), np.array([0, 1, 1, 2, 0])
+    thresholds = rng.random(3) * 2
+    W = cp.Variable(V.shape)
+    norms = [cp.norm(W[np.flatnonzero(group_of == g)], "fro") for g in range(3)]
+    objective = 0.5 * cp.sum_squares(W - V) + sum(t * n for t, n in zip(thresholds, norms))
+    cp.Problem(cp.Minimize(objective)).solve(solver="CLARABEL")
+    assert_allclose(lin.prox_group_norm(V, group_of, thresholds), W.value, atol=1e-5)
+
+
+def data(seed=0, n_classes=2, n=60):
+    X, y = make_classification(
+        n, n_features=5, n_informative=4, n_redundant=0, n_classes=n_classes, random_state=seed
+    )
+    rng = np.random.default_rng(seed)
+    weight = rng.random(n) + 0.2
+    return X, y, rng.exponential(0.3, n), weight / weight.sum(), rng.random(n)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", ["kl", "lstsq"])
+def test_opt2_equals_cvxpy(n_classes, kind):
+    cp = pytest.importorskip("cvxpy")
+    X, y, _, weight, q = data(n_classes=n_classes)
+    q = 0.05 + 0.9 * q
+    columns = (1 if n_classes == 2 else 3) + 1
+    group_of, thresholds = np.array([0, 1, 1, 2, 3]), 0.02 * np.sqrt([1.0, 2.0, 0.5, 3.0])
+    loss_of = {"kl": lin.loss_kl, "lstsq": lin.loss_lstsq}[kind]
+    W, intercept, gap = lin.accelerated_proximal_gradient(
+        X,
+        lambda scores: loss_of(scores, y, q, weight),
+        np.zeros((5, columns)),
+        np.zeros(columns),
+        group_of,
+        thresholds,
+        curvature=(2.0 if kind == "lstsq" else 0.5) * lin.squared_norm(X, weight),
+        tol=1e-10,
+        max_iter=20000,
+    )
+    assert gap <= 1e-10
+    A, b = cp.Variable((5, columns)), cp.Variable((1, columns))
+    scores = X @ A + np.ones((len(X), 1)) @ b
+    kept = weight * (1 - q)
+    if n_classes == 2:
+        cheap = kept @ cp.logistic(cp.multiply(-(2 * y - 1.0), scores[:, 0]))
+    else:
+        own = cp.sum(cp.multiply(np.eye(3)[y], scores[:, :3]), axis=1)
+        cheap = kept @ (cp.log_sum_exp(scores[:, :3], axis=1) - own)
+    gate = scores[:, columns - 1]
+    if kind == "kl":
+        gating = weight @ cp.logistic(gate) - (weight * q) @ gate
+    else:
+        gating = weight @ cp.square(np.log(q / (1 - q)) - gate)
+    ridge = 0.5 * lin.RIDGE * (cp.sum_squares(A) + cp.sum_squares(b))
+    norms = [cp.norm(A[np.flatnonzero(group_of == g)], "fro") for g in range(4)]
+    penalty = sum(t * n for t, n in zip(thresholds, norms))
+    reference = cp.Problem(cp.Minimize(cheap + gating + ridge + penalty)).solve(solver="CLARABEL")
+    ours = loss_of(X @ W + intercept, y, q, weight)[0]
+    ours += lin.penalty(W, intercept, group_of, thresholds)
+    assert_allclose(ours, reference, atol=1e-7)
+    assert_allclose(W, A.value, atol=1e-3)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10**6))
+def test_gradients_are_finite_differences(seed):
+    rng = np.random.default_rng(seed)
+    for columns, classes in ((2, 2), (4, 3)):
+        scores, y = rng.normal(size=(4, columns)), rng.integers(0, classes, 4)
+        q, weight = 0.1 + 0.8 * rng.random(4), np.full(4, 0.25)
+        for loss in (lin.loss_kl, lin.loss_lstsq):
+            _, gradient = loss(scores, y, q, weight)
+            for i in range(4):
+                for j in range(columns):
+                    step = np.zeros_like(scores)
+                    step[i, j] = 1e-6
+                    up, down = loss(scores + step, y, q, weight), loss(scores - step, y, q, weight)
+                    assert_allclose((up[0] - down[0]) / 2e-6, gradient[i, j], atol=1e-7)
+
+
+def test_duality_gap_bounds_the_distance_to_the_optimum():
+    X, y, _, weight, q = data()
+    group_of, thresholds = np.arange(5), np.full(5, 0.03)
+
+    def loss(scores):
+        return lin.loss_kl(scores, y, q, weight)
+
+    def solve(steps):
+        return lin.accelerated_proximal_gradient(
+            X, loss, np.zeros((5, 2)), np.zeros(2), group_of, thresholds,
+            curvature=0.25 * lin.squared_norm(X, weight), tol=0.0, max_iter=steps,
+        )  # fmt: skip
+
+    def value(W, intercept):
+        return loss(X @ W + intercept)[0] + lin.penalty(W, intercept, group_of, thresholds)
+
+    optimum = value(*solve(20000)[:2])
+    for steps in (10, 50, 200):
+        W, intercept, gap = solve(steps)
+        assert -1e-12 <= value(W, intercept) - optimum <= gap + 1e-12
+
+
+DATA = {
+    "clusters": lambda: make_four_clusters(120, random_state=0)[:2],
+    "centre": lambda: make_hard_centre(150, random_state=0),
+    "three classes": lambda: data(n_classes=3, n=120)[:2],
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("least_squares", [False, True])
+@pytest.mark.parametrize("p_full", [0.2, 0.7])
+def test_objective_never_rises(name, least_squares, p_full):
+    X, y = DATA[name]()
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    rng = np.random.default_rng(0)
+    W, intercept, objectives = lin.adapt_linear(
+        X,
+        y,
+        rng.exponential(0.2, len(X)),
+        np.full(len(X), 1 / len(X)),
+        n_classes=len(np.unique(y)),
+        p_full=p_full,
+        gamma=0.01,
+        group_of=np.arange(X.shape[1]),
+        group_costs=np.ones(X.shape[1]),
+        least_squares=least_squares,
+        max_iter=15,
+        tol=0.0,
+    )
+    assert len(objectives) == 15
+    assert np.diff(objectives).max() <= 1e-8
+    assert np.isfinite(W).all() and np.isfinite(intercept).all()
+
+
+def test_two_starts_are_never_worse_than_one():
+    X, y, _ = make_four_clusters(200, random_state=1)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    how = {
+        "n_classes": 2, "p_full": 0.55, "gamma": 0.02, "group_of": np.arange(2),
+        "group_costs": np.ones(2), "least_squares": False, "max_iter": 30, "tol": 1e-6,
+    }  # fmt: skip
+    rows = X, y, np.full(len(X), 0.01), np.full(len(X), 1 / len(X))
+    one, two = lin.adapt_linear(*rows, **how), lin.adapt_linear_multistart(*rows, **how)
+    assert two[2][-1] < one[2][-1] - 0.01
+    np.testing.assert_array_equal(two[0].any(axis=1), [False, True])
+
+
+def test_groups_enter_together():
+    X, y, full_loss, weight, _ = data(n=100)
+    W, _, _ = lin.adapt_linear(
+        X, y, full_loss, weight, n_classes=2, p_full=0.3, gamma=0.05,
+        group_of=np.array([0, 0, 1, 1, 1]), group_costs=np.array([1.0, 100.0]),
+        least_squares=False, max_iter=5, tol=1e-6,
+    )  # fmt: skip
+    assert W[:2].all() and not W[2:].any()

@@ -1,0 +1,114 @@
+"""The Adapt objective and its closed-form steps against numerical minimisers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit, logit
+
+from skroute.gating import _objective as obj
+
+
+def problem(seed, n=6):
+    rng = np.random.default_rng(seed)
+    weight = rng.random(n) + 0.1
+    return (
+        rng.exponential(1, n),
+        rng.exponential(0.5, n),
+        rng.normal(0, 2, n),
+        weight / weight.sum(),
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.05, 1.0))
+def test_q_step_is_the_numerical_minimiser(seed, p_full):
+    cheap, full, gate, weight = problem(seed)
+    q, beta = obj.q_step(cheap, full, gate, p_full, weight)
+    assert beta >= 0
+    assert weight @ q <= p_full + 1e-12
+    if beta > 0:
+        assert_allclose(weight @ q, p_full, rtol=1e-9)
+    found = minimize(
+        lambda q: obj.kl_objective(q, cheap, full, gate, weight),
+        np.full(len(q), 0.5 * p_full),
+        bounds=[(1e-9, 1 - 1e-9)] * len(q),
+        constraints={"type": "ineq", "fun": lambda q: p_full - weight @ q},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    ours = obj.kl_objective(q, cheap, full, gate, weight)
+    assert ours <= found.fun + 1e-8
+    assert_allclose(ours, found.fun, atol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.05, 1.0), st.sampled_from([1.0, 30.0]))
+def test_lstsq_q_step_minimises_its_lagrangian(seed, p_full, scale):
+    cheap, full, gate, weight = problem(seed)
+    cheap = scale * cheap
+    q, beta = obj.lstsq_q_step(cheap, full, gate, p_full, weight)
+    assert weight @ q <= p_full + 1e-12
+    for i in range(len(q)):
+        slope = full[i] - cheap[i] + beta
+
+        def value(t, slope=slope, gate_i=gate[i]):
+            return expit(t) * slope + (t - gate_i) ** 2
+
+        reach = abs(slope) / 8 + 1
+        grid = np.linspace(gate[i] - reach, gate[i] + reach, 4001)
+        at = grid[value(grid).argmin()]
+        best = minimize_scalar(value, bounds=(at - 0.01, at + 0.01), options={"xatol": 1e-12})
+        assert value(logit(q[i])) <= best.fun + 1e-6
+
+
+def test_smallest_price_meets_the_constraint_across_a_jump():
+    beta = obj.smallest_price(lambda b: 1.0 if b < 3 else 0.2, 0.5)
+    assert_allclose(beta, 3)
+    assert beta >= 3
+
+
+def test_losses_agree_with_scikit_learn():
+    from sklearn.metrics import log_loss
+
+    rng = np.random.default_rng(0)
+    for columns, classes in ((1, 2), (4, 4)):
+        scores, y = rng.normal(0, 3, (50, columns)), rng.integers(0, classes, 50)
+        p = np.exp(obj.log_probabilities(scores))
+        assert_allclose(p.sum(axis=1), 1)
+        assert_allclose(obj.class_losses(scores, y).mean(), log_loss(y, p, labels=range(classes)))
+        assert_allclose(obj.modelled_probabilities(scores), p[:, -columns:])
+        top = p.max(axis=1)
+        assert_allclose(obj.doubt(scores), -logit(top), rtol=1e-8)
+
+
+def test_doubt_does_not_cancel_near_certainty():
+    assert_allclose(obj.doubt(np.array([[0.0, 60.0, 0.0]])), np.log(2) - 60)
+
+
+def test_full_losses_are_bounded():
+    assert_allclose(obj.full_losses(np.array([0.0, 1.0])), [-np.log(1e-3), 0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_fit_doubt_is_the_numerical_minimiser(seed):
+    rng = np.random.default_rng(seed)
+    u, q, offset = rng.normal(0, 3, 40), rng.random(40), rng.normal(0, 1, 40)
+    weight = np.full(40, 1 / 40)
+
+    def loss(c):
+        gate = offset + c[0] * u + c[1]
+        return weight @ (np.logaddexp(0, gate) - q * gate) + 5e-7 * c @ c
+
+    ours = obj.fit_doubt(u, q, offset, weight, start=(8.0, -8.0))
+    assert_allclose(ours, minimize(loss, np.zeros(2), tol=1e-12).x, atol=1e-4)
+    again = obj.fit_doubt(u, q, offset, weight, start=ours)
+    assert_allclose(again, ours, atol=1e-6)
+
+
+def test_fit_doubt_stops_where_no_step_helps():
+    # Everything is sent: the slope and level grow until the ridge holds them.
+    coef = obj.fit_doubt(np.zeros(3), np.ones(3), np.zeros(3), np.full(3, 1 / 3))
+    assert np.isfinite(coef).all() and coef[1] > 5

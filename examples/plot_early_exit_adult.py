@@ -36,9 +36,9 @@ model = lgb.LGBMClassifier(
 #
 # The fitted model is frozen. `optimize` wants rows and no labels: all that counts is to agree
 # with the model. A tenth of the rows is kept apart to calibrate.
-quick = QWYCEnsemble(
-    FrozenEstimator(model), alpha=0.005, calibration=0.1, random_state=0
-).optimize(X_train)
+quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.005, calibration=0.1, random_state=0).optimize(
+    X_train
+)
 
 y_pred, members, _ = quick.predict_routed(X_test)
 full = model.predict(X_test)

@@ -5,9 +5,12 @@ skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is m
 """
 
 import numpy as np
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from skroute.early_exit import QWYCEnsemble
+from skroute.feature_sets import PolyDomSelector
 from skroute.members import CallableClassifier, RecordedClassifier
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import (
@@ -74,6 +77,11 @@ ESTIMATORS = [
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),
     BaggedNeighborsRegressor(),
+    QWYCEnsemble(
+        RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
+    ),
+    PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
+    PolyDomSelector(LogisticRegression(), strategy="greedy_cost", cv=2),
 ]
 
 

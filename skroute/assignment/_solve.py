@@ -227,8 +227,8 @@ def choose_at_price(
 
     if not price >= 0:
         raise ValueError(f"price must be a number that is not negative, got {price!r}.")
-    values, costs = check_values_and_costs(values, costs)
-    order = np.argsort(costs[0], kind="stable").astype(np.int64)
-    choices = np.empty(len(values), np.int64)
-    _kernels.choose_at_price(values, costs, order, float(price), float(tolerance), choices)
+    checked, prices = check_values_and_costs(values, costs)
+    order = np.argsort(prices[0], kind="stable").astype(np.int64)
+    choices = np.empty(len(checked), np.int64)
+    _kernels.choose_at_price(checked, prices, order, float(price), float(tolerance), choices)
     return choices

@@ -589,12 +589,6 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         weight = check_sample_weight(sample_weight, X)
         return float(np.average(realised, weights=weight))
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        if self.accuracy_estimator is not None:
-            inherit_member_tags(tags, [self.accuracy_estimator])
-        return tags
-
     def get_metadata_routing(self):
         """Metadata routing of this object.
 

@@ -32,7 +32,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import (
     check_param_validation,
-    parametrize_with_checks,
 )
 
 from skroute.early_exit import (
@@ -53,12 +52,6 @@ def cheap():
     return QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     )
-
-
-@pytest.mark.filterwarnings(TOO_FEW)
-@parametrize_with_checks([cheap()], xfail_strict=True)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.filterwarnings(TOO_FEW)

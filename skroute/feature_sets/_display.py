@@ -44,6 +44,26 @@ class CostFitDisplay:
 
     lines_ : list of matplotlib Artist
         The fitted cost of each extractor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.preprocessing import FunctionTransformer
+    >>> from skroute.feature_sets import CostFitDisplay, PolyDomSelector
+    >>> def spreads(items):
+    ...     return np.array([[np.std(item)] for item in items])
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(40) % 2
+    >>> items = [rng.normal(scale=1 + label, size=rng.integers(9, 999)) for label in y]
+    >>> selector = PolyDomSelector(
+    ...     LogisticRegression(),
+    ...     [("spread", FunctionTransformer(spreads))],
+    ...     costs="time",
+    ...     size=np.size,
+    ... ).fit(items, y)
+    >>> CostFitDisplay.from_estimator(selector)
+    <...CostFitDisplay object at ...>
     """
 
     def __init__(self, *, sizes, seconds, curve_sizes, curve_seconds, names, percentile):

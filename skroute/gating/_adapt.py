@@ -430,8 +430,8 @@ class GreedyMiserClassifier(GbrtParameters, PairMixin, GatingBase):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from skroute.gating import GreedyMiserClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> miser = GreedyMiserClassifier(gamma=0.05).fit(X[::2], y[::2])
-    >>> len(miser.features_used_["cheap"]) < 6
+    >>> miser = GreedyMiserClassifier(gamma=0.02).fit(X[::2], y[::2])
+    >>> len(miser.features_used_["cheap"]) < 15
     True
     >>> bool(miser.score(X[1::2], y[1::2]) > 0.9)
     True

@@ -117,9 +117,10 @@ class CallableClassifier(MemberClassifier):
         it runs on in a thread, its answer is thrown away, and the service may charge for
         it.
 
-    retry_on : tuple of exception types, default=(OSError,)
-        Failures that may pass: network errors and time-outs are OSErrors. Others are raised
-        at once. Add what the client raises, such as its rate-limit error.
+    retry_on : tuple of exception types, default=None
+        Failures that may pass; others are raised at once. None takes ``(OSError,)``, which
+        network errors and time-outs are. Give also what the client raises, such as its
+        rate-limit error.
 
     cost : float or callable, default=0.0
         Cost of a row, or a function that takes the rows of a call and returns the cost of
@@ -169,7 +170,7 @@ class CallableClassifier(MemberClassifier):
         "max_retries": [Interval(Integral, 0, None, closed="left")],
         "backoff": [Interval(Real, 0, None, closed="left")],
         "timeout": [Interval(Real, 0, None, closed="neither"), None],
-        "retry_on": [tuple],
+        "retry_on": [tuple, None],
         "cost": [Interval(Real, 0, None, closed="left"), callable],
         "random_state": [Integral, None],
     }
@@ -184,7 +185,7 @@ class CallableClassifier(MemberClassifier):
         max_retries: int = 2,
         backoff: float = 1.0,
         timeout: float | None = None,
-        retry_on: tuple[type[Exception], ...] = (OSError,),
+        retry_on: tuple[type[Exception], ...] | None = None,
         cost: float | Callable[[Any], ArrayLike] = 0.0,
         random_state: int | None = None,
     ):
@@ -348,7 +349,7 @@ class CallableClassifier(MemberClassifier):
                 answer = self._check(call_with_timeout(self.function, batch, self.timeout), n_rows)
             except Exception as error:
                 self._count(n_failed=1)
-                if not isinstance(error, self.retry_on):
+                if not isinstance(error, self.retry_on or (OSError,)):
                     raise
                 if attempt == self.max_retries:
                     error.add_note(f"This was attempt {attempt + 1} of {attempt + 1}.")

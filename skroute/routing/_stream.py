@@ -37,7 +37,8 @@ class Ticket(NamedTuple):
         ``choices_[choice]``.
 
     cost : float
-        What the call is expected to cost; what `commit` charges by default.
+        What the call is expected to cost, at most its bound; what `commit` charges by
+        default.
 
     deciding : float
         What deciding has cost already: `routing_cost` and a member that embeds.
@@ -275,7 +276,7 @@ class BudgetStream:
                 "costs must be None: the router was not fitted on costs per row that are known "
                 f"before the call. Got {costs!r}."
             )
-        held = self._deciding + min(self._max_costs or known)
+        held = self._deciding + min(self._bounds(known))
         self._hold(held)
         try:
             features, answers = self.router._stream_features(x)
@@ -324,9 +325,13 @@ class BudgetStream:
             raise ValueError("costs must be given, got None: the router's costs are per row.")
         else:
             known = self._costs
-        held = self._deciding + min(self._max_costs or known)
+        held = self._deciding + min(self._bounds(known))
         self._hold(held)
         return self._issue(values, known, held, None)
+
+    def _bounds(self, costs):
+        """The most that each call can cost: what is reserved."""
+        return self._max_costs or costs
 
     def _check_row(self, row, name):
         row = np.asarray(row, dtype=np.float64)
@@ -352,7 +357,7 @@ class BudgetStream:
 
     def _issue(self, values, costs, held, answers):
         """Algorithm 1: the best at the price among what fits; the cheapest is held already."""
-        bounds = self._max_costs or costs
+        bounds = self._bounds(costs)
         with self._lock:
             self._reserved -= held
             price = min(self._price(), _MOST) * (1 + _TIE)
@@ -373,7 +378,7 @@ class BudgetStream:
                 self._n_issued,
                 choice,
                 self.router.choices_[choice],
-                costs[choice],
+                min(costs[choice], bounds[choice]),
                 self._deciding,
                 self._deciding + bounds[choice],
                 None if answers is None else answers.get(choice),

@@ -26,6 +26,7 @@ EXPECTED = {
         "check_classifiers_train": _LEARNS,
     },
     RecordedClassifier: {
+        "check_array_api_input": _IDS,
         "check_classifiers_classes": _IDS,
         "check_classifiers_train": _IDS,
         "check_fit_score_takes_y": _IDS,

@@ -211,6 +211,10 @@ def test_learned_costs_need_an_upper_bound():
     ticket = stream.route(rows(1))
     assert ticket.reserved == [2.0, 4.0, 9.0][ticket.choice]
     assert ticket.cost == pytest.approx(COSTS[ticket.choice], rel=0.1)
+    # An estimate above what a call can cost at most is not believed.
+    low = router.stream(100.0, 20, max_costs=[0.1, 0.2, 0.3])
+    ticket = low.route(rows(1))
+    assert ticket.cost == ticket.reserved == [0.1, 0.2, 0.3][ticket.choice]
     with pytest.raises(ValueError, match="max_costs must have one number for each"):
         router.stream(100.0, max_costs=[1.0])
 

@@ -6,6 +6,7 @@ from skroute.routing._baselines import (
     SingleBestClassifier,
 )
 from skroute.routing._budget_router import BudgetRouter
+from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._occam import OccamRouterClassifier
 from skroute.routing._stream import BudgetExhaustedError, BudgetStream, StreamStatus, Ticket
 
@@ -13,6 +14,7 @@ __all__ = [
     "BudgetExhaustedError",
     "BudgetRouter",
     "BudgetStream",
+    "FrugalMCTClassifier",
     "OccamRouterClassifier",
     "OracleRouterClassifier",
     "RandomRouterClassifier",

@@ -49,10 +49,15 @@ def call_proba(name, member, classes, X):
     """Probabilities of one member in the order of the router's classes."""
     with note_failure(name, num_samples(X), "predict_proba"):
         proba = np.asarray(member.predict_proba(X))
-    if np.array_equal(member.classes_, classes):
+    return align_proba(proba, member.classes_, classes)
+
+
+def align_proba(proba, own_classes, classes):
+    """Columns of `own_classes` put in the order of `classes`; 0 where there is none."""
+    if np.array_equal(own_classes, classes):
         return proba
     aligned = np.zeros((len(proba), len(classes)), dtype=proba.dtype)
-    aligned[:, np.searchsorted(classes, member.classes_)] = proba
+    aligned[:, np.searchsorted(classes, own_classes)] = proba
     return aligned
 
 
@@ -82,8 +87,7 @@ def _fit_member(router, context, name, member, X, y, classes, *, method, cv, fit
         with note_failure(name, num_samples(X), "fit"):
             fitted.fit(X, y, **fit_params)
         if method is not None:
-            call = call_proba if method == "predict_proba" else call_predict
-            response = call(name, fitted, classes, X)
+            response = router._call_member(method, name, fitted, classes, X)
     else:
         with note_failure(name, num_samples(X), "fit"):
             fitted.fit(X, y, **fit_params)
@@ -92,8 +96,7 @@ def _fit_member(router, context, name, member, X, y, classes, *, method, cv, fit
                 response = cross_val_predict(
                     clone(member), X, y, cv=cv, method=method, params=fit_params
                 )
-            if method == "predict":
-                response = np.searchsorted(classes, response)
+            response = router._align_response(method, response, y, classes)
     context.call_on_fit_task_end(estimator=router, X=X, y=y)
     return fitted, response
 
@@ -170,16 +173,7 @@ class BaseRouterClassifier(
             costs = check_costs(self.costs, names)
             self._check_affordable(costs, names)
         X = check_rows(self, X, reset=True)
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        check_classification_targets(y)
-        classes = np.unique(y)
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes in y, got one class: "
-                f"{classes[0]!r}."
-            )
-        classes = _all_classes(classes, members)
+        y, classes, target = self._check_target(X, y, members)
 
         # Contexts are made before the parallel loop: a worker must not change the estimator.
         root = self._init_callback_context(max_subtasks=len(members) + 1)
@@ -219,10 +213,35 @@ class BaseRouterClassifier(
         self.classes_ = classes
         self.costs_ = costs
         self.estimators_ = list(fitted)
-        self._fit_routing(X, np.searchsorted(classes, y), names, responses)
+        self._fit_routing(X, target, names, responses)
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         root.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
+
+    def _check_target(self, X, y, members):
+        """Validated y, the classes, and y as the positions of its labels in them."""
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes in y, got one class: "
+                f"{classes[0]!r}."
+            )
+        classes = _all_classes(classes, members)
+        return y, classes, np.searchsorted(classes, y)
+
+    def _call_member(self, method, name, member, classes, X):
+        """Answers of a fitted member in the order of the router's classes."""
+        call = call_proba if method == "predict_proba" else call_predict
+        return call(name, member, classes, X)
+
+    def _align_response(self, method, response, y, classes):
+        """Cross-validated answers in the order of the router's classes."""
+        if method == "predict":
+            return np.searchsorted(classes, response)
+        return align_proba(response, np.unique(y), classes)
 
     def _check_affordable(self, costs, names):
         fixed = self._fixed_cost(costs, names)

@@ -1,0 +1,398 @@
+"""FrugalMCT: a base service, then at most one add-on, and both combined."""
+
+import numpy as np
+
+from skroute.assignment import assignment_path, choose_at_price, solve_assignment
+from skroute.base import Plan, check_budget
+from skroute.routing._combiner import search_combination, search_threshold
+from skroute.routing._policies import (
+    price_curve,
+    reduced_budget,
+    search_delta,
+    spread_prices,
+)
+from skroute.routing._services import (
+    Answers,
+    BaseServicesClassifier,
+    answer_features,
+    fit_predictor,
+    predict_values,
+)
+from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+
+# Prices at which each base is compared with the others on validation rows.
+_N_CURVE = 33
+
+
+def addon_accuracies(scores, base, target, accuracy, weights, thresholds):
+    """Combiner of a base with each add-on, and how accurate they are on each row.
+
+    Parameters
+    ----------
+    scores : sequence of ndarray of shape (n_samples, n_labels)
+        One for each service.
+
+    base : int
+
+    target : ndarray
+        Indicator matrix, or positions of the true labels.
+
+    accuracy : callable
+        ``accuracy(target, answers) -> ndarray of shape (n_samples,)``.
+
+    weights, thresholds : sequence of float
+        Candidates for w and theta.
+
+    Returns
+    -------
+    weight : ndarray of shape (n_services,)
+        Weight w of the base; 1 for the base alone.
+    threshold : list of float or None
+    accuracies : ndarray of shape (n_samples, n_services)
+        Column `base` is the base alone.
+    """
+    weight = np.ones(len(scores))
+    threshold: list = [None] * len(scores)
+    accuracies = np.empty((len(target), len(scores)))
+    for k, addon in enumerate(scores):
+        if k == base:
+            threshold[k], accuracies[:, k] = search_threshold(addon, target, accuracy, thresholds)
+            continue
+        weight[k], threshold[k], accuracies[:, k] = search_combination(
+            scores[base], addon, target, accuracy, weights, thresholds
+        )
+    return weight, threshold, accuracies
+
+
+class FrugalMCTClassifier(BaseServicesClassifier):
+    r"""Ask a base service, look at its answer, buy at most one more, combine both.
+
+    FrugalMCT [1]_. Every row goes to the base. From its scores an accuracy estimator
+    predicts :math:`\hat a_k(x)`, how accurate the answer combined from the base and
+    service k would be (k = base: the base alone). The row then buys
+
+    .. math:: \arg\max_k \; \hat a_k(x) - p\, c_k,
+
+    with the price :math:`p` learned so that the mean cost meets the budget. The combined
+    scores are :math:`w \cdot base + (1 - w) \cdot addon`; the answer is the best label or,
+    where y is an indicator matrix, the labels above :math:`\theta`.
+
+    Parameters
+    ----------
+    estimators : list of (str, classifier)
+        The services, with ``predict_proba``. Each is cloned and fitted; a fitted one is
+        passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
+        `fit` should be new to it. A label that a service does not name has the score 0.
+
+    costs : mapping from str to float, array-like of shape (n_members,) or "time"
+        Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
+
+    budget : float, default=None
+        Mean cost per sample, in the unit of `costs`, the base included. None is
+        unlimited. Raising it buys an add-on for more rows.
+
+    base : str, default="auto"
+        Name of the service that every row goes to first. ``"auto"`` takes, at the budget
+        asked for, the base with the best out-of-sample accuracy; one estimator is then
+        fitted for each service.
+
+    accuracy_estimator : multi-output regressor, default=None
+        Predicts the accuracy of each combination from the base's answer. None takes a
+        random forest of 30 trees with up to 150 rows per leaf. Its training rows are
+        estimated out of sample: from ``oob_prediction_`` where the fitted estimator has
+        it, else by cross-validation. :class:`~sklearn.dummy.DummyRegressor` is the
+        ablation that the paper calls DAP.
+
+    weight : float or "auto", default="auto"
+        w, the weight of the base in the combined scores. ``"auto"`` takes the best of
+        0, 0.1, ..., 1 for each base and add-on by accuracy on training rows. 0 answers
+        with the add-on alone.
+
+    threshold : float or "auto", default="auto"
+        theta, above which a combined score names a label; unused for single labels.
+        ``"auto"`` searches 0, 0.1, ..., 1 together with `weight`. Raising it names fewer
+        labels.
+
+    delta : float or "auto", default=0.0
+        The price is learned for ``1 - delta`` of what the budget leaves after the base,
+        as a margin against overspending. ``"auto"`` searches
+        ``alpha * log(n) / n`` for alpha in -10, ..., 10 on held-out halves.
+
+    policy : {"online", "batch"}, default="online"
+        ``"online"`` decides each row alone by the price; the budget holds on average.
+        ``"batch"`` (the paper's offline) solves the assignment for the rows given; the
+        budget is a hard cap on them.
+
+    sample_accuracy : callable, default=None
+        ``sample_accuracy(y_true, y_pred)`` returns the accuracy of each row, an array of
+        shape (n_samples,), which everything here then maximises. None is 1 for the right
+        label and 0 otherwise; for several labels the number of labels in common divided
+        by that of labels in either.
+
+    cv : int, splitter or iterable, default=5
+        Folds that make the members' answers, and the estimates where needed,
+        out-of-sample.
+
+    n_jobs : int, default=None
+        Members fitted in parallel.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels; the positions of the labels where y is an indicator matrix.
+
+    choices_ : list of str
+        What `route` indexes: for each possible base, the base alone ("cnn") and with each
+        add-on ("cnn + ocr").
+
+    choice_costs_ : ndarray of shape (n_choices,)
+        Cost of each choice, the base included.
+
+    choice_weights_ : ndarray of shape (n_choices, n_members)
+        Combiner weights.
+
+    choice_thresholds_ : ndarray of shape (n_choices,)
+        theta; where y is an indicator matrix.
+
+    members_ : list of str
+        Names of the services.
+
+    estimators_ : list of classifiers
+        The fitted services.
+
+    costs_ : ndarray of shape (n_members,)
+        Cost of each service's call.
+
+    base_ : str
+        Base at the constructor's budget.
+
+    price_ : float
+        Price at the constructor's budget.
+
+    delta_ : float
+        Delta at the constructor's budget.
+
+    accuracy_estimators_ : list of estimators
+        One fitted for each possible base.
+
+    validation_accuracy_ : float
+        Mean accuracy at the constructor's budget, by out-of-sample estimates.
+
+    validation_cost_ : float
+        Its mean cost.
+
+    n_features_in_ : int
+        Number of features seen during `fit`, where X has columns.
+
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, where all are strings.
+
+    See Also
+    --------
+    SequentialRouterClassifier : May buy more than one add-on.
+    FrugalMLClassifier : One threshold per label instead of an accuracy estimator.
+    OccamRouterClassifier : Decides from the row itself, before any service is asked.
+
+    Notes
+    -----
+    `route` and `predict_cost` ask the base, since its answer is what decides.
+
+    References
+    ----------
+    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for Multi-Label
+       Classification Tasks", ICML 2022, sections 4.1 to 4.4.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from skroute.routing import FrugalMCTClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> router = FrugalMCTClassifier(
+    ...     [("bayes", GaussianNB()), ("knn", KNeighborsClassifier())],
+    ...     costs={"bayes": 1, "knn": 10},
+    ...     budget=5,
+    ...     base="bayes",
+    ... )
+    >>> router = router.fit(X_train, y_train)
+    >>> router.choices_
+    ['bayes', 'bayes + knn']
+    >>> bool(4 < router.predict_cost(X_test).mean() < 6)
+    True
+    >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.03
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **BaseServicesClassifier._parameter_constraints,
+        "base": [str],
+        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        "weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
+        "policy": [StrOptions({"online", "batch"})],
+        "sample_accuracy": [callable, None],
+    }
+
+    def __init__(
+        self,
+        estimators,
+        *,
+        costs,
+        budget=None,
+        base="auto",
+        accuracy_estimator=None,
+        weight="auto",
+        threshold="auto",
+        delta=0.0,
+        policy="online",
+        sample_accuracy=None,
+        cv=5,
+        n_jobs=None,
+    ):
+        self.estimators = estimators
+        self.costs = costs
+        self.budget = budget
+        self.base = base
+        self.accuracy_estimator = accuracy_estimator
+        self.weight = weight
+        self.threshold = threshold
+        self.delta = delta
+        self.policy = policy
+        self.sample_accuracy = sample_accuracy
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self, members):
+        super()._check_parameters(members)
+        if self.base != "auto" and self.base not in members:
+            raise ValueError(
+                f"base={self.base!r} is not the name of a member; the members are "
+                f'{list(members)!r}. "auto" chooses by validation.'
+            )
+
+    def _fixed_cost(self, costs, names):
+        return 0.0 if self.base == "auto" else float(costs[names.index(self.base)])
+
+    def _call_costs(self, costs, names):
+        if self.base == "auto":
+            return costs
+        added = np.array(costs, dtype=np.float64)
+        added[names.index(self.base)] = 0.0
+        return added
+
+    def _fit_policy(self, X, target, scores):
+        from skroute.routing._combiner import GRID
+
+        names = self.members_
+        n_members = len(names)
+        weights = GRID if self.weight == "auto" else [self.weight]
+        thresholds = GRID if self.threshold == "auto" else [self.threshold]
+        bases = range(n_members) if self.base == "auto" else [names.index(self.base)]
+        budget = check_budget(self.budget)
+        labels, used, all_weights, all_thresholds = [], [], [], []
+        self._bases = list(bases)
+        self.accuracy_estimators_, self._paths, self._curves, self._deltas = [], [], [], []
+        unit = np.eye(n_members)
+        for base in bases:
+            weight, threshold, realised = addon_accuracies(
+                scores, base, target, self._row_accuracy, weights, thresholds
+            )
+            fitted, estimate = fit_predictor(
+                self.accuracy_estimator, self._features(scores[base]), realised, self.cv
+            )
+            costs = self._base_costs(base)
+            path = assignment_path(estimate, costs)
+            delta = self.delta
+            if delta == "auto":
+                delta = 0.0
+                if budget >= costs[base]:
+                    delta = search_delta(estimate, realised, costs, costs[base], budget)
+            self.accuracy_estimators_.append(fitted)
+            self._paths.append(path)
+            self._deltas.append(float(delta))
+            self._curves.append(
+                price_curve(estimate, realised, costs, spread_prices(path, _N_CURVE))
+            )
+            for k in range(n_members):
+                labels.append(names[k] if k == base else f"{names[base]} + {names[k]}")
+                used.append((unit[base] + unit[k]) > 0)
+                all_weights.append(weight[k] * unit[base] + (1 - weight[k]) * unit[k])
+                all_thresholds.append(threshold[k])
+        at = self._base_for(budget)
+        self.base_ = names[self._bases[at]]
+        self.delta_ = self._deltas[at]
+        self.price_ = self._price(at, budget)
+        cost, accuracy = self._curves[at]
+        self.validation_cost_ = float(min(budget, cost[-1]))
+        self.validation_accuracy_ = float(np.interp(self.validation_cost_, cost, accuracy))
+        self._set_choices(labels, used, all_weights, all_thresholds)
+
+    def _features(self, scores):
+        return answer_features([scores], multilabel=self._multilabel)
+
+    def _base_costs(self, base):
+        """Cost of each choice with this base."""
+        costs = self.costs_ + self.costs_[base]
+        costs[base] = self.costs_[base]
+        return costs
+
+    def _base_for(self, budget):
+        """The base with the best validated accuracy among those that the budget allows."""
+        accuracy = np.full(len(self._bases), -np.inf)
+        for at, (base, curve) in enumerate(zip(self._bases, self._curves)):
+            if self.costs_[base] <= budget * (1 + 1e-12):
+                accuracy[at] = np.interp(budget, *curve)
+        return int(accuracy.argmax())
+
+    def _price(self, at, budget):
+        path = self._paths[at]
+        if not np.isfinite(budget):
+            return 0.0
+        fixed = self.costs_[self._bases[at]]
+        return path.price(max(reduced_budget(budget, fixed, self._deltas[at]), path.budgets[0]))
+
+    def _plan(self, X, budget):
+        self._check_call_budget(budget)
+        at = self._base_for(budget)
+        base = self._bases[at]
+        answers = Answers(self, X)
+        features = self._features(answers.ask(base, np.arange(num_samples(X))))
+        n_members = len(self.members_)
+        values = predict_values(self.accuracy_estimators_[at], features, n_members)
+        costs = self._base_costs(base)
+        if self.policy == "online":
+            addon = choose_at_price(values, costs, self._price(at, budget))
+        else:
+            addon = solve_assignment(values, costs, budget).choices
+        return Plan(at * n_members + addon, costs[addon], answers)
+
+    def predict_accuracy(self, X, budget=None):
+        """Estimated accuracy of the base alone and with each add-on; asks the base.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Budget for which the base is chosen, as in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_members)
+            Columns in the order of ``members_``; that of the base is the base alone.
+        """
+        from sklearn.utils import indexable
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self)
+        (X,) = indexable(X)
+        at = self._base_for(self._effective_budget(budget))
+        scores = Answers(self, X).ask(self._bases[at], np.arange(num_samples(X)))
+        return predict_values(
+            self.accuracy_estimators_[at], self._features(scores), len(self.members_)
+        )

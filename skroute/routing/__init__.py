@@ -7,18 +7,25 @@ from skroute.routing._baselines import (
 )
 from skroute.routing._budget_router import BudgetRouter
 from skroute.routing._frugal_mct import FrugalMCTClassifier
+from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier
 from skroute.routing._stream import BudgetExhaustedError, BudgetStream, StreamStatus, Ticket
+from skroute.routing._sequential import SequentialRouterClassifier
+from skroute.routing._voting import MajorityVoteClassifier, WeightedMajorityVoteClassifier
 
 __all__ = [
     "BudgetExhaustedError",
     "BudgetRouter",
     "BudgetStream",
     "FrugalMCTClassifier",
+    "FrugalMLClassifier",
+    "MajorityVoteClassifier",
     "OccamRouterClassifier",
     "OracleRouterClassifier",
     "RandomRouterClassifier",
+    "SequentialRouterClassifier",
     "SingleBestClassifier",
     "StreamStatus",
     "Ticket",
+    "WeightedMajorityVoteClassifier",
 ]

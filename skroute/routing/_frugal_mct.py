@@ -1,10 +1,12 @@
 """FrugalMCT: a base service, then at most one add-on, and both combined."""
 
 import numpy as np
+from sklearn.utils import indexable
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.base import Plan, check_budget
-from skroute.routing._combiner import search_combination, search_threshold
+from skroute.routing._combiner import GRID, search_combination, search_threshold
 from skroute.routing._policies import (
     price_curve,
     reduced_budget,
@@ -13,7 +15,7 @@ from skroute.routing._policies import (
 )
 from skroute.routing._services import (
     Answers,
-    BaseServicesClassifier,
+    BaseFirstClassifier,
     answer_features,
     fit_predictor,
     predict_values,
@@ -64,7 +66,7 @@ def addon_accuracies(scores, base, target, accuracy, weights, thresholds):
     return weight, threshold, accuracies
 
 
-class FrugalMCTClassifier(BaseServicesClassifier):
+class FrugalMCTClassifier(BaseFirstClassifier):
     r"""Ask a base service, look at its answer, buy at most one more, combine both.
 
     FrugalMCT [1]_. Every row goes to the base. From its scores an accuracy estimator
@@ -227,8 +229,7 @@ class FrugalMCTClassifier(BaseServicesClassifier):
     """
 
     _parameter_constraints: dict = {
-        **BaseServicesClassifier._parameter_constraints,
-        "base": [str],
+        **BaseFirstClassifier._parameter_constraints,
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
         "weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
@@ -266,38 +267,17 @@ class FrugalMCTClassifier(BaseServicesClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check_parameters(self, members):
-        super()._check_parameters(members)
-        if self.base != "auto" and self.base not in members:
-            raise ValueError(
-                f"base={self.base!r} is not the name of a member; the members are "
-                f'{list(members)!r}. "auto" chooses by validation.'
-            )
-
-    def _fixed_cost(self, costs, names):
-        return 0.0 if self.base == "auto" else float(costs[names.index(self.base)])
-
-    def _call_costs(self, costs, names):
-        if self.base == "auto":
-            return costs
-        added = np.array(costs, dtype=np.float64)
-        added[names.index(self.base)] = 0.0
-        return added
-
     def _fit_policy(self, X, target, scores):
-        from skroute.routing._combiner import GRID
-
         names = self.members_
         n_members = len(names)
         weights = GRID if self.weight == "auto" else [self.weight]
         thresholds = GRID if self.threshold == "auto" else [self.threshold]
-        bases = range(n_members) if self.base == "auto" else [names.index(self.base)]
         budget = check_budget(self.budget)
         labels, used, all_weights, all_thresholds = [], [], [], []
-        self._bases = list(bases)
+        self._bases = self._possible_bases()
         self.accuracy_estimators_, self._paths, self._curves, self._deltas = [], [], [], []
         unit = np.eye(n_members)
-        for base in bases:
+        for base in self._bases:
             weight, threshold, realised = addon_accuracies(
                 scores, base, target, self._row_accuracy, weights, thresholds
             )
@@ -386,9 +366,6 @@ class FrugalMCTClassifier(BaseServicesClassifier):
         ndarray of shape (n_samples, n_members)
             Columns in the order of ``members_``; that of the base is the base alone.
         """
-        from sklearn.utils import indexable
-        from sklearn.utils.validation import check_is_fitted
-
         check_is_fitted(self)
         (X,) = indexable(X)
         at = self._base_for(self._effective_budget(budget))

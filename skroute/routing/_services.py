@@ -295,6 +295,38 @@ class BaseServicesClassifier(BaseRouterClassifier):
         return tags
 
 
+class BaseFirstClassifier(BaseServicesClassifier):
+    """Routers that ask a base about every row before they decide: parameter ``base``."""
+
+    _parameter_constraints: dict = {
+        **BaseServicesClassifier._parameter_constraints,
+        "base": [str],
+    }
+
+    def _check_parameters(self, members):
+        super()._check_parameters(members)
+        if self.base != "auto" and self.base not in members:
+            raise ValueError(
+                f"base={self.base!r} is not the name of a member; the members are "
+                f'{list(members)!r}. "auto" chooses by validation.'
+            )
+
+    def _possible_bases(self):
+        """Positions of the members that may be the base."""
+        if self.base == "auto":
+            return list(range(len(self.members_)))
+        return [self.members_.index(self.base)]
+
+    def _fixed_cost(self, costs, names):
+        return 0.0 if self.base == "auto" else float(costs[names.index(self.base)])
+
+    def _call_costs(self, costs, names):
+        added = np.array(costs, dtype=np.float64)
+        if self.base != "auto":
+            added[names.index(self.base)] = 0.0
+        return added
+
+
 def label_scores(scores, own_classes, n_labels, name):
     """Scores of each label as one matrix, in whichever form a classifier gives them.
 

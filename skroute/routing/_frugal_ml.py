@@ -1,0 +1,198 @@
+"""FrugalML: thresholds per label of the base's answer, an add-on where it is not trusted."""
+
+import numpy as np
+
+from skroute.base import Plan
+from skroute.routing._baselines import row_uniforms
+from skroute.routing._label_options import label_groups, label_options, label_policies
+from skroute.routing._policies import PolicyHull
+from skroute.routing._services import Answers, BaseFirstClassifier
+from skroute.utils._compat import Integral, Interval, num_samples
+
+# A label that a base gave to fewer rows shares its thresholds with the other rare ones.
+_MIN_ROWS = 30
+
+
+class FrugalMLClassifier(BaseFirstClassifier):
+    """Ask a base service; keep its answer where its score is high enough for its label.
+
+    FrugalML [1]_. A row goes to a base service, which answers with a label and a score.
+    Each label has a threshold and an add-on: a score of at least the threshold is
+    accepted, otherwise the add-on is bought and its answer given. Thresholds and add-ons
+    of all labels are chosen together, under the budget. Up to two bases are mixed to
+    meet the budget on average.
+
+    Parameters
+    ----------
+    estimators : list of (str, classifier)
+        The services, with ``predict_proba``. Each is cloned and fitted; a fitted one is
+        passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
+        `fit` should be new to it. The score of an answer is its largest probability.
+
+    costs : mapping from str to float, array-like of shape (n_members,) or "time"
+        Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
+
+    budget : float, default=None
+        Mean cost per sample, in the unit of `costs`, base and add-on included. None is
+        unlimited. Raising it raises thresholds, buys dearer add-ons and takes dearer
+        bases.
+
+    base : str, default="auto"
+        Name of the base. ``"auto"`` chooses one, or mixes two, at the budget asked for.
+
+    n_thresholds : int, default=20
+        Thresholds tried for each label: quantiles of the score. Raising it fits the
+        training rows more closely.
+
+    cv : int, splitter or iterable, default=5
+        Folds that make the members' answers out-of-sample.
+
+    n_jobs : int, default=None
+        Members fitted in parallel.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    choices_ : list of str
+        What `route` indexes: for each base its own answer ("cnn") and each add-on's
+        ("cnn > microsoft").
+
+    choice_costs_ : ndarray of shape (n_choices,)
+        Cost of each choice, the base included.
+
+    members_ : list of str
+        Names of the services.
+
+    estimators_ : list of classifiers
+        The fitted services.
+
+    costs_ : ndarray of shape (n_members,)
+        Cost of each service's call.
+
+    policies_ : LabelPolicies
+        Base, thresholds and add-ons for every budget, by rising cost, with their mean
+        cost and accuracy on training rows.
+
+    n_features_in_ : int
+        Number of features seen during `fit`, where X has columns.
+
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, where all are strings.
+
+    See Also
+    --------
+    FrugalMCTClassifier : Combines base and add-on; several labels per row.
+    SequentialRouterClassifier : May buy more than one add-on.
+
+    Notes
+    -----
+    Which of two mixed bases a row goes to is drawn from a hash of the row, so that it is
+    the same in every batch. `route` and `predict_cost` ask the base, since its answer is
+    what decides. Thresholds are only as good as the scores: where a service's score says
+    little about whether it is right, use :class:`FrugalMCTClassifier`.
+
+    References
+    ----------
+    .. [1] L. Chen, M. Zaharia, J. Zou, "FrugalML: How to Use ML Prediction APIs More
+       Accurately and Cheaply", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from skroute.routing import FrugalMLClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> router = FrugalMLClassifier(
+    ...     [("bayes", GaussianNB()), ("knn", KNeighborsClassifier())],
+    ...     costs={"bayes": 1, "knn": 10},
+    ...     budget=5,
+    ... )
+    >>> router = router.fit(X_train, y_train)
+    >>> router.choices_
+    ['bayes', 'bayes > knn', 'knn > bayes', 'knn']
+    >>> bool(4 < router.predict_cost(X_test).mean() < 6)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **BaseFirstClassifier._parameter_constraints,
+        "n_thresholds": [Interval(Integral, 2, None, closed="left")],
+    }
+    _multilabel_allowed = False
+
+    def __init__(
+        self,
+        estimators,
+        *,
+        costs,
+        budget=None,
+        base="auto",
+        n_thresholds=20,
+        cv=5,
+        n_jobs=None,
+    ):
+        self.estimators = estimators
+        self.costs = costs
+        self.budget = budget
+        self.base = base
+        self.n_thresholds = n_thresholds
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def _fit_policy(self, X, target, scores):
+        names, m = self.members_, len(self.members_)
+        bases = self._possible_bases()
+        labels = np.column_stack([part.argmax(axis=1) for part in scores])
+        correct = (labels == target[:, np.newaxis]).astype(np.float64)
+        n_labels = len(self.classes_)
+        self._groups = np.zeros((m, n_labels), dtype=np.int64)
+        options = []
+        for base in bases:
+            self._groups[base] = label_groups(labels[:, base], n_labels, _MIN_ROWS)
+            options.append(
+                label_options(
+                    self._groups[base][labels[:, base]],
+                    scores[base].max(axis=1),
+                    correct,
+                    self.costs_,
+                    base,
+                    n_labels + 1,
+                    self.n_thresholds,
+                )
+            )
+        self.policies_ = label_policies(options, bases)
+        unit = np.eye(m)
+        pairs = [(base, addon) for base in bases for addon in range(m)]
+        self._bases = bases
+        self._set_choices(
+            [names[a] if a == b else f"{names[b]} > {names[a]}" for b, a in pairs],
+            [(unit[base] + unit[addon]) > 0 for base, addon in pairs],
+            [unit[addon] for _, addon in pairs],
+            None,
+        )
+
+    def _plan(self, X, budget):
+        self._check_call_budget(budget)
+        policies = self.policies_
+        hull = PolicyHull(policies.cost, policies.accuracy, np.arange(len(policies.base)))
+        low, high, share = hull.mixture(budget)
+        n = num_samples(X)
+        policy = np.full(n, low, dtype=np.int64)
+        if share > 0:
+            policy[row_uniforms(X, 1)[:, 0] < share] = high
+        answers = Answers(self, X)
+        m = len(self.members_)
+        route = np.empty(n, dtype=np.int64)
+        for base in np.unique(policies.base[policy]):
+            rows = np.flatnonzero(policies.base[policy] == base)
+            scores = answers.ask(base, rows)
+            group = self._groups[base][scores.argmax(axis=1)]
+            keep = scores.max(axis=1) >= policies.thresholds[policy[rows], group]
+            addon = np.where(keep, base, policies.addons[policy[rows], group])
+            route[rows] = self._bases.index(base) * m + addon
+        return Plan(route, self.choice_costs_[route], answers)

@@ -1,0 +1,177 @@
+"""FrugalML: for each label of a base a threshold and an add-on, chosen by assignment."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skroute.assignment import assignment_path, choose_at_price
+from skroute.routing._policies import policy_hull
+
+
+class LabelOptions(NamedTuple):
+    """What one base offers for each group of its labels.
+
+    An option is a threshold and an add-on: the base's answer is kept where its score is at
+    least the threshold, else the add-on's is bought. The first option never buys.
+
+    Attributes
+    ----------
+    thresholds : ndarray of shape (n_groups, n_options)
+
+    addons : ndarray of shape (n_options,), dtype=int64
+
+    accuracy : ndarray of shape (n_groups, n_options)
+        Share of the group's rows answered correctly.
+
+    cost : ndarray of shape (n_groups, n_options)
+        Mean cost of the group's rows, the base included.
+
+    share : ndarray of shape (n_groups,)
+        Share of all rows.
+    """
+
+    thresholds: NDArray[np.float64]
+    addons: NDArray[np.int64]
+    accuracy: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+
+class LabelPolicies(NamedTuple):
+    """Policies on the hull over all bases and budgets, by rising cost.
+
+    Attributes
+    ----------
+    base : ndarray of shape (n_policies,), dtype=int64
+
+    thresholds : ndarray of shape (n_policies, n_groups)
+
+    addons : ndarray of shape (n_policies, n_groups), dtype=int64
+
+    cost, accuracy : ndarray of shape (n_policies,)
+        Means on training rows.
+    """
+
+    base: NDArray[np.int64]
+    thresholds: NDArray[np.float64]
+    addons: NDArray[np.int64]
+    cost: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+
+def label_groups(labels, n_labels, min_rows):
+    """Group of each label: itself, or group 0 for all labels with fewer than `min_rows` rows.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_samples,), dtype=int
+        Answers of the base.
+
+    n_labels : int
+
+    min_rows : int
+
+    Returns
+    -------
+    ndarray of shape (n_labels,), dtype=int64
+        Group of each label, ``label + 1`` or 0.
+    """
+    often = np.bincount(labels, minlength=n_labels) >= min_rows
+    return np.where(often, np.arange(n_labels) + 1, 0)
+
+
+def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
+    """Empirical accuracy and cost of each (threshold, add-on) for each group of labels.
+
+    Thresholds are quantiles of the base's score within the group, and infinity.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_samples,), dtype=int
+        Group of the base's answer.
+
+    scores : ndarray of shape (n_samples,)
+        The base's score of its answer.
+
+    correct : ndarray of shape (n_samples, n_services)
+        Accuracy of each service's answer.
+
+    costs : ndarray of shape (n_services,)
+
+    base : int
+
+    n_groups : int
+
+    n_thresholds : int
+        Quantiles per group.
+
+    Returns
+    -------
+    LabelOptions
+    """
+    addons = np.delete(np.arange(len(costs)), base)
+    option_addons = np.r_[base, np.repeat(addons, n_thresholds)]
+    thresholds = np.full((n_groups, len(option_addons)), -np.inf)
+    accuracy = np.zeros((n_groups, len(option_addons)))
+    cost = np.full((n_groups, len(option_addons)), costs[base])
+    share = np.bincount(groups, minlength=n_groups) / len(groups)
+    for group in np.flatnonzero(share):
+        rows = np.flatnonzero(groups == group)
+        score, right = scores[rows], correct[rows]
+        levels = np.quantile(score, np.linspace(0, 1, n_thresholds)[1:], method="higher")
+        levels = np.r_[levels, np.inf]
+        kept = score >= levels[:, np.newaxis]
+        sent = 1 - kept.mean(axis=1)
+        accuracy[group, 0] = right[:, base].mean()
+        for j, addon in enumerate(addons):
+            at = slice(1 + j * n_thresholds, 1 + (j + 1) * n_thresholds)
+            gain = (~kept) @ (right[:, addon] - right[:, base]) / len(rows)
+            thresholds[group, at] = levels
+            accuracy[group, at] = accuracy[group, 0] + gain
+            cost[group, at] += sent * costs[addon]
+    return LabelOptions(thresholds, option_addons, accuracy, cost, share)
+
+
+def label_policies(options, bases):
+    """Best option of every label for every budget, over all bases.
+
+    One option per label under a budget is the assignment problem with labels weighted by
+    their frequency (SPEC section 4); its path has a plan for each of its breaks. The hull
+    over the plans of all bases leaves those of which two neighbours are mixed.
+
+    Parameters
+    ----------
+    options : sequence of LabelOptions
+        One for each base.
+
+    bases : sequence of int
+
+    Returns
+    -------
+    LabelPolicies
+    """
+    base, thresholds, addons, cost, accuracy = [], [], [], [], []
+    for service, option in zip(bases, options):
+        seen = option.share > 0
+        weight = (option.share[seen] * seen.sum())[:, np.newaxis]
+        values, costs = option.accuracy[seen] * weight, option.cost[seen] * weight
+        path = assignment_path(values, costs)
+        for price in path.prices:
+            choice = np.zeros(len(seen), dtype=np.int64)
+            choice[seen] = choose_at_price(values, costs, price)
+            group = np.arange(len(seen))
+            base.append(service)
+            thresholds.append(option.thresholds[group, choice])
+            addons.append(option.addons[choice])
+            cost.append(option.share @ option.cost[group, choice])
+            accuracy.append(option.share @ option.accuracy[group, choice])
+    hull = policy_hull(cost, accuracy)
+    pick = hull.index
+    return LabelPolicies(
+        np.array(base)[pick],
+        np.array(thresholds)[pick],
+        np.array(addons)[pick],
+        hull.cost,
+        hull.value,
+    )

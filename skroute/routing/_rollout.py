@@ -1,0 +1,154 @@
+"""Which service to ask next, by what asking it has been worth: backward over sets.
+
+The state of a row is the set of services asked so far and their answers. States are
+positions in a table of sets; ``following[state, k]`` is the set with k added, or -1.
+"""
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Rollout(NamedTuple):
+    """Policies at each price, fitted backward, and what they made of the training rows.
+
+    Attributes
+    ----------
+    models : list
+        For each state a fitted regressor, or None where there is nothing to decide. Its
+        outputs are the accuracy of stopping, then for each next service and price the
+        value of asking it (see `continuations`).
+
+    cost : ndarray of shape (n_states, n_prices)
+        Mean cost of what is bought from each state on, if all rows are in it.
+
+    accuracy : ndarray of shape (n_states, n_prices)
+        Mean accuracy of the answers that this ends with.
+    """
+
+    models: list
+    cost: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+
+def service_sets(n_services, max_calls):
+    """All sets of up to `max_calls` services, smaller ones first, and what follows each.
+
+    Parameters
+    ----------
+    n_services : int
+    max_calls : int
+
+    Returns
+    -------
+    members : ndarray of shape (n_states, n_services), dtype=bool
+    following : ndarray of shape (n_states, n_services), dtype=int64
+        State with the service added; -1 where it is in already or the set is full.
+    """
+    sets = [
+        frozenset(part)
+        for size in range(1, min(max_calls, n_services) + 1)
+        for part in combinations(range(n_services), size)
+    ]
+    position = {part: i for i, part in enumerate(sets)}
+    members = np.array([[k in part for k in range(n_services)] for part in sets])
+    following = np.array(
+        [
+            [-1 if k in part else position.get(part | {k}, -1) for k in range(n_services)]
+            for part in sets
+        ]
+    )
+    return members, following
+
+
+def continuations(outputs, n_next, n_prices):
+    """Split a state's outputs: accuracy of stopping, and value of each next service by price."""
+    return outputs[:, 0], outputs[:, 1:].reshape(len(outputs), n_next, n_prices)
+
+
+def decide(stop, value, costs, price):
+    """Next service to ask, or -1 to stop.
+
+    Parameters
+    ----------
+    stop : ndarray of shape (n_rows,)
+        Estimated accuracy of stopping.
+
+    value : ndarray of shape (n_rows, n_next)
+        Estimated value, net of what is bought later, of going on with each service.
+
+    costs : ndarray of shape (n_next,)
+
+    price : float
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=int64
+        Column of `value`. Ties go to stopping.
+    """
+    net = value - price * costs
+    best = net.argmax(axis=1)
+    return np.where(net[np.arange(len(net)), best] > stop + 1e-12, best, -1)
+
+
+def roll_back(following, realised, costs, prices, fit, states=None):
+    """Fit when to go on, from the largest sets to single services.
+
+    For a row in state S the value of asking k is what the policy from S + k on, fitted
+    before, has made of it: its realised accuracy minus price times cost of what it bought.
+    Rows are decided by estimates that are out of sample, so no estimate is taken for the
+    truth, and the largest of several noisy ones is not taken for their value.
+
+    Parameters
+    ----------
+    following : ndarray of shape (n_states, n_services), dtype=int64
+        See `service_sets`; larger sets come later.
+
+    realised : ndarray of shape (n_rows, n_states)
+        Accuracy of the combined answer of each state on each row.
+
+    costs : ndarray of shape (n_services,)
+
+    prices : ndarray of shape (n_prices,)
+
+    fit : callable
+        ``fit(state, target)`` returns a fitted regressor from the answers in `state` to
+        `target`, and its out-of-sample estimates of it.
+
+    states : sequence of int, default=None
+        States that may be reached, with all that follow them; None means all. The others
+        count as costing nothing and bringing nothing.
+
+    Returns
+    -------
+    Rollout
+    """
+    n_states, n_prices = len(following), len(prices)
+    models: list = [None] * n_states
+    accuracy: list = [None] * n_states
+    spent: list = [None] * n_states
+    for state in sorted(range(n_states) if states is None else states, reverse=True):
+        stop = np.repeat(realised[:, [state]], n_prices, axis=1)
+        accuracy[state], spent[state] = stop, np.zeros_like(stop)
+        following_services = np.flatnonzero(following[state] >= 0)
+        if len(following_services) == 0:
+            continue
+        later = [following[state, k] for k in following_services]
+        net = [accuracy[after] - prices * spent[after] for after in later]
+        models[state], estimate = fit(state, np.column_stack([realised[:, state], *net]))
+        go_costs = costs[following_services]
+        stop_value, value = continuations(estimate, len(later), n_prices)
+        accuracies = np.stack([accuracy[after] for after in later])
+        spents = np.stack([spent[after] for after in later])
+        for j, price in enumerate(prices):
+            choice = decide(stop_value, value[:, :, j], go_costs, price)
+            goes = np.flatnonzero(choice >= 0)
+            accuracy[state][goes, j] = accuracies[choice[goes], goes, j]
+            spent[state][goes, j] = go_costs[choice[goes]] + spents[choice[goes], goes, j]
+    return Rollout(
+        models,
+        np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in spent]),
+        np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in accuracy]),
+    )

@@ -1,0 +1,316 @@
+"""Service after service, for as long as the next answer is worth its price."""
+
+import numpy as np
+
+from skroute.assignment import assignment_path, choose_at_price
+from skroute.base import Plan
+from skroute.routing._baselines import row_uniforms
+from skroute.routing._combiner import search_combinations
+from skroute.routing._policies import PolicyHull, policy_hull, price_curve, spread_prices
+from skroute.routing._rollout import continuations, decide, roll_back, service_sets
+from skroute.routing._services import (
+    Answers,
+    BaseFirstClassifier,
+    answer_features,
+    fit_predictor,
+    predict_values,
+)
+from skroute.utils._compat import HasMethods, Integral, Interval, num_samples
+
+# Budgets at which the one-add-on policies of each base are candidates.
+_N_ADDON_PRICES = 33
+# One regressor is fitted for each set of services.
+_MAX_SETS = 255
+
+
+class SequentialRouterClassifier(BaseFirstClassifier):
+    r"""Ask one service after another, for as long as the next answer is worth its price.
+
+    After each answer the row either stops, and is answered with the combination of all
+    answers paid for, or asks the service whose next answer is worth most: the service k
+    that maximises :math:`\hat V_{S \cup k}(x) - p\, c_k`, where :math:`S` are the services
+    asked so far and :math:`\hat V` estimates, from their answers, what going on is worth
+    at the price :math:`p`, later purchases included.
+
+    :math:`\hat V` is fitted backward, from large sets of services to small ones, on what
+    the policy has made of training rows. The policies at several prices and from each
+    possible first service are then compared out of sample with one another and with their
+    special case that buys one add-on at most, which is :class:`FrugalMCTClassifier`; for
+    a budget the best one, or a mixture of two, is used.
+
+    Parameters
+    ----------
+    estimators : list of (str, classifier)
+        The services, with ``predict_proba``. Each is cloned and fitted; a fitted one is
+        passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
+        `fit` should be new to it. A label that a service does not name has the score 0.
+
+    costs : mapping from str to float, array-like of shape (n_members,) or "time"
+        Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
+
+    budget : float, default=None
+        Mean cost per sample, in the unit of `costs`, all calls included. None is
+        unlimited. Raising it buys more answers.
+
+    base : str, default="auto"
+        Name of the service that is asked first. ``"auto"`` chooses one, or mixes two, at
+        the budget asked for.
+
+    max_calls : int, default=3
+        Services asked about one row at most. One regressor is fitted for each set of up
+        to that many of m services, up to :math:`2^m - 1`. 2 allows one add-on.
+
+    n_prices : int, default=12
+        Prices that the sequential policies are fitted for. Raising it follows the budget
+        more closely and fits regressors with more outputs.
+
+    accuracy_estimator : multi-output regressor, default=None
+        Estimates the value of stopping and of going on from the answers so far. None
+        takes a random forest of 30 trees with up to 150 rows per leaf. Its training rows
+        are estimated out of sample: from ``oob_prediction_`` where the fitted estimator
+        has it, else by cross-validation.
+
+    sample_accuracy : callable, default=None
+        ``sample_accuracy(y_true, y_pred)`` returns the accuracy of each row, an array of
+        shape (n_samples,). None is 1 for the right label and 0 otherwise; for several
+        labels the number of labels in common divided by that of labels in either.
+
+    cv : int, splitter or iterable, default=5
+        Folds that make the members' answers, and the estimates where needed,
+        out-of-sample.
+
+    n_jobs : int, default=None
+        Members fitted in parallel.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels; the positions of the labels where y is an indicator matrix.
+
+    choices_ : list of str
+        What `route` indexes: the sets of services that a row may end with ("cnn + ocr").
+
+    choice_costs_ : ndarray of shape (n_choices,)
+        Cost of each set.
+
+    choice_weights_ : ndarray of shape (n_choices, n_members)
+        Combiner weights of each set.
+
+    choice_thresholds_ : ndarray of shape (n_choices,)
+        Score above which a label is named; where y is an indicator matrix.
+
+    members_ : list of str
+        Names of the services.
+
+    estimators_ : list of classifiers
+        The fitted services.
+
+    costs_ : ndarray of shape (n_members,)
+        Cost of each service's call.
+
+    prices_ : ndarray of shape (n_prices,)
+        Prices that the sequential policies were fitted for, falling.
+
+    hull_ : PolicyHull
+        Validated mean cost and accuracy of the policies that are used, by rising cost.
+
+    n_features_in_ : int
+        Number of features seen during `fit`, where X has columns.
+
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, where all are strings.
+
+    See Also
+    --------
+    FrugalMCTClassifier : The special case of one add-on at most.
+    FrugalMLClassifier : One threshold per label instead of an estimator.
+
+    Notes
+    -----
+    Which of two mixed policies a row follows is drawn from a hash of the row, so that it
+    is the same in every batch. `route` and `predict_cost` ask the services that `predict`
+    asks, since their answers are what decides.
+
+    References
+    ----------
+    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for Multi-Label
+       Classification Tasks", ICML 2022: the one-add-on case and the combiner.
+    .. [2] J. N. Tsitsiklis, B. Van Roy, "Regression Methods for Pricing Complex
+       American-Style Options", IEEE Transactions on Neural Networks 12, 2001: backward
+       regression on realised values.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skroute.routing import SequentialRouterClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> router = SequentialRouterClassifier(
+    ...     [
+    ...         ("bayes", GaussianNB()),
+    ...         ("tree", DecisionTreeClassifier(random_state=0)),
+    ...         ("knn", KNeighborsClassifier()),
+    ...     ],
+    ...     costs={"bayes": 1, "tree": 1, "knn": 10},
+    ...     budget=5,
+    ... )
+    >>> router = router.fit(X_train, y_train)
+    >>> router.choices_[-1]
+    'bayes + tree + knn'
+    >>> bool(4 < router.predict_cost(X_test).mean() < 6)
+    True
+    >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.08
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **BaseFirstClassifier._parameter_constraints,
+        "max_calls": [Interval(Integral, 1, None, closed="left")],
+        "n_prices": [Interval(Integral, 1, None, closed="left")],
+        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        "sample_accuracy": [callable, None],
+    }
+
+    def __init__(
+        self,
+        estimators,
+        *,
+        costs,
+        budget=None,
+        base="auto",
+        max_calls=3,
+        n_prices=12,
+        accuracy_estimator=None,
+        sample_accuracy=None,
+        cv=5,
+        n_jobs=None,
+    ):
+        self.estimators = estimators
+        self.costs = costs
+        self.budget = budget
+        self.base = base
+        self.max_calls = max_calls
+        self.n_prices = n_prices
+        self.accuracy_estimator = accuracy_estimator
+        self.sample_accuracy = sample_accuracy
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self, members):
+        super()._check_parameters(members)
+        n_sets = len(service_sets(len(members), self.max_calls)[0])
+        if n_sets > _MAX_SETS:
+            raise ValueError(
+                f"max_calls={self.max_calls!r} with {len(members)} members needs a regressor for "
+                f"each of {n_sets} sets; at most {_MAX_SETS} are allowed. Lower max_calls or drop "
+                "members."
+            )
+
+    def _fit_policy(self, X, target, scores):
+        m = len(self.members_)
+        members, following = service_sets(m, self.max_calls)
+        found = search_combinations(scores, target, self._row_accuracy, self.max_calls)
+        combiners = [found[frozenset(np.flatnonzero(row))] for row in members]
+        weights = np.array([weight for weight, _, _ in combiners])
+        realised = np.column_stack([per_row for _, _, per_row in combiners])
+        self._following = following
+
+        def fit(state, values):
+            used = np.flatnonzero(members[state])
+            features = answer_features(
+                [scores[k] for k in used], weights[state, used], self._multilabel
+            )
+            return fit_predictor(self.accuracy_estimator, features, values, self.cv)
+
+        # The special case first: its estimates also say which prices matter.
+        candidates, prices = [], [0.0]
+        self._addon_models = [None] * m
+        for base in self._possible_bases():
+            nexts = np.flatnonzero(following[base] >= 0)
+            options = np.r_[base, following[base, nexts]].astype(np.int64)
+            self._addon_models[base], estimate = fit(base, realised[:, options])
+            costs = self.costs_[base] + np.r_[0.0, self.costs_[nexts]]
+            path = assignment_path(estimate, costs)
+            own = spread_prices(path, _N_ADDON_PRICES)
+            curve = price_curve(estimate, realised[:, options], costs, own)
+            candidates += [(base, -1, p, c, a) for p, c, a in zip(own, *curve)]
+            prices += list(spread_prices(path, self.n_prices + 1))
+        prices = np.unique(prices)[::-1]
+        at = np.linspace(0, len(prices) - 1, min(self.n_prices, len(prices)))
+        self.prices_ = prices[np.unique(at.round().astype(int))]
+        self._models = [None] * len(members)
+        if members.sum(axis=1).max() > 2:
+            reached = np.flatnonzero(members[:, self._possible_bases()].any(axis=1))
+            rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
+            self._models = rollout.models
+            for base in self._possible_bases():
+                cost = self.costs_[base] + rollout.cost[base]
+                rows = zip(range(len(self.prices_)), self.prices_, cost, rollout.accuracy[base])
+                candidates += [(base, j, p, c, a) for j, p, c, a in rows]
+        base, price_at, price, cost, accuracy = map(np.array, zip(*candidates))
+        hull = policy_hull(cost, accuracy)
+        self._policy_base = base[hull.index]
+        self._policy_price_at = price_at[hull.index]
+        self._policy_price = price[hull.index]
+        self.hull_ = PolicyHull(hull.cost, hull.value, np.arange(len(hull.index)))
+        self._set_choices(
+            [" + ".join(np.array(self.members_)[row]) for row in members],
+            members,
+            weights,
+            [threshold for _, threshold, _ in combiners],
+        )
+
+    def _plan(self, X, budget):
+        least = self._fixed_cost(self.costs_, self.members_)
+        least += float(self._call_costs(self.costs_, self.members_).min())
+        self._check_call_budget(budget, least)
+        low, high, share = self.hull_.mixture(budget)
+        n = num_samples(X)
+        policy = np.full(n, low, dtype=np.int64)
+        if share > 0:
+            policy[row_uniforms(X, 1)[:, 0] < share] = high
+        answers = Answers(self, X)
+        state = self._policy_base[policy].astype(np.int64)
+        active = np.arange(n)
+        while len(active):
+            moved = []
+            for at in np.unique(state[active]):
+                for one in np.unique(policy[active[state[active] == at]]):
+                    rows = active[(state[active] == at) & (policy[active] == one)]
+                    after = self._next_state(answers, rows, at, one)
+                    going = after >= 0
+                    state[rows[going]] = after[going]
+                    moved.append(rows[going])
+            # A row that bought its one add-on has nothing more to decide.
+            active = np.concatenate(moved)
+            active = np.sort(active[self._policy_price_at[policy[active]] >= 0])
+        return Plan(state, self.choice_costs_[state], answers)
+
+    def _next_state(self, answers, rows, state, policy):
+        """State that each of some rows in one state goes to under a policy, -1 to stop."""
+        nexts = np.flatnonzero(self._following[state] >= 0)
+        price_at = self._policy_price_at[policy]
+        price = self._policy_price[policy]
+        model = self._addon_models[state] if price_at < 0 else self._models[state]
+        if len(nexts) == 0 or model is None:
+            return np.full(len(rows), -1)
+        used = np.flatnonzero(self.choice_members_[state])
+        features = answer_features(
+            [answers.ask(k, rows) for k in used],
+            self.choice_weights_[state, used],
+            self._multilabel,
+        )
+        if price_at < 0:
+            values = predict_values(model, features, 1 + len(nexts))
+            costs = np.r_[0.0, self.costs_[nexts]]
+            choice = choose_at_price(values, costs, price) - 1
+        else:
+            n_prices = len(self.prices_)
+            values = predict_values(model, features, 1 + len(nexts) * n_prices)
+            stop, going = continuations(values, len(nexts), n_prices)
+            choice = decide(stop, going[:, :, price_at], self.costs_[nexts], price)
+        return np.where(choice >= 0, self._following[state, nexts[choice]], -1)

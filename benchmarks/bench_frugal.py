@@ -1,0 +1,289 @@
+"""Buying labels: FrugalML, FrugalMCT and Sequential on logs of commercial APIs.
+
+For each set: at which share of the best single API's price its accuracy is matched, and
+the accuracy at that price. The authors' split (seeds 1, 5, 10, 50, 100; half trains, half
+tests); everything is chosen on training rows. Run with ``--short`` for two small sets, or
+``--sets FERPLUS,EXPW`` for some.
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from _harness import alternate, save, table
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+
+from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
+from skroute.routing import (
+    FrugalMCTClassifier,
+    FrugalMLClassifier,
+    MajorityVoteClassifier,
+    SequentialRouterClassifier,
+    WeightedMajorityVoteClassifier,
+)
+
+SEEDS = (1, 5, 10, 50, 100)
+# Saving at matched accuracy that the best of the three is asked to reach.
+BARS = {
+    "AUDIOMNIST": 0.85,
+    "FERPLUS": 0.58,
+    "COMMAND": 0.50,
+    "WAIMAI": 0.45,
+    "EXPW": 0.35,
+    "DIGIT": 0.25,
+    "YELP": 0.15,
+    "IMDB": 0.05,
+}
+GAIN_BARS = {"FERPLUS": 2.0, "PASCAL": 2.0}
+METHODS = ("FrugalML", "FrugalMCT", "Sequential")
+SHARES = np.r_[0.01, 0.02, 0.04, np.arange(0.06, 1.0, 0.02), 1.0]
+
+
+class Log(ClassifierMixin, BaseEstimator):
+    """A service whose answers are known: row number in, scores out."""
+
+    def __init__(self, scores, labels=True):
+        self.scores = scores
+        self.labels = labels
+
+    def fit(self, X, y):
+        self.classes_ = np.arange(self.scores.shape[1])
+        return self
+
+    def predict_proba(self, X):
+        return self.scores[np.asarray(X, dtype=np.intp).ravel()]
+
+    def predict(self, X):
+        scores = self.predict_proba(X)
+        return scores.argmax(axis=1) if self.labels else (scores > 0).astype(int)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = not self.labels
+        return tags
+
+
+def load(name):
+    """Services by name, target, costs and accuracy of each service on each row."""
+    if name == "PASCAL":
+        data = fetch_frugalmct(name)
+        scores = data.scores.astype(np.float64)
+        at = np.asarray(data.scores_columns)
+        names = [data.model_names[k] for k in at]
+        logs = [Log(scores[:, k], labels=False).fit(None, None) for k in range(len(at))]
+        costs, quality = data.costs[at], data.quality[:, at].astype(np.float64)
+        target = data.target.astype(np.int64)
+    else:
+        data = fetch_frugalml(name)
+        n, m = data.predictions.shape
+        n_labels = 1 + max(int(data.predictions.max()), int(data.target.max()))
+        logs = []
+        for k in range(m):
+            scores = np.zeros((n, n_labels))
+            # A score of 0 still names the label.
+            scores[np.arange(n), data.predictions[:, k]] = np.maximum(data.scores[:, k], 1e-6)
+            logs.append(Log(scores).fit(None, None))
+        names, costs, quality = data.model_names, data.costs, data.quality.astype(np.float64)
+        target = data.target.astype(np.int64)
+    services = [(name, FrozenEstimator(log)) for name, log in zip(names, logs)]
+    return services, target, dict(zip(names, map(float, costs))), quality
+
+
+def routers(name, services, costs, budget):
+    """The contenders; FrugalML is for one label per row."""
+    made = {
+        "FrugalMCT": FrugalMCTClassifier(services, costs=costs, budget=budget),
+        "Sequential": SequentialRouterClassifier(services, costs=costs, budget=budget),
+    }
+    if name != "PASCAL":
+        made["FrugalML"] = FrugalMLClassifier(services, costs=costs, budget=budget)
+    return made
+
+
+def curves(name, seeds):
+    """Test accuracy and test cost at each budget: arrays (n_seeds, n_budgets) per method."""
+    services, target, costs, quality = load(name)
+    prices = np.array(list(costs.values()))
+    n = len(target)
+    found = {method: ([], []) for method in METHODS}
+    seconds = {method: [] for method in METHODS}
+    single, votes = [], []
+    for seed in seeds:
+        train, test = frugal_split(n, seed)
+        best = int(quality[train].mean(axis=0).argmax())
+        single.append((prices[best], quality[test, best].mean()))
+        rows, new = train[:, np.newaxis], test[:, np.newaxis]
+        for method, router in routers(name, services, costs, float(prices[best])).items():
+            start = time.perf_counter()
+            router.fit(rows, target[train])
+            seconds[method].append(time.perf_counter() - start)
+            accuracy, cost = [], []
+            for share in SHARES:
+                budget = max(share * prices[best], prices.min())
+                y_pred, _, spent = router.predict_routed(new, budget=budget)
+                accuracy.append(row_accuracy(target[test], y_pred))
+                cost.append(spent.mean())
+            found[method][0].append(accuracy)
+            found[method][1].append(cost)
+        votes.append(
+            [
+                row_accuracy(
+                    target[test], vote(services, costs=costs).fit(rows, target[train]).predict(new)
+                )
+                for vote in (MajorityVoteClassifier, WeightedMajorityVoteClassifier)
+            ]
+        )
+    curves = {
+        method: (np.array(accuracy), np.array(cost))
+        for method, (accuracy, cost) in found.items()
+        if accuracy
+    }
+    return np.array(single), curves, np.array(votes), seconds, float(prices.sum())
+
+
+def row_accuracy(y_true, y_pred):
+    if y_true.ndim == 1:
+        return float((y_true == y_pred).mean())
+    common = (y_true & y_pred).sum(axis=1)
+    either = (y_true | y_pred).sum(axis=1)
+    return float(np.where(either == 0, 1.0, common / np.maximum(either, 1)).mean())
+
+
+def matched_cost(accuracy, cost, level):
+    """Smallest mean cost on the curve at which the accuracy is reached, between points too."""
+    order = np.argsort(cost)
+    accuracy, cost = accuracy[order], cost[order]
+    reached = np.flatnonzero(accuracy >= level)
+    if len(reached) == 0:
+        return np.nan
+    i = reached[0]
+    if i == 0:
+        return cost[0]
+    share = (level - accuracy[i - 1]) / (accuracy[i] - accuracy[i - 1])
+    return cost[i - 1] + share * (cost[i] - cost[i - 1])
+
+
+def bench_sets(names, seeds):
+    rows, payload = [], {}
+    for name in names:
+        single, found, votes, seconds, price_of_all = curves(name, seeds)
+        level, price = single[:, 1].mean(), single[:, 0].mean()
+        saving, gain, spent = {}, {}, {}
+        for method, (accuracy, cost) in found.items():
+            saving[method] = 1 - matched_cost(accuracy.mean(0), cost.mean(0), level) / price
+            gain[method] = 100 * (accuracy[:, -1] - single[:, 1]).mean()
+            spent[method] = cost[:, -1].mean() / price
+        # Sequential against the better of the others at each budget, in standard errors.
+        accuracy = found["Sequential"][0]
+        worst = np.inf
+        for method in found:
+            if method != "Sequential":
+                loss = accuracy - found[method][0]
+                error = loss.std(axis=0, ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else 0
+                n_test = 1e-9
+                worst = min(worst, float(((loss.mean(0) + error) + n_test).min() * 100))
+        rows.append(
+            [
+                name,
+                f"{price:g}",
+                f"{100 * level:.2f}",
+                *(f"{100 * saving[m]:.0f} %" if m in saving else "-" for m in METHODS),
+                f"{100 * BARS[name]:.0f} %" if name in BARS else ">0 %",
+                *(f"{gain[m]:+.2f} ({spent[m]:.2f})" if m in gain else "-" for m in METHODS),
+                f"{GAIN_BARS.get(name, 0):+.0f}",
+                f"{worst:+.2f}",
+                *(f"{100 * (v - level):+.2f}" for v in votes.mean(axis=0)),
+                f"{price_of_all / price:.1f}",
+                "/".join(f"{np.median(seconds[m]):.1f}" for m in METHODS if seconds[m]),
+            ]
+        )
+        payload[name] = {
+            "best_single": {"accuracy": level, "price": price},
+            "saving": saving,
+            "gain_points": gain,
+            "spent_share": spent,
+            "bar": BARS.get(name),
+            "sequential_worst_margin": worst,
+            "budget_shares": list(SHARES),
+            "curves": {
+                method: {"accuracy": list(accuracy.mean(0)), "cost": list(cost.mean(0))}
+                for method, (accuracy, cost) in found.items()
+            },
+            "votes_points": list(100 * (votes.mean(axis=0) - level)),
+            "fit_seconds": seconds,
+        }
+    table(
+        f"Buying labels, means over seeds {seeds}: saving at the best API's accuracy; points "
+        "gained at its price (share of it spent)",
+        [
+            "set",
+            "price",
+            "best",
+            *(f"save {m}" for m in METHODS),
+            "bar",
+            *(f"gain {m}" for m in METHODS),
+            "bar",
+            "seq-other+se",
+            "vote",
+            "w. vote",
+            "at price",
+            "fit s",
+        ],
+        rows,
+    )
+    return payload
+
+
+def bench_fit(n_rows, repeats):
+    """Fitting FrugalMCT with one base beside its forest alone, and beside the default one."""
+    services, target, costs, quality = load("COMMAND")
+    train, _ = frugal_split(len(target), 1)
+    train = train[:n_rows]
+    rows = train[:, np.newaxis]
+    scores = services[-1][1].estimator.scores[train]
+    forest = {"n_estimators": 30, "min_samples_leaf": 150, "random_state": 0}
+    contenders = {
+        "FrugalMCT, one base": lambda: FrugalMCTClassifier(
+            services, costs=costs, budget=20.0, base=services[-1][0]
+        ).fit(rows, target[train]),
+        "FrugalMCT, base=auto": lambda: FrugalMCTClassifier(services, costs=costs, budget=20.0).fit(
+            rows, target[train]
+        ),
+        "its forest alone": lambda: RandomForestRegressor(**forest).fit(scores, quality[train]),
+        "default forest alone": lambda: RandomForestRegressor(random_state=0).fit(
+            scores, quality[train]
+        ),
+    }
+    seconds = alternate(contenders, repeats=repeats)
+    same = seconds["its forest alone"]
+    default = seconds["default forest alone"]
+    table(
+        f"Fitting on COMMAND, {len(train)} rows (bar: 1.5 of scikit-learn's forest alone)",
+        ["", "seconds", "of its forest", "of the default forest"],
+        [[name, value, value / same, value / default] for name, value in seconds.items()],
+    )
+    return seconds
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--sets", default=",".join([*BARS, "PASCAL"]))
+    parser.add_argument("--seeds", type=int, default=len(SEEDS))
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    names = ["DIGIT"] if arguments.short else arguments.sets.split(",")
+    seeds = SEEDS[: 2 if arguments.short else arguments.seeds]
+    payload = {"sets": bench_sets(names, seeds)}
+    if arguments.short:
+        payload["fit"] = bench_fit(4000, 1)
+    elif "COMMAND" in names:
+        payload["fit"] = bench_fit(32_000, 3)
+    save("frugal_short" if arguments.short else "frugal", payload)
+
+
+if __name__ == "__main__":
+    main()

@@ -39,7 +39,7 @@ BARS = {
 }
 GAIN_BARS = {"FERPLUS": 2.0, "PASCAL": 2.0}
 METHODS = ("FrugalML", "FrugalMCT", "Sequential")
-SHARES = np.r_[0.01, 0.02, 0.04, np.arange(0.06, 1.0, 0.02), 1.0]
+SHARES = np.r_[0.01, 0.02, np.arange(0.04, 1.01, 0.04)]
 
 
 class Log(ClassifierMixin, BaseEstimator):
@@ -183,8 +183,7 @@ def bench_sets(names, seeds):
             if method != "Sequential":
                 loss = accuracy - found[method][0]
                 error = loss.std(axis=0, ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else 0
-                n_test = 1e-9
-                worst = min(worst, float(((loss.mean(0) + error) + n_test).min() * 100))
+                worst = min(worst, 100 * float((loss.mean(axis=0) + error).min()))
         rows.append(
             [
                 name,

@@ -1,11 +1,13 @@
 """FrugalMCT: a base service, then at most one add-on, and both combined."""
 
+from typing import NamedTuple
+
 import numpy as np
-from sklearn.utils import indexable
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
-from skroute.base import Plan, check_budget
+from skroute.base import Plan, check_budget, check_rows
 from skroute.routing._combiner import GRID, search_combination, search_threshold
 from skroute.routing._policies import (
     price_curve,
@@ -26,8 +28,36 @@ from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_sa
 _N_CURVE = 33
 
 
-def addon_accuracies(scores, base, target, accuracy, weights, thresholds):
-    """Combiner of a base with each add-on, and how accurate they are on each row.
+class AddonOptions(NamedTuple):
+    """What a row can buy once its base has answered; option 0 is the base alone.
+
+    Attributes
+    ----------
+    addons : ndarray of shape (n_options,), dtype=int64
+        Service that is bought; for option 0 the base.
+
+    weights : ndarray of shape (n_options,)
+        Weight w of the base in the combined scores.
+
+    thresholds : list of float or None
+        theta of each option.
+
+    accuracies : ndarray of shape (n_samples, n_options)
+        Accuracy of each option's answer on each row.
+    """
+
+    addons: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    thresholds: list
+    accuracies: NDArray[np.float64]
+
+
+def addon_options(scores, base, target, accuracy, weights, thresholds):
+    """Combiners of a base with each add-on, and how accurate they are on each row.
+
+    Each add-on is combined with the best w of all rows, as in the paper. That w is best on
+    average, which is where the base is sure; rows that buy are those where it is not, so
+    that, if 0 is a candidate for w, the add-on alone is an option as well.
 
     Parameters
     ----------
@@ -47,23 +77,19 @@ def addon_accuracies(scores, base, target, accuracy, weights, thresholds):
 
     Returns
     -------
-    weight : ndarray of shape (n_services,)
-        Weight w of the base; 1 for the base alone.
-    threshold : list of float or None
-    accuracies : ndarray of shape (n_samples, n_services)
-        Column `base` is the base alone.
+    AddonOptions
     """
-    weight = np.ones(len(scores))
-    threshold: list = [None] * len(scores)
-    accuracies = np.empty((len(target), len(scores)))
+    theta, per_row = search_threshold(scores[base], target, accuracy, thresholds)
+    found = [(base, 1.0, theta, per_row)]
     for k, addon in enumerate(scores):
         if k == base:
-            threshold[k], accuracies[:, k] = search_threshold(addon, target, accuracy, thresholds)
             continue
-        weight[k], threshold[k], accuracies[:, k] = search_combination(
-            scores[base], addon, target, accuracy, weights, thresholds
-        )
-    return weight, threshold, accuracies
+        combined = search_combination(scores[base], addon, target, accuracy, weights, thresholds)
+        found.append((k, *combined))
+        if min(weights) == 0 and combined[0] > 0:
+            found.append((k, 0.0, *search_threshold(addon, target, accuracy, thresholds)))
+    addons, chosen, thetas, columns = zip(*found)
+    return AddonOptions(np.array(addons), np.array(chosen), list(thetas), np.column_stack(columns))
 
 
 class FrugalMCTClassifier(BaseFirstClassifier):
@@ -144,8 +170,9 @@ class FrugalMCTClassifier(BaseFirstClassifier):
         Class labels; the positions of the labels where y is an indicator matrix.
 
     choices_ : list of str
-        What `route` indexes: for each possible base, the base alone ("cnn") and with each
-        add-on ("cnn + ocr").
+        What `route` indexes: for each possible base, the base alone ("cnn"), combined
+        with an add-on ("cnn + ocr"), and the add-on's answer after the base's was not
+        enough ("cnn > ocr").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
@@ -197,6 +224,10 @@ class FrugalMCTClassifier(BaseFirstClassifier):
 
     Notes
     -----
+    The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
+    is offered twice, at the same cost: combined with the base, and alone; once, where the
+    best weight of the base is 0.
+
     `route` and `predict_cost` ask the base, since its answer is what decides.
 
     References
@@ -221,7 +252,7 @@ class FrugalMCTClassifier(BaseFirstClassifier):
     ... )
     >>> router = router.fit(X_train, y_train)
     >>> router.choices_
-    ['bayes', 'bayes + knn']
+    ['bayes', 'bayes > knn']
     >>> bool(4 < router.predict_cost(X_test).mean() < 6)
     True
     >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.03
@@ -273,35 +304,37 @@ class FrugalMCTClassifier(BaseFirstClassifier):
         weights = GRID if self.weight == "auto" else [self.weight]
         thresholds = GRID if self.threshold == "auto" else [self.threshold]
         budget = check_budget(self.budget)
-        labels, used, all_weights, all_thresholds = [], [], [], []
+        labels, combiners, all_thresholds = [], [], []
         self._bases = self._possible_bases()
         self.accuracy_estimators_, self._paths, self._curves, self._deltas = [], [], [], []
+        self._first_choice, self._option_costs = [], []
         unit = np.eye(n_members)
         for base in self._bases:
-            weight, threshold, realised = addon_accuracies(
-                scores, base, target, self._row_accuracy, weights, thresholds
-            )
+            options = addon_options(scores, base, target, self._row_accuracy, weights, thresholds)
+            realised = options.accuracies
             fitted, estimate = fit_predictor(
                 self.accuracy_estimator, self._features(scores[base]), realised, self.cv
             )
-            costs = self._base_costs(base)
+            costs = self.costs_[base] + np.r_[0.0, self.costs_[options.addons[1:]]]
             path = assignment_path(estimate, costs)
             delta = self.delta
             if delta == "auto":
                 delta = 0.0
-                if budget >= costs[base]:
-                    delta = search_delta(estimate, realised, costs, costs[base], budget)
+                if budget >= costs[0]:
+                    delta = search_delta(estimate, realised, costs, costs[0], budget)
             self.accuracy_estimators_.append(fitted)
             self._paths.append(path)
             self._deltas.append(float(delta))
             self._curves.append(
                 price_curve(estimate, realised, costs, spread_prices(path, _N_CURVE))
             )
-            for k in range(n_members):
-                labels.append(names[k] if k == base else f"{names[base]} + {names[k]}")
-                used.append((unit[base] + unit[k]) > 0)
-                all_weights.append(weight[k] * unit[base] + (1 - weight[k]) * unit[k])
-                all_thresholds.append(threshold[k])
+            self._first_choice.append(len(labels))
+            self._option_costs.append(costs)
+            for k, weight in zip(options.addons, options.weights):
+                pair = f"{names[base]} {'+' if weight else '>'} {names[k]}"
+                labels.append(names[k] if k == base else pair)
+                combiners.append((base, k, weight))
+            all_thresholds += options.thresholds
         at = self._base_for(budget)
         self.base_ = names[self._bases[at]]
         self.delta_ = self._deltas[at]
@@ -309,16 +342,15 @@ class FrugalMCTClassifier(BaseFirstClassifier):
         cost, accuracy = self._curves[at]
         self.validation_cost_ = float(min(budget, cost[-1]))
         self.validation_accuracy_ = float(np.interp(self.validation_cost_, cost, accuracy))
-        self._set_choices(labels, used, all_weights, all_thresholds)
+        self._set_choices(
+            labels,
+            [(unit[base] + unit[k]) > 0 for base, k, _ in combiners],
+            [weight * unit[base] + (1 - weight) * unit[k] for base, k, weight in combiners],
+            all_thresholds,
+        )
 
     def _features(self, scores):
         return answer_features([scores], multilabel=self._multilabel)
-
-    def _base_costs(self, base):
-        """Cost of each choice with this base."""
-        costs = self.costs_ + self.costs_[base]
-        costs[base] = self.costs_[base]
-        return costs
 
     def _base_for(self, budget):
         """The base with the best validated accuracy among those that the budget allows."""
@@ -341,35 +373,35 @@ class FrugalMCTClassifier(BaseFirstClassifier):
         base = self._bases[at]
         answers = Answers(self, X)
         features = self._features(answers.ask(base, np.arange(num_samples(X))))
-        n_members = len(self.members_)
-        values = predict_values(self.accuracy_estimators_[at], features, n_members)
-        costs = self._base_costs(base)
+        costs = self._option_costs[at]
+        values = predict_values(self.accuracy_estimators_[at], features, len(costs))
         if self.policy == "online":
-            addon = choose_at_price(values, costs, self._price(at, budget))
+            option = choose_at_price(values, costs, self._price(at, budget))
         else:
-            addon = solve_assignment(values, costs, budget).choices
-        return Plan(at * n_members + addon, costs[addon], answers)
+            option = solve_assignment(values, costs, budget).choices
+        return Plan(self._first_choice[at] + option, costs[option], answers)
 
-    def predict_accuracy(self, X, budget=None):
-        """Estimated accuracy of the base alone and with each add-on; asks the base.
+    def predict_accuracy(self, X):
+        """Estimated accuracy of each choice that the base leaves open; asks the base.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             The rows.
 
-        budget : float, default=None
-            Budget for which the base is chosen, as in `predict`.
-
         Returns
         -------
-        ndarray of shape (n_samples, n_members)
-            Columns in the order of ``members_``; that of the base is the base alone.
+        ndarray of shape (n_samples, n_choices)
+            Columns in the order of ``choices_``; NaN for the choices of other bases than
+            ``base_``.
         """
         check_is_fitted(self)
-        (X,) = indexable(X)
-        at = self._base_for(self._effective_budget(budget))
+        X = check_rows(self, X, reset=False)
+        at = self._base_for(self._effective_budget(None))
         scores = Answers(self, X).ask(self._bases[at], np.arange(num_samples(X)))
-        return predict_values(
-            self.accuracy_estimators_[at], self._features(scores), len(self.members_)
+        n_options, first = len(self._option_costs[at]), self._first_choice[at]
+        estimate = np.full((len(scores), len(self.choices_)), np.nan)
+        estimate[:, first : first + n_options] = predict_values(
+            self.accuracy_estimators_[at], self._features(scores), n_options
         )
+        return estimate

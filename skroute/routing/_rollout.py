@@ -18,8 +18,8 @@ class Rollout(NamedTuple):
     ----------
     models : list
         For each state a fitted regressor, or None where there is nothing to decide. Its
-        outputs are the accuracy of stopping, then for each next service and price the
-        value of asking it (see `continuations`).
+        outputs are the accuracy of each way to answer, then for each next service and
+        price the value of asking it (see `split_outputs`).
 
     cost : ndarray of shape (n_states, n_prices)
         Mean cost of what is bought from each state on, if all rows are in it.
@@ -63,9 +63,15 @@ def service_sets(n_services, max_calls):
     return members, following
 
 
-def continuations(outputs, n_next, n_prices):
-    """Split a state's outputs: accuracy of stopping, and value of each next service by price."""
-    return outputs[:, 0], outputs[:, 1:].reshape(len(outputs), n_next, n_prices)
+def split_outputs(outputs, n_ways, n_next, n_prices):
+    """Accuracy of each way to answer, and value of each next service at each price.
+
+    Returns
+    -------
+    ways : ndarray of shape (n_rows, n_ways)
+    value : ndarray of shape (n_rows, n_next, n_prices)
+    """
+    return outputs[:, :n_ways], outputs[:, n_ways:].reshape(len(outputs), n_next, n_prices)
 
 
 def decide(stop, value, costs, price):
@@ -106,8 +112,8 @@ def roll_back(following, realised, costs, prices, fit, states=None):
     following : ndarray of shape (n_states, n_services), dtype=int64
         See `service_sets`; larger sets come later.
 
-    realised : ndarray of shape (n_rows, n_states)
-        Accuracy of the combined answer of each state on each row.
+    realised : sequence of ndarray of shape (n_rows, n_ways)
+        For each state the accuracy of each way to answer on each row.
 
     costs : ndarray of shape (n_services,)
 
@@ -126,20 +132,28 @@ def roll_back(following, realised, costs, prices, fit, states=None):
     Rollout
     """
     n_states, n_prices = len(following), len(prices)
+    rows = np.arange(len(realised[0]))
     models: list = [None] * n_states
     accuracy: list = [None] * n_states
     spent: list = [None] * n_states
     for state in sorted(range(n_states) if states is None else states, reverse=True):
-        stop = np.repeat(realised[:, [state]], n_prices, axis=1)
-        accuracy[state], spent[state] = stop, np.zeros_like(stop)
-        following_services = np.flatnonzero(following[state] >= 0)
-        if len(following_services) == 0:
+        ways = realised[state]
+        next_services = np.flatnonzero(following[state] >= 0)
+        later = [following[state, k] for k in next_services]
+        if ways.shape[1] + len(later) == 1:
+            accuracy[state] = np.repeat(ways, n_prices, axis=1)
+            spent[state] = np.zeros_like(accuracy[state])
             continue
-        later = [following[state, k] for k in following_services]
         net = [accuracy[after] - prices * spent[after] for after in later]
-        models[state], estimate = fit(state, np.column_stack([realised[:, state], *net]))
-        go_costs = costs[following_services]
-        stop_value, value = continuations(estimate, len(later), n_prices)
+        models[state], estimate = fit(state, np.column_stack([ways, *net]))
+        way_values, value = split_outputs(estimate, ways.shape[1], len(later), n_prices)
+        way = way_values.argmax(axis=1)
+        stop_value = way_values[rows, way]
+        accuracy[state] = np.repeat(ways[rows, way][:, np.newaxis], n_prices, axis=1)
+        spent[state] = np.zeros_like(accuracy[state])
+        if not later:
+            continue
+        go_costs = costs[next_services]
         accuracies = np.stack([accuracy[after] for after in later])
         spents = np.stack([spent[after] for after in later])
         for j, price in enumerate(prices):

@@ -7,7 +7,7 @@ from skroute.base import Plan
 from skroute.routing._baselines import row_uniforms
 from skroute.routing._combiner import search_combinations
 from skroute.routing._policies import PolicyHull, policy_hull, price_curve, spread_prices
-from skroute.routing._rollout import continuations, decide, roll_back, service_sets
+from skroute.routing._rollout import decide, roll_back, service_sets, split_outputs
 from skroute.routing._services import (
     Answers,
     BaseFirstClassifier,
@@ -27,10 +27,11 @@ class SequentialRouterClassifier(BaseFirstClassifier):
     r"""Ask one service after another, for as long as the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
-    answers paid for, or asks the service whose next answer is worth most: the service k
-    that maximises :math:`\hat V_{S \cup k}(x) - p\, c_k`, where :math:`S` are the services
-    asked so far and :math:`\hat V` estimates, from their answers, what going on is worth
-    at the price :math:`p`, later purchases included.
+    answers paid for (or with one of them, where that is estimated to be better), or asks
+    the service whose next answer is worth most: the service k that maximises
+    :math:`\hat V_{S \cup k}(x) - p\, c_k`, where :math:`S` are the services asked so far
+    and :math:`\hat V` estimates, from their answers, what going on is worth at the price
+    :math:`p`, later purchases included.
 
     :math:`\hat V` is fitted backward, from large sets of services to small ones, on what
     the policy has made of training rows. The policies at several prices and from each
@@ -88,13 +89,14 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         Class labels; the positions of the labels where y is an indicator matrix.
 
     choices_ : list of str
-        What `route` indexes: the sets of services that a row may end with ("cnn + ocr").
+        What `route` indexes: the sets of services that a row may end with, their answers
+        combined ("cnn + ocr") or one of them preferred ("cnn + ocr > ocr").
 
     choice_costs_ : ndarray of shape (n_choices,)
-        Cost of each set.
+        Cost of each.
 
     choice_weights_ : ndarray of shape (n_choices, n_members)
-        Combiner weights of each set.
+        Combiner weights of each.
 
     choice_thresholds_ : ndarray of shape (n_choices,)
         Score above which a label is named; where y is an indicator matrix.
@@ -160,7 +162,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
     ... )
     >>> router = router.fit(X_train, y_train)
     >>> router.choices_[-1]
-    'bayes + tree + knn'
+    'bayes + tree + knn > knn'
     >>> bool(4 < router.predict_cost(X_test).mean() < 6)
     True
     >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.08
@@ -214,29 +216,38 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         m = len(self.members_)
         members, following = service_sets(m, self.max_calls)
         found = search_combinations(scores, target, self._row_accuracy, self.max_calls)
-        combiners = [found[frozenset(np.flatnonzero(row))] for row in members]
-        weights = np.array([weight for weight, _, _ in combiners])
-        realised = np.column_stack([per_row for _, _, per_row in combiners])
-        self._following = following
+        # Ways to answer in each state: all combined, or any one of several services alone.
+        realised, choices = [], []
+        self._first_choice = []
+        for row in members:
+            used = np.flatnonzero(row)
+            ways = [found[frozenset(used)]]
+            if len(used) > 1:
+                ways += [found[frozenset([k])] for k in used]
+            self._first_choice.append(len(choices))
+            name = " + ".join(np.array(self.members_)[used])
+            names = [name, *(f"{name} > {self.members_[k]}" for k in used)]
+            choices += [(name, row, w, theta) for name, (w, theta, _) in zip(names, ways)]
+            realised.append(np.column_stack([per_row for _, _, per_row in ways]))
+        self._state_members, self._following = members, following
+        self._state_weights = np.array([choices[at][2] for at in self._first_choice])
 
         def fit(state, values):
             used = np.flatnonzero(members[state])
-            features = answer_features(
-                [scores[k] for k in used], weights[state, used], self._multilabel
-            )
+            features = self._features([scores[k] for k in used], state)
             return fit_predictor(self.accuracy_estimator, features, values, self.cv)
 
         # The special case first: its estimates also say which prices matter.
         candidates, prices = [], [0.0]
         self._addon_models = [None] * m
         for base in self._possible_bases():
-            nexts = np.flatnonzero(following[base] >= 0)
-            options = np.r_[base, following[base, nexts]].astype(np.int64)
-            self._addon_models[base], estimate = fit(base, realised[:, options])
-            costs = self.costs_[base] + np.r_[0.0, self.costs_[nexts]]
+            options = self._addon_options(base)
+            ways = np.column_stack([realised[state][:, way] for state, way, _ in options])
+            costs = np.array([cost for _, _, cost in options])
+            self._addon_models[base], estimate = fit(base, ways)
             path = assignment_path(estimate, costs)
             own = spread_prices(path, _N_ADDON_PRICES)
-            curve = price_curve(estimate, realised[:, options], costs, own)
+            curve = price_curve(estimate, ways, costs, own)
             candidates += [(base, -1, p, c, a) for p, c, a in zip(own, *curve)]
             prices += list(spread_prices(path, self.n_prices + 1))
         prices = np.unique(prices)[::-1]
@@ -257,12 +268,20 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         self._policy_price_at = price_at[hull.index]
         self._policy_price = price[hull.index]
         self.hull_ = PolicyHull(hull.cost, hull.value, np.arange(len(hull.index)))
-        self._set_choices(
-            [" + ".join(np.array(self.members_)[row]) for row in members],
-            members,
-            weights,
-            [threshold for _, threshold, _ in combiners],
-        )
+        self._set_choices(*zip(*choices))
+
+    def _features(self, scores, state):
+        used = np.flatnonzero(self._state_members[state])
+        return answer_features(scores, self._state_weights[state, used], self._multilabel)
+
+    def _addon_options(self, base):
+        """FrugalMCT's options: state, way to answer in it, and cost of getting there."""
+        options = [(base, 0, self.costs_[base])]
+        for k in np.flatnonzero(self._following[base] >= 0):
+            state, cost = self._following[base, k], self.costs_[base] + self.costs_[k]
+            alone = 1 + int(np.flatnonzero(self._state_members[state]).searchsorted(k))
+            options += [(state, 0, cost), (state, alone, cost)]
+        return options
 
     def _plan(self, X, budget):
         least = self._fixed_cost(self.costs_, self.members_)
@@ -275,42 +294,45 @@ class SequentialRouterClassifier(BaseFirstClassifier):
             policy[row_uniforms(X, 1)[:, 0] < share] = high
         answers = Answers(self, X)
         state = self._policy_base[policy].astype(np.int64)
+        way = np.zeros(n, dtype=np.int64)
         active = np.arange(n)
         while len(active):
-            moved = []
-            for at in np.unique(state[active]):
-                for one in np.unique(policy[active[state[active] == at]]):
-                    rows = active[(state[active] == at) & (policy[active] == one)]
-                    after = self._next_state(answers, rows, at, one)
-                    going = after >= 0
-                    state[rows[going]] = after[going]
-                    moved.append(rows[going])
-            # A row that bought its one add-on has nothing more to decide.
-            active = np.concatenate(moved)
-            active = np.sort(active[self._policy_price_at[policy[active]] >= 0])
-        return Plan(state, self.choice_costs_[state], answers)
+            going = []
+            groups = state[active] * len(self.hull_.cost) + policy[active]
+            for group in np.unique(groups):
+                rows = active[groups == group]
+                at, one = divmod(int(group), len(self.hull_.cost))
+                state[rows], way[rows] = self._step(answers, rows, at, one)
+                # One add-on is bought without coming back.
+                if self._policy_price_at[one] >= 0:
+                    going.append(rows[state[rows] != at])
+            active = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *going]))
+        route = np.asarray(self._first_choice)[state] + way
+        return Plan(route, self.choice_costs_[route], answers)
 
-    def _next_state(self, answers, rows, state, policy):
-        """State that each of some rows in one state goes to under a policy, -1 to stop."""
-        nexts = np.flatnonzero(self._following[state] >= 0)
-        price_at = self._policy_price_at[policy]
-        price = self._policy_price[policy]
+    def _step(self, answers, rows, state, policy):
+        """For some rows in one state under one policy: next state, way to answer there."""
+        price_at, price = self._policy_price_at[policy], self._policy_price[policy]
         model = self._addon_models[state] if price_at < 0 else self._models[state]
-        if len(nexts) == 0 or model is None:
-            return np.full(len(rows), -1)
-        used = np.flatnonzero(self.choice_members_[state])
-        features = answer_features(
-            [answers.ask(k, rows) for k in used],
-            self.choice_weights_[state, used],
-            self._multilabel,
-        )
+        stay = np.full(len(rows), state), np.zeros(len(rows), dtype=np.int64)
+        if model is None:
+            return stay
+        used = np.flatnonzero(self._state_members[state])
+        features = self._features([answers.ask(k, rows) for k in used], state)
         if price_at < 0:
-            values = predict_values(model, features, 1 + len(nexts))
-            costs = np.r_[0.0, self.costs_[nexts]]
-            choice = choose_at_price(values, costs, price) - 1
-        else:
-            n_prices = len(self.prices_)
-            values = predict_values(model, features, 1 + len(nexts) * n_prices)
-            stop, going = continuations(values, len(nexts), n_prices)
-            choice = decide(stop, going[:, :, price_at], self.costs_[nexts], price)
-        return np.where(choice >= 0, self._following[state, nexts[choice]], -1)
+            states, ways, costs = map(np.array, zip(*self._addon_options(state)))
+            values = predict_values(model, features, len(states))
+            option = choose_at_price(values, costs, price)
+            return states[option], ways[option]
+        nexts = np.flatnonzero(self._following[state] >= 0)
+        n_ways = 1 if len(used) == 1 else 1 + len(used)
+        n_outputs = n_ways + len(nexts) * len(self.prices_)
+        values, going = split_outputs(
+            predict_values(model, features, n_outputs), n_ways, len(nexts), len(self.prices_)
+        )
+        way = values.argmax(axis=1)
+        if len(nexts) == 0:
+            return stay[0], way
+        best = values[np.arange(len(rows)), way]
+        choice = decide(best, going[:, :, price_at], self.costs_[nexts], price)
+        return np.where(choice >= 0, self._following[state, nexts[choice]], state), way

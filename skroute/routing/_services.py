@@ -22,7 +22,7 @@ def default_predictor(n_samples):
     """
     return RandomForestRegressor(
         n_estimators=30,
-        min_samples_leaf=int(np.clip(n_samples // 20, 5, 150)),
+        min_samples_leaf=int(np.clip(n_samples // 60, 5, 150)),
         oob_score=True,
         random_state=0,
     )

@@ -12,10 +12,15 @@ from skroute.members import CallableClassifier, RecordedClassifier
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import (
     BudgetRouter,
+    FrugalMCTClassifier,
+    FrugalMLClassifier,
+    MajorityVoteClassifier,
     OccamRouterClassifier,
     OracleRouterClassifier,
     RandomRouterClassifier,
+    SequentialRouterClassifier,
     SingleBestClassifier,
+    WeightedMajorityVoteClassifier,
 )
 
 
@@ -47,8 +52,24 @@ ROUTERS = [
     OracleRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2),
 ]
 
+_SMALL_TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
+
+# Estimators that may ask several named classifiers about a row and combine their answers.
+SERVICES = [
+    FrugalMCTClassifier(
+        members(), costs=COSTS, budget=2.0, base="tree", accuracy_estimator=_SMALL_TREE, cv=2
+    ),
+    FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2),
+    SequentialRouterClassifier(
+        members(), costs=COSTS, budget=2.0, n_prices=3, accuracy_estimator=_SMALL_TREE, cv=2
+    ),
+    MajorityVoteClassifier(members(), costs=COSTS),
+    WeightedMajorityVoteClassifier(members(), costs=COSTS, cv=2),
+]
+
 ESTIMATORS = [
     *ROUTERS,
+    *SERVICES,
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),

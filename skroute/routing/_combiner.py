@@ -7,7 +7,7 @@ labels, shape (n_samples,) (single-label, the one-label case).
 
 import numpy as np
 
-# SPEC section 3: {0, 1/M, ..., 1} with M = 10, for the weight and for the threshold.
+# {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
 
 

@@ -137,7 +137,7 @@ def label_policies(options, bases):
     """Best option of every label for every budget, over all bases.
 
     One option per label under a budget is the assignment problem with labels weighted by
-    their frequency (SPEC section 4); its path has a plan for each of its breaks. The hull
+    their frequency; its path has a plan for each of its breaks. The hull
     over the plans of all bases leaves those of which two neighbours are mixed.
 
     Parameters

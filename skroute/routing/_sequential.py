@@ -250,7 +250,9 @@ class SequentialRouterClassifier(BaseFirstClassifier):
             curve = price_curve(estimate, ways, costs, own)
             candidates += [(base, -1, p, c, a) for p, c, a in zip(own, *curve)]
             prices += list(spread_prices(path, self.n_prices + 1))
+        # At an infinite price, that of the smallest budget, nothing is sequential.
         prices = np.unique(prices)[::-1]
+        prices = prices[np.isfinite(prices)]
         at = np.linspace(0, len(prices) - 1, min(self.n_prices, len(prices)))
         self.prices_ = prices[np.unique(at.round().astype(int))]
         self._models = [None] * len(members)

@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from skroute.base import dispatch, note_failure
 from skroute.routing._combiner import combine, equal_samples, jaccard_samples, named_labels
-from skroute.routing._members import BaseRouterClassifier
+from skroute.routing._members import BaseRouterClassifier, align_proba
 from skroute.routing._values import out_of_sample_quality
 from skroute.utils._compat import num_samples
 
@@ -135,13 +135,19 @@ class Answers:
         new = rows[~self.asked[rows, member]]
         if len(new):
             router = self.router
-            part = router._call_member(
-                router._method,
-                router.members_[member],
-                router.estimators_[member],
-                router.classes_,
-                _safe_indexing(self.X, new),
-            )
+            try:
+                part = router._call_member(
+                    router._method,
+                    router.members_[member],
+                    router.estimators_[member],
+                    router.classes_,
+                    _safe_indexing(self.X, new),
+                )
+            except Exception as error:
+                # A failed service counts the rows that it lost from its own first one.
+                if hasattr(error, "rows"):
+                    error.rows = new[error.rows]
+                raise
             if member not in self.scores:
                 shape = (len(self.asked), part.shape[1])
                 self.scores[member] = np.zeros(shape, dtype=part.dtype)
@@ -186,6 +192,11 @@ class BaseServicesClassifier(BaseRouterClassifier):
         return y, np.arange(y.shape[1]), y.astype(bool)
 
     def _call_member(self, method, name, member, classes, X):
+        # Probabilities of a log are made up where it has one score per answer.
+        if method == "predict_proba" and hasattr(member, "predict_scores"):
+            with note_failure(name, num_samples(X), "predict_scores"):
+                scores = np.asarray(member.predict_scores(X))
+            return scores if self._multilabel else align_proba(scores, member.classes_, classes)
         if not self._multilabel:
             return super()._call_member(method, name, member, classes, X)
         with note_failure(name, num_samples(X), method):

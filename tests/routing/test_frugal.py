@@ -1,0 +1,489 @@
+"""FrugalML, FrugalMCT, Sequential and the votes as estimators."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import make_multilabel_classification
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
+from skroute.routing import (
+    FrugalMCTClassifier,
+    FrugalMLClassifier,
+    MajorityVoteClassifier,
+    SequentialRouterClassifier,
+    WeightedMajorityVoteClassifier,
+)
+from skroute.routing._combiner import equal_samples, jaccard_samples
+
+LABELS = np.array(["ant", "bee", "hornet"])
+COSTS = {"cheap": 1.0, "middle": 3.0, "dear": 10.0}
+TREE = DecisionTreeRegressor(max_depth=4, random_state=0)
+
+
+class Log(ClassifierMixin, BaseEstimator):
+    """A service on record: row number in, scores out; it notes which rows it is asked about."""
+
+    def __init__(self, scores=None, classes=None, fail=False):
+        self.scores = scores
+        self.classes = classes
+        self.fail = fail
+
+    def fit(self, X, y):
+        self.classes_ = self.classes
+        self.asked_ = []
+        return self
+
+    def predict_proba(self, X):
+        rows = np.asarray(X, dtype=int).ravel()
+        self.asked_.extend(rows)
+        if self.fail:
+            error = ConnectionError("no answer")
+            error.rows = np.array([0])
+            raise error
+        return self.scores[rows]
+
+    def predict(self, X):
+        scores = self.predict_proba(X)
+        if self.scores is not None and self.classes is not None:
+            return self.classes[scores.argmax(axis=1)]
+        return (scores > 0).astype(int)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.classes is None
+        return tags
+
+
+def services(n=600, seed=0, reliable=(0.6, 0.75, 0.9)):
+    """Three logs whose scores say how likely they are right; X are row numbers."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    logs = []
+    for share in reliable:
+        chance = np.clip(rng.normal(share, 0.25, n), 0.05, 0.99)
+        right = rng.random(n) < chance
+        answer = np.where(right, y, (y + rng.integers(1, 3, n)) % 3)
+        scores = np.zeros((n, 3))
+        scores[np.arange(n), answer] = chance
+        logs.append(FrozenEstimator(Log(scores, LABELS).fit(None, None)))
+    return list(zip(COSTS, logs)), np.arange(n)[:, np.newaxis], LABELS[y]
+
+
+def forget(router):
+    for log in router.estimators_:
+        log.estimator.asked_.clear()
+
+
+POLICIES = [
+    pytest.param(lambda e, **kw: FrugalMLClassifier(e, costs=COSTS, **kw), id="FrugalML"),
+    pytest.param(lambda e, **kw: FrugalMCTClassifier(e, costs=COSTS, **kw), id="FrugalMCT"),
+    pytest.param(
+        lambda e, **kw: SequentialRouterClassifier(e, costs=COSTS, n_prices=6, **kw),
+        id="Sequential",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return services()
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_protocol(make, problem):
+    estimators, X, y = problem
+    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    test = X[300:]
+    y_pred, route, cost = router.predict_routed(test)
+    assert route.dtype == np.int64 and cost.dtype == np.float64
+    assert set(y_pred) <= set(LABELS)
+    assert_array_equal(router.predict(test), y_pred)
+    assert_array_equal(router.route(test), route)
+    assert_array_equal(router.predict_cost(test), cost)
+    assert_allclose(cost, router.choice_costs_[route])
+    proba = router.predict_proba(test)
+    assert_array_equal(router.classes_[proba.argmax(axis=1)], y_pred)
+    assert router.score(test, y[300:]) == np.mean(y_pred == y[300:])
+    assert set(router.named_estimators_) == set(COSTS)
+    assert len(set(router.choices_)) == len(router.choices_)
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_every_call_is_paid_and_none_is_made_twice(make, problem):
+    estimators, X, y = problem
+    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    forget(router)
+    _, route, cost = router.predict_routed(X[300:])
+    calls = np.zeros(300)
+    for log, name in zip(router.estimators_, router.members_):
+        asked = np.array(log.estimator.asked_, dtype=int)
+        assert len(np.unique(asked)) == len(asked), "a row was asked about twice"
+        calls[asked - 300] += COSTS[name]
+        used = router.choice_members_[route, router.members_.index(name)]
+        assert_array_equal(np.sort(asked), 300 + np.flatnonzero(used))
+    assert_allclose(calls, cost)
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_budget_holds_on_average_and_more_buys_more(make):
+    budgets = (1.0, 2.0, 4.0, 8.0, np.inf)
+    cost, accuracy = np.zeros((6, 5)), np.zeros((6, 5))
+    for seed in range(6):
+        estimators, X, y = services(1200, seed)
+        router = make(estimators).fit(X[:600], y[:600])
+        for j, budget in enumerate(budgets):
+            y_pred, _, spent = router.predict_routed(X[600:], budget=budget)
+            cost[seed, j], accuracy[seed, j] = spent.mean(), np.mean(y_pred == y[600:])
+    assert_allclose(cost[:, 0], 1)
+    error = cost.std(axis=0, ddof=1) / np.sqrt(len(cost))
+    assert (cost.mean(axis=0) <= np.array(budgets) * 1.02 + 3 * error).all()
+    assert (np.diff(cost.mean(axis=0)) >= 0).all()
+    assert (np.diff(accuracy.mean(axis=0)) > 0)[:3].all()
+    # Buying answers beats the best single service that the budget of 4 buys ("middle", and
+    # costs 3), and without a budget it is no worse than the best of all.
+    reference = np.array([[np.mean(log.predict(X[600:]) == y[600:]) for _, log in estimators]])
+    assert accuracy[:, 2].mean() > reference[0, 1] + 0.02
+    assert accuracy[:, 4].mean() > reference[0, 2] - 0.01
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_batches_are_answered_alike(make, problem):
+    estimators, X, y = problem
+    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    whole = router.predict_routed(X[300:])
+    order = np.random.default_rng(0).permutation(300)
+    for rows in np.array_split(order, 5):
+        part = router.predict_routed(X[300:][rows])
+        for ours, all_rows in zip(part, whole):
+            assert_array_equal(ours, all_rows[rows])
+    one = router.predict_routed(X[[300]])
+    assert one.route[0] == whole.route[0]
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_fixed_base_and_messages(make, problem):
+    estimators, X, y = problem
+    router = make(estimators, budget=4.0, base="middle").fit(X[:300], y[:300])
+    route = router.route(X[300:])
+    assert router.choice_members_[route, 1].all()
+    with pytest.raises(ValueError, match="smallest feasible budget is 3"):
+        router.predict(X, budget=2.0)
+    with pytest.raises(ValueError, match="smallest feasible budget is 3"):
+        make(estimators, budget=2.0, base="middle").fit(X, y)
+    with pytest.raises(ValueError, match="base='dearest' is not the name of a member"):
+        make(estimators, base="dearest").fit(X, y)
+    with pytest.raises(ValueError, match=r"no entry for \['dear'\]"):
+        make(estimators).set_params(costs={"cheap": 1, "middle": 2}).fit(X, y)
+    with pytest.raises(ValueError, match="needs predict_proba"):
+        from sklearn.svm import LinearSVC
+
+        make([("cheap", LinearSVC()), *estimators[1:]]).fit(X, y)
+    assert not hasattr(make(estimators, base="dearest"), "choices_")
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_failure_names_the_service_and_the_rows(make, problem):
+    estimators, X, y = services()
+    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    for log in router.estimators_:
+        log.estimator.fail = True
+    with pytest.raises(ConnectionError, match="no answer") as caught:
+        router.predict(X[300:])
+    assert "rows" in caught.value.__notes__[0]
+    assert caught.value.rows[0] >= 0
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_pickle_and_time(make, problem):
+    estimators, X, y = problem
+    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    again = pickle.loads(pickle.dumps(router))
+    for ours, theirs in zip(router.predict_routed(X), again.predict_routed(X)):
+        assert_array_equal(ours, theirs)
+    timed = make(estimators).set_params(costs="time").fit(X, y)
+    assert (timed.costs_ > 0).all()
+    assert set(timed.predict(X[:5])) <= set(LABELS)
+
+
+def test_mct_accuracy_estimator_and_ablation(problem):
+    estimators, X, y = services(3000)
+    dap = FrugalMCTClassifier(
+        estimators, costs=COSTS, budget=2.5, accuracy_estimator=DummyRegressor()
+    ).fit(X[:1500], y[:1500])
+    # Knowing nothing of a row, all rows go the same way.
+    assert len(np.unique(dap.route(X[1500:]))) == 1
+    router = FrugalMCTClassifier(estimators, costs=COSTS, budget=2.5).fit(X[:1500], y[:1500])
+    assert router.score(X[1500:], y[1500:]) > dap.score(X[1500:], y[1500:]) + 0.05
+    estimate = router.predict_accuracy(X[1500:])
+    assert estimate.shape == (1500, len(router.choices_))
+    mine = ~np.isnan(estimate[0])
+    assert router.choice_members_[mine, router.members_.index(router.base_)].all()
+    assert router.validation_cost_ <= 2.5
+    # Three standard errors of 1,500 rows.
+    assert abs(router.validation_accuracy_ - router.score(X[1500:], y[1500:])) < 0.035
+
+
+def test_mct_weight_threshold_delta_policy(problem):
+    estimators, X, y = problem
+    kw = {"costs": COSTS, "budget": 4.0, "base": "cheap", "accuracy_estimator": TREE}
+    fixed = FrugalMCTClassifier(estimators, weight=0.5, **kw).fit(X[:300], y[:300])
+    assert fixed.choices_ == ["cheap", "cheap + middle", "cheap + dear"]
+    assert_allclose(fixed.choice_weights_[1], [0.5, 0.5, 0])
+    saving = FrugalMCTClassifier(estimators, delta=0.5, **kw).fit(X[:300], y[:300])
+    plain = FrugalMCTClassifier(estimators, **kw).fit(X[:300], y[:300])
+    assert saving.predict_cost(X[300:]).mean() < plain.predict_cost(X[300:]).mean()
+    assert saving.price_ > plain.price_
+    searched = FrugalMCTClassifier(estimators, delta="auto", **kw).fit(X[:300], y[:300])
+    assert np.isclose(searched.delta_ * 300 / np.log(300), np.arange(-10, 11)).any()
+    auto = FrugalMCTClassifier(estimators, delta="auto", costs=COSTS, budget=1.0)
+    assert auto.fit(X[:300], y[:300]).base_ == "cheap"
+    batch = FrugalMCTClassifier(estimators, policy="batch", **kw).fit(X[:300], y[:300])
+    for rows in (X[300:], X[300:310], X[[300]]):
+        assert batch.predict_cost(rows).mean() <= 4.0 + 1e-9
+    assert batch.predict_cost(X[300:]).mean() > 3.9
+
+
+def test_mct_own_accuracy(problem):
+    estimators, X, y = problem
+
+    def ants_only(y_true, y_pred):
+        assert y_true.dtype == LABELS.dtype
+        return ((y_true == y_pred) & (y_true == "ant")).astype(float)
+
+    kw = {"costs": COSTS, "budget": 3.0, "accuracy_estimator": TREE}
+    router = FrugalMCTClassifier(estimators, sample_accuracy=ants_only, **kw)
+    plain = FrugalMCTClassifier(estimators, **kw).fit(X[:300], y[:300])
+    ants = y[300:] == "ant"
+    router.fit(X[:300], y[:300])
+    assert np.mean(router.predict(X[300:])[ants] == "ant") >= np.mean(
+        plain.predict(X[300:])[ants] == "ant"
+    )
+    router.set_params(sample_accuracy=lambda y_true, y_pred: 1.0)
+    with pytest.raises(ValueError, match="sample_accuracy must return one finite number"):
+        router.fit(X, y)
+    assert not hasattr(router, "choices_")
+
+
+def test_sequential_contains_its_special_case(problem):
+    """At every budget its validated accuracy is at least that of each one-add-on policy."""
+    estimators, X, y = problem
+    router = SequentialRouterClassifier(estimators, costs=COSTS).fit(X, y)
+    single = SequentialRouterClassifier(estimators, costs=COSTS, max_calls=2).fit(X, y)
+    for budget in np.linspace(1, 14, 20):
+        assert router.hull_.value_at(budget) >= single.hull_.value_at(budget) - 1e-12
+    assert max(single.choice_members_.sum(axis=1)) == 2
+    mct = FrugalMCTClassifier(estimators, costs=COSTS, budget=4.0).fit(X, y)
+    assert single.hull_.value_at(4.0) >= mct.validation_accuracy_ - 0.01
+    alone = SequentialRouterClassifier(estimators, costs=COSTS, max_calls=1).fit(X, y)
+    assert alone.choices_ == list(COSTS)
+
+
+def test_sequential_buys_a_third_answer_when_two_differ():
+    """Three services of equal skill whose scores say nothing: the third breaks ties."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    y = rng.integers(0, 2, n)
+    logs = []
+    for name in COSTS:
+        answer = np.where(rng.random(n) < 0.8, y, 1 - y)
+        logs.append((name, FrozenEstimator(Log(np.eye(2)[answer], LABELS[:2]).fit(None, None))))
+    X, costs = np.arange(n)[:, np.newaxis], [1.0, 1.0, 1.0]
+    router = SequentialRouterClassifier(logs, costs=costs).fit(X[:2000], LABELS[y[:2000]])
+    y_pred, route, cost = router.predict_routed(X[2000:], budget=2.4)
+    mct = FrugalMCTClassifier(logs, costs=costs).fit(X[:2000], LABELS[y[:2000]])
+    # Majority of three: .896, at 2.32 calls; no pair of services is better than one alone.
+    assert np.mean(y_pred == LABELS[y[2000:]]) > mct.score(X[2000:], LABELS[y[2000:]]) + 0.06
+    assert cost.mean() < 2.5
+    # Which two were first depends on the policy, but if all three agree somebody asked in vain.
+    answers = np.array([log.predict(X[2000:]) for _, log in logs])
+    three = router.choice_members_[route].all(axis=1)
+    unanimous = (answers == answers[0]).all(axis=0)
+    assert three.sum() > 200
+    assert unanimous[three].mean() < 0.5 * unanimous.mean()
+
+
+def test_sequential_limits_the_number_of_sets(problem):
+    estimators, X, y = problem
+    many = [(f"s{i}", estimators[0][1]) for i in range(12)]
+    router = SequentialRouterClassifier(many, costs=[1.0] * 12, max_calls=3)
+    with pytest.raises(ValueError, match="max_calls=3 with 12 members"):
+        router.fit(X, y)
+
+
+def test_frugalml_mixes_bases(problem):
+    estimators, X, y = problem
+    router = FrugalMLClassifier(estimators, costs=COSTS).fit(X[:300], y[:300])
+    policies = router.policies_
+    assert (np.diff(policies.cost) > 0).all() and (np.diff(policies.accuracy) > 0).all()
+    at = np.flatnonzero(np.diff(policies.base) != 0)
+    assert len(at) > 0
+    between = policies.cost[at[0] : at[0] + 2].mean()
+    route = router.route(X, budget=between)
+    bases = {router.choices_[choice].split(" > ")[0] for choice in np.unique(route)}
+    assert len(bases) == 2
+    with pytest.raises(ValueError, match="FrugalMLClassifier is for one label per row"):
+        FrugalMLClassifier(estimators, costs=COSTS).fit(X, np.ones((len(X), 2), dtype=int))
+
+
+MULTILABEL = [
+    lambda e: FrugalMCTClassifier(e, costs=[1.0, 5.0], budget=3.0, cv=2),
+    lambda e: SequentialRouterClassifier(e, costs=[1.0, 5.0], budget=3.0, cv=2),
+    lambda e: MajorityVoteClassifier(e, costs=[1.0, 5.0]),
+    lambda e: WeightedMajorityVoteClassifier(e, costs=[1.0, 5.0], cv=2),
+]
+
+
+@pytest.mark.parametrize("make", MULTILABEL)
+@pytest.mark.parametrize(
+    "members",
+    [
+        [DecisionTreeClassifier(max_depth=2, random_state=0), KNeighborsClassifier()],
+        [
+            RandomForestClassifier(5, random_state=0),
+            MLPClassifier((8,), max_iter=30, random_state=0),
+        ],
+    ],
+    ids=["lists", "matrix"],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_multilabel(make, members):
+    X, Y = make_multilabel_classification(300, n_classes=4, random_state=0)
+    # A label that every row has and one that none has.
+    Y = np.column_stack([Y, np.ones(300, dtype=int), np.zeros(300, dtype=int)])
+    router = make(list(zip("ab", members))).fit(X[:200], Y[:200])
+    y_pred = router.predict(X[200:])
+    assert y_pred.shape == (100, 6) and set(np.unique(y_pred)) <= {0, 1}
+    assert_array_equal(router.classes_, np.arange(6))
+    scores = router.predict_proba(X[200:])
+    assert scores.shape == (100, 6)
+    expected = jaccard_samples(Y[200:], y_pred).mean()
+    assert router.score(X[200:], Y[200:]) == pytest.approx(expected)
+    assert expected > 0.5
+    assert_array_equal(y_pred[:, 4], 1)
+
+
+def test_multilabel_wrong_number_of_scores():
+    X, Y = make_multilabel_classification(50, n_classes=3, random_state=0)
+    log = FrozenEstimator(Log(np.zeros((50, 2))).fit(None, None))
+    rows = np.arange(50)[:, np.newaxis]
+    router = FrugalMCTClassifier([("log", log)], costs=[1.0])
+    with pytest.raises(ValueError, match="'log' must give a score for each of 3 labels"):
+        router.fit(rows, Y)
+
+
+def test_majority_vote_against_counting(problem):
+    estimators, X, y = problem
+    vote = MajorityVoteClassifier(estimators, costs=COSTS).fit(X, y)
+    votes = np.stack([vote.named_estimators_[name].predict(X) for name in COSTS])
+    counts = np.stack([(votes == label).sum(axis=0) for label in vote.classes_], axis=1)
+    assert_array_equal(vote.predict(X), vote.classes_[counts.argmax(axis=1)])
+    assert_allclose(vote.predict_proba(X), counts / 3)
+    assert_array_equal(vote.predict_cost(X), 14.0)
+    assert vote.choices_ == ["cheap + middle + dear"]
+    with pytest.raises(ValueError, match="smallest feasible budget is 14"):
+        MajorityVoteClassifier(estimators, costs=COSTS, budget=13).fit(X, y)
+    with pytest.raises(ValueError, match="smallest feasible budget is 14"):
+        vote.predict(X, budget=13)
+
+
+def test_weighted_vote_weighs_by_accuracy(problem):
+    estimators, X, y = problem
+    vote = WeightedMajorityVoteClassifier(estimators, costs=COSTS).fit(X, y)
+    accuracy = np.array([np.mean(log.predict(X) == y) for _, log in estimators])
+    assert_allclose(vote.weights_, accuracy / accuracy.sum())
+    scores = sum(w * log.predict_proba(X) for w, (_, log) in zip(vote.weights_, estimators))
+    assert_allclose(vote.predict_proba(X), scores)
+
+
+def test_at_least_half_of_the_services_name_a_label():
+    named = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]], dtype=float)
+    logs = [(f"s{k}", FrozenEstimator(Log(named[[k]]).fit(None, None))) for k in range(4)]
+    vote = MajorityVoteClassifier(logs, costs=[1.0] * 4).fit([[0]], np.array([[1, 1, 0]]))
+    assert_array_equal(vote.predict([[0]]), [[1, 1, 0]])
+
+
+def test_members_with_scores_of_their_own_are_asked_for_them():
+    class Scored(Log):
+        def predict_scores(self, X):
+            return self.scores[np.asarray(X, dtype=int).ravel()]
+
+        def predict_proba(self, X):
+            raise AssertionError("made-up probabilities were asked for")
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 100)
+    logs = [(n, FrozenEstimator(Scored(rng.random((100, 3)), LABELS).fit(0, 0))) for n in "ab"]
+    router = FrugalMCTClassifier(logs, costs=[1.0, 2.0]).fit(np.arange(100)[:, None], LABELS[y])
+    assert router.predict(np.arange(100)[:, None]).shape == (100,)
+
+
+def test_fitted_members_are_cross_validated():
+    """A member that knows its training rows by heart is not taken for perfect."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = LABELS[(X[:, 0] > 0).astype(int)]
+    y[rng.random(400) < 0.3] = "hornet"
+    members = [
+        ("heart", DecisionTreeClassifier(random_state=0)),
+        ("sober", LogisticRegression()),
+    ]
+    router = FrugalMCTClassifier(members, costs=[2.0, 1.0], cv=3).fit(X, y)
+    assert router.validation_accuracy_ < 0.8
+    with pytest.raises(AttributeError):
+        from sklearn.svm import LinearSVC
+
+        FrugalMCTClassifier([("svc", LinearSVC())], costs=[1.0]).predict_proba  # noqa: B018
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_set_params_drop_and_html(make, problem):
+    estimators, X, y = problem
+    router = make(estimators).set_params(middle="drop", costs={"cheap": 1.0, "dear": 10.0})
+    router = clone(router).fit(X, y)
+    assert router.members_ == ["cheap", "dear"]
+    assert "cheap" in router._repr_html_()
+
+
+def test_real_faces(data_home):
+    """FERPLUS, one of the authors' splits: the best service's accuracy for half its price."""
+    data = fetch_frugalml("FERPLUS")
+    n, m = data.predictions.shape
+    logs = []
+    for k in range(m):
+        scores = np.zeros((n, 7))
+        scores[np.arange(n), data.predictions[:, k]] = data.scores[:, k]
+        logs.append((data.model_names[k], FrozenEstimator(Log(scores, np.arange(7)).fit(0, 0))))
+    train, test = frugal_split(n, 1)
+    best = np.argmax(data.quality[train].mean(axis=0))
+    router = FrugalMCTClassifier(logs, costs=data.costs, budget=data.costs[best] / 2)
+    router.fit(train[:, np.newaxis], data.target[train])
+    y_pred, _, cost = router.predict_routed(test[:, np.newaxis])
+    assert equal_samples(data.target[test], y_pred).mean() > data.quality[test, best].mean()
+    assert cost.mean() < 0.55 * data.costs[best]
+
+
+def test_real_image_tags(data_home):
+    """PASCAL: the best service's accuracy for less than its price."""
+    data = fetch_frugalmct("PASCAL")
+    rows = np.random.default_rng(0).permutation(len(data.target))[:4000]
+    logs = [
+        (data.model_names[c], FrozenEstimator(Log(data.scores[:, k].astype(float)).fit(0, 0)))
+        for k, c in enumerate(data.scores_columns)
+    ]
+    train, test = rows[:2000], rows[2000:]
+    columns = data.scores_columns
+    router = FrugalMCTClassifier(logs, costs=data.costs[columns], budget=9.0)
+    router.fit(train[:, np.newaxis], data.target[train].astype(int))
+    best = data.quality[test][:, columns].mean(axis=0).max()
+    assert router.score(test[:, np.newaxis], data.target[test].astype(int)) > best
+    assert router.predict_cost(test[:, np.newaxis]).mean() < 9.5

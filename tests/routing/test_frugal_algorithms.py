@@ -1,0 +1,290 @@
+"""The pure functions behind FrugalML, FrugalMCT and Sequential, against brute force."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics import jaccard_score
+
+from skroute.routing._combiner import (
+    GRID,
+    combine,
+    equal_samples,
+    jaccard_samples,
+    named_labels,
+    search_combination,
+    search_combinations,
+    search_threshold,
+)
+from skroute.routing._frugal_mct import addon_options
+from skroute.routing._label_options import label_groups, label_options, label_policies
+from skroute.routing._policies import (
+    policy_hull,
+    price_curve,
+    reduced_budget,
+    search_delta,
+    spread_prices,
+)
+from skroute.routing._rollout import decide, roll_back, service_sets, split_outputs
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def answers(seed, n=40, m=3, n_labels=4, multilabel=False):
+    """Sparse scores, as of services that name few labels, and a target."""
+    rng = np.random.default_rng(seed)
+    scores = [
+        rng.random((n, n_labels)).round(1) * (rng.random((n, n_labels)) < 0.6) for _ in range(m)
+    ]
+    target = rng.random((n, n_labels)) < 0.4 if multilabel else rng.integers(0, n_labels, n)
+    return scores, target
+
+
+@given(seeds)
+@settings(max_examples=20, deadline=None)
+def test_jaccard_is_scikit_learns(seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.random((2, 30, 4)) < 0.4
+    expected = [
+        jaccard_score(x, y, zero_division=1.0) if (x | y).any() else 1.0 for x, y in zip(a, b)
+    ]
+    assert_allclose(jaccard_samples(a, b), expected)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+@given(seed=seeds)
+@settings(max_examples=15, deadline=None)
+def test_combination_is_the_best_of_the_grid(multilabel, seed):
+    (base, addon, _), target = answers(seed, multilabel=multilabel)
+    accuracy = jaccard_samples if multilabel else equal_samples
+    weight, theta, per_row = search_combination(base, addon, target, accuracy)
+    means = [
+        accuracy(target, named_labels(combine((base, addon), (w, 1 - w)), t)).mean()
+        for w, t in product(GRID, GRID if multilabel else [None])
+    ]
+    assert per_row.mean() == pytest.approx(max(means))
+    chosen = named_labels(combine((base, addon), (weight, 1 - weight)), theta)
+    assert_array_equal(per_row, accuracy(target, chosen))
+
+
+def test_combination_of_services_that_agree():
+    scores = np.eye(3)
+    weight, theta, per_row = search_combination(scores, scores, np.arange(3), equal_samples)
+    assert (weight, theta) == (0.5, None)
+    assert_array_equal(per_row, 1)
+    # And of services that never do: no row is left that any weight answers alike.
+    other = np.roll(scores, 1, axis=1)
+    weight, _, per_row = search_combination(scores, other, np.arange(3), equal_samples)
+    assert weight > 0.5
+    assert_array_equal(per_row, 1)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+@given(seed=seeds)
+@settings(max_examples=10, deadline=None)
+def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
+    scores, target = answers(seed, multilabel=multilabel)
+    accuracy = jaccard_samples if multilabel else equal_samples
+    found = search_combinations(scores, target, accuracy, 3)
+    assert len(found) == 7
+    for part, (weights, theta, per_row) in found.items():
+        assert weights.sum() == pytest.approx(1)
+        assert set(np.flatnonzero(weights)) <= part
+        assert_array_equal(per_row, accuracy(target, named_labels(combine(scores, weights), theta)))
+        for k in part if len(part) > 1 else ():
+            assert per_row.mean() >= found[part - {k}][2].mean() - 1e-12
+    assert len(search_combinations(scores, target, accuracy, 2)) == 6
+
+
+def test_threshold_zero_names_what_has_a_score():
+    scores = np.array([[0.0, 0.2], [0.9, 0.0]])
+    theta, per_row = search_threshold(scores, scores > 0, jaccard_samples)
+    assert theta == 0
+    assert_array_equal(per_row, 1)
+
+
+def test_addon_options_offer_the_addon_alone():
+    scores, target = answers(0, n=200)
+    options = addon_options(scores, 1, target, equal_samples, GRID, GRID)
+    assert options.addons[0] == 1 and options.weights[0] == 1
+    for k in (0, 2):
+        assert 0 in options.weights[options.addons == k]
+    fixed = addon_options(scores, 1, target, equal_samples, [0.5], GRID)
+    assert_array_equal(fixed.addons, [1, 0, 2])
+    assert_array_equal(fixed.weights, [1, 0.5, 0.5])
+
+
+points = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=12)
+
+
+@given(points, st.integers(0, 25))
+@settings(max_examples=60, deadline=None)
+def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
+    cost, value = np.array(found, dtype=float).T
+    hull = policy_hull(cost, value)
+    assert (np.diff(hull.cost) > 0).all() and (np.diff(hull.value) > 0).all()
+    budget = max(budget, cost.min())
+    best = -np.inf
+    for i, j in product(range(len(cost)), repeat=2):
+        for share in {
+            0.0,
+            1.0,
+            (budget - cost[i]) / (cost[j] - cost[i]) if i != j and cost[i] != cost[j] else 0.0,
+        }:
+            if 0 <= share <= 1 and (1 - share) * cost[i] + share * cost[j] <= budget + 1e-9:
+                best = max(best, (1 - share) * value[i] + share * value[j])
+    low, high, share = hull.mixture(budget)
+    assert (1 - share) * cost[low] + share * cost[high] <= budget + 1e-9
+    assert (1 - share) * value[low] + share * value[high] == pytest.approx(best)
+    assert hull.value_at(budget) == pytest.approx(best)
+
+
+def test_price_curve_and_prices():
+    from skroute.assignment import assignment_path
+
+    rng = np.random.default_rng(0)
+    values, costs = rng.random((50, 3)), np.array([1.0, 2.0, 4.0])
+    path = assignment_path(values, costs)
+    prices = spread_prices(path, 9)
+    assert (np.diff(prices) < 0).all() and prices[-1] == 0
+    cost, value = price_curve(values, values, costs, prices)
+    assert (np.diff(cost) >= 0).all() and cost[0] == pytest.approx(1)
+    assert value[-1] == pytest.approx(values.max(axis=1).mean())
+    assert reduced_budget(5.0, 1.0, 0.25) == 4.0
+
+
+@given(seeds)
+@settings(max_examples=10, deadline=None)
+def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
+    rng = np.random.default_rng(seed)
+    n, costs = 200, np.array([1.0, 3.0])
+    estimate = rng.random((n, 2))
+    realised = (rng.random((n, 2)) < estimate).astype(float)
+    delta = search_delta(estimate, realised, costs, 1.0, 2.0)
+    assert np.isclose(delta * n / np.log(n), np.arange(-10, 11)).any()
+    assert search_delta(estimate, realised, costs, 1.0, np.inf) == 0
+    assert search_delta(estimate[:3], realised[:3], costs, 1.0, 2.0) == 0
+
+
+def test_delta_is_the_largest_where_none_keeps_the_budget():
+    # All rows are alike, so that every price buys for all of them or for none.
+    estimate = np.tile([0.0, 1.0], (100, 1))
+    noise = np.random.default_rng(0).normal(size=100) * 1e-3
+    estimate[:, 1] += noise
+    delta = search_delta(estimate, estimate, np.array([0.0, 1.0]), 0.0, 0.0)
+    assert delta <= 10 * np.log(100) / 100
+
+
+@given(seeds)
+@settings(max_examples=15, deadline=None)
+def test_label_options_are_what_they_say(seed):
+    rng = np.random.default_rng(seed)
+    n, costs = 60, np.array([1.0, 2.0, 5.0])
+    groups, scores = rng.integers(0, 3, n), rng.random(n).round(1)
+    correct = (rng.random((n, 3)) < 0.5).astype(float)
+    options = label_options(groups, scores, correct, costs, 1, 4, 5)
+    assert options.accuracy.shape == (4, 1 + 2 * 5)
+    assert options.share.sum() == pytest.approx(1) and options.share[3] == 0
+    for group in np.flatnonzero(options.share):
+        rows = groups == group
+        for option, addon in enumerate(options.addons):
+            keep = scores[rows] >= options.thresholds[group, option]
+            accuracy = np.where(keep, correct[rows, 1], correct[rows, addon]).mean()
+            cost = costs[1] + np.where(keep, 0, costs[addon]).mean()
+            assert options.accuracy[group, option] == pytest.approx(accuracy)
+            assert options.cost[group, option] == pytest.approx(cost)
+    assert np.isneginf(options.thresholds[:, 0]).all()
+
+
+@given(seeds, st.floats(1.0, 6.0))
+@settings(max_examples=15, deadline=None)
+def test_label_policies_are_the_best_plans(seed, budget):
+    """One option per label and the mixture of two plans: no single plan of any base beats it."""
+    rng = np.random.default_rng(seed)
+    n, costs = 40, np.array([1.0, 3.0])
+    correct = (rng.random((n, 2)) < 0.5).astype(float)
+    groups = [rng.integers(0, 2, n) for _ in range(2)]
+    options = [
+        label_options(groups[base], rng.random(n), correct, costs, base, 2, 3) for base in range(2)
+    ]
+    policies = label_policies(options, [0, 1])
+    mixed = np.interp(budget, policies.cost, policies.accuracy)
+    for option in options:
+        for plan in product(range(len(option.addons)), repeat=2):
+            cost = sum(option.share[g] * option.cost[g, o] for g, o in enumerate(plan))
+            if cost <= budget:
+                accuracy = sum(option.share[g] * option.accuracy[g, o] for g, o in enumerate(plan))
+                assert accuracy <= mixed + 1e-9
+
+
+def test_rare_labels_share_a_group():
+    labels = np.repeat([0, 1, 2], [40, 3, 30])
+    assert_array_equal(label_groups(labels, 4, 30), [1, 0, 3, 0])
+
+
+def test_service_sets():
+    members, following = service_sets(3, 2)
+    assert_array_equal(members.sum(axis=1), [1, 1, 1, 2, 2, 2])
+    for state, row in enumerate(following):
+        for k, after in enumerate(row):
+            if after >= 0:
+                assert not members[state, k]
+                assert_array_equal(members[after], members[state] | (np.arange(3) == k))
+            else:
+                assert members[state, k] or members[state].sum() == 2
+    assert len(service_sets(4, 9)[0]) == 15
+
+
+def test_decide_takes_what_pays_and_stops_at_ties():
+    stop = np.array([0.5, 0.5, 0.5, 0.9])
+    value = np.array([[0.7, 0.9], [0.8, 0.8], [0.6, 0.7], [1.0, 1.0]])
+    assert_array_equal(decide(stop, value, np.array([1.0, 2.0]), 0.1), [1, 0, -1, -1])
+
+
+def test_split_outputs():
+    outputs = np.arange(14.0).reshape(2, 7)
+    ways, value = split_outputs(outputs, 1, 2, 3)
+    assert_array_equal(ways, [[0], [7]])
+    assert_array_equal(value[1], [[8, 9, 10], [11, 12, 13]])
+
+
+@given(seeds)
+@settings(max_examples=15, deadline=None)
+def test_roll_back_with_full_knowledge_is_the_best_set_of_each_row(seed):
+    """Told the truth, the policy ends each row in the set with the best net value."""
+    rng = np.random.default_rng(seed)
+    n, costs, prices = 20, np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.0])
+    members, following = service_sets(3, 3)
+    realised = [rng.random((n, 1 if row.sum() == 1 else 1 + row.sum())) for row in members]
+    rollout = roll_back(following, realised, costs, prices, lambda state, target: (None, target))
+    set_costs = members @ costs
+    for state, row in enumerate(members):
+        reachable = [s for s, other in enumerate(members) if (other >= row).all()]
+        for j, price in enumerate(prices):
+            net = np.column_stack(
+                [
+                    realised[s].max(axis=1) - price * (set_costs[s] - set_costs[state])
+                    for s in reachable
+                ]
+            )
+            expected = net.max(axis=1).mean()
+            found = rollout.accuracy[state, j] - price * rollout.cost[state, j]
+            assert found == pytest.approx(expected)
+
+
+def test_roll_back_leaves_out_what_is_not_reached():
+    _, following = service_sets(2, 2)
+    realised = [np.ones((5, 1)), np.ones((5, 1)), np.ones((5, 3))]
+    asked = []
+
+    def fit(state, target):
+        asked.append(state)
+        return state, target
+
+    rollout = roll_back(following, realised, np.ones(2), np.array([0.0]), fit, states=[0, 2])
+    assert asked == [2, 0]
+    assert rollout.models == [0, None, 2]
+    assert rollout.accuracy[1] == 0

@@ -316,9 +316,6 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         """For some rows in one state under one policy: next state, way to answer there."""
         price_at, price = self._policy_price_at[policy], self._policy_price[policy]
         model = self._addon_models[state] if price_at < 0 else self._models[state]
-        stay = np.full(len(rows), state), np.zeros(len(rows), dtype=np.int64)
-        if model is None:
-            return stay
         used = np.flatnonzero(self._state_members[state])
         features = self._features([answers.ask(k, rows) for k in used], state)
         if price_at < 0:
@@ -334,7 +331,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         )
         way = values.argmax(axis=1)
         if len(nexts) == 0:
-            return stay[0], way
+            return np.full(len(rows), state), way
         best = values[np.arange(len(rows)), way]
         choice = decide(best, going[:, :, price_at], self.costs_[nexts], price)
         return np.where(choice >= 0, self._following[state, nexts[choice]], state), way

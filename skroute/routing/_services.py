@@ -207,8 +207,6 @@ class BaseServicesClassifier(BaseRouterClassifier):
     def _align_response(self, method, response, y, classes):
         if not self._multilabel:
             return super()._align_response(method, response, y, classes)
-        if method == "predict":
-            return np.asarray(response, dtype=np.float64)
         return label_scores(response, [np.unique(part) for part in y.T], len(classes), method)
 
     def _row_accuracy(self, target, answers):

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_multilabel_classification
 from sklearn.dummy import DummyRegressor
@@ -14,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils import get_tags
 
 from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
 from skroute.routing import (
@@ -195,12 +197,21 @@ def test_fixed_base_and_messages(make, problem):
 def test_failure_names_the_service_and_the_rows(make, problem):
     estimators, X, y = services()
     router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    forget(router)
     for log in router.estimators_:
         log.estimator.fail = True
     with pytest.raises(ConnectionError, match="no answer") as caught:
         router.predict(X[300:])
     assert "rows" in caught.value.__notes__[0]
-    assert caught.value.rows[0] >= 0
+    # Its first row is counted from the first row of X.
+    log = next(log.estimator for log in router.estimators_ if log.estimator.asked_)
+    assert caught.value.rows[0] == log.asked_[0] - 300
+    for log in router.estimators_:
+        log.estimator.classes = None
+        log.estimator.scores = None
+        log.estimator.fail = False
+    with pytest.raises(TypeError):
+        router.predict(X[300:])
 
 
 @pytest.mark.parametrize("make", POLICIES)
@@ -220,8 +231,9 @@ def test_mct_accuracy_estimator_and_ablation(problem):
     dap = FrugalMCTClassifier(
         estimators, costs=COSTS, budget=2.5, accuracy_estimator=DummyRegressor()
     ).fit(X[:1500], y[:1500])
-    # Knowing nothing of a row, all rows go the same way.
+    # Knowing nothing of a row, all rows go the same way, unless a hard budget forbids it.
     assert len(np.unique(dap.route(X[1500:]))) == 1
+    dap.set_params(policy="batch")
     router = FrugalMCTClassifier(estimators, costs=COSTS, budget=2.5).fit(X[:1500], y[:1500])
     assert router.score(X[1500:], y[1500:]) > dap.score(X[1500:], y[1500:]) + 0.05
     estimate = router.predict_accuracy(X[1500:])
@@ -239,8 +251,9 @@ def test_mct_weight_threshold_delta_policy(problem):
     fixed = FrugalMCTClassifier(estimators, weight=0.5, **kw).fit(X[:300], y[:300])
     assert fixed.choices_ == ["cheap", "cheap + middle", "cheap + dear"]
     assert_allclose(fixed.choice_weights_[1], [0.5, 0.5, 0])
-    saving = FrugalMCTClassifier(estimators, delta=0.5, **kw).fit(X[:300], y[:300])
-    plain = FrugalMCTClassifier(estimators, **kw).fit(X[:300], y[:300])
+    forest = {**kw, "accuracy_estimator": None}
+    saving = FrugalMCTClassifier(estimators, delta=0.5, **forest).fit(X[:300], y[:300])
+    plain = FrugalMCTClassifier(estimators, **forest).fit(X[:300], y[:300])
     assert saving.predict_cost(X[300:]).mean() < plain.predict_cost(X[300:]).mean()
     assert saving.price_ > plain.price_
     searched = FrugalMCTClassifier(estimators, delta="auto", **kw).fit(X[:300], y[:300])
@@ -361,6 +374,9 @@ def test_multilabel(make, members):
     # A label that every row has and one that none has.
     Y = np.column_stack([Y, np.ones(300, dtype=int), np.zeros(300, dtype=int)])
     router = make(list(zip("ab", members))).fit(X[:200], Y[:200])
+    sparse = make(list(zip("ab", members))).fit(X[:200], csr_array(Y[:200]))
+    assert_array_equal(sparse.predict(X[200:]), router.predict(X[200:]))
+    assert sparse.score(X[200:], csr_array(Y[200:])) == router.score(X[200:], Y[200:])
     y_pred = router.predict(X[200:])
     assert y_pred.shape == (100, 6) and set(np.unique(y_pred)) <= {0, 1}
     assert_array_equal(router.classes_, np.arange(6))
@@ -443,6 +459,13 @@ def test_fitted_members_are_cross_validated():
         from sklearn.svm import LinearSVC
 
         FrugalMCTClassifier([("svc", LinearSVC())], costs=[1.0]).predict_proba  # noqa: B018
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_tags_of_bad_parameters_are_tags(make, problem):
+    assert get_tags(make([])).classifier_tags is not None
+    with pytest.raises(ValueError, match="non-empty list"):
+        make([]).fit(*problem[1:])
 
 
 @pytest.mark.parametrize("make", POLICIES)

@@ -36,9 +36,7 @@ seeds = st.integers(0, 2**32 - 1)
 def answers(seed, n=40, m=3, n_labels=4, multilabel=False):
     """Sparse scores, as of services that name few labels, and a target."""
     rng = np.random.default_rng(seed)
-    scores = [
-        rng.random((n, n_labels)).round(1) * (rng.random((n, n_labels)) < 0.6) for _ in range(m)
-    ]
+    scores = [rng.random((n, n_labels)) * (rng.random((n, n_labels)) < 0.6) for _ in range(m)]
     target = rng.random((n, n_labels)) < 0.4 if multilabel else rng.integers(0, n_labels, n)
     return scores, target
 
@@ -288,3 +286,12 @@ def test_roll_back_leaves_out_what_is_not_reached():
     assert asked == [2, 0]
     assert rollout.models == [0, None, 2]
     assert rollout.accuracy[1] == 0
+
+
+def test_roll_back_with_nothing_to_decide():
+    _, following = service_sets(2, 1)
+    realised = [np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
+    rollout = roll_back(following, realised, np.ones(2), np.array([0.5, 0.0]), None)
+    assert rollout.models == [None, None]
+    assert_array_equal(rollout.accuracy, [[0.5, 0.5], [1, 1]])
+    assert_array_equal(rollout.cost, 0)

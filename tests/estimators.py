@@ -11,6 +11,12 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import PolyDomSelector
+from skroute.gating import (
+    AdaptGatingClassifier,
+    BudgetPruneClassifier,
+    GreedyMiserClassifier,
+    L1GatingClassifier,
+)
 from skroute.members import CallableClassifier, RecordedClassifier
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import (
@@ -80,6 +86,10 @@ ESTIMATORS = [
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),
+    AdaptGatingClassifier(LogisticRegression(), cv=2, max_iter=2, n_estimators=5),
+    GreedyMiserClassifier(n_estimators=5),
+    L1GatingClassifier(LogisticRegression(), cv=2),
+    BudgetPruneClassifier(n_estimators=3, max_depth=3, random_state=0),
     PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
     PolyDomSelector(LogisticRegression(), strategy="greedy_cost", cv=2),
 ]

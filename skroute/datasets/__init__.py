@@ -1,8 +1,10 @@
-"""Real data for routing, and a generator with a documented mechanism."""
+"""Real data, and generators with a documented mechanism."""
 
+from skroute.datasets._adapt import make_four_clusters, make_hard_centre
 from skroute.datasets._base import get_data_home
 from skroute.datasets._frugal import fetch_frugalmct, fetch_frugalml, frugal_split
 from skroute.datasets._llm import fetch_llmrouter, fetch_routellm_mmlu
+from skroute.datasets._poly_dom import make_feature_sets
 from skroute.datasets._synthetic import make_routing_problem
 from skroute.datasets._tables import (
     fetch_adult,
@@ -22,5 +24,8 @@ __all__ = [
     "fetch_usps",
     "frugal_split",
     "get_data_home",
+    "make_feature_sets",
+    "make_four_clusters",
+    "make_hard_centre",
     "make_routing_problem",
 ]

@@ -55,8 +55,9 @@ _N_POLICIES = 20
 # moved out by these many deviations of what is still to come.
 _WIDER = (3.0, 2.0, 1.4, 1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
 # The search picks the member that looks best on its rows, so that errors elsewhere are
-# about three times those it sees.
+# about three times those it sees. With fewer errors than this in all, it picks by chance.
 _SEARCH = 1 / 3
+_SEARCH_ERRORS = 40
 # Fan's bins: this many per standard deviation of the full score.
 _FAN_BINS = 20.0
 
@@ -514,12 +515,13 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         if self.order == "greedy_mse":
             return greedy_mse_order(scores)
         split = "greedy" if self.budget_split == "greedy" else "share"
+        enough = min(_SEARCH_ERRORS / scores.shape[1], 0.05)
         return qwyc_order(
             scores,
             engine.offset,
             engine.beta,
             costs,
-            self.alpha * _SEARCH,
+            max(self.alpha * _SEARCH, enough),
             split,
             use_lo,
             use_hi,

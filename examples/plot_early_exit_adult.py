@@ -60,7 +60,7 @@ plt.title("Adult, test rows")
 #
 # The same thresholds with the order of boosting, and with members sorted by how much they
 # lower the squared error. Fan's dynamic scheduling stops by bins of the partial sum. Each
-# curve shows all thresholds that were considered, on the test rows.
+# curve shows all thresholds that were considered, on every second test row.
 contenders = {
     "QWYC": {},
     "boosting order": {"order": "natural"},
@@ -73,16 +73,22 @@ fitted = {
     ).optimize(X_train)
     for name, parameters in contenders.items()
 }
-display = TradeoffDisplay.from_estimators(fitted, X_test)
+display = TradeoffDisplay.from_estimators(fitted, X_test[::2])
 display.ax_.set(xlim=(0, 2), ylim=(0, 250), title="Adult, test rows")
 for name in contenders:
     print(f"{name:22} {display.at(name, 0.005):6.1f} trees at 0.5 %")
 
 # %%
-# A smaller model is the other way to save: how accurate is one with as many trees as QWYC
-# evaluates on average?
+# The other way to save is a smaller model: as many trees as QWYC evaluates on average, grown
+# with a larger learning rate.
 n_trees = round(members.mean())
 small = lgb.LGBMClassifier(
     n_estimators=n_trees, max_depth=5, learning_rate=0.3, n_jobs=1, verbose=-1, random_state=0
 ).fit(X_train, y_train)
+differ = 100 * np.mean(small.predict(X_test) != full)
 print(f"{n_trees} trees for every row: accuracy {small.score(X_test, y_test):.4f}")
+print(f"but other answers than the full model on {differ:.1f} %")
+
+# %%
+# On Adult the small model is as accurate as the large one. Early exit is for those who must
+# keep the answers of a model that is in use, or whose large model is the better one.

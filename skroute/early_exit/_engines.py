@@ -402,3 +402,15 @@ class _AdaBoostEngine(MemberEngine):
         if self.n_outputs == 1:
             return np.where(hit[:, -1:], 2.0, -2.0) * self.weights[t]
         return np.where(hit, 1.0, -1.0 / (self.n_classes - 1)) * self.weights[t]
+
+
+def booster_classes(engine, y):
+    """Labels of a booster's classes: those of `y`, in order, where their number fits."""
+    n_classes = max(2, engine.n_outputs)
+    classes = np.unique(y)
+    if len(classes) != n_classes:
+        raise ValueError(
+            f"The booster has {n_classes} classes, y has {len(classes)}: {classes!r}. Give "
+            "rows of each class, or use optimize(X)."
+        )
+    return classes

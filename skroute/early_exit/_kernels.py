@@ -14,29 +14,29 @@ _ZERO_MISSING = 1 << 30
 def _step(X, i, nodes, at):
     """Child that row `i` goes to from a numerical node; a leaf returns itself."""
     node = nodes[at]
-    x = X[i, node.feature & _MASK]
-    missing_right = (node.feature >> _MISSING_RIGHT_BIT) & 1
-    return node.child + ((x > node.threshold) | ((x != x) & missing_right))
+    x = X[i, node["feature"] & _MASK]
+    missing_right = (node["feature"] >> _MISSING_RIGHT_BIT) & 1
+    return node["child"] + ((x > node["threshold"]) | ((x != x) & missing_right))
 
 
 @njit(cache=True, nogil=True)
 def _step_special(X, i, nodes, at, cat_words, cat_start):
     """As `_step`, for forests with categorical nodes or zero as missing."""
     node = nodes[at]
-    x = X[i, node.feature & _MASK]
-    missing = x != x or ((node.feature & _ZERO_MISSING) != 0 and abs(x) <= 1e-35)
+    x = X[i, node["feature"] & _MASK]
+    missing = x != x or ((node["feature"] & _ZERO_MISSING) != 0 and abs(x) <= 1e-35)
     if missing:
-        return node.child + ((node.feature >> _MISSING_RIGHT_BIT) & 1)
-    if node.feature & _CATEGORICAL:
-        s = int(node.threshold)
+        return node["child"] + ((node["feature"] >> _MISSING_RIGHT_BIT) & 1)
+    if node["feature"] & _CATEGORICAL:
+        s = int(node["threshold"])
         code = np.int64(-1)
         if -1 < x < 2147483648.0:
             code = np.int64(x)
         if 0 <= code < 32 * (cat_start[s + 1] - cat_start[s]):
             word = np.int64(cat_words[cat_start[s] + code // 32])
-            return node.child + (1 - ((word >> (code % 32)) & 1))
-        return node.child + 1
-    return node.child + (x > node.threshold)
+            return node["child"] + (1 - ((word >> (code % 32)) & 1))
+        return node["child"] + 1
+    return node["child"] + (x > node["threshold"])
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,6 @@
 """QWYC: evaluate an ensemble member by member and quit when the answer is settled."""
 
 import warnings
-from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,13 +23,18 @@ from skroute.base import (
     note_failure,
 )
 from skroute.early_exit._calibration import allowed_wrong, fixed_sequence, upper_bound
-from skroute.early_exit._engines import MemberEngine, ensemble_engine, fixed_policy
-from skroute.early_exit._fan import fan_leaving, fan_table, fan_thresholds
+from skroute.early_exit._engines import MemberEngine, booster_classes, ensemble_engine, fixed_policy
 from skroute.early_exit._order import greedy_mse_order, individual_mse_order, qwyc_order
+from skroute.early_exit._policies import (
+    N_POLICIES,
+    compiled_walk_one,
+    fan_policies,
+    policy_leaving,
+    single_row_arguments,
+)
 from skroute.early_exit._thresholds import (
     is_wrong,
     lagrangian_path,
-    leaving,
     running_values,
     spend_thresholds,
     widened,
@@ -49,16 +53,13 @@ from skroute.utils._compat import (
 
 __all__ = ["QWYCEnsemble"]
 
-# Policies between "never leave early" and the most hurried, fixed before calibration.
-_N_POLICIES = 20
 # More cautious still, for rows on which the first of them is wrong too often: thresholds
 # moved out by these many deviations of what is still to come.
 _WIDER = (3.0, 2.0, 1.4, 1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
 # The search picks the member that looks best on its rows, so that errors elsewhere are
-# about three times those it sees.
+# about three times those it sees. With fewer errors than this in all, it picks by chance.
 _SEARCH = 1 / 3
-# Fan's bins: this many per standard deviation of the full score.
-_FAN_BINS = 20.0
+_SEARCH_ERRORS = 40
 
 
 def _has_proba(self):
@@ -327,7 +328,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             )
             engine, classes = ensemble_engine(fitted)
             if classes is None:
-                classes = _booster_classes(engine, labels)
+                classes = booster_classes(engine, labels)
         return self._optimize(fitted, engine, classes, X_train, X_calibration, rng)
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -432,7 +433,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         spent = np.cumsum(costs[order])
         mean_cost, n_wrong = np.empty(len(policies)), np.empty(len(policies), dtype=np.int64)
         for i, policy in enumerate(policies):
-            position, side = _leaving(values, policy)
+            position, side = policy_leaving(values, policy)
             mean_cost[i] = spent[position].mean()
             n_wrong[i] = is_wrong(position, side, bad).sum()
         if X_calibration is None:
@@ -451,7 +452,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
                     UserWarning,
                     stacklevel=4,
                 )
-        position, side = _leaving(values, policies[chosen])
+        position, side = policy_leaving(values, policies[chosen])
         late = np.bincount(position[is_wrong(position, side, bad)], minlength=n_members)
         self.estimator_ = fitted
         self.classes_ = np.asarray(classes)
@@ -472,7 +473,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.thresholds_ = np.column_stack([policies[chosen]["lo"], policies[chosen]["hi"]])
         # Arrays without names only: with names, scikit-learn has something to check.
         named = hasattr(self, "feature_names_in_")
-        self._single = None if named else _single_row_arguments(self._engine, policies[chosen])
+        self._single = None if named else single_row_arguments(self._engine, policies[chosen])
         self.choices_ = np.arange(n_members + 1)
         return self
 
@@ -514,12 +515,13 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         if self.order == "greedy_mse":
             return greedy_mse_order(scores)
         split = "greedy" if self.budget_split == "greedy" else "share"
+        enough = min(_SEARCH_ERRORS / scores.shape[1], 0.05)
         return qwyc_order(
             scores,
             engine.offset,
             engine.beta,
             costs,
-            self.alpha * _SEARCH,
+            max(self.alpha * _SEARCH, enough),
             split,
             use_lo,
             use_hi,
@@ -533,12 +535,12 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         if self.alpha == 0 and self.budget is None:
             return [never]
         if self.stopping == "fan":
-            return [never, *_fan_policies(values, beta, use_hi)]
+            return [never, *fan_policies(values, beta, use_hi)]
         if self.budget_split == "lagrangian":
-            prices = costs.sum() * np.geomspace(64.0, 0.5, _N_POLICIES)
+            prices = costs.sum() * np.geomspace(64.0, 0.5, N_POLICIES)
             path = lagrangian_path(values, bad, costs, prices, use_lo, use_hi)
         else:
-            shares = np.minimum(self.alpha * np.geomspace(1 / 16, 16, _N_POLICIES + 1), 0.5)
+            shares = np.minimum(self.alpha * np.geomspace(1 / 16, 16, N_POLICIES + 1), 0.5)
             path = [
                 spend_thresholds(values, bad, share * n_samples, self.budget_split, use_lo, use_hi)
                 for share in shares
@@ -578,7 +580,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         ):
             # A row that the library may refuse takes the long path, which says so.
             if single[4] or np.isfinite(X).all():
-                score, _, side = _walk_one()(X, *single[2])
+                score, _, side = compiled_walk_one()(X, *single[2])
                 positive = side > 0 or (side == 0 and score > single[3])
                 return (self.classes_[-1:] if positive else self.classes_[:1]).copy()
         return self._respond(X, "predict", budget=budget).y_pred
@@ -768,80 +770,3 @@ def _unfrozen(estimator):
 
 def _is_per_row(value, n):
     return hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n
-
-
-def _booster_classes(engine, y):
-    """Labels of a booster's classes: those of `y`, in order, where their number fits."""
-    n_classes = max(2, engine.n_outputs)
-    classes = np.unique(y)
-    if len(classes) != n_classes:
-        raise ValueError(
-            f"The booster has {n_classes} classes, y has {len(classes)}: {classes!r}. Give "
-            "rows of each class, or use optimize(X)."
-        )
-    return classes
-
-
-def _leaving(values, policy):
-    if policy["bins_per_unit"] == 0.0:
-        return leaving(values, policy["lo"], policy["hi"])
-    return fan_leaving(
-        values,
-        policy["lo"],
-        policy["hi"],
-        policy["start"],
-        policy["first"],
-        1.0 / policy["bins_per_unit"],
-    )
-
-
-def _fan_policies(values, beta, use_hi):
-    width = float(np.std(values[-1].astype(np.float64))) / _FAN_BINS or 1.0
-    start, first, mean, deviation = fan_table(values, width)
-    policies = []
-    for gamma in np.geomspace(8.0, 0.25, _N_POLICIES):
-        lo, hi = fan_thresholds(mean, deviation, beta, gamma)
-        if not use_hi:
-            hi = np.where(np.isnan(hi), np.nan, np.inf)
-        policies.append(
-            {"lo": lo, "hi": hi, "start": start, "first": first, "bins_per_unit": 1.0 / width}
-        )
-    return policies
-
-
-@cache
-def _walk_one():
-    from skroute.early_exit._kernels import walk_one
-
-    return walk_one
-
-
-def _single_row_arguments(engine, policy):
-    """What the single-row path needs, None where there is none."""
-    forest = getattr(engine, "forest", None)
-    if (
-        forest is None
-        or engine.n_outputs > 1
-        or forest.values.shape[1] > 1
-        or len(forest.roots) != forest.n_members
-        or policy["bins_per_unit"] > 0
-        or (forest.categories and forest.encode_arrays)
-    ):
-        return None
-    return (
-        (1, forest.n_features),
-        np.dtype(forest.dtype),
-        (
-            forest.nodes,
-            np.ascontiguousarray(forest.values[:, 0]),
-            forest.roots,
-            engine.special,
-            forest.cat_words,
-            forest.cat_start,
-            float(forest.offset[0]),
-            policy["lo"],
-            policy["hi"],
-        ),
-        forest.beta,
-        forest.finite is False,
-    )

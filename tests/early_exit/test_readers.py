@@ -151,6 +151,25 @@ def test_lightgbm_data_frame_with_categories():
     )
 
 
+def test_lightgbm_data_frame_with_a_constant_category():
+    X, y = data()
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    frame["b"] = pd.Categorical(np.where(y + X[:, 0] > 0.7, "red", "blue"))
+    frame["d"] = pd.Categorical(["same"] * len(y))
+    model = lgb.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(frame, y)
+    with pytest.raises(ValueError, match="train on codes instead"):
+        ensemble_engine(model)
+
+
+def test_a_member_that_saw_fewer_classes():
+    X, y = data(3)
+    some = GaussianNB().fit(X[y != 1], y[y != 1])
+    engine = MemberEngine([some, GaussianNB().fit(X, y)], np.arange(3), np.ones(2))
+    scores = engine.scores(X)
+    np.testing.assert_allclose(scores[0][:, [0, 2]], some.predict_proba(X), rtol=1e-6)
+    assert np.all(scores[0][:, 1] == 0)
+
+
 def test_lightgbm_refuses_what_is_no_classifier():
     X, y = data()
     regressor = lgb.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, y)
@@ -298,6 +317,7 @@ def test_voting_bagging_and_adaboost_of_other_models(n_classes):
     bagging = BaggingClassifier(GaussianNB(), 4, max_features=0.5, random_state=0).fit(X, labels)
     engine, _ = ensemble_engine(bagging)
     expected = sum_of(bagging, X).reshape(len(X), -1)
+    engine = engine.reordered(np.array([2, 0, 3, 1]))
     np.testing.assert_allclose(full_scores(engine, X), expected, atol=1e-12)
     same = BaggingClassifier(KNeighborsClassifier(3), 3, random_state=0).fit(X, labels)
     assert ensemble_engine(same)[0].columns is None

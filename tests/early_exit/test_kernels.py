@@ -1,0 +1,110 @@
+"""The kernels interpreted: what is compiled is what is written."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+
+from skroute.early_exit import QWYCEnsemble, _kernels
+from skroute.early_exit._engines import ensemble_engine
+from skroute.early_exit._fan import fan_table, fan_thresholds
+from skroute.early_exit._order import qwyc_order
+from skroute.early_exit._thresholds import lagrangian_path, leaving, running_values
+
+lgb = pytest.importorskip("lightgbm")
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    def switch():
+        for name, item in list(vars(_kernels).items()):
+            if hasattr(item, "py_func"):
+                monkeypatch.setattr(_kernels, name, item.py_func)
+
+    yield switch
+
+
+def model_and_rows(kind):
+    n_classes = 3 if kind in ("iterations", "forest of three") else 2
+    X, y = make_classification(90, 6, n_informative=5, n_redundant=0, n_classes=n_classes)
+    X[:, 0] = np.arange(90) % 40
+    X[::7, 1] = np.nan
+    X[::5, 2] = 0.0
+    if kind.startswith("forest"):
+        depth = None if kind == "forest of three" else 9
+        return RandomForestClassifier(5, max_depth=depth, random_state=0).fit(X, y), X
+    special = kind == "special"
+    model = lgb.LGBMClassifier(
+        n_estimators=6,
+        num_leaves=20,
+        min_child_samples=2,
+        min_data_per_group=1,
+        zero_as_missing=special,
+        verbose=-1,
+    )
+    model.fit(X, y, categorical_feature=[0] if special else [])
+    X[0, 0] = -3.0
+    return model, X
+
+
+@pytest.mark.parametrize("kind", ["numbers", "special", "iterations", "forest", "forest of three"])
+def test_everything_interpreted(kind, interpreted):
+    model, X = model_and_rows(kind)
+    engine, _ = ensemble_engine(model)
+    n = engine.n_members
+
+    def run():
+        scores = engine.scores(X)
+        sides = (engine.n_outputs == 1, True)
+        out = [scores]
+        for options in (sides, (False, True), (True, False)):
+            if engine.n_outputs > 1 and options != sides:
+                continue
+            found = qwyc_order(
+                scores, engine.offset, engine.beta, np.ones(n), 0.06, "greedy", *options
+            )
+            values, bad = running_values(scores, found[0], engine.offset, engine.beta)
+            path = lagrangian_path(values, bad, np.ones(n), [40.0, 3.0, 0.1], *options)
+            out += [*found, *np.ravel(path)]
+        lo, hi = path[1]
+        policy = {"lo": lo, "hi": hi, "start": np.arange(n + 1), "first": np.zeros(n, int)}
+        out += engine.walk(X, policy | {"bins_per_unit": 0.0})
+        if engine.n_outputs == 1:
+            start, first, mean, deviation = fan_table(values[:, :60], 0.3)
+            lo, hi = fan_thresholds(mean, deviation, engine.beta, 1.0)
+            policy = {"lo": lo, "hi": hi, "start": start, "first": first}
+            out += engine.walk(X, policy | {"bins_per_unit": 1 / 0.3})
+        return out
+
+    compiled = run()
+    interpreted()
+    for one, two in zip(compiled, run()):
+        np.testing.assert_allclose(one, two)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "special"])
+def test_one_row_interpreted(kind, interpreted):
+    model, X = model_and_rows(kind)
+    estimator = QWYCEnsemble(model, alpha=0.2, order="natural", calibration=None)
+    engine, _ = ensemble_engine(model)
+    estimator._optimize(model, engine, model.classes_, X, None, np.random.RandomState(0))
+    estimator.n_features_in_ = 6
+    arguments = list(estimator._single[2])
+    spread = np.linspace(0.4, 0.1, engine.n_members)
+    arguments[-2:] = -spread, spread
+    compiled = [_kernels.walk_one(X[i : i + 1], *arguments) for i in range(len(X))]
+    members = np.array([members for _, members, _ in compiled])
+    assert members.min() < members.max()
+    sides = {side for _, _, side in compiled}
+    assert {-1, 1} <= sides
+    interpreted()
+    for i, expected in enumerate(compiled):
+        np.testing.assert_allclose(_kernels.walk_one(X[i : i + 1], *arguments), expected)
+
+
+def test_thresholds_without_rows_left():
+    values = np.array([[1.0, -1.0], [2.0, -2.0], [3.0, -3.0]], dtype=np.float32)
+    bad = np.broadcast_to(np.array([False, True]), values.shape)
+    path = lagrangian_path(values, bad, np.ones(3), [100.0, 50.0])
+    position, _ = leaving(values, *path[-1])
+    np.testing.assert_array_equal(position, [0, 0])

@@ -200,3 +200,22 @@ def test_level_that_sends_everything_or_nothing():
     gate, ones = np.array([2.0, 1.0, 1.0]), np.ones(3)
     assert (gate > gbrt.most_accurate_level(gate, ones, ones, 1.0)).all()
     assert not (gate > gbrt.most_accurate_level(gate, -ones, ones, 1.0)).any()
+
+
+def test_kernel_as_plain_python():
+    from skroute.gating import _kernels
+
+    X, y, full_loss, weight = rows(60)
+    X[::7, 2] = np.nan
+    pair = grow(X, y, full_loss, weight, gamma=0.0)
+    compiled = forest_scores(pair["forest"], X, [0, 1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_kernels, "add_trees", _kernels.add_trees.py_func)
+        assert_array_equal(forest_scores(pair["forest"], X, [0, 1]), compiled)
+    # Nothing bought: each tree is one leaf.
+    forest = grow(X, y, full_loss, weight, gamma=1e9)["forest"]
+    ones = forest | {"leaf": np.ones_like(forest["leaf"])}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_kernels, "add_trees", _kernels.add_trees.py_func)
+        scores = forest_scores(ones, X, [0])
+    assert_allclose(scores, (len(forest["nodes"]) - 1) // forest["n_outputs"])

@@ -223,7 +223,9 @@ def bench_fit(n_rows, repeats):
     train = train[:n_rows]
     rows = train[:, np.newaxis]
     scores = services[-1][1].predict_scores(rows)
-    forest = {"n_estimators": 30, "min_samples_leaf": 150, "random_state": 0}
+    # The settings that FrugalMCT takes by default for this many rows.
+    leaf = int(np.clip(len(train) // 60, 5, 150))
+    forest = {"n_estimators": 30, "min_samples_leaf": leaf, "random_state": 0}
     contenders = {
         "FrugalMCT, one base": lambda: FrugalMCTClassifier(
             services, costs=costs, budget=20.0, base=services[-1][0]

@@ -81,7 +81,7 @@ for price, accuracy, name in alone:
     ax.annotate(
         name,
         (price, accuracy),
-        xytext=(-7 if right else 7, 3 if name == "weighted vote" else -13),
+        xytext=(-7 if right else 7, 3 if name in ("weighted vote", "Google") else -13),
         textcoords="offset points",
         ha="right" if right else "left",
         color="0.35",

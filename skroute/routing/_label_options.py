@@ -167,7 +167,7 @@ def label_policies(options, bases):
             cost.append(option.share @ option.cost[group, choice])
             accuracy.append(option.share @ option.accuracy[group, choice])
     hull = policy_hull(cost, accuracy)
-    pick = hull.index
+    pick = hull.policy
     return LabelPolicies(
         np.array(base)[pick],
         np.array(thresholds)[pick],

@@ -19,13 +19,13 @@ class PolicyHull(NamedTuple):
     value : ndarray of shape (n_vertices,)
         Mean value of each, rising.
 
-    index : ndarray of shape (n_vertices,), dtype=int64
+    policy : ndarray of shape (n_vertices,), dtype=int64
         Which of the policies given each is.
     """
 
     cost: NDArray[np.float64]
     value: NDArray[np.float64]
-    index: NDArray[np.int64]
+    policy: NDArray[np.int64]
 
     def mixture(self, budget):
         """Two neighbouring policies and how often to take the dearer one.
@@ -38,17 +38,17 @@ class PolicyHull(NamedTuple):
         Returns
         -------
         low, high : int
-            Entries of `index`; the same where one policy alone is best.
+            Entries of `policy`; the same where one policy alone is best.
         share : float
             Share of rows for `high`, so that the mean cost is the budget.
         """
         at = int(np.searchsorted(self.cost, budget * (1 + 1e-12), side="right")) - 1
         at = max(at, 0)
-        low = int(self.index[at])
+        low = int(self.policy[at])
         if at == len(self.cost) - 1:
             return low, low, 0.0
         share = (budget - self.cost[at]) / (self.cost[at + 1] - self.cost[at])
-        return low, int(self.index[at + 1]), float(min(max(share, 0.0), 1.0))
+        return low, int(self.policy[at + 1]), float(min(max(share, 0.0), 1.0))
 
     def value_at(self, budget):
         """Mean value of the mixture for a budget."""
@@ -79,8 +79,8 @@ def policy_hull(cost, value):
                 break
             kept.pop()
         kept.append(int(i))
-    index = np.array(kept, dtype=np.int64)
-    return PolicyHull(cost[index], value[index], index)
+    policy = np.array(kept, dtype=np.int64)
+    return PolicyHull(cost[policy], value[policy], policy)
 
 
 def price_curve(estimate, realised, costs, prices):

@@ -266,10 +266,10 @@ class SequentialRouterClassifier(BaseFirstClassifier):
                 candidates += [(base, j, p, c, a) for j, p, c, a in rows]
         base, price_at, price, cost, accuracy = map(np.array, zip(*candidates))
         hull = policy_hull(cost, accuracy)
-        self._policy_base = base[hull.index]
-        self._policy_price_at = price_at[hull.index]
-        self._policy_price = price[hull.index]
-        self.hull_ = PolicyHull(hull.cost, hull.value, np.arange(len(hull.index)))
+        self._policy_base = base[hull.policy]
+        self._policy_price_at = price_at[hull.policy]
+        self._policy_price = price[hull.policy]
+        self.hull_ = PolicyHull(hull.cost, hull.value, np.arange(len(hull.policy)))
         self._set_choices(*zip(*choices))
 
     def _features(self, scores, state):

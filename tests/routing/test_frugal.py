@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import make_multilabel_classification
+from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -26,6 +27,7 @@ from skroute.routing import (
     WeightedMajorityVoteClassifier,
 )
 from skroute.routing._combiner import equal_samples, jaccard_samples
+from tests.estimators import SERVICES
 
 LABELS = np.array(["ant", "bee", "hornet"])
 COSTS = {"cheap": 1.0, "middle": 3.0, "dear": 10.0}
@@ -459,6 +461,31 @@ def test_fitted_members_are_cross_validated():
         from sklearn.svm import LinearSVC
 
         FrugalMCTClassifier([("svc", LinearSVC())], costs=[1.0]).predict_proba  # noqa: B018
+
+
+@pytest.mark.parametrize("estimator", SERVICES, ids=lambda e: type(e).__name__)
+def test_skops_round_trip(estimator):
+    sio = pytest.importorskip("skops.io")
+    X, y = make_classification(200, n_informative=4, n_classes=3, random_state=0)
+    router = clone(estimator).fit(X, LABELS[y])
+    dumped = sio.dumps(router)
+    trusted = sio.get_untrusted_types(data=dumped)
+    assert all(name.startswith(("skroute.", "sklearn.", "numpy.")) for name in trusted), trusted
+    loaded = sio.loads(dumped, trusted=trusted)
+    for ours, theirs in zip(router.predict_routed(X), loaded.predict_routed(X)):
+        assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_sample_weight_reaches_the_members(make, problem):
+    X, y = make_classification(200, n_informative=4, n_classes=3, random_state=0)
+    weight = np.r_[np.zeros(100), np.ones(100)]
+    with config_context(enable_metadata_routing=True):
+        member = LogisticRegression().set_fit_request(sample_weight=True)
+        router = make([("cheap", member), ("middle", clone(member)), ("dear", clone(member))])
+        router.set_params(costs=COSTS).fit(X, y, sample_weight=weight)
+        expected = LogisticRegression().fit(X, y, sample_weight=weight)
+        assert_allclose(router.named_estimators_.dear.coef_, expected.coef_)
 
 
 @pytest.mark.parametrize("make", POLICIES)

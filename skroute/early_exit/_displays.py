@@ -159,6 +159,15 @@ class TradeoffDisplay:
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     lines_ : list of matplotlib Line2D
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.early_exit import TradeoffDisplay
+    >>> disagreement, members = np.array([0.0, 0.01]), np.array([40.0, 20.0])
+    >>> display = TradeoffDisplay({"qwyc": (disagreement, members)})
+    >>> float(display.at("qwyc", 0.005))
+    30.0
     """
 
     def __init__(self, curves):

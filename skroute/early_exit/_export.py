@@ -46,6 +46,28 @@ def export_ensemble(estimator, path):
     --------
     load_exported : Read the file.
     evaluate_exported : Predict from it with numpy alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.early_exit import (
+    ...     QWYCEnsemble,
+    ...     evaluate_exported,
+    ...     export_ensemble,
+    ...     load_exported,
+    ... )
+    >>> X, y = make_classification(2000, class_sep=2.0, random_state=0)
+    >>> forest = RandomForestClassifier(30, max_depth=4, random_state=0)
+    >>> quick = QWYCEnsemble(forest, alpha=0.02, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "quick.json"
+    ...     export_ensemble(quick, path)
+    ...     exported = load_exported(path)
+    >>> sorted(exported)[:4]
+    ['alpha', 'beta', 'cat_start', 'cat_words']
     """
     forest = getattr(estimator._engine, "forest", None)
     if forest is None or estimator.stopping == "fan":
@@ -91,6 +113,28 @@ def load_exported(path):
         Arrays and numbers: the nodes (``threshold``, ``feature``, ``child``), ``values``
         of the leaves, the trees in order of evaluation (``roots``, ``member_start``,
         ``outputs``), the thresholds ``lo`` and ``hi`` of each position, ``classes``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.early_exit import (
+    ...     QWYCEnsemble,
+    ...     evaluate_exported,
+    ...     export_ensemble,
+    ...     load_exported,
+    ... )
+    >>> X, y = make_classification(2000, class_sep=2.0, random_state=0)
+    >>> forest = RandomForestClassifier(30, max_depth=4, random_state=0)
+    >>> quick = QWYCEnsemble(forest, alpha=0.02, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "quick.json"
+    ...     export_ensemble(quick, path)
+    ...     exported = load_exported(path)
+    >>> exported["classes"]
+    array([0, 1])
     """
     path = str(path)
     if path.endswith(".json"):
@@ -147,6 +191,29 @@ def evaluate_exported(exported, X):
 
     members : ndarray of shape (n_samples,), dtype=int64
         Members that an early-exit evaluation needs.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.early_exit import (
+    ...     QWYCEnsemble,
+    ...     evaluate_exported,
+    ...     export_ensemble,
+    ...     load_exported,
+    ... )
+    >>> X, y = make_classification(2000, class_sep=2.0, random_state=0)
+    >>> forest = RandomForestClassifier(30, max_depth=4, random_state=0)
+    >>> quick = QWYCEnsemble(forest, alpha=0.02, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "quick.json"
+    ...     export_ensemble(quick, path)
+    ...     exported = load_exported(path)
+    >>> y_pred, members = evaluate_exported(exported, X)
+    >>> bool((y_pred == quick.predict(X)).all() and (members == quick.route(X)).all())
+    True
     """
     nodes = np.empty(len(exported["child"]), dtype=NODE)
     for name in NODE.names:

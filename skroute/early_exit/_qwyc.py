@@ -76,7 +76,7 @@ def _has_proba(self):
 
 
 class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """Quit When You Can: early exit from an ensemble, with a learnt order [1]_.
+    """Quit When You Can: early exit from an ensemble, with a learnt order.
 
     The members of an additive ensemble are evaluated one after the other in an
     optimised order. After member `r` a row whose partial sum is above or below the
@@ -186,7 +186,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     n_features_in_ : int
         Number of features seen during fit, where the ensemble knows it.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during fit, where the ensemble knows them.
 
     See Also

@@ -244,7 +244,7 @@ default="poly_dom"
     n_features_in_ : int
         Number of columns of X. Only for two-dimensional X.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names. Only when X has names that are all strings.
 
     References

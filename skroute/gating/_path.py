@@ -59,6 +59,16 @@ class AdaptPath:
 
     frontier : ndarray of int
         Positions of the settings on the lower-left frontier, by rising cost.
+
+    Examples
+    --------
+    >>> from skroute.gating import AdaptGatingClassifier, AdaptPath
+    >>> settings = [AdaptGatingClassifier(None, gamma=gamma) for gamma in (1e-4, 1e-3, 1e-2)]
+    >>> path = AdaptPath(settings, cost=[9, 4, 6], accuracy=[0.95, 0.9, 0.89], full_accuracy=0.95)
+    >>> path.frontier
+    array([1, 0])
+    >>> path.best_within(5).gamma
+    0.001
     """
 
     def __init__(self, estimators, cost, accuracy, full_accuracy):

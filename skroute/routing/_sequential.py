@@ -119,7 +119,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, where all are strings.
 
     See Also

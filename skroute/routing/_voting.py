@@ -77,7 +77,7 @@ class MajorityVoteClassifier(_BaseVoteClassifier):
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, where all are strings.
 
     See Also
@@ -205,7 +205,7 @@ class WeightedMajorityVoteClassifier(_BaseVoteClassifier):
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, where all are strings.
 
     See Also

@@ -60,7 +60,7 @@ def load(name):
         n_labels = 1 + max(int(data.predictions.max()), int(data.target.max()))
         logs = [
             # A score of 0 still names the label.
-            RecordedClassifier(labels, scores=np.maximum(scores, 1e-6), classes=range(n_labels))
+            RecordedClassifier(labels, scores=scores, classes=range(n_labels))
             for labels, scores in zip(data.predictions.T, data.scores.T)
         ]
         names, costs, quality = data.model_names, data.costs, data.quality.astype(np.float64)

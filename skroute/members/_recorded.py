@@ -342,6 +342,9 @@ An unknown row is never guessed.'
     def predict_scores(self, X: Any) -> NDArray[np.float64]:
         """The recorded scores as a matrix, 0 where a class was not named.
 
+        A label that was named with a score of 0 keeps a hair more, so that it stays the
+        answer.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, 1) or, with `column`, (n_samples, n_columns)
@@ -356,7 +359,8 @@ An unknown row is never guessed.'
         if record.scores.ndim == 2:
             return record.scores[rows]
         matrix = np.zeros((len(rows), len(record.classes)))
-        matrix[np.arange(len(rows)), record.answers[rows]] = record.scores[rows]
+        named = np.maximum(record.scores[rows], np.finfo(np.float64).tiny)
+        matrix[np.arange(len(rows)), record.answers[rows]] = named
         return matrix
 
     @available_if(_has_scores)

@@ -245,3 +245,10 @@ def test_oracle_of_recorded_members():
     oracle = OracleRouterClassifier(members, costs=[1, 5]).fit(rows, y)
     some = (answers[0] == y) | (answers[1] == y)
     assert oracle.score(rows, y) == pytest.approx(some.mean())
+
+
+def test_a_label_named_with_a_score_of_zero_stays_the_answer():
+    model = RecordedClassifier([2, 1], scores=[0.0, 0.4], classes=[0, 1, 2]).fit([[0], [1]], [0, 1])
+    scores = model.predict_scores([[0], [1]])
+    assert scores.argmax(axis=1).tolist() == [2, 1]
+    np.testing.assert_allclose(scores, [[0, 0, 0], [0, 0.4, 0]], atol=1e-300)

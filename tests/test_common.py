@@ -44,3 +44,17 @@ def test_every_public_estimator_is_checked():
     # Models have checks of their own, and nothing else may hide among them.
     assert all(cls.__module__.startswith("skroute.members.") for cls in models)
     assert public == {type(estimator) for estimator in ESTIMATORS} | models
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [e for e in ESTIMATORS if hasattr(e, "predict_routed")],
+    ids=lambda e: type(e).__name__,
+)
+def test_the_protocol_is_the_same_everywhere(estimator):
+    """Every decision estimator answers the same calls and takes a budget in each of them."""
+    for name in ("predict", "predict_routed", "route", "predict_cost", "score"):
+        parameters = inspect.signature(getattr(estimator, name)).parameters
+        assert "budget" in parameters, f"{name} takes no budget"
+        assert parameters["budget"].default is None
+    assert "budget" in estimator.get_params()

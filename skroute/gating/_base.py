@@ -39,7 +39,7 @@ class Decision(NamedTuple):
     evaluation: Any
 
 
-class GatingBase(ClassifierMixin, CostAwareMixin, BaseEstimator):
+class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
     """Base of the estimators that buy features row by row.
 
     A subclass sets in `fit`, before ``choices_``: ``classes_``, ``features_used_`` (dict

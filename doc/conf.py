@@ -51,7 +51,6 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {"index": []}
-html_static_path = ["_static"]
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 

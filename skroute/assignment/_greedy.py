@@ -102,8 +102,8 @@ def solve_greedy(problem, tolerance):
     The relaxation takes hull increments by falling efficiency; its value bounds every
     plan from above. The plan takes what fits of the increments at the
     price; unless that is within `tolerance` (relative) of the bound, then the best single
-    upgrades, and is compared with the plan that takes one upgrade too many and repairs
-    the excess at the least loss.
+    upgrades; unless that is, the plan that takes one upgrade too many and repairs the
+    excess at the least loss is tried too.
 
     Returns
     -------
@@ -127,23 +127,28 @@ def solve_greedy(problem, tolerance):
     slack = max(total - spent, 0.0)
     bound = value + slack * price
     best = (value, spent, choices)
-    if slack * price > tolerance * abs(bound):
-        for plan in (_fill(problem, choices, slack), _overshoot(problem, choices, slack)):
-            value, spent = totals(problem, plan)
-            # Compare sums, not running differences; what rounding pushed over is no plan.
-            if value > best[0] and spent <= total + problem.slack_for_rounding:
-                best = (value, spent, plan)
+    enough = tolerance * abs(bound)
+    for improve in (_fill, _overshoot):
+        if bound - best[0] <= enough:
+            break
+        plan = improve(problem, choices, slack, enough / price)
+        value, spent = totals(problem, plan)
+        # Compare sums, not running differences; what rounding pushed over is no plan.
+        if value > best[0] and spent <= total + problem.slack_for_rounding:
+            best = (value, spent, plan)
     value, spent, plan = best
     return GreedyPlan(plan, value, spent, max(bound, value), price, choices, slack)
 
 
-def _fill(problem, choices, room, max_changes=8):
-    """Spend what is left on the best single changes, at most `max_changes` scans."""
+def _fill(problem, choices, room, enough, max_changes=8):
+    """Spend the room on the best single changes until `enough` is left, a scan for each."""
     from skroute.assignment import _kernels
 
     values, costs, _, _ = problem
     choices = choices.copy()
     for _ in range(max_changes):
+        if room <= enough:
+            break
         row, choice, _ = _kernels.best_upgrade(values, costs, choices, room)
         if row < 0:
             break
@@ -153,7 +158,7 @@ def _fill(problem, choices, room, max_changes=8):
     return choices
 
 
-def _overshoot(problem, choices, room):
+def _overshoot(problem, choices, room, enough):
     """The best upgrade although it does not fit, then the cheapest repair of the excess."""
     from skroute.assignment import _kernels
 
@@ -166,5 +171,5 @@ def _overshoot(problem, choices, room):
         other, cheaper, _ = _kernels.cheapest_repair(values, costs, choices, row, excess)
         if other >= 0:
             choices[row], choices[other] = choice, cheaper
-            return _fill(problem, choices, total - total_cost(problem, choices))
+            return _fill(problem, choices, total - total_cost(problem, choices), enough)
     return choices

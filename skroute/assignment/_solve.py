@@ -13,6 +13,11 @@ from skroute.assignment._reference import solve_cvxpy, solve_highs
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
 
 
+# A greedy plan this close (relatively) to its bound is not polished: each single change takes a
+# scan of all values.
+_POLISHED = 1e-7
+
+
 class Assignment(NamedTuple):
     """A plan with its certificate. All amounts are means per row.
 
@@ -173,12 +178,20 @@ def solve_assignment(
         else:
             choices, bound = solve_cvxpy(problem, solver_options)
     else:
-        greedy = solve_greedy(problem, tol)
+        greedy = solve_greedy(problem, max(tol, _POLISHED) if solver == "greedy" else tol)
         choices, bound, price = greedy.choices, greedy.bound, greedy.price
         if solver != "greedy":
             tolerance = tol * max(abs(bound), 1e-300)
             choices, bound = solve_exact(problem, greedy, tolerance, finish=solver == "exact")
+        if choices is greedy.choices:
+            return _assignment(problem, choices, greedy.value, greedy.spent, bound, price, tol)
     value, spent = totals(problem, choices)
+    return _assignment(problem, choices, value, spent, bound, price, tol)
+
+
+def _assignment(problem, choices, value, spent, bound, price, tol):
+    """The certificate, in means per row."""
+    n = len(problem.values)
     bound = max(bound, value)
     gap = (bound - value) / max(abs(bound), 1e-300)
     status = "optimal" if gap <= tol else "feasible"

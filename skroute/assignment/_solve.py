@@ -12,7 +12,6 @@ from skroute.assignment._problem import check_problem, check_values_and_costs, t
 from skroute.assignment._reference import solve_cvxpy, solve_highs
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
 
-
 # A greedy plan this close (relatively) to its bound is not polished: each single change takes a
 # scan of all values.
 _POLISHED = 1e-7

@@ -47,5 +47,9 @@ bench: $(VENV)/.dev
 bench-short: $(VENV)/.dev
 	$(BIN)/python benchmarks/run_all.py --short
 
+# One of them: make bench-occam, make bench-frugal, ...
+bench-%: $(VENV)/.dev
+	$(BIN)/python benchmarks/run_all.py $*
+
 clean:
 	rm -rf doc/_build doc/auto_examples doc/generated demo_output

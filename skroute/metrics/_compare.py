@@ -145,7 +145,7 @@ def compare_with_references(
     ...     curve, Q[1000:], costs, n_resamples=50, random_state=0
     ... )
     >>> {who: round(value.estimate, 2) for who, value in numbers["apgr"].items()}
-    {'router': 0.81, 'random': 0.5, 'single': 0.0, 'oracle': 2.07, 'gain': 0.31}
+    {'router': 0.8, 'random': 0.5, 'single': 0.0, 'oracle': 2.07, 'gain': 0.3}
     """
     quality = check_array(Q, dtype=np.float64, input_name="Q")
     check_consistent_length(quality, curve.row_quality)

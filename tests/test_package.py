@@ -142,3 +142,13 @@ def test_every_module_with_names_has_an_example():
         and ">>> " not in (inspect.getdoc(item) or "")
     ]
     assert not missing
+
+
+def test_rooms_load_on_first_use():
+    script = (
+        "import sys, skroute; assert 'skroute.routing' not in sys.modules; "
+        "skroute.routing.BudgetRouter; print(sorted(dir(skroute))[:2])"
+    )
+    assert run_python(script).strip() == "['__version__', 'assignment']"
+    with pytest.raises(AttributeError, match="no attribute 'rooting'"):
+        getattr(skroute, "rooting")  # noqa: B009

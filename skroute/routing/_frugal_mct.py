@@ -1,5 +1,6 @@
 """FrugalMCT: a base service, then at most one add-on, and both combined."""
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -309,6 +310,7 @@ class FrugalMCTClassifier(BaseFirstClassifier):
         self.accuracy_estimators_, self._paths, self._curves, self._deltas = [], [], [], []
         self._first_choice, self._option_costs = [], []
         unit = np.eye(n_members)
+        alone = {}
         for base in self._bases:
             options = addon_options(scores, base, target, self._row_accuracy, weights, thresholds)
             realised = options.accuracies
@@ -330,7 +332,9 @@ class FrugalMCTClassifier(BaseFirstClassifier):
             )
             self._first_choice.append(len(labels))
             self._option_costs.append(costs)
-            for k, weight in zip(options.addons, options.weights):
+            for column, (k, weight) in enumerate(zip(options.addons, options.weights)):
+                if k == base or weight == 0:
+                    alone[k] = realised[:, column]
                 pair = f"{names[base]} {'+' if weight else '>'} {names[k]}"
                 labels.append(names[k] if k == base else pair)
                 combiners.append((base, k, weight))
@@ -348,6 +352,24 @@ class FrugalMCTClassifier(BaseFirstClassifier):
             [weight * unit[base] + (1 - weight) * unit[k] for base, k, weight in combiners],
             all_thresholds,
         )
+        self._warn_if_a_single_service_is_better(alone, budget)
+
+    def _warn_if_a_single_service_is_better(self, alone, budget):
+        """Say so when one affordable service is better on validation rows, beyond noise."""
+        affordable = [k for k in alone if self.costs_[k] <= budget * (1 + 1e-12)]
+        if not affordable:
+            return
+        single = max(affordable, key=lambda k: alone[k].mean())
+        error = alone[single].std() / np.sqrt(len(alone[single]))
+        if alone[single].mean() - self.validation_accuracy_ > 1.645 * error > 0:
+            warnings.warn(
+                f"On validation rows the accuracy {self.validation_accuracy_:.4g} is below the "
+                f"{alone[single].mean():.4g} of {self.members_[single]!r} alone, which fits the "
+                'budget. Try base="auto", another accuracy_estimator, or use that service for all '
+                "rows.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _features(self, scores):
         return answer_features([scores], multilabel=self._multilabel)

@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; both make their own
-# environment in $(VENV) from the repo's files. Override: make PYTHON=python3.12 VENV=/tmp/env test
+# environment in $(VENV) from the repo's files. Override: make PYTHON=python3.12 VENV=env test
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin

@@ -7,7 +7,6 @@ _EXTRAS = {
     "torch": "torch",
     "skorch": "torch",
     "matplotlib": "plot",
-    "dask": "dask",
 }
 
 

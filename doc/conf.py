@@ -65,7 +65,9 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "min_reported_time": 5,
     "within_subsection_order": "FileNameSortKey",
-    "subsection_order": ExplicitOrder(["*"]),
+    "subsection_order": ExplicitOrder(
+        ["../examples/quickstart", "../examples/applied", "../examples/reproduce"]
+    ),
     "remove_config_comments": True,
 }
 

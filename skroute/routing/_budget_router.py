@@ -136,6 +136,9 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     quality_std_ : ndarray of shape (n_choices,)
         Sigma: out-of-sample standard deviation of the estimation error.
 
+    min_budget_ : float
+        The smallest feasible budget: the mean of the cheapest choices, `routing_cost` included.
+
     path_ : AssignmentPath
         Price for every budget, `routing_cost` not included.
 
@@ -361,6 +364,11 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
                 "array to the constructor, or one cost per row and choice to fit."
             )
         return _check_row_costs(costs, self._frame_columns, shape)
+
+    @property
+    def min_budget_(self):
+        check_is_fitted(self)
+        return self._least + self.routing_cost
 
     def _check_affordable(self, budget, costs):
         """The smallest mean cost of any plan, routing excluded, if the budget affords it."""

@@ -104,6 +104,9 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
     costs_ : ndarray of shape (n_choices,)
         Cost of each member's call.
 
+    min_budget_ : float
+        The smallest feasible budget: the cheapest member and what every row pays for routing.
+
     router_ : BudgetRouter
         The fitted policy: estimates, price and path. Its costs are what choosing a member
         adds to what every row pays.
@@ -261,6 +264,11 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         self.costs_ = self.costs_[kept]
         self.estimators_ = [self.estimators_[i] for i in kept]
         self.choices_ = list(router.choices_)
+
+    @property
+    def min_budget_(self):
+        check_is_fitted(self)
+        return self.router_.min_budget_
 
     def _charge_measured_routing(self, router, X):
         """With measured time, what routing itself takes is part of the cost."""

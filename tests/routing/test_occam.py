@@ -243,6 +243,10 @@ def test_measured_time_is_charged_with_the_routers_own():
     overhead = router.router_.routing_cost
     assert overhead > 0
     np.testing.assert_allclose(router.predict_cost(X), overhead + router.costs_[router.route(X)])
+    assert router.min_budget_ == overhead + router.costs_.min()
+    router.predict(X, budget=router.min_budget_)
+    with pytest.raises(ValueError, match="smallest feasible budget"):
+        router.predict(X, budget=0.99 * router.min_budget_)
     with pytest.raises(ValueError, match="smallest feasible budget"):
         router.set_params(budget=1e-12).fit(X, y)
     embedded = OccamRouterClassifier(blob_members(), costs="time", embedding="cheap", cv=3)

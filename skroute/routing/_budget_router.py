@@ -18,7 +18,7 @@ from skroute.base import (
     inherit_member_tags,
     note_failure,
 )
-from skroute.routing._stream import StreamMixin
+from skroute.routing._stream import StreamMixin, StreamPolicy
 from skroute.routing._values import dominated, out_of_sample_quality, penalty, quality_folds
 from skroute.utils._compat import (
     HasMethods,
@@ -435,6 +435,24 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             # estimated the cheapest plan may seem dearer than the budget.)
             return np.inf
         return self.path_.price(budget)
+
+    def _look(self, x):
+        return x, None, None
+
+    def _stream_policy(self, budget):
+        return StreamPolicy(
+            names=self.choices_,
+            first=0,
+            deciding=float(self.routing_cost),
+            costs=None if self._per_row_costs else self.costs_.tolist(),
+            least=self._least,
+            penalty=(self.reg_lambda * self.quality_std_).tolist(),
+            look=self._look,
+            quality=self._quality,
+            price=self._price_at,
+            row_costs=self._plan_costs,
+            estimated_costs=self.cost_estimator_ is not None,
+        )
 
     def _plan(self, X, budget, costs=None):
         values, costs = self._estimate(X, costs)

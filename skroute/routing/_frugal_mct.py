@@ -1,6 +1,7 @@
 """FrugalMCT: a base service, then at most one add-on, and both combined."""
 
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from skroute.routing._services import (
     fit_predictor,
     predict_values,
 )
+from skroute.routing._stream import StreamMixin, StreamPolicy
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 
 # Prices at which each base is compared with the others on validation rows.
@@ -93,7 +95,7 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
     return AddonOptions(np.array(addons), np.array(chosen), list(thetas), np.column_stack(columns))
 
 
-class FrugalMCTClassifier(BaseFirstClassifier):
+class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     r"""Ask a base service, look at its answer, buy at most one more, combine both.
 
     FrugalMCT [1]_. Every row goes to the base. From its scores an accuracy estimator
@@ -396,12 +398,42 @@ class FrugalMCTClassifier(BaseFirstClassifier):
         answers = Answers(self, X)
         features = self._features(answers.ask(base, np.arange(num_samples(X))))
         costs = self._option_costs[at]
-        values = predict_values(self.accuracy_estimators_[at], features, len(costs))
+        values = self._option_values(at, features)
         if self.policy == "online":
             option = choose_at_price(values, costs, self._price(at, budget))
         else:
             option = solve_assignment(values, costs, budget).choices
         return Plan(self._first_choice[at] + option, costs[option], answers)
+
+    def _stream_policy(self, budget):
+        # A total that does not pay for the cheapest base is refused by the stream.
+        at = self._base_for(max(budget, float(self.choice_costs_.min())))
+        costs, first = self._option_costs[at], self._first_choice[at]
+        return StreamPolicy(
+            names=self.choices_[first : first + len(costs)],
+            first=first,
+            deciding=float(costs[0]),
+            costs=(costs - costs[0]).tolist(),
+            least=0.0,
+            penalty=[0.0] * len(costs),
+            look=partial(self._look, at),
+            quality=partial(self._option_values, at),
+            price=partial(self._addon_price, at),
+        )
+
+    def _look(self, at, x):
+        answers = Answers(self, x)
+        features = self._features(answers.ask(self._bases[at], np.arange(1)))
+        first = self._first_choice[at]
+        alone = Plan(np.array([first]), self._option_costs[at][:1], answers)
+        return features, {first: self._answer(x, alone, "predict")[0]}, answers
+
+    def _option_values(self, at, features):
+        n_options = len(self._option_costs[at])
+        return predict_values(self.accuracy_estimators_[at], features, n_options)
+
+    def _addon_price(self, at, budget):
+        return self._price(at, budget + self._option_costs[at][0])
 
     def predict_accuracy(self, X):
         """Estimated accuracy of each choice that the base leaves open; asks the base.
@@ -423,7 +455,6 @@ class FrugalMCTClassifier(BaseFirstClassifier):
         scores = Answers(self, X).ask(self._bases[at], np.arange(num_samples(X)))
         n_options, first = len(self._option_costs[at]), self._first_choice[at]
         estimate = np.full((len(scores), len(self.choices_)), np.nan)
-        estimate[:, first : first + n_options] = predict_values(
-            self.accuracy_estimators_[at], self._features(scores), n_options
-        )
+        values = self._option_values(at, self._features(scores))
+        estimate[:, first : first + n_options] = values
         return estimate

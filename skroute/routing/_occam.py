@@ -300,21 +300,24 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
     def _plan(self, X, budget):
         features, proba = self._embed(X)
         plan = self.router_._plan(features, budget)
+        return plan._replace(state=self._embedded_state(proba))
+
+    def _embedded_state(self, proba):
         if proba is None:
-            return plan
+            return None
         name, _ = self._embedder
         choice = self.choices_.index(name) if name in self.choices_ else -1
-        return plan._replace(state=_State(choice, proba))
+        return _State(choice, proba)
 
-    def _stream_policy(self):
-        return self.router_
+    def _stream_policy(self, budget):
+        return self.router_._stream_policy(budget)._replace(look=self._look)
 
-    def _stream_features(self, x):
+    def _look(self, x):
         features, proba = self._embed(x)
-        if proba is None or self._embedder[0] not in self.choices_:
-            return features, None
-        answer = self.classes_[proba[0].argmax()]
-        return features, {self.choices_.index(self._embedder[0]): answer}
+        state = self._embedded_state(proba)
+        if state is None or state.choice < 0:
+            return features, None, state
+        return features, {state.choice: self.classes_[proba[0].argmax()]}, state
 
     def _reuse(self, choice, rows, state, response):
         if state is None or choice != state.choice:

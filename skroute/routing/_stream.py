@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_budget, check_costs, check_rows
+from skroute.base import Plan, check_budget, check_costs, check_rows
 from skroute.utils._compat import Integral, num_samples
 
 # As in choose_at_price: efficiencies that differ by rounding are a tie.
@@ -20,6 +20,59 @@ _ROUNDING = 1e-12
 
 class BudgetExhaustedError(RuntimeError):
     """Not even the cheapest choice fits, or a true cost has gone beyond the total."""
+
+
+class StreamPolicy(NamedTuple):
+    """What a stream needs of a fitted router, which makes it in ``_stream_policy(budget)``.
+
+    Attributes
+    ----------
+    names : sequence
+        Names of the choices that deciding leaves open.
+
+    first : int
+        Index of the first of them in the router's ``choices_``.
+
+    deciding : float
+        What every request pays before its choice is known.
+
+    costs : list of float or None
+        What each choice costs on top; None where that differs from row to row.
+
+    least : float
+        Mean of the cheapest choices.
+
+    penalty : list of float
+        Taken from the quality of each choice.
+
+    look : callable
+        From one row to what its quality is estimated from, None or a dict from choice to the
+        answer that this has computed already, and the state that ``_answer`` finds in its plan.
+
+    quality : callable
+        From what `look` returned first to the quality of each choice, shape (1, n_choices).
+
+    price : callable
+        From a mean budget, `deciding` not included, to the price.
+
+    row_costs : callable
+        From features, given costs and their shape to the costs of a row.
+
+    estimated_costs : bool
+        Whether `row_costs` estimates them.
+    """
+
+    names: Any
+    first: int
+    deciding: float
+    costs: list | None
+    least: float
+    penalty: list
+    look: Any
+    quality: Any
+    price: Any
+    row_costs: Any = None
+    estimated_costs: bool = False
 
 
 class Ticket(NamedTuple):
@@ -41,7 +94,7 @@ class Ticket(NamedTuple):
         default.
 
     deciding : float
-        What deciding has cost already: `routing_cost` and a member that embeds.
+        What deciding has cost already: `routing_cost`, a member that embeds, a base.
 
     reserved : float
         What is held back: `deciding` and an upper bound of the call's cost.
@@ -106,6 +159,8 @@ class BudgetStream:
     3. :meth:`commit` settles with the true cost, or :meth:`refund` gives the money of a
        failed call back.
 
+    Where the router has the models, :meth:`predict` does all three.
+
     The choice is FrugalMCT's Algorithm 1 [1]_: the best of
     :math:`\hat q_i(x) - p\,c_i` at the router's price. A choice that does not fit what is
     left is passed over for the best one that does, at last the cheapest; a request for
@@ -121,7 +176,7 @@ class BudgetStream:
 
     Parameters
     ----------
-    router : BudgetRouter or OccamRouterClassifier
+    router : BudgetRouter, OccamRouterClassifier or FrugalMCTClassifier
         Fitted. It is not changed; one router can serve several streams.
 
     budget_total : float
@@ -190,7 +245,6 @@ class BudgetStream:
         max_costs: Any = None,
     ):
         check_is_fitted(router)
-        policy = router._stream_policy()
         total = check_budget(budget_total, name="budget_total")
         if not np.isfinite(total):
             raise ValueError(f"budget_total must be a finite number, got {budget_total!r}.")
@@ -200,24 +254,23 @@ class BudgetStream:
             raise ValueError(
                 f"n_expected must be a positive int or None for unknown, got {n_expected!r}."
             )
+        mean = router._effective_budget(None)
+        policy = router._stream_policy(mean if n_expected is None else total / n_expected)
         if max_costs is not None:
-            max_costs = check_costs(max_costs, router.choices_, name="max_costs").tolist()
-        elif policy.cost_estimator_ is not None:
+            max_costs = check_costs(max_costs, policy.names, name="max_costs").tolist()
+        elif policy.estimated_costs:
             raise ValueError(
                 "max_costs must be given, got None: this router estimates its costs, and a cap "
                 "cannot rest on estimates. Say what a call of each of "
-                f"{list(router.choices_)!r} can cost at most."
+                f"{list(policy.names)!r} can cost at most."
             )
         self.router = router
         self.n_expected = n_expected
         self._policy = policy
         self._max_costs = max_costs
-        self._costs = None if policy._per_row_costs else policy.costs_.tolist()
-        self._deciding = float(policy.routing_cost)
-        self._penalty = (policy.reg_lambda * policy.quality_std_).tolist()
-        self._budget = router._effective_budget(None) - self._deciding
+        self._budget = mean - policy.deciding
         # What one request is expected to take at least; with costs per row the log's mean.
-        self._floor = self._deciding + min(self._costs or [policy._least])
+        self._floor = policy.deciding + min(policy.costs or [policy.least])
         least = self._floor * (1 if n_expected is None else n_expected)
         if total < least * (1 - _ROUNDING):
             raise ValueError(
@@ -264,31 +317,36 @@ class BudgetStream:
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
         """
+        return self._decide(x, costs)[0]
+
+    def _decide(self, x, costs):
+        """Ticket, the checked row, and what deciding leaves for answering."""
+        policy = self._policy
         x = check_rows(self.router, x, reset=False)
         if num_samples(x) != 1:
             raise ValueError(f"x must be one row, shape (1, n_features), got {num_samples(x)}.")
-        known = self._costs
-        if known is None and self._policy.cost_estimator_ is None:
-            known = self._policy._plan_costs(x, costs, (1, len(self.router.choices_)))[0].tolist()
+        known, shape = policy.costs, (1, len(policy.names))
+        if known is None and not policy.estimated_costs:
+            known = policy.row_costs(x, costs, shape)[0].tolist()
             costs = None
         elif costs is not None:
             raise ValueError(
                 "costs must be None: the router was not fitted on costs per row that are known "
                 f"before the call. Got {costs!r}."
             )
-        held = self._deciding + min(self._bounds(known))
+        held = self._policy.deciding + min(self._bounds(known))
         self._hold(held)
         try:
-            features, answers = self.router._stream_features(x)
-            values = self._policy._quality(features)[0].tolist()
+            features, answers, state = policy.look(x)
+            values = policy.quality(features)[0].tolist()
             if known is None:
-                known = self._policy._plan_costs(features, None, (1, len(values)))[0].tolist()
+                known = policy.row_costs(features, None, shape)[0].tolist()
         except BaseException:
             with self._lock:
                 self._reserved -= held
                 self._n_started -= 1
             raise
-        return self._issue(values, known, held, answers)
+        return self._issue(values, known, held, answers), x, state
 
     def reserve(self, quality: ArrayLike, *, costs: ArrayLike | None = None) -> Ticket:
         """Decide on one request whose quality is estimated already, and reserve.
@@ -321,11 +379,11 @@ class BudgetStream:
             known = self._check_row(costs, "costs")
             if min(known) < 0:
                 raise ValueError(f"costs must not be negative, got {min(known)!r}.")
-        elif self._costs is None:
+        elif self._policy.costs is None:
             raise ValueError("costs must be given, got None: the router's costs are per row.")
         else:
-            known = self._costs
-        held = self._deciding + min(self._bounds(known))
+            known = self._policy.costs
+        held = self._policy.deciding + min(self._bounds(known))
         self._hold(held)
         return self._issue(values, known, held, None)
 
@@ -335,8 +393,10 @@ class BudgetStream:
 
     def _check_row(self, row, name):
         row = np.asarray(row, dtype=np.float64)
-        if row.shape != (len(self._penalty),):
-            raise ValueError(f"{name} must have shape ({len(self._penalty)},), got {row.shape}.")
+        if row.shape != (len(self._policy.penalty),):
+            raise ValueError(
+                f"{name} must have shape ({len(self._policy.penalty)},), got {row.shape}."
+            )
         row = row.tolist()
         if not abs(sum(row)) < np.inf:
             raise ValueError(f"{name} must be finite, got {row!r}.")
@@ -361,11 +421,11 @@ class BudgetStream:
         with self._lock:
             self._reserved -= held
             price = min(self._price(), _MOST) * (1 + _TIE)
-            room = self._limit - self._spent - self._reserved - self._deciding
+            room = self._limit - self._spent - self._reserved - self._policy.deciding
             if self.n_expected is not None:
                 # Not what rounding puts a hair above: the limit has room for it.
                 room -= self._floor * max(self.n_expected - self._n_started, 0)
-            worth = [value - sigma for value, sigma in zip(values, self._penalty)]
+            worth = [value - sigma for value, sigma in zip(values, self._policy.penalty)]
             choice = bounds.index(min(bounds))
             best = (worth[choice] - price * costs[choice], -costs[choice], worth[choice])
             for i, bound in enumerate(bounds):
@@ -376,12 +436,12 @@ class BudgetStream:
                         choice, best = i, net
             ticket = Ticket(
                 self._n_issued,
-                choice,
-                self.router.choices_[choice],
+                self._policy.first + choice,
+                self._policy.names[choice],
                 min(costs[choice], bounds[choice]),
-                self._deciding,
-                self._deciding + bounds[choice],
-                None if answers is None else answers.get(choice),
+                self._policy.deciding,
+                self._policy.deciding + bounds[choice],
+                None if answers is None else answers.get(self._policy.first + choice),
             )
             self._n_issued += 1
             self._reserved += ticket.reserved
@@ -395,8 +455,47 @@ class BudgetStream:
             budget = self._budget
         else:
             left = self._total - self._spent - self._pending
-            budget = left / max(self.n_expected - self._n_started + 1, 1) - self._deciding
-        return self._policy._price_at(max(budget, 0.0))
+            budget = left / max(self.n_expected - self._n_started + 1, 1) - self._policy.deciding
+        return self._policy.price(max(budget, 0.0))
+
+    def predict(self, x: Any) -> Any:
+        """Answer one request with the router's own models: `route`, the call, `commit`.
+
+        Parameters
+        ----------
+        x : {array-like, dataframe} of shape (1, n_features)
+            One row of what the router was fitted on.
+
+        Returns
+        -------
+        object
+            The label, or the row of labels where there are several.
+
+        Raises
+        ------
+        BudgetExhaustedError
+            If not even the cheapest choice fits what is left.
+
+        TypeError
+            If the router decides between names of models that it does not have.
+
+        Exception
+            That of a model that failed, whose call is refunded.
+        """
+        if not hasattr(self.router, "estimators_"):
+            raise TypeError(
+                f"{type(self.router).__name__} has no models to answer with. Use route, call the "
+                "model that it names, and commit."
+            )
+        ticket, x, state = self._decide(x, None)
+        try:
+            plan = Plan(np.array([ticket.choice]), np.array([ticket.cost]), state)
+            answer = self.router._answer(x, plan, "predict")[0]
+        except BaseException:
+            self.refund(ticket)
+            raise
+        self.commit(ticket)
+        return answer
 
     def commit(self, ticket: Ticket, cost: float | None = None) -> None:
         """Settle a ticket: the call was made.
@@ -500,11 +599,9 @@ class BudgetStream:
 
 
 class StreamMixin:
-    """Mixin for routers whose policy is a :class:`BudgetRouter`, their own or themselves.
+    """Mixin for routers that can spend a total on a stream of requests.
 
-    A subclass may override ``_stream_policy() -> BudgetRouter`` and
-    ``_stream_features(x) -> (features, answers)``, `answers` being None or a dict from
-    choice to the answer that deciding has computed already.
+    A subclass implements ``_stream_policy(budget) -> StreamPolicy`` for a mean budget.
     """
 
     def stream(
@@ -531,9 +628,3 @@ default=None
         BudgetStream
         """
         return BudgetStream(self, budget_total, n_expected, max_costs=max_costs)
-
-    def _stream_policy(self):
-        return self
-
-    def _stream_features(self, x):
-        return x, None

@@ -196,6 +196,76 @@ def test_fixed_base_and_messages(make, problem):
     assert not hasattr(make(estimators, base="dearest"), "choices_")
 
 
+def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
+    estimators, X, y = problem
+    router = FrugalMCTClassifier(estimators, costs=COSTS, budget=4.0).fit(X[:300], y[:300])
+    y_pred, route, cost = router.predict_routed(X[300:400])
+    stream = router.stream(1e6)
+    tickets = [stream.route(x[np.newaxis]) for x in X[300:400]]
+    assert_array_equal([ticket.choice for ticket in tickets], route)
+    assert [t.name for t in tickets] == [router.choices_[k] for k in route]
+    assert_allclose([t.deciding + t.cost for t in tickets], cost)
+    for ticket, label in zip(tickets, y_pred):
+        # Where the base is enough it has answered already.
+        assert ticket.answer == (label if ticket.cost == 0 else None)
+        stream.refund(ticket)
+    # What the base took is spent whatever became of the add-on.
+    assert stream.status().spent == pytest.approx(100 * COSTS[router.base_])
+
+    forget(router)
+    stream = pickle.loads(pickle.dumps(router.stream(1e6)))
+    assert_array_equal([stream.predict(x[np.newaxis]) for x in X[300:400]], y_pred)
+    assert stream.status().spent == pytest.approx(cost.sum())
+    asked = zip(stream.router.estimators_, COSTS.values())
+    assert sum(len(log.estimator.asked_) * price for log, price in asked) == pytest.approx(
+        cost.sum()
+    )
+
+
+@pytest.mark.parametrize("mean", [1.5, 3.5, 6.0])
+def test_stream_with_a_total_is_algorithm_1_with_its_guard(problem, mean):
+    estimators, X, y = problem
+    router = FrugalMCTClassifier(estimators, costs=COSTS, base="cheap").fit(X[:300], y[:300])
+    stream = router.stream(mean * 300, n_expected=300)
+    answers = [stream.predict(x[np.newaxis]) for x in X[300:]]
+    status = stream.status()
+    assert status.n_committed == 300 and status.n_rejected == 0
+    # The cap holds, and what is left does not pay for the dearest add-on.
+    assert mean * 300 - 10 <= status.spent <= mean * 300 * (1 + 1e-9)
+    assert np.mean(answers == y[300:]) == pytest.approx(
+        router.score(X[300:], y[300:], budget=mean), abs=0.04
+    )
+    with pytest.raises(ValueError, match="smallest feasible total is 3"):
+        router.stream(2.0, n_expected=3)
+
+
+def test_stream_with_failing_services_spends_nothing_on_them(problem):
+    estimators, X, y = problem
+    router = FrugalMCTClassifier(estimators, costs=COSTS, base="cheap").fit(X[:300], y[:300])
+    router = pickle.loads(pickle.dumps(router))
+    forget(router)
+    stream = router.stream(1e4)
+    router.named_estimators_["cheap"].estimator.fail = True
+    with pytest.raises(ConnectionError):
+        stream.predict(X[300:301])
+    status = stream.status()
+    assert status.spent == 0 and status.reserved == 0
+    router.named_estimators_["cheap"].estimator.fail = False
+    router.named_estimators_["dear"].estimator.fail = True
+    failed = 0
+    for x in X[300:400]:
+        try:
+            stream.predict(x[np.newaxis])
+        except ConnectionError:
+            failed += 1
+    asked = [len(router.named_estimators_[name].estimator.asked_) for name in COSTS]
+    status = stream.status()
+    assert status.n_refunded == failed == asked[2] > 0 and status.n_open == 0
+    # 101 answers of the base and one that failed.
+    assert asked[0] == 101
+    assert status.spent == pytest.approx(100 * COSTS["cheap"] + asked[1] * COSTS["middle"])
+
+
 @pytest.mark.parametrize("make", POLICIES)
 def test_failure_names_the_service_and_the_rows(make, problem):
     estimators, X, y = services()
@@ -385,6 +455,9 @@ def test_multilabel(make, members):
     assert_array_equal(router.classes_, np.arange(6))
     scores = router.predict_proba(X[200:])
     assert scores.shape == (100, 6)
+    if isinstance(router, FrugalMCTClassifier):
+        stream = router.stream(1e6)
+        assert_array_equal([stream.predict(x[np.newaxis]) for x in X[200:210]], y_pred[:10])
     expected = jaccard_samples(Y[200:], y_pred).mean()
     assert router.score(X[200:], Y[200:]) == pytest.approx(expected)
     assert expected > 0.5

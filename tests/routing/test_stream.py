@@ -372,6 +372,11 @@ def test_occam_with_a_member_that_embeds():
             assert ticket.answer is None and ticket.cost == 3
         stream.commit(ticket)
     assert stream.status().spent == pytest.approx(embeds.predict_cost(X[:100]).sum())
+    for router in (plain, embeds):
+        stream = router.stream(1e6)
+        answers = [stream.predict(x[np.newaxis]) for x in X[:100]]
+        np.testing.assert_array_equal(answers, router.predict(X[:100]))
+        assert stream.status().spent == pytest.approx(router.predict_cost(X[:100]).sum())
 
     # The price of the rest is that of `embeds`, which is fitted with "tree" left out.
     dropped = OccamRouterClassifier(
@@ -405,6 +410,8 @@ def test_bad_requests(router):
     with pytest.raises(NotFittedError):
         BudgetRouter(costs=COSTS).stream(1.0)
     stream = BudgetStream(router, 10.0)
+    with pytest.raises(TypeError, match="BudgetRouter has no models to answer with"):
+        stream.predict(rows(1))
     with pytest.raises(ValueError, match=re.escape("x must be one row, shape (1, n_features),")):
         stream.route(rows(2))
     with pytest.raises(ValueError, match=re.escape("quality must have shape (3,), got (2,)")):

@@ -304,6 +304,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
+        # From here on a failure leaves the estimator unfitted.
+        for attribute in ("choices_", "estimator_"):
+            vars(self).pop(attribute, None)
         routed = self._route_fit(fit_params)
         rows, labels = indexable(check_rows(self, X, reset=True), y)
         check_classification_targets(labels)
@@ -349,7 +352,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
-        if hasattr(self, "choices_"):
+        # Not choices_: the validation of parameters has just made it unfitted.
+        if hasattr(self, "estimator_"):
             fitted = self.estimator_
         elif _is_frozen(self.estimator):
             fitted = _unfrozen(self.estimator)
@@ -571,6 +575,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         single = self.__dict__.get("_single")
         if (
             single is not None
+            and hasattr(self, "choices_")
             and budget is None
             and self.budget is None
             and type(X) is np.ndarray

@@ -6,6 +6,7 @@ and :meth:`CostAwareMixin._answer` (ask whoever was chosen); everything that a u
 calls is a view of these two.
 """
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from numbers import Real
@@ -287,8 +288,16 @@ def check_rows(estimator, X, *, reset):
 
     Raises
     ------
+    TypeError
+        If X is not made of rows.
     ValueError
+        If it has none, or they are not as they must be.
     """
+    if isinstance(X, (str, bytes, Mapping)) or not (hasattr(X, "__len__") or hasattr(X, "shape")):
+        raise TypeError(
+            "X must be an array, a data frame, a sparse matrix or a list of rows, got "
+            f"{type(X).__name__}: {reprlib.repr(X)}."
+        )
     (X,) = indexable(X)
     numeric = getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
     if numeric and X.ndim == 1:
@@ -332,6 +341,11 @@ class CostAwareMixin:
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "choices_")
+
+    def _validate_params(self):
+        # Runs before the body of fit: parameters that are refused also leave it unfitted.
+        vars(self).pop("choices_", None)
+        super()._validate_params()
 
     def _respond(self, X, response, *, budget=None, **context):
         """One pass: validate, plan, answer. `response=None` plans only."""

@@ -99,6 +99,8 @@ def boost(
     target = target.astype(np.float64)
     grouped = len(group_costs) < X.shape[1]
     prices = 2 * total * gamma * group_costs
+    # LightGBM reads them as text, and no text below the smallest normal number.
+    prices[prices < np.finfo(np.float64).tiny] = 0.0
     free = np.zeros(len(group_costs), dtype=bool)
     params = {
         "objective": "none",

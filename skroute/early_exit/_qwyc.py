@@ -40,6 +40,7 @@ from skroute.early_exit._thresholds import (
     widened,
 )
 from skroute.utils._compat import (
+    Integral,
     Interval,
     Real,
     StrOptions,
@@ -242,7 +243,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         "guarantee": ["boolean"],
         "costs": [StrOptions({"time"}), dict, "array-like", None],
         "budget": [Interval(Real, 0, None, closed="left"), None],
-        "n_jobs": [int, np.integer, None],
+        "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
 
@@ -504,7 +505,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         n_members = engine.n_members
         if not isinstance(self.order, str):
             order = np.asarray(self.order)
-            if not np.array_equal(np.sort(order), np.arange(n_members)):
+            if order.ndim != 1 or not np.array_equal(np.sort(order), np.arange(n_members)):
                 raise ValueError(
                     f"order must be a permutation of 0, ..., {n_members - 1} (the ensemble has "
                     f"{n_members} members) or a name, got {self.order!r}."

@@ -6,6 +6,8 @@ and :meth:`CostAwareMixin._answer` (ask whoever was chosen); everything that a u
 calls is a view of these two.
 """
 
+import reprlib
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from numbers import Real
@@ -104,12 +106,12 @@ def check_budget(budget, *, name="budget"):
             f"{name} must be a non-negative number (mean cost per sample) or None for "
             f"unlimited, got {budget!r}."
         )
-    if np.isnan(budget) or budget < 0:
+    if not budget >= 0:
         raise ValueError(
             f"{name} must be a non-negative number (mean cost per sample) or None for "
             f"unlimited, got {budget!r}."
         )
-    return float(budget)
+    return float(min(budget, np.inf))
 
 
 def check_costs(costs, names, *, name="costs"):
@@ -158,11 +160,11 @@ def check_costs(costs, names, *, name="costs"):
                 f"got {len(values)}: {costs!r}."
             )
     for key, value in zip(names, values):
+        # Compared, not np.isfinite: of a whole number beyond all floats numpy knows nothing.
         if (
             not isinstance(value, Real)
             or isinstance(value, (bool, np.bool_))
-            or not np.isfinite(value)
-            or value < 0
+            or not 0 <= value <= sys.float_info.max
         ):
             raise ValueError(
                 f"{name} of {key!r} must be a finite number that is not negative, got {value!r}."
@@ -258,6 +260,8 @@ def inherit_member_tags(tags, members):
     -------
     sklearn.utils.Tags
     """
+    # Tags are asked for before parameters are validated: what has none is refused by fit.
+    members = [member for member in members if hasattr(member, "__sklearn_tags__")]
     member_tags = [get_tags(member) for member in members]
     tags.input_tags.sparse = all(tag.input_tags.sparse for tag in member_tags)
     tags.input_tags.allow_nan = all(tag.input_tags.allow_nan for tag in member_tags)
@@ -287,8 +291,16 @@ def check_rows(estimator, X, *, reset):
 
     Raises
     ------
+    TypeError
+        If X is not made of rows.
     ValueError
+        If it has none, or they are not as they must be.
     """
+    if X is None or isinstance(X, (str, bytes, Mapping)) or np.isscalar(X):
+        raise TypeError(
+            "X must be an array, a data frame, a sparse matrix or a list of rows, got "
+            f"{type(X).__name__}: {reprlib.repr(X)}."
+        )
     (X,) = indexable(X)
     numeric = getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
     if numeric and X.ndim == 1:
@@ -332,6 +344,11 @@ class CostAwareMixin:
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "choices_")
+
+    def _validate_params(self):
+        # Runs before the body of fit: parameters that are refused also leave it unfitted.
+        vars(self).pop("choices_", None)
+        super()._validate_params()
 
     def _respond(self, X, response, *, budget=None, **context):
         """One pass: validate, plan, answer. `response=None` plans only."""

@@ -93,7 +93,7 @@ _HAIR = 1 + 1e-12
 
 
 def _rounded_up(budget):
-    return budget * _HAIR + 1e-300
+    return budget * _HAIR
 
 
 def assignment_path(values: ArrayLike, costs: ArrayLike) -> AssignmentPath:

@@ -22,7 +22,8 @@ class Problem(NamedTuple):
     @property
     def slack_for_rounding(self):
         """How far a sum may exceed `total` and still be the rounding of one that fits."""
-        return ROUNDING * max(self.total, 1.0) if np.isfinite(self.total) else 0.0
+        # Relative alone: where costs are tiny, any absolute room would be money.
+        return ROUNDING * self.total if np.isfinite(self.total) else 0.0
 
 
 def _check_table(table, name, ndims):

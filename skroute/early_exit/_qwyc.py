@@ -40,6 +40,7 @@ from skroute.early_exit._thresholds import (
     widened,
 )
 from skroute.utils._compat import (
+    Integral,
     Interval,
     Real,
     StrOptions,
@@ -242,7 +243,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         "guarantee": ["boolean"],
         "costs": [StrOptions({"time"}), dict, "array-like", None],
         "budget": [Interval(Real, 0, None, closed="left"), None],
-        "n_jobs": [int, np.integer, None],
+        "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
 
@@ -304,6 +305,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
+        # From here on a failure leaves the estimator unfitted.
+        for attribute in ("choices_", "estimator_"):
+            vars(self).pop(attribute, None)
         routed = self._route_fit(fit_params)
         rows, labels = indexable(check_rows(self, X, reset=True), y)
         check_classification_targets(labels)
@@ -349,7 +353,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
-        if hasattr(self, "choices_"):
+        # Not choices_: the validation of parameters has just made it unfitted.
+        if hasattr(self, "estimator_"):
             fitted = self.estimator_
         elif _is_frozen(self.estimator):
             fitted = _unfrozen(self.estimator)
@@ -500,7 +505,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         n_members = engine.n_members
         if not isinstance(self.order, str):
             order = np.asarray(self.order)
-            if not np.array_equal(np.sort(order), np.arange(n_members)):
+            if order.ndim != 1 or not np.array_equal(np.sort(order), np.arange(n_members)):
                 raise ValueError(
                     f"order must be a permutation of 0, ..., {n_members - 1} (the ensemble has "
                     f"{n_members} members) or a name, got {self.order!r}."
@@ -571,6 +576,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         single = self.__dict__.get("_single")
         if (
             single is not None
+            and hasattr(self, "choices_")
             and budget is None
             and self.budget is None
             and type(X) is np.ndarray

@@ -5,10 +5,10 @@ import numpy as np
 
 def broadcast_queries(size, budget):
     """Sizes and budgets as flat arrays of equal length, and the shape they came in."""
-    size, budget = np.broadcast_arrays(
-        np.asarray(size, dtype=np.float64), np.asarray(budget, dtype=np.float64)
-    )
-    return np.ravel(size), np.ravel(budget), size.shape
+    size, budget = np.asarray(size, dtype=np.float64), np.asarray(budget, dtype=np.float64)
+    shape = np.broadcast_shapes(size.shape, budget.shape)
+    # Copies: one layout and one kind of memory is one compiled kernel.
+    return (*(np.broadcast_to(part, shape).flatten() for part in (size, budget)), shape)
 
 
 class PolyDomIndex:

@@ -57,8 +57,16 @@ class LazyFeatures:
                 "source must be a callable (columns, rows) -> array or a mapping from column to "
                 f"array or callable, got {source!r}."
             )
+        if isinstance(source, Mapping):
+            arrays = {name: part for name, part in source.items() if not callable(part)}
+            for name, part in arrays.items():
+                if np.ndim(part) == 0:
+                    raise ValueError(
+                        "source must have an array of shape (n_samples,) or a callable for each "
+                        f"column, got {part!r} for {name!r}."
+                    )
         if n_samples is None and isinstance(source, Mapping):
-            lengths = {len(values) for values in source.values() if not callable(values)}
+            lengths = {len(part) for part in arrays.values()}
             if len(lengths) > 1:
                 raise ValueError(
                     f"The arrays in source must have one length, got {sorted(lengths)}."

@@ -29,6 +29,8 @@ from skroute.gating._objective import (
 # Gradients are rounded to multiples of this. Sums of them in double precision are then
 # exact, so that ties do not depend on row order or on whether a row is repeated or weighted.
 _RESOLUTION = 2.0**-20
+# LightGBM's kZeroThreshold.
+_ZERO = 1e-35
 
 
 def boost(
@@ -97,6 +99,8 @@ def boost(
     target = target.astype(np.float64)
     grouped = len(group_costs) < X.shape[1]
     prices = 2 * total * gamma * group_costs
+    # LightGBM reads them as text, and no text below the smallest normal number.
+    prices[prices < np.finfo(np.float64).tiny] = 0.0
     free = np.zeros(len(group_costs), dtype=bool)
     params = {
         "objective": "none",
@@ -117,7 +121,9 @@ def boost(
         "num_threads": n_threads,
         "verbosity": -1,
     }
-    data = lightgbm.Dataset(X, label=np.zeros(n_samples), params=params)
+    # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
+    readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
+    data = lightgbm.Dataset(readable, label=np.zeros(n_samples), params=params)
     booster = lightgbm.Booster(params, data)
     every = -(-n_estimators // max_iter)
     coef = np.array([0.0, logit(min(p_full, 0.5))]) if gated else np.zeros(2)

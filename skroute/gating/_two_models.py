@@ -1,6 +1,7 @@
 """What the estimators with a cheap and a full model share."""
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +81,7 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
         "full_features": ["array-like", None],
         "model_costs": [Mapping, None],
         "cv": ["cv_object"],
+        "n_jobs": [Integral, None],
     }
 
     def _prepare(self, X, y, sample_weight, params):

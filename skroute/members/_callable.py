@@ -169,7 +169,7 @@ class CallableClassifier(MemberClassifier):
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
         "max_retries": [Interval(Integral, 0, None, closed="left")],
         "backoff": [Interval(Real, 0, None, closed="left")],
-        "timeout": [Interval(Real, 0, None, closed="neither"), None],
+        "timeout": [Interval(Real, 0, threading.TIMEOUT_MAX, closed="right"), None],
         "retry_on": [tuple, None],
         "cost": [Interval(Real, 0, None, closed="left"), callable],
         "random_state": [Integral, None],
@@ -205,8 +205,10 @@ class CallableClassifier(MemberClassifier):
         """Class labels, sorted."""
         classes = np.asarray(self.classes)
         known = np.unique(classes)
-        if classes.ndim != 1 or len(known) != len(classes):
-            raise ValueError(f"classes must be labels that do not repeat, got {self.classes!r}.")
+        if classes.ndim != 1 or not 0 < len(known) == len(classes):
+            raise ValueError(
+                f"classes must be labels that do not repeat, at least one, got {self.classes!r}."
+            )
         return known
 
     def __sklearn_tags__(self):

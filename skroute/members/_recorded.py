@@ -1,5 +1,6 @@
 """Recorded answers as a model."""
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ class _Record:
             if len(frames) == 2 and not frames[1].index.equals(ids):
                 raise ValueError("predictions and scores must have the same index.")
         labels = None if predictions is None else np.asarray(predictions)
+        if labels is not None and not (labels.ndim in (1, 2) and len(labels)):
+            raise ValueError(
+                "predictions must be labels of shape (n_rows,) or an indicator matrix of shape "
+                f"(n_rows, n_classes), with at least one row, got {reprlib.repr(predictions)}."
+            )
         if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
         self.scores = None
@@ -62,8 +68,10 @@ class _Record:
         n_columns = matrix.shape[1] if matrix is not None and matrix.ndim == 2 else None
         if named is not None:
             named = np.asarray(named)
-            if len(np.unique(named)) != len(named):
-                raise ValueError(f"classes must not repeat, got {named.tolist()!r}.")
+            if named.ndim != 1 or len(np.unique(named)) != len(named):
+                raise ValueError(
+                    f"classes must be labels and must not repeat, got {reprlib.repr(classes)}."
+                )
         elif self.multilabel or labels is None:
             if n_columns is None:
                 raise ValueError(

@@ -269,6 +269,11 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "subset_size_")
 
+    def _validate_params(self):
+        # The first step of fit, set last: a failure in between leaves the estimator unfitted.
+        vars(self).pop("subset_size_", None)
+        super()._validate_params()
+
 
 def _reject_sparse(X):
     if issparse(X):

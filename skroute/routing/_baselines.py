@@ -7,7 +7,7 @@ import numpy as np
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.base import Plan
 from skroute.routing._members import BaseRouterClassifier, call_predict, call_proba
-from skroute.utils._compat import StrOptions, num_samples
+from skroute.utils._compat import Integral, Interval, StrOptions, num_samples
 
 
 def row_uniforms(X, n_columns, seed=0):
@@ -201,7 +201,7 @@ class RandomRouterClassifier(BaseRouterClassifier):
     _parameter_constraints: dict = {
         **BaseRouterClassifier._parameter_constraints,
         "policy": [StrOptions({"online", "batch"})],
-        "seed": [int],
+        "seed": [Interval(Integral, 0, None, closed="left")],
     }
     _parameter_constraints.pop("response")
     _parameter_constraints.pop("cv")

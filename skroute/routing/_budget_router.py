@@ -22,6 +22,7 @@ from skroute.routing._stream import StreamMixin, StreamPolicy
 from skroute.routing._values import dominated, out_of_sample_quality, penalty, quality_folds
 from skroute.utils._compat import (
     HasMethods,
+    Integral,
     Interval,
     Real,
     StrOptions,
@@ -208,7 +209,7 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         "drop_dominated": ["boolean"],
         "routing_cost": [Interval(Real, 0, None, closed="left")],
         "cv": ["cv_object"],
-        "n_jobs": [int, None],
+        "n_jobs": [Integral, None],
     }
 
     def __init__(

@@ -23,6 +23,7 @@ from skroute.base import (
     note_failure,
 )
 from skroute.utils._compat import (
+    Integral,
     Interval,
     Real,
     StrOptions,
@@ -117,7 +118,7 @@ class BaseRouterClassifier(
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "response": [StrOptions({"proba", "predict"})],
         "cv": ["cv_object"],
-        "n_jobs": [int, None],
+        "n_jobs": [Integral, None],
     }
 
     def _check_parameters(self, members):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import indexable
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import note_failure
@@ -346,10 +346,9 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         tags = super().__sklearn_tags__()
         if self.embedding is None:
             # The default accuracy estimator reads X itself.
-            from sklearn.utils import get_tags
-
             reader = self.accuracy_estimator
-            reader_tags = None if reader is None else get_tags(reader).input_tags
+            known = hasattr(reader, "__sklearn_tags__")
+            reader_tags = get_tags(reader).input_tags if known else None
             tags.input_tags.sparse &= reader_tags is not None and reader_tags.sparse
             tags.input_tags.allow_nan &= reader_tags is not None and reader_tags.allow_nan
         return tags

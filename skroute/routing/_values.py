@@ -44,7 +44,10 @@ def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None, fit_params=Non
 
 def penalty(estimate, quality):
     """OCCAM's sigma: standard deviation of each choice's estimation error, out of sample."""
-    return (estimate - quality).std(axis=0)
+    error = estimate - quality
+    # Scaled by powers of two, which changes no digit: the squares of large errors overflow.
+    _, exponent = np.frexp(np.abs(error).max(axis=0))
+    return np.ldexp(np.ldexp(error, -exponent).std(axis=0), exponent)
 
 
 def dominated(mean_quality, costs):

@@ -271,16 +271,17 @@ def claims(result):
         where = f"Adult, {100 * alpha:g} % allowed"
         found += [
             claim(
-                f"members-{alpha}",
+                f"members-{1000 * alpha:g}",
                 f"{where}: members evaluated of the full ensemble, mean over seeds",
                 np.mean([row[2] for row in runs]),
                 better="lower",
                 bar=members,
+                digits=4,
                 published="2 to 4 times as fast (mean)",
                 why="the paper has other data and ensembles",
             ),
             claim(
-                f"differ-{alpha}",
+                f"differ-{1000 * alpha:g}",
                 f"{where}: test rows answered differently, mean over seeds",
                 np.mean([row[3] for row in runs]),
                 better="lower",
@@ -294,9 +295,9 @@ def claims(result):
         "HistGradientBoosting": "its own predict, one thread",
         "RandomForest": "its own predict, one thread",
     }
-    for row in result["clock"]:
+    for row, alpha in zip(result["clock"], (0.005, 0.01, 0.005, 0.005)):
         name, differ, ratio, early = row[0].split(" ")[0], row[1], row[6], row[7]
-        key, what = f"{name}-{differ:.2g}", f"{name} on Adult, {differ:.2g} % differ: predict"
+        key, what = f"{name}-{1000 * alpha:g}", f"{name} on Adult, {differ:.2g} % differ: predict"
         times = {"unit": "times as fast", "peer": 1}
         found.append(claim(key, what, ratio, against=own[name], **times))
         if early != "-":

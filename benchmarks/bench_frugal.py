@@ -276,7 +276,7 @@ def claims(result):
         found.append(
             claim(
                 f"saving-{name}",
-                f"{name}: saved at the best API's accuracy ({method}, the best of three on test rows)",
+                f"{name}: saved at the best API's accuracy ({method}, best of three)",
                 saving[method],
                 unit="%",
                 **({} if name == "PASCAL" else best),
@@ -286,7 +286,7 @@ def claims(result):
         gain = of_set["gain_points"]
         method = max(gain, key=gain.get)
         bar = {"bar": GAIN_BARS[name]} if name in GAIN_BARS else {}
-        what = f"{name}: accuracy gained at the best API's price ({method}, the best of three on test rows)"
+        what = f"{name}: accuracy gained at the best API's price ({method}, best of three)"
         found.append(claim(f"gain-{name}", what, gain[method], unit="points", **best, **bar))
         vote = gain[method] - of_set["votes_points"][1]
         found.append(

@@ -1,6 +1,6 @@
 """Write the README's measured numbers and its picture from the last full run.
 
-    python benchmarks/readme.py
+    make readme
 
 Reads ``benchmarks/results/*.json``, rewrites what stands between the markers in README.md, and
 draws ``doc/_static/faces_light.png`` and ``faces_dark.png``. tests/test_readme.py fails while the

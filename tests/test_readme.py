@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import readme  # noqa: E402
 
-UPDATE = "run `python benchmarks/readme.py`"
+UPDATE = "run `make readme`"
 
 
 def test_numbers_are_those_of_the_results():
@@ -61,7 +61,7 @@ def test_estimators_of_the_table_exist():
 
 def test_commands_and_links_exist():
     make = (ROOT / "Makefile").read_text()
-    for target in set(re.findall(r"make ([\w-]+)", README)):
+    for target in set(re.findall(r"(?:`|\$ )make ([\w-]+)", README)):
         if target.startswith("bench-"):
             assert (ROOT / "benchmarks" / f"bench_{target.removeprefix('bench-')}.py").is_file()
         else:

@@ -209,7 +209,7 @@ def draw(faces, path, dark):
             arrowprops={"arrowstyle": "->", "color": ink, "linewidth": 1.3},
         )
         ax.text(
-            (min(reached) + price) / 2 - 0.6,
+            (min(reached) + price) / 2 - 0.2,
             level - 0.5,
             f"same accuracy, {100 * (1 - min(reached) / price):.0f} % less",
             ha="center",

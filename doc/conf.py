@@ -52,7 +52,11 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": []}
+# Pages without siblings have no use for a navigation of their section.
+html_sidebars = {
+    page: []
+    for page in ["index", "getting_started", "benchmarks", "peers", "glossary", "contributing"]
+}
 html_static_path = ["_static"]
 html_css_files = ["skroute.css"]
 # Formulas are drawn by MathJax from its CDN: offline they show as TeX. Everything else that the

@@ -26,12 +26,12 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
     "sphinx.ext.linkcode",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "sphinx_design",
     "sphinx_copybutton",
+    "mathml",
     "test_role",
 ]
 templates_path = ["_templates"]
@@ -59,8 +59,7 @@ html_sidebars = {
 }
 html_static_path = ["_static"]
 html_css_files = ["skroute.css"]
-# Formulas are drawn by MathJax from its CDN: offline they show as TeX. Everything else that the
-# site needs is in its folder.
+html_math_renderer = "mathml"
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 

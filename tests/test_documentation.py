@@ -57,3 +57,12 @@ def test_role_finds_what_is_missing():
 def test_pictures_of_examples_have_a_title(example):
     """Sphinx-gallery takes the title of axes or figure as the alternative text."""
     assert re.search(r"title\s*=|title\(", example.read_text())
+
+
+def test_formulas_become_mathml_and_unknown_commands_are_noticed():
+    pytest.importorskip("latex2mathml")
+    from mathml import translate
+
+    markup, left = translate(r"\arg\max_i \hat q_i(x) - p\, c_i", "block")
+    assert markup.startswith("<math") and 'display="block"' in markup and not left
+    assert translate(r"\nonsense x", "inline")[1]

@@ -88,11 +88,11 @@ def report(results, absent=()):
     if absent:
         parts.append(_admonition("warning", "No results in the repo: " + ", ".join(absent) + "."))
     if results:
-        parts += [_summary(results), _short_lists(results)]
+        parts += [_summary(results), _short_lists(results), _published(results)]
     parts += [_section(name, record) for name, record in results.items()]
     if results:
         parts.append(_provenance(results))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _summary(results):
@@ -130,6 +130,32 @@ def _short_lists(results):
     if lines:
         text += [_heading("Bars that were missed", "-"), "\n".join(lines)]
     return "\n\n".join(text)
+
+
+def _published(results):
+    """What the papers report, beside what was measured here."""
+    rows = [
+        [
+            _text(c["what"]),
+            _measured(c),
+            _text(number(c["published"]) if "published" in c else number(c["peer"])),
+            VERDICTS[c["verdict"]].lower() + (f": {_text(c['why'])}" if c.get("why") else ""),
+            f"``{record['command']}``",
+        ]
+        for record in results.values()
+        for c in record.get("claims", ())
+        if "published" in c or "published" in c.get("against", "")
+    ]
+    if not rows:
+        return ""
+    header = ["what", "here", "published", "comparable?", "command"]
+    text = (
+        "Each paper's main number, redrawn on the data at hand. The tables that go with it are in "
+        "the paper's section below; its figure is in the part of the "
+        ":doc:`gallery </auto_examples/index>` that reproduces papers."
+    )
+    heading = _heading("Beside the published numbers", "-")
+    return f"{heading}\n\n{text}\n\n" + _table(header, rows, "30 12 22 20 16", "benchmark-claims")
 
 
 def _line(name, claim):

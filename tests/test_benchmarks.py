@@ -1,6 +1,7 @@
 """The benchmark framework and the report page that is made of its files."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -85,7 +86,11 @@ def test_report_lists_what_is_behind_first_with_its_reason():
         _harness.claim("b", "that one", 2, peer=2, against="the peer", why="not shown"),
     ]
     record = {"title": "T", "command": "make bench-t", "claims": claims, **_harness.provenance()}
+    assert "published numbers" not in benchmark_report.report({"t": record})
+    claims.append(_harness.claim("c", "trees", 40, published=41, why="another ensemble"))
     page = benchmark_report.report({"t": record | {"placeholder": "old"}})
+    beside = page.split("Beside the published numbers")[1].split(".. _benchmark-t:")[0]
+    assert re.search(r"trees\n     - 40\n     - 41\n     - not comparable: another", beside)
     assert page.index("Behind") < page.index("Equal") < page.index(".. _benchmark-t:")
     assert "this one: 1 beside 2 of the peer (:ref:`t <benchmark-t>`). Why: it sorts less." in page
     assert "not shown" not in page

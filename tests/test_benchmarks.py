@@ -1,7 +1,9 @@
 """The benchmark framework and the report page that is made of its files."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -112,6 +114,32 @@ def test_write_report_leaves_an_unchanged_page_alone(folder, tmp_path):
     before = page.stat().st_mtime_ns
     benchmark_report.write_report(folder, page)
     assert page.stat().st_mtime_ns == before
+
+
+def test_claims_follow_from_the_results():
+    """In a process of its own: the benchmarks set the number of threads."""
+    script = """
+import importlib, json, math, sys
+from pathlib import Path
+
+for path in sorted(Path("results").glob("*.json")):
+    record = json.loads(path.read_text())
+    try:
+        module = importlib.import_module(f"bench_{path.stem}")
+    except ModuleNotFoundError as error:
+        print(f"{path.stem}: not checked, {error}")  # an optional dependency
+        continue
+    made = module.claims(record["result"]) if hasattr(module, "claims") else []
+    kept = {claim["key"]: claim for claim in record["claims"]}
+    assert {claim["key"] for claim in made} == set(kept), path.stem
+    for claim in made:
+        measured = kept[claim["key"]]["measured"]
+        assert math.isclose(claim["measured"], measured, rel_tol=1e-9), (path.stem, claim["key"])
+        assert claim["verdict"] == kept[claim["key"]]["verdict"], (path.stem, claim["key"])
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(RESULTS.parent)])}
+    folder = RESULTS.parent
+    subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, check=True)
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)

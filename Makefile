@@ -11,7 +11,7 @@ export SKROUTE_DATA ?= $(DATA_BESIDE)
 # scikit-learn's array API checks run only with this set before scipy is imported.
 export SCIPY_ARRAY_API = 1
 
-.PHONY: demo test lint doc bench bench-short coverage clean
+.PHONY: demo test lint doc bench bench-short readme coverage clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,10 @@ bench: $(VENV)/.dev
 
 bench-short: $(VENV)/.dev
 	$(BIN)/python benchmarks/run_all.py --short
+
+# The README's numbers and picture, from the results of the last `make bench`.
+readme: $(VENV)/.dev
+	$(BIN)/python benchmarks/readme.py
 
 # One of them: make bench-occam, make bench-frugal, ...
 bench-%: $(VENV)/.dev

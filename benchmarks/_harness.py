@@ -1,14 +1,25 @@
-"""What every benchmark needs: contenders in turn in one process, a table, a JSON file."""
+"""What every benchmark needs: contenders in turn in one process, tables, claims, a JSON file.
+
+A benchmark measures, prints its tables with :func:`table`, says with :func:`claim` what each
+number that matters is to be compared with, and hands both to :func:`save`. The site's report
+page (doc/benchmark_report.py) and the README's table (benchmarks/readme.py) are made of these
+files and know no benchmark by name.
+"""
 
 import json
 import os
 import platform
+import subprocess
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "lightgbm", "highspy")
+_START = time.perf_counter()
+_TABLES = []
 
 
 def alternate(contenders, repeats=5, warmup=1):
@@ -53,6 +64,7 @@ def table(title, header, rows):
         Cells; floats are printed with five significant digits.
     """
     text = [[_cell(value) for value in row] for row in [header, *rows]]
+    _TABLES.append({"title": title, "header": text[0], "rows": text[1:]})
     widths = [max(len(row[column]) for row in text) for column in range(len(header))]
     print(f"\n{title}\n{'-' * len(title)}")
     for row in text:
@@ -63,28 +75,152 @@ def _cell(value):
     return f"{value:.5g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
-def save(name, payload):
+def claim(key, what, measured, *, peer=None, against="", better="higher", within=0.0, **more):
+    """One measured number and what it is compared with.
+
+    Parameters
+    ----------
+    key : str
+        Name of the number, unique in its benchmark; the README refers to it.
+
+    what : str
+        What was measured: data, method, quantity.
+
+    measured : float
+
+    peer : float, default=None
+        The same number for the peer in the same run, or as published. None: there is nothing to
+        compare with, or the data or the machine differ; `why` then says so.
+
+    against : str, default=""
+        Who the peer is.
+
+    better : {"higher", "lower"}, default="higher"
+
+    within : float, default=0.0
+        Differences up to this count as equal: the noise of the measurement.
+
+    **more
+        `unit`: shown after the numbers. `digits`: significant digits shown, 3 by default.
+        `bar`: what the project asks of itself. `published`: the paper's number on other data.
+        `why`: the reason, where skroute is behind or nothing can be compared.
+
+    Returns
+    -------
+    dict
+        The arguments, and the `verdict`: "ahead", "equal", "behind" or "not comparable"; with
+        a `bar`, whether it is `met`.
+    """
+    if unknown := set(more) - {"unit", "digits", "bar", "published", "why"}:
+        raise TypeError(f"claim {key!r} has unknown entries {sorted(unknown)}.")
+    sign = {"higher": 1.0, "lower": -1.0}[better]
+    found = {"key": key, "what": what, "measured": float(measured), "better": better, **more}
+    if peer is None:
+        found["verdict"] = "not comparable"
+    else:
+        lead = sign * (found["measured"] - peer)
+        found["verdict"] = "equal" if abs(lead) <= within else "ahead" if lead > 0 else "behind"
+        found["peer"] = float(peer)
+    if against:
+        found["against"] = against
+    if "bar" in more:
+        found["met"] = bool(sign * (found["measured"] - more["bar"]) >= 0)
+    return found
+
+
+def save(name, payload, *, title="", claims=(), write=True):
     """Write a result with what it was measured on to ``benchmarks/results/<name>.json``.
 
     Parameters
     ----------
     name : str
+
     payload : JSON-serialisable
+
+    title : str, default=""
+        Heading on the report page: the paper, or what it is about.
+
+    claims : sequence of dict, default=()
+        From :func:`claim`. Printed as a last table.
+
+    write : bool, default=True
+        False for a short run: its claims are computed and printed, so that they cannot rot, but
+        its numbers are not worth keeping.
     """
-    import sklearn
-
-    import skroute
-
+    tables = list(_TABLES)
+    if claims:
+        keys = [found["key"] for found in claims]
+        assert len(set(keys)) == len(keys), f"claims of {name!r} share a key: {keys}"
+        rows = [
+            [c["what"], c["measured"], c.get("unit", ""), c.get("peer", "-"), c["verdict"]]
+            + [c.get("bar", "-"), c.get("met", "-")]
+            for c in claims
+        ]
+        table(
+            "Claims" if write else "Claims (short run: only the full run says something)",
+            ["what", "measured", "unit", "peer", "verdict", "bar", "met"],
+            rows,
+        )
+    _TABLES.clear()
+    if not write:
+        return
     RESULTS.mkdir(exist_ok=True)
     record = {
-        "skroute": skroute.__version__,
-        "scikit-learn": sklearn.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
+        "title": title or name,
+        "command": f"make bench-{name}",
+        **provenance(),
+        "minutes": round((time.perf_counter() - _START) / 60, 1),
+        "claims": list(claims),
+        "tables": tables,
         "result": payload,
     }
     path = RESULTS / f"{name}.json"
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=1, default=float) + "\n")
+    temporary.write_text(json.dumps(record, indent=1, default=_plain, ensure_ascii=False) + "\n")
     temporary.replace(path)
+
+
+def provenance():
+    """Date, commit, versions and machine; no host name, no path."""
+    import skroute
+
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "commit": _commit(),
+        "versions": {
+            "skroute": skroute.__version__,
+            "python": platform.python_version(),
+            **{package: version(package) for package in PACKAGES},
+        },
+        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.system()},
+    }
+
+
+def _commit():
+    """Short id of the commit, with a + if the working tree differs from it."""
+    git = ["git", "-C", str(RESULTS.parent)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], **_QUIET).stdout.strip()
+        # Fresh results of this same run are no change of the code.
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--", "../skroute", "*.py"], **_QUIET
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head + ("+" if changed.stdout.strip() else "")
+
+
+_QUIET = {"check": True, "capture_output": True, "text": True}
+
+
+def _cpu():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _plain(value):
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else float(value)

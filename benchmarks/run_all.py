@@ -3,6 +3,7 @@
 import argparse
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 
@@ -14,10 +15,18 @@ def main():
     scripts = sorted(Path(__file__).parent.glob("bench_*.py"))
     if arguments.only:
         scripts = [path for path in scripts if path.stem.removeprefix("bench_") in arguments.only]
+    start, failed = time.perf_counter(), []
     for script in scripts:
         print(f"\n=== {script.name}", flush=True)
         command = [sys.executable, str(script), *(["--short"] if arguments.short else [])]
-        subprocess.run(command, check=True)
+        # One that fails does not cost the others their run.
+        if subprocess.run(command).returncode:
+            failed.append(script.name)
+    print(f"\n{len(scripts)} benchmarks in {(time.perf_counter() - start) / 60:.1f} minutes")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+    if not arguments.short:
+        print("`make readme` takes the new results into the README.")
 
 
 if __name__ == "__main__":

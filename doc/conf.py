@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import matplotlib
 from api_reference import write_api_pages
+from benchmark_report import write_report
 from sphinx_gallery.sorting import ExplicitOrder
 
 import skroute
@@ -25,12 +26,13 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
     "sphinx.ext.linkcode",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "sphinx_design",
     "sphinx_copybutton",
+    "mathml",
+    "test_role",
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "**/README.rst", "whats_new/_*.rst"]
@@ -50,7 +52,14 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": []}
+# Pages without siblings have no use for a navigation of their section.
+html_sidebars = {
+    page: []
+    for page in ["index", "getting_started", "benchmarks", "peers", "glossary", "contributing"]
+}
+html_static_path = ["_static"]
+html_css_files = ["skroute.css"]
+html_math_renderer = "mathml"
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 
@@ -63,6 +72,8 @@ sphinx_gallery_conf = {
     "doc_module": ("skroute",),
     "backreferences_dir": "generated/backreferences",
     "show_memory": False,
+    # The page with computation times loads scripts from elsewhere and says little.
+    "write_computation_times": False,
     "min_reported_time": 5,
     "within_subsection_order": "FileNameSortKey",
     "subsection_order": ExplicitOrder(
@@ -78,4 +89,6 @@ def linkcode_resolve(domain, info):
 
 
 def setup(app):
-    write_api_pages(Path(__file__).parent)
+    here = Path(__file__).parent
+    write_api_pages(here)
+    write_report(here.parent / "benchmarks" / "results", here / "benchmarks.rst")

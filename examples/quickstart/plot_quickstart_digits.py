@@ -92,4 +92,8 @@ for name, baseline in [
     AccuracyCostDisplay.from_estimator(
         pipeline, X_test, y_test, budgets=budgets, name=name, ax=display.ax_
     )
-_ = display.ax_.set(xlabel="mean cost (cents per 1,000 answers)", ylabel="accuracy, test half")
+_ = display.ax_.set(
+    xlabel="mean cost (cents per 1,000 answers)",
+    ylabel="accuracy, test half",
+    title="Digits: accuracy that a budget buys",
+)

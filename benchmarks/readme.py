@@ -1,0 +1,240 @@
+"""Write the README's measured numbers and its picture from the last full run.
+
+    make readme
+
+Reads ``benchmarks/results/*.json``, rewrites what stands between the markers in README.md, and
+draws ``doc/_static/faces_light.png`` and ``faces_dark.png``. tests/test_readme.py fails while the
+README, the picture and the results disagree. Needs matplotlib for the picture, nothing else.
+"""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = {mode: ROOT / "doc" / "_static" / f"faces_{mode}.png" for mode in ("light", "dark")}
+MARKED = re.compile(r"(<!-- measured -->\n).*?(<!-- /measured -->)", re.DOTALL)
+
+# What, how it is said, and the benchmark whose claims are meant; `{key}` is a claim's number,
+# `{key.peer}` its peer's; `:2` asks for two significant digits, `:.2f` for two decimals.
+ROWS = [
+    (
+        "exact assignment of 10,000 rows to 7 models, beside HiGHS's full MILP",
+        "same objective, {exact-random:2} and {exact-multiples:2} times as fast",
+        "assignment",
+    ),
+    (
+        "neighbours for OCCAM's estimator, 40,000 x 512, chebyshev, beside scikit-learn's "
+        "brute force",
+        "same neighbours, {exact-chebyshev-uniform:2} to {exact-chebyshev-embedding:2} times as "
+        "fast; euclidean {exact-euclidean-uniform:2} times",
+        "quality",
+    ),
+    (
+        "USPS, five models, measured time, three seeds: OCCAM at 60 % of the best model's cost",
+        "{lost:.2f} points of accuracy lost; at every budget at least {single:.2f} points above "
+        "the single best model and {random:.2f} above random at the same cost",
+        "occam",
+    ),
+    (
+        "FER+ faces, four APIs, five seeds: best of three routers, cost at the best API's accuracy",
+        "{saving-FERPLUS:.0f} % less; at its price {gain-FERPLUS:.1f} points more",
+        "frugal",
+    ),
+    (
+        "nine language models, 5 folds: quality at half of the best model's price",
+        "{half-best:.3f}; the best model at its full price {half-best.peer:.3f}; mean cost "
+        "{half-cost:.2f} of the budget",
+        "llm_routing",
+    ),
+    (
+        "500 LightGBM trees on Adult, one thread: `QWYCEnsemble.predict` beside `Booster.predict`",
+        "{LightGBM-5:2} times as fast, {LightGBM-5-early:2} times its early stopping; "
+        "{members-5:.0f} trees, {differ-5:.2f} % of the answers differ (0.5 % allowed)",
+        "early_exit",
+    ),
+    (
+        "Letter, Adapt: feature cost saved within about a point of a random forest",
+        "{saved-letter:.0f} %; {saved-letter.peer:.0f} % published",
+        "gating",
+    ),
+    (
+        "Poly-Dom, 10 features, alpha 0.1: sets trained of 1,023; broken guarantees in 100,000 "
+        "queries",
+        "{sets-max-10:.0f} (median of 10 seeds); {guarantee:.0f}",
+        "feature_sets",
+    ),
+]
+
+
+class _Number:
+    """A claim in a format string."""
+
+    def __init__(self, value, peer=None):
+        self.value = value
+        if peer is not None:
+            self.peer = _Number(peer)
+
+    def __format__(self, spec):
+        if spec.endswith("f"):
+            return format(self.value, spec)
+        value = float(f"{self.value:.{spec}g}")
+        return f"{value:,.0f}" if abs(value) >= 10 ** (int(spec) - 1) else f"{value:.{spec}g}"
+
+
+def load_results(folder=ROOT / "benchmarks" / "results"):
+    """Records of all benchmarks, by name."""
+    paths = sorted(folder.glob("*.json"))
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def measured_table(results):
+    """The part of the README between the markers.
+
+    Parameters
+    ----------
+    results : dict from str to dict
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    lines = ["| what | measured | command |", "|---|---|---|"]
+    for what, said, name in ROWS:
+        if name in results:
+            claims = {
+                c["key"]: _Number(c["measured"], c.get("peer")) for c in results[name]["claims"]
+            }
+            lines.append(f"| {what} | {said.format_map(claims)} | `make bench-{name}` |")
+    every = [c for record in results.values() for c in record["claims"]]
+    count = {
+        verdict: sum(c["verdict"] == verdict for c in every)
+        for verdict in ("ahead", "equal", "behind", "not comparable")
+    }
+    asked = [c["met"] for c in every if "met" in c]
+    machines = {f"{r['machine']['cpu']}, {r['machine']['cores']} cores" for r in results.values()}
+    dates = {record["date"] for record in results.values()}
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"`make bench` runs all of them. Of {len(every)} claims in {len(results)} benchmarks, "
+            f"skroute is ahead in {count['ahead']}, equal in {count['equal']} and behind in "
+            f"{count['behind']}; {count['not comparable']} have nothing to be compared with. "
+            f"{sum(asked)} of {len(asked)} bars that were set beforehand are met. "
+            f"{'; '.join(sorted(machines))}; {max(dates)}; no GPU. "
+            "The site's report page lists every claim, the ones behind first.",
+            "",
+        ]
+    )
+
+
+def render(readme, results):
+    """README text with its measured part replaced."""
+    return MARKED.sub(lambda found: found[1] + measured_table(results) + found[2], readme)
+
+
+def digest(faces):
+    """Short hash of what the picture shows; it is written into the picture."""
+    return hashlib.sha256(json.dumps(faces, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def faces_of(results):
+    """What the picture shows: FER+, four APIs and three routers."""
+    of_set = results["frugal"]["result"]["sets"]["FERPLUS"]
+    return {key: of_set[key] for key in ("best_single", "services", "curves")}
+
+
+def draw(faces, path, dark):
+    """Accuracy over price for four APIs and three routers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    ink, faint = ("#e6edf3", "#8b949e") if dark else ("#1f2328", "#656d76")
+    colors = ["#58a6ff", "#3fb950", "#f0883e"] if dark else ["#0969da", "#1a7f37", "#bc4c00"]
+    style = {
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "axes.edgecolor": faint,
+        "xtick.color": ink,
+        "ytick.color": ink,
+        "font.size": 11,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    with plt.rc_context(style):
+        figure, ax = plt.subplots(figsize=(7.2, 4.0), layout="constrained")
+        labels = {"GitHub(CNN)": "free CNN", "FacePP": "Face++"}
+        for name, service in faces["services"].items():
+            price, accuracy = service["price"], 100 * service["accuracy"]
+            ax.plot(price, accuracy, "D", color=ink, markersize=7, zorder=3)
+            ax.annotate(
+                f"{labels.get(name, name)}, \\${price:g}",
+                (price, accuracy),
+                xytext=(9, 0),
+                textcoords="offset points",
+                va="center",
+            )
+        free = min(faces["services"].values(), key=lambda service: service["price"])
+        ends = [free, faces["best_single"]]
+        ax.plot(
+            [end["price"] for end in ends],
+            [100 * end["accuracy"] for end in ends],
+            "--",
+            color=faint,
+            label="two APIs mixed at random",
+        )
+        for (name, curve), color in zip(faces["curves"].items(), colors):
+            order = np.argsort(curve["cost"])
+            cost = np.array(curve["cost"])[order]
+            accuracy = 100 * np.array(curve["accuracy"])[order]
+            ax.plot(cost, accuracy, "-", color=color, linewidth=2.2, label=f"skroute: {name}")
+        level, price = 100 * faces["best_single"]["accuracy"], faces["best_single"]["price"]
+        reached = []
+        for curve in faces["curves"].values():
+            order = np.argsort(curve["cost"])
+            accuracy = 100 * np.array(curve["accuracy"])[order]
+            at = int(np.flatnonzero(accuracy >= level)[0])
+            pair = slice(at - 1, at + 1)
+            reached.append(np.interp(level, accuracy[pair], np.array(curve["cost"])[order][pair]))
+        ax.annotate(
+            "",
+            (min(reached), level),
+            (price - 0.15, level),
+            arrowprops={"arrowstyle": "->", "color": ink, "linewidth": 1.3},
+        )
+        ax.text(
+            (min(reached) + price) / 2 - 0.2,
+            level - 0.5,
+            f"same accuracy, {100 * (1 - min(reached) / price):.0f} % less",
+            ha="center",
+            va="top",
+        )
+        ax.set(
+            xlabel="mean price per 10,000 faces (US dollars)",
+            ylabel="accuracy on test faces (%)",
+            xlim=(-0.4, 18.2),
+        )
+        ax.grid(color=faint, alpha=0.25)
+        ax.legend(loc="lower right", frameon=False, bbox_to_anchor=(1.0, 0.2))
+        figure.savefig(path, dpi=110, transparent=True, metadata={"Description": digest(faces)})
+        plt.close(figure)
+
+
+def main():
+    results = load_results()
+    readme = ROOT / "README.md"
+    readme.write_text(render(readme.read_text(encoding="utf-8"), results), encoding="utf-8")
+    for mode, path in PICTURES.items():
+        path.parent.mkdir(exist_ok=True)
+        draw(faces_of(results), path, dark=mode == "dark")
+    print("README.md and doc/_static/faces_*.png are up to date with benchmarks/results/")
+
+
+if __name__ == "__main__":
+    main()

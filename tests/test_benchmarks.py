@@ -1,0 +1,155 @@
+"""The benchmark framework and the report page that is made of its files."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+for folder in ("benchmarks", "doc"):
+    sys.path.insert(0, str(ROOT / folder))
+
+import _harness  # noqa: E402
+import benchmark_report  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    "measured, about, verdict",
+    [
+        (2.0, {"peer": 1}, "ahead"),
+        (0.5, {"peer": 1}, "behind"),
+        (0.5, {"peer": 1, "better": "lower"}, "ahead"),
+        (1.01, {"peer": 1, "within": 0.02}, "equal"),
+        (np.nan, {"peer": 1}, "behind"),
+        (2.0, {}, "not comparable"),
+    ],
+)
+def test_verdict(measured, about, verdict):
+    assert _harness.claim("key", "what", measured, **about)["verdict"] == verdict
+
+
+@pytest.mark.parametrize("better, met", [("higher", False), ("lower", True)])
+def test_bar(better, met):
+    assert _harness.claim("key", "what", 3, better=better, bar=4)["met"] is met
+
+
+def test_claim_takes_no_unknown_entry():
+    with pytest.raises(TypeError, match=r"'key' has unknown entries \['unti'\]"):
+        _harness.claim("key", "what", 1, unti="s")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(_harness, "RESULTS", tmp_path)
+    return tmp_path
+
+
+def test_save_keeps_tables_claims_and_what_they_were_measured_on(folder, capsys):
+    _harness.table("A *title*", ["a", "b"], [["x_y", 1.23456789]])
+    claims = [_harness.claim("k", "speed", 3, peer=1, bar=4, unit="times")]
+    payload = {"array": np.arange(2), "scalar": np.float64(1.5), "flag": np.bool_(True)}
+    _harness.save("thing", payload, title="Thing", claims=claims)
+    record = json.loads((folder / "thing.json").read_text())
+    assert record["result"] == {"array": [0, 1], "scalar": 1.5, "flag": True}
+    assert record["command"] == "make bench-thing"
+    assert record["tables"] == [
+        {"title": "A *title*", "header": ["a", "b"]} | {"rows": [["x_y", "1.2346"]]}
+    ]
+    assert record["claims"][0]["verdict"] == "ahead"
+    assert record["versions"]["skroute"] and record["machine"]["cores"]
+    assert "Claims" in capsys.readouterr().out
+
+    page = benchmark_report.report({"thing": record}, ["other"])
+    assert "No results in the repo: other." in page
+    assert ".. dropdown:: A \\*title\\*" in page and "x\\_y" in page
+    assert "4 (missed)" in page and "3 times" in page
+
+
+def test_a_short_run_prints_its_claims_and_writes_nothing(folder, capsys):
+    _harness.save("thing", {}, claims=[_harness.claim("k", "speed", 3)], write=False)
+    assert not list(folder.iterdir())
+    assert "short run" in capsys.readouterr().out
+
+
+def test_claims_of_one_key_are_an_error(folder):
+    with pytest.raises(AssertionError, match="share a key"):
+        _harness.save("thing", {}, claims=[_harness.claim("k", "a", 1)] * 2)
+
+
+def test_report_lists_what_is_behind_first_with_its_reason():
+    claims = [
+        _harness.claim("a", "this one", 1, peer=2, against="the peer", why="it sorts less"),
+        _harness.claim("b", "that one", 2, peer=2, against="the peer", why="not shown"),
+    ]
+    record = {"title": "T", "command": "make bench-t", "claims": claims, **_harness.provenance()}
+    assert "published numbers" not in benchmark_report.report({"t": record})
+    claims.append(_harness.claim("c", "trees", 40, published=41, why="another ensemble"))
+    page = benchmark_report.report({"t": record | {"placeholder": "old"}})
+    beside = page.split("Beside the published numbers")[1].split(".. _benchmark-t:")[0]
+    assert re.search(r"trees\n     - 40\n     - 41\n     - not comparable: another", beside)
+    assert page.index("Behind") < page.index("Equal") < page.index(".. _benchmark-t:")
+    assert "this one: 1 beside 2 of the peer (:ref:`t <benchmark-t>`). Why: it sorts less." in page
+    assert "not shown" not in page
+    assert "Not of one full run: t." in page
+
+
+@pytest.mark.parametrize(
+    "value, digits, text",
+    [(31.42, 3, "31.4"), (4681.4, 3, "4,681"), (0.62, 4, "0.62"), (0, 3, "0"), (40.0, 3, "40")]
+    + [(2.2e-06, 3, "2.2e-06"), ("two", 3, "two"), (100.0, 3, "100"), (1000000.0, 3, "1,000,000")],
+)
+def test_number(value, digits, text):
+    assert benchmark_report.number(value, digits) == text
+
+
+def test_write_report_leaves_an_unchanged_page_alone(folder, tmp_path):
+    page = tmp_path / "page.rst"
+    benchmark_report.write_report(folder, page)
+    before = page.stat().st_mtime_ns
+    benchmark_report.write_report(folder, page)
+    assert page.stat().st_mtime_ns == before
+
+
+def test_claims_follow_from_the_results():
+    """In a process of its own: the benchmarks set the number of threads."""
+    script = """
+import importlib, json, math, sys
+from pathlib import Path
+
+for path in sorted(Path("results").glob("*.json")):
+    record = json.loads(path.read_text())
+    try:
+        module = importlib.import_module(f"bench_{path.stem}")
+    except ModuleNotFoundError as error:
+        print(f"{path.stem}: not checked, {error}")  # an optional dependency
+        continue
+    made = module.claims(record["result"]) if hasattr(module, "claims") else []
+    kept = {claim["key"]: claim for claim in record["claims"]}
+    assert {claim["key"] for claim in made} == set(kept), path.stem
+    for claim in made:
+        measured = kept[claim["key"]]["measured"]
+        assert math.isclose(claim["measured"], measured, rel_tol=1e-9), (path.stem, claim["key"])
+        assert claim["verdict"] == kept[claim["key"]]["verdict"], (path.stem, claim["key"])
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(RESULTS.parent)])}
+    folder = RESULTS.parent
+    subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, check=True)
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_committed_results(path):
+    """What is in the repo is complete, named after its benchmark, and tells of no machine."""
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert (ROOT / "benchmarks" / f"bench_{path.stem}.py").is_file()
+    assert record["command"] == f"make bench-{path.stem}"
+    for entry in ("title", "date", "commit", "versions", "machine", "claims", "tables", "result"):
+        assert entry in record
+    assert set(record["machine"]) == {"cpu", "cores", "system"}
+    assert all(claim["verdict"] in benchmark_report.VERDICTS for claim in record["claims"])
+    assert "/home/" not in path.read_text() and "/work" not in path.read_text()

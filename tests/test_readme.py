@@ -1,0 +1,79 @@
+"""The README says what is so: its example runs, its numbers are those of the last full run."""
+
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import skroute
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import readme  # noqa: E402
+
+UPDATE = "run `make readme`"
+
+
+def test_numbers_are_those_of_the_results():
+    results = readme.load_results()
+    assert readme.render(README, results) == README, UPDATE
+
+
+def test_a_number_that_drifts_is_noticed():
+    results = readme.load_results()
+    claim = next(c for c in results["quality"]["claims"] if "chebyshev" in c["key"])
+    for found in results["quality"]["claims"]:
+        found["measured"] *= 2
+    assert claim["measured"] and readme.render(README, results) != README
+
+
+@pytest.mark.parametrize("mode", readme.PICTURES)
+def test_picture_is_that_of_the_results(mode):
+    picture = readme.PICTURES[mode].read_bytes()
+    assert readme.digest(readme.faces_of(readme.load_results())).encode() in picture, UPDATE
+    assert len(picture) < 60_000
+    assert f"doc/_static/faces_{mode}.png" in README
+
+
+def test_example_prints_what_it_says():
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
+    said = [line.removeprefix("# ") for line in code.splitlines() if line.startswith("# ")]
+    assert sum(bool(line) and not line.startswith("#") for line in code.splitlines()) <= 10
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    assert printed.getvalue().split("\n")[:-1] == said
+
+
+def test_estimators_of_the_table_exist():
+    table = README.split("## Which estimator")[1].split("##")[0]
+    named = re.findall(r"`([A-Z]\w+|[a-z]+_[a-z]+)`", table)
+    rooms = [getattr(skroute, room) for room in dir(skroute) if not room.startswith("_")]
+    public = {name for room in rooms for name in getattr(room, "__all__", [])}
+    assert len(named) > 10
+    assert not {n for n in named if n[0].isupper() or n.startswith("solve")} - public
+
+
+def test_commands_and_links_exist():
+    make = (ROOT / "Makefile").read_text()
+    for target in set(re.findall(r"(?:`|\$ )make ([\w-]+)", README)):
+        if target.startswith("bench-"):
+            assert (ROOT / "benchmarks" / f"bench_{target.removeprefix('bench-')}.py").is_file()
+        else:
+            assert f"\n{target}:" in make, target
+    for path in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize(
+    "value, spec, text",
+    [(4681.4, "2", "4,700"), (8.03, "2", "8"), (0.713, "2", "0.71"), (22.1, "2", "22")]
+    + [(0.62996, ".3f", "0.630"), (-0.03, ".2f", "-0.03")],
+)
+def test_number(value, spec, text):
+    assert format(readme._Number(value), spec) == text

@@ -32,6 +32,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
+from skroute.utils._tensors import on_host
 
 
 def _all_members_have_proba(router):
@@ -170,7 +171,7 @@ class BaseRouterClassifier(
         if not isinstance(self.costs, str):
             costs = check_costs(self.costs, names)
             self._check_affordable(costs, names)
-        X = check_rows(self, X, reset=True)
+        X, y = check_rows(self, X, reset=True), on_host(y)
         y, classes, target = self._check_target(X, y, members)
 
         # Contexts are made before the parallel loop: a worker must not change the estimator.

@@ -311,6 +311,9 @@ def check_rows(estimator, X, *, reset):
             f"by {type(estimator).__name__}."
         )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if reset and len(getattr(X, "shape", ())) > 2:
+        # Of images scikit-learn counts the channels, which their other containers do not show.
+        del estimator.n_features_in_
     if numeric and (X.is_floating_point() if torch else X.dtype.kind == "f"):
         cells = X.data if hasattr(X, "tocsr") else X
         finite = torch.isfinite if torch else np.isfinite

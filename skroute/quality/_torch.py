@@ -258,10 +258,10 @@ def exact_estimate(index, weights, y, Q, return_std):
     outcomes = torch.as_tensor(y, device=index.rows.device)
     parts = []
     for _, queries in index.batches(Q):
-        k = min(n_neighbors + 1, len(y))
+        k, n_queries = min(n_neighbors + 1, len(y)), len(queries)
         distances, rows, pairs = index.k_nearest(queries, k)
 
-        def tied(crossing, at, pairs=pairs, n_queries=len(queries)):
+        def tied(crossing, at, pairs=pairs, n_queries=n_queries):
             """Number of rows at a distance, sum of their outcomes and of the squares."""
             query, row, distance = pairs
             limits = torch.full((n_queries,), -1.0, dtype=distance.dtype, device=query.device)

@@ -237,6 +237,15 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
                 )
             check_layer(self.embedding, members[self.embedding], self.embedding_layer)
 
+    def _check_inputs(self, X):
+        shape = tuple(getattr(X, "shape", ()))
+        if self.embedding is None and self.accuracy_estimator is None and len(shape) > 2:
+            raise ValueError(
+                "The default accuracy_estimator reads rows of numbers, but X has the shape "
+                f"{shape}. Give the name of a member or a transformer as embedding, or an "
+                "accuracy_estimator that reads such rows."
+            )
+
     def _fixed_cost(self, costs, names):
         fixed = 0.0 if self.routing_cost is None else float(self.routing_cost)
         if isinstance(self.embedding, str):

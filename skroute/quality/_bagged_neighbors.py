@@ -5,6 +5,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -260,7 +261,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Returns
         -------
         y_mean : ndarray of shape (n_samples,) or (n_samples, n_outputs), dtype=float64
-            The estimates.
+            The estimates. A tensor where `X` is one and scikit-learn's
+            ``array_api_dispatch`` is on.
 
         y_std : ndarray of the same shape, dtype=float64
             Their standard errors given the reference rows; only if `return_std`. For drawn
@@ -274,7 +276,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         _reject_sparse(X)
         index = None if self.device is None else self._device_index()
-        if index is not None and torch_of(X) is not None:
+        torch = torch_of(X)
+        if index is not None and torch is not None:
             from skroute.quality._torch import check_queries
 
             queries = check_queries(self, X)
@@ -284,6 +287,9 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         parts = (self._on_cpu if index is None else self._on_torch)(index, queries, return_std)
         result = tuple(values.reshape(len(queries), *self._y.shape[1:]) for values in parts)
+        if torch is not None and get_config()["array_api_dispatch"]:
+            # What scikit-learn asks of an estimator that reads tensors.
+            result = tuple(torch.as_tensor(values, device=X.device) for values in result)
         return result if return_std else result[0]
 
     def _on_cpu(self, index, queries, return_std):
@@ -325,6 +331,11 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "subset_size_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = self.device is not None
+        return tags
 
 
 def _reject_sparse(X):

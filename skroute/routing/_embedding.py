@@ -5,6 +5,7 @@ import threading
 import numpy as np
 from sklearn import get_config
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
 
 from skroute.base import note_failure
 from skroute.utils._compat import num_samples
@@ -20,6 +21,14 @@ def inner_net(member):
             member = member.steps[-1][1]
         else:
             return member
+
+
+def reads_tensors(estimator):
+    """Whether scikit-learn's array API dispatch is on and the estimator supports it."""
+    steps = [step for _, step in getattr(estimator, "steps", [(None, estimator)])]
+    return get_config()["array_api_dispatch"] and all(
+        estimator is not None and get_tags(step).array_api_support for step in steps
+    )
 
 
 def check_layer(name, member, layer):
@@ -76,7 +85,7 @@ def find_layer(name, net, layer):
         ) from None
 
 
-def call_with_layer(name, member, layer, call, X):
+def call_with_layer(name, member, layer, call, X, *, as_tensor=False):
     """Ask a net and keep what a layer gives on the way: one forward pass per row.
 
     Parameters
@@ -88,17 +97,17 @@ def call_with_layer(name, member, layer, call, X):
     call : callable
         ``call(X)`` asks the member about all rows, once, in order.
     X : indexable
+    as_tensor : bool, default=False
+        Whether the embedding stays a tensor on the net's device.
 
     Returns
     -------
     answer : object
         What `call` returns.
     embedding : ndarray or tensor of shape (n_samples, n_outputs)
-        Outputs of the layer, one row per sample, in float32. A tensor on the net's device
-        with ``sklearn.set_config(array_api_dispatch=True)``, else an array.
+        Outputs of the layer, one row per sample, in float32.
     """
     torch = import_optional("torch", f"embedding_layer={layer!r}")
-    stay = get_config()["array_api_dispatch"]
     caller, parts = threading.get_ident(), []
 
     def keep(module, inputs, output):
@@ -108,7 +117,7 @@ def call_with_layer(name, member, layer, call, X):
         if not isinstance(output, torch.Tensor):
             raise TypeError(f"The layer {layer!r} must give a tensor, got {type(output)!r}.")
         part = output.detach().flatten(1).float()
-        parts.append(part if stay else part.cpu())
+        parts.append(part if as_tensor else part.cpu())
 
     handle = find_layer(name, inner_net(member), layer).register_forward_hook(keep)
     n = num_samples(X)
@@ -125,4 +134,4 @@ def call_with_layer(name, member, layer, call, X):
             "net that is not compiled.)"
         )
     embedding = torch.cat(parts)
-    return answer, embedding if stay else np.ascontiguousarray(embedding.numpy())
+    return answer, embedding if as_tensor else np.ascontiguousarray(embedding.numpy())

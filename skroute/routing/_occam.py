@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_rows, note_failure
 from skroute.routing._budget_router import BudgetRouter, check_policy
-from skroute.routing._embedding import call_with_layer, check_layer
+from skroute.routing._embedding import call_with_layer, check_layer, reads_tensors
 from skroute.routing._members import BaseRouterClassifier, call_proba
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
@@ -323,7 +324,8 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
                 return call_proba(name, member, self.classes_, rows)
 
             if layer is not None:
-                return call_with_layer(name, member, layer, call, X)[::-1]
+                as_tensor = reads_tensors(self.accuracy_estimator)
+                return call_with_layer(name, member, layer, call, X, as_tensor=as_tensor)[::-1]
             proba = call(X)
             return proba, proba
         if self.embedding_ is not None:
@@ -380,8 +382,6 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         tags = super().__sklearn_tags__()
         if self.embedding is None:
             # The default accuracy estimator reads X itself.
-            from sklearn.utils import get_tags
-
             reader = self.accuracy_estimator
             reader_tags = None if reader is None else get_tags(reader).input_tags
             tags.input_tags.sparse &= reader_tags is not None and reader_tags.sparse

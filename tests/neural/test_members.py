@@ -281,6 +281,7 @@ def test_joblib_round_trip(tmp_path, frozen):
         np.testing.assert_array_equal(part, same)
 
 
+@pytest.mark.filterwarnings("ignore:Setting self.device:UserWarning")
 def test_a_router_from_a_gpu_loads_without_one(tmp_path, monkeypatch):
     """What a pickle from a machine with CUDA says is made good when there is none."""
     X, y = images()

@@ -332,10 +332,11 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "subset_size_")
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.array_api_support = self.device is not None
-        return tags
+    # Under array API dispatch. The tag would promise fitted attributes on the device as well,
+    # which a machine without it could not load.
+    @property
+    def _reads_tensors(self):
+        return self.device is not None
 
 
 def _reject_sparse(X):

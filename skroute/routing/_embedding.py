@@ -24,10 +24,12 @@ def inner_net(member):
 
 
 def reads_tensors(estimator):
-    """Whether scikit-learn's array API dispatch is on and the estimator supports it."""
+    """Whether scikit-learn's array API dispatch is on and every step supports it."""
+    if estimator is None or not get_config()["array_api_dispatch"]:
+        return False
     steps = [step for _, step in getattr(estimator, "steps", [(None, estimator)])]
-    return get_config()["array_api_dispatch"] and all(
-        estimator is not None and get_tags(step).array_api_support for step in steps
+    return all(
+        getattr(step, "_reads_tensors", False) or get_tags(step).array_api_support for step in steps
     )
 
 

@@ -21,7 +21,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e ".[plot,test,lint,doc]"
+	$(INSTALL) -e ".[plot,test,lint,doc,torch]"
 	touch $@
 
 demo: $(VENV)/.demo

@@ -12,7 +12,9 @@ def main():
     parser.add_argument("--short", action="store_true", help="seconds instead of minutes each")
     parser.add_argument("only", nargs="*", help="names of benchmarks, without bench_ and .py")
     arguments = parser.parse_args()
-    scripts = sorted(Path(__file__).parent.glob("bench_*.py"))
+    here = Path(__file__).parent
+    # What needs a CUDA device says so and ends where there is none; --short runs anywhere.
+    scripts = sorted(here.glob("bench_*.py")) + sorted(here.glob("cuda_*.py"))
     if arguments.only:
         scripts = [path for path in scripts if path.stem.removeprefix("bench_") in arguments.only]
     start, failed = time.perf_counter(), []

@@ -20,6 +20,7 @@ from sklearn.utils import Bunch, assert_all_finite, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import BaseComposition, VisualBlock, num_samples
+from skroute.utils._tensors import indexable_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
 
 __all__ = [
@@ -273,9 +274,10 @@ def check_rows(estimator, X, *, reset):
     """Validate rows that the inner models will validate themselves.
 
     X may be anything that the models take: arrays, frames, sparse matrices, lists of
-    texts. What can be checked for all of them is: feature names and count, that there are
-    rows, and that numeric arrays have columns and no missing values unless every model
-    takes them, since a row may be routed to any of them.
+    texts, torch tensors (which stay on their device) and data sets. What can be checked
+    for all of them is: feature names and count, that there are rows, and that numeric
+    arrays have columns and no missing values unless every model takes them, since a row
+    may be routed to any of them.
 
     Parameters
     ----------
@@ -301,8 +303,9 @@ def check_rows(estimator, X, *, reset):
             "X must be an array, a data frame, a sparse matrix or a list of rows, got "
             f"{type(X).__name__}: {reprlib.repr(X)}."
         )
-    (X,) = indexable(X)
-    numeric = getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
+    (X,) = indexable(indexable_dataset(X))
+    torch = torch_of(X)
+    numeric = torch is not None or getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
     if numeric and X.ndim == 1:
         raise ValueError(
             f"Expected 2D array, got 1D array instead:\narray={X}.\nReshape your data using "
@@ -320,10 +323,16 @@ def check_rows(estimator, X, *, reset):
             f"by {type(estimator).__name__}."
         )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
-    if numeric and X.dtype.kind == "f":
+    if reset and len(getattr(X, "shape", ())) > 2:
+        # Of images scikit-learn counts the channels, which their other containers do not show.
+        del estimator.n_features_in_
+    if numeric and (X.is_floating_point() if torch else X.dtype.kind == "f"):
         cells = X.data if hasattr(X, "tocsr") else X
-        if not np.isfinite(cells).all() and not get_tags(estimator).input_tags.allow_nan:
-            assert_all_finite(cells, input_name="X", estimator_name=type(estimator).__name__)
+        finite = torch.isfinite if torch else np.isfinite
+        if not finite(cells).all() and not get_tags(estimator).input_tags.allow_nan:
+            assert_all_finite(
+                on_host(cells), input_name="X", estimator_name=type(estimator).__name__
+            )
     return X
 
 
@@ -460,7 +469,8 @@ class CostAwareMixin:
         float
             Share of rows answered correctly.
         """
-        return accuracy_score(y, self.predict(X, budget=budget), sample_weight=sample_weight)
+        y_pred = self.predict(X, budget=budget)
+        return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
 
 class NamedMembersMixin(BaseComposition):

@@ -5,6 +5,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skroute.quality._bagging import exact_estimate, nearest_weights, subsets_estimate
 from skroute.quality._search import METRICS, encode_references, query_batches
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
+from skroute.utils._tensors import on_host, torch_of
 
 # Rows per row of a subset by default: see the docstring of the class.
 _EXACT_SUBSETS = 10
@@ -60,7 +62,14 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Draws the subsets. Not used with ``n_subsets="exact"``.
 
     n_jobs : int, default=None
-        Threads that share the rows of `predict`. None means one, -1 all processors.
+        Threads that share the rows of `predict`. None means one, -1 all processors. Not
+        used with `device`.
+
+    device : str, default=None
+        Where `predict` searches: None for the CPU kernels, or a torch device, such as
+        ``"cuda"``. The nearest rows are the same. What is pickled is on the host; a machine
+        without the device warns once and answers with the kernels. Needs the extra
+        ``[torch]``.
 
     Attributes
     ----------
@@ -118,6 +127,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "metric": [StrOptions(set(METRICS))],
         "random_state": ["random_state"],
         "n_jobs": [None, Integral],
+        "device": [None, str],
     }
 
     def __init__(
@@ -128,12 +138,14 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         metric="chebyshev",
         random_state=None,
         n_jobs=None,
+        device=None,
     ):
         self.n_subsets = n_subsets
         self.subset_size = subset_size
         self.metric = metric
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -154,16 +166,24 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If `X` has fewer rows than the subsets need.
+            If `X` has fewer rows than the subsets need, or there is no such `device`.
+
+        ImportError
+            If `device` is given and torch is not installed.
 
         TypeError
             If `X` is sparse.
         """
         _reject_sparse(X)
+        vars(self).pop("subset_size_", None)
+        if self.device is not None:
+            from skroute.quality._torch import DeviceRows, available_device
+
+            device = available_device(self.device)
         references, outcomes = validate_data(
             self,
-            X,
-            y,
+            on_host(X),
+            on_host(y),
             dtype=[np.float64, np.float32],
             order="C",
             multi_output=True,
@@ -185,7 +205,10 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._starts = np.arange(0, len(rows) + 1, subset_size, dtype=np.int64)
         self._X = references
         self._y = outcomes
-        self._index = encode_references(references, self.metric)
+        if self.device is None:
+            self._index = encode_references(references, self.metric)
+        else:
+            self._index, self._on_device = None, DeviceRows(references, self.metric, device)
         self.subset_size_ = subset_size
         return self
 
@@ -238,7 +261,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Returns
         -------
         y_mean : ndarray of shape (n_samples,) or (n_samples, n_outputs), dtype=float64
-            The estimates.
+            The estimates. A tensor where `X` is one and scikit-learn's
+            ``array_api_dispatch`` is on.
 
         y_std : ndarray of the same shape, dtype=float64
             Their standard errors given the reference rows; only if `return_std`. For drawn
@@ -251,7 +275,26 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         _reject_sparse(X)
-        queries = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        index = None if self.device is None else self._device_index()
+        torch = torch_of(X)
+        if index is not None and torch is not None:
+            from skroute.quality._torch import check_queries
+
+            queries = check_queries(self, X)
+        else:
+            queries = validate_data(
+                self, on_host(X), dtype=[np.float64, np.float32], order="C", reset=False
+            )
+        parts = (self._on_cpu if index is None else self._on_torch)(index, queries, return_std)
+        result = tuple(values.reshape(len(queries), *self._y.shape[1:]) for values in parts)
+        if torch is not None and get_config()["array_api_dispatch"]:
+            # What scikit-learn asks of an estimator that reads tensors.
+            result = tuple(torch.as_tensor(values, device=X.device) for values in result)
+        return result if return_std else result[0]
+
+    def _on_cpu(self, index, queries, return_std):
+        if self._index is None:
+            self._index = encode_references(self._X, self.metric)
         y = self._y.reshape(len(self._y), -1)
         # Both estimates are functions of (index, rows, weights or starts, y, queries).
         if self._starts is None:
@@ -262,9 +305,29 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         def estimate(rows):
             return function(self._index, self._X, how, y, queries[rows], return_std)
 
-        parts = query_batches(len(queries), len(how), self.n_jobs, estimate)
-        result = tuple(values.reshape(len(queries), *self._y.shape[1:]) for values in parts)
-        return result if return_std else result[0]
+        return query_batches(len(queries), len(how), self.n_jobs, estimate)
+
+    def _on_torch(self, index, queries, return_std):
+        from skroute.quality._torch import exact_estimate, subsets_estimate
+
+        y = self._y.reshape(len(self._y), -1)
+        if self._starts is None:
+            return exact_estimate(index, self.weights_, y, queries, return_std)
+        return subsets_estimate(index, self._starts, y, queries, return_std)
+
+    def _device_index(self):
+        """The reference rows on the device, None where there is none: once after loading."""
+        if "_on_device" not in vars(self):
+            from skroute.quality._torch import DeviceRows, device_or_none
+
+            device = device_or_none(self.device)
+            self._on_device = None if device is None else DeviceRows(self._X, self.metric, device)
+        return self._on_device
+
+    def __getstate__(self):
+        # What is on a device is a copy, and another machine may not have the device.
+        state = super().__getstate__()
+        return {key: value for key, value in state.items() if key != "_on_device"}
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "subset_size_")
@@ -273,6 +336,12 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # The first step of fit, set last: a failure in between leaves the estimator unfitted.
         vars(self).pop("subset_size_", None)
         super()._validate_params()
+
+    # Under array API dispatch. The tag would promise fitted attributes on the device as well,
+    # which a machine without it could not load.
+    @property
+    def _reads_tensors(self):
+        return self.device is not None
 
 
 def _reject_sparse(X):

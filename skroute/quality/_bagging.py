@@ -77,11 +77,25 @@ def subsets_estimate(index, X, starts, y, Q, return_std):
     _, rows = nearest_of_subsets(
         index["metric"], index["codes"], index["excess"], X, starts, *encode_queries(index, Q)
     )
-    outcomes = y[rows]
+    return subsets_mean(y[rows], return_std)
+
+
+def subsets_mean(outcomes, return_std):
+    """Mean of the subsets' answers and, if wanted, its standard error.
+
+    Parameters
+    ----------
+    outcomes : ndarray of shape (n_queries, n_subsets, n_outputs)
+    return_std : bool
+
+    Returns
+    -------
+    tuple of ndarrays of shape (n_queries, n_outputs)
+    """
     mean = outcomes.mean(axis=1)
     if not return_std:
         return (mean,)
-    n_subsets = rows.shape[1]
+    n_subsets = outcomes.shape[1]
     if n_subsets == 1:
         return mean, np.full_like(mean, np.nan)
     return mean, outcomes.std(axis=1, ddof=1) / np.sqrt(n_subsets)
@@ -143,7 +157,6 @@ def exact_estimate(index, X, weights, y, Q, return_std):
     """
     from skroute.quality._kernels import k_nearest, sums_at_distance
 
-    n_neighbors = len(weights)
     arguments = encode_queries(index, Q)
     # One neighbour more than has weight: does a group of ties cross the end?
     distances, rows = k_nearest(
@@ -151,26 +164,58 @@ def exact_estimate(index, X, weights, y, Q, return_std):
         index["codes"],
         index["excess"],
         X,
-        min(n_neighbors + 1, len(X)),
+        min(len(weights) + 1, len(X)),
         *arguments,
     )
+
+    def tied(crossing, at):
+        scale, factor, codes, slack, queries = arguments
+        return sums_at_distance(
+            index["metric"], index["codes"], index["excess"], X, y, at,
+            scale, factor, codes[crossing], slack[crossing], queries[crossing],
+        )  # fmt: skip
+
+    return weighted_neighbors(weights, distances, rows, y, tied, return_std)
+
+
+def weighted_neighbors(weights, distances, rows, y, tied, return_std):
+    """Weighted mean of the nearest rows' outcomes, ties sharing their weights.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_neighbors,)
+        From :func:`nearest_weights`.
+
+    distances, rows : ndarray of shape (n_queries, n_neighbors or n_neighbors + 1)
+        The nearest rows, and one more where there is one, by distance.
+
+    y : ndarray of shape (n_rows, n_outputs)
+
+    tied : callable
+        ``tied(crossing, at)`` gives, for the queries `crossing`, the number of rows at
+        exactly the distance ``at``, the sums of their outcomes and of the squares of these.
+
+    return_std : bool
+
+    Returns
+    -------
+    tuple of ndarrays of shape (n_queries, n_outputs)
+    """
+    n_neighbors, n_queries = len(weights), len(distances)
     last = distances[:, n_neighbors - 1]
     crossing = np.flatnonzero((distances[:, n_neighbors:] == last[:, None]).any(axis=1))
     distances, rows = distances[:, :n_neighbors], rows[:, :n_neighbors]
     shared = share_tied_weights(weights, distances)
     # A group that crosses the end has the weights of its ranks before the end, over all
     # of its rows.
-    group_weight = np.zeros(len(Q))
-    group = (np.zeros(len(Q)), np.zeros((len(Q), y.shape[1])), np.zeros((len(Q), y.shape[1])))
+    group_weight = np.zeros(n_queries)
+    shape = (n_queries, y.shape[1])
+    group = (np.zeros(n_queries), np.zeros(shape), np.zeros(shape))
     if len(crossing):
         in_group = distances[crossing] == last[crossing, None]
         group_weight[crossing] = np.where(in_group, shared[crossing], 0.0).sum(axis=1)
         shared[crossing] = np.where(in_group, 0.0, shared[crossing])
-        scale, factor, codes, slack, Q = arguments
-        found = sums_at_distance(
-            index["metric"], index["codes"], index["excess"], X, y, last[crossing],
-            scale, factor, codes[crossing], slack[crossing], Q[crossing],
-        )  # fmt: skip
+        found = tied(crossing, last[crossing])
         for values, values_crossing in zip(group, found):
             values[crossing] = values_crossing
     counts, sums, squares = group

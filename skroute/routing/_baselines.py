@@ -8,6 +8,7 @@ from skroute.assignment import assignment_path, choose_at_price, solve_assignmen
 from skroute.base import Plan
 from skroute.routing._members import BaseRouterClassifier, call_predict, call_proba
 from skroute.utils._compat import Integral, Interval, StrOptions, num_samples
+from skroute.utils._tensors import on_host
 
 
 def row_uniforms(X, n_columns, seed=0):
@@ -24,7 +25,7 @@ def row_uniforms(X, n_columns, seed=0):
         X = X.tocsr()
         keys = [row.indices.tobytes() + row.data.astype(float).tobytes() for row in X]
     else:
-        rows = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
+        rows = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(on_host(X))
         if rows.dtype.kind in "biuf":
             keys = [row.tobytes() for row in np.ascontiguousarray(rows, dtype=np.float64)]
         else:
@@ -341,7 +342,7 @@ class OracleRouterClassifier(BaseRouterClassifier):
         -------
         ndarray of shape (n_samples, n_choices)
         """
-        y_true = np.asarray(y_true)
+        y_true = np.asarray(on_host(y_true))
         y = np.minimum(np.searchsorted(self.classes_, y_true), len(self.classes_) - 1)
         if (wrong := self.classes_[y] != y_true).any():
             raise ValueError(
@@ -403,4 +404,4 @@ class OracleRouterClassifier(BaseRouterClassifier):
         from sklearn.metrics import accuracy_score
 
         y_pred = self.predict_routed(X, budget=budget, y_true=y).y_pred
-        return accuracy_score(y, y_pred, sample_weight=sample_weight)
+        return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)

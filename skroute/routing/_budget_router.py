@@ -33,6 +33,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
+from skroute.utils._tensors import on_host
 
 
 def check_policy(policy, objective):
@@ -421,7 +422,8 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
 
     def _quality(self, X):
         with note_failure("accuracy_estimator", num_samples(X), "predict"):
-            estimate = np.asarray(self.accuracy_estimator_.predict(X), dtype=np.float64)
+            estimate = on_host(self.accuracy_estimator_.predict(X))
+        estimate = np.asarray(estimate, dtype=np.float64)
         return estimate.reshape(num_samples(X), len(self.choices_))
 
     def _estimate(self, X, costs=None):

@@ -33,6 +33,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
+from skroute.utils._tensors import on_host
 
 
 def _all_members_have_proba(router):
@@ -48,7 +49,13 @@ def call_proba(name, member, classes, X):
     """Probabilities of one member in the order of the router's classes."""
     with note_failure(name, num_samples(X), "predict_proba"):
         proba = np.asarray(member.predict_proba(X))
-    return align_proba(proba, member.classes_, classes)
+        own_classes = member.classes_
+        if proba.shape[1] != len(own_classes):
+            raise ValueError(
+                f"The probabilities have {proba.shape[1]} columns, but classes_ names "
+                f"{len(own_classes)} labels: {own_classes!r}."
+            )
+    return align_proba(proba, own_classes, classes)
 
 
 def align_proba(proba, own_classes, classes):
@@ -63,7 +70,14 @@ def align_proba(proba, own_classes, classes):
 def call_predict(name, member, classes, X):
     """Answers of one member as indices into the router's classes."""
     with note_failure(name, num_samples(X), "predict"):
-        return np.searchsorted(classes, np.asarray(member.predict(X)))
+        answers = np.asarray(member.predict(X))
+        positions = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
+        if (unknown := classes[positions] != answers).any():
+            raise ValueError(
+                f"The answer {answers[unknown][0]!r} is not among the labels {classes.tolist()!r}. "
+                "(The nets of skorch answer with positions: encode y as 0, ..., n_classes - 1.)"
+            )
+        return positions
 
 
 def comes_fitted(member):
@@ -131,6 +145,9 @@ class BaseRouterClassifier(
                         'not have. Use response="predict".'
                     )
 
+    def _check_inputs(self, X):
+        """Rules between parameters and rows, checked before any member is fitted."""
+
     def _fixed_cost(self, costs, names):
         """What every row pays whoever answers, once `costs` are known."""
         return 0.0
@@ -171,7 +188,8 @@ class BaseRouterClassifier(
         if not isinstance(self.costs, str):
             costs = check_costs(self.costs, names)
             self._check_affordable(costs, names)
-        X = check_rows(self, X, reset=True)
+        X, y = check_rows(self, X, reset=True), on_host(y)
+        self._check_inputs(X)
         y, classes, target = self._check_target(X, y, members)
 
         # Contexts are made before the parallel loop: a worker must not change the estimator.

@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import get_tags, indexable
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import note_failure
+from skroute.base import check_rows, note_failure
 from skroute.routing._budget_router import BudgetRouter, check_policy
+from skroute.routing._embedding import call_with_layer, check_layer, reads_tensors
 from skroute.routing._members import BaseRouterClassifier, call_proba
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
@@ -55,6 +56,15 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         cloned and fitted; or ``predict_proba`` of the member of that name. That member is
         then called on every row: its cost is charged to every row and deducted from the
         budget, and choosing it costs nothing more.
+
+    embedding_layer : str, default=None
+        With the name of a net as `embedding` (skorch, or anything with a ``module_``): the
+        layer whose output is the embedding instead of ``predict_proba``, as a path of
+        attributes from its module, for example ``"features.3"``. It is computed in the pass
+        that answers, so that it costs nothing more. Unless the net is frozen, its layer is
+        fitted on the rows that it then embeds in `fit`; a
+        :class:`~sklearn.frozen.FrozenEstimator` and new rows give the accuracy estimator
+        the embeddings that it will meet later.
 
     response : {"predict", "proba"}, default="predict"
         Success as whether the answer is right, or as the probability that the member gives
@@ -165,6 +175,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         **BaseRouterClassifier._parameter_constraints,
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
         "embedding": [HasMethods(["fit", "transform"]), str, None],
+        "embedding_layer": [str, None],
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
         "objective": [StrOptions({"mean", "min"})],
@@ -180,6 +191,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         budget=None,
         accuracy_estimator=None,
         embedding=None,
+        embedding_layer=None,
         response="predict",
         reg_lambda=0.0,
         policy="online",
@@ -194,6 +206,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         self.budget = budget
         self.accuracy_estimator = accuracy_estimator
         self.embedding = embedding
+        self.embedding_layer = embedding_layer
         self.response = response
         self.reg_lambda = reg_lambda
         self.policy = policy
@@ -217,6 +230,22 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
                     f"embedding={self.embedding!r} needs predict_proba, which that member "
                     f"({members[self.embedding]!r}) does not have."
                 )
+        if self.embedding_layer is not None:
+            if not isinstance(self.embedding, str):
+                raise ValueError(
+                    f"embedding_layer={self.embedding_layer!r} is a layer of a member: embedding "
+                    f"must be the name of one of {list(members)!r}, got {self.embedding!r}."
+                )
+            check_layer(self.embedding, members[self.embedding], self.embedding_layer)
+
+    def _check_inputs(self, X):
+        shape = tuple(getattr(X, "shape", ()))
+        if self.embedding is None and self.accuracy_estimator is None and len(shape) > 2:
+            raise ValueError(
+                "The default accuracy_estimator reads rows of numbers, but X has the shape "
+                f"{shape}. Give the name of a member or a transformer as embedding, or an "
+                "accuracy_estimator that reads such rows."
+            )
 
     def _fixed_cost(self, costs, names):
         fixed = 0.0 if self.routing_cost is None else float(self.routing_cost)
@@ -238,7 +267,8 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         if isinstance(self.embedding, str):
             at = names.index(self.embedding)
             self._embedder = (names[at], self.estimators_[at])
-            features = responses[at] if self.response == "proba" else self._embed(X)[0]
+            out_of_fold = self.response == "proba" and self.embedding_layer is None
+            features = responses[at] if out_of_fold else self._embed(X)[0]
         elif self.embedding is not None:
             self.embedding_ = clone(self.embedding)
             with note_failure("embedding", num_samples(X), "fit"):
@@ -257,7 +287,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         )
         router.fit(features, quality)
         if isinstance(self.costs, str) and self.routing_cost is None:
-            self._charge_measured_routing(router, X)
+            self._charge_measured_routing(router, X if self._embedder is None else features)
         kept = [names.index(name) for name in router.choices_]
         self.router_ = router
         self.quality_ = router.mean_quality_
@@ -270,19 +300,17 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         check_is_fitted(self)
         return self.router_.min_budget_
 
-    def _charge_measured_routing(self, router, X):
-        """With measured time, what routing itself takes is part of the cost."""
+    def _charge_measured_routing(self, router, rows):
+        """With measured time, what routing itself takes is part of the cost.
+
+        A member that embeds is charged as a member: `rows` are embedded by it already.
+        """
 
         def decide(rows):
             features = rows if self.embedding_ is None else self.embedding_.transform(rows)
-            # A member that embeds is charged as a member.
             router._plan(features, np.inf)
 
-        if self._embedder is None:
-            seconds = seconds_per_sample(decide, X)
-        else:
-            proba, _ = self._embed(X)
-            seconds = seconds_per_sample(decide, proba)
+        seconds = seconds_per_sample(decide, rows)
         router.set_params(routing_cost=router.routing_cost + seconds)
         router._check_affordable(self._effective_budget(None), router.costs_)
 
@@ -290,7 +318,15 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         """What the accuracy estimator sees, and what of it answers can reuse."""
         if self._embedder is not None:
             name, member = self._embedder
-            proba = call_proba(name, member, self.classes_, X)
+            layer = self.embedding_layer
+
+            def call(rows):
+                return call_proba(name, member, self.classes_, rows)
+
+            if layer is not None:
+                as_tensor = reads_tensors(self.accuracy_estimator)
+                return call_with_layer(name, member, layer, call, X, as_tensor=as_tensor)[::-1]
+            proba = call(X)
             return proba, proba
         if self.embedding_ is not None:
             with note_failure("embedding", num_samples(X), "transform"):
@@ -339,7 +375,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
             Columns in the order of ``choices_``.
         """
         check_is_fitted(self)
-        (X,) = indexable(X)
+        X = check_rows(self, X, reset=False)
         return self.router_.predict_quality(self._embed(X)[0])
 
     def __sklearn_tags__(self):

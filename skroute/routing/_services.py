@@ -11,6 +11,7 @@ from skroute.routing._combiner import combine, equal_samples, jaccard_samples, n
 from skroute.routing._members import BaseRouterClassifier, align_proba
 from skroute.routing._values import out_of_sample_quality
 from skroute.utils._compat import num_samples
+from skroute.utils._tensors import on_host
 
 
 def default_predictor(n_samples):
@@ -285,7 +286,7 @@ class BaseServicesClassifier(BaseRouterClassifier):
             common by labels in either.
         """
         y_pred = self.predict(X, budget=budget)
-        y = np.asarray(y.todense() if hasattr(y, "todense") else y)
+        y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         check_consistent_length(y, y_pred)
         accuracy = jaccard_samples if self._multilabel else equal_samples
         return float(np.average(accuracy(y, y_pred), weights=sample_weight))

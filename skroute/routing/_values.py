@@ -6,6 +6,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv, cross_val_predict
 
+from skroute.utils._tensors import on_host
+
 
 def quality_folds(cv):
     """A splitter that can be used more than once.
@@ -39,7 +41,7 @@ def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None, fit_params=Non
     estimate = cross_val_predict(
         clone(estimator), X, target, cv=cv, n_jobs=n_jobs, params=fit_params
     )
-    return estimate.reshape(quality.shape)
+    return on_host(estimate).reshape(quality.shape)
 
 
 def penalty(estimate, quality):

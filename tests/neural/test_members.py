@@ -1,0 +1,378 @@
+"""Nets of skorch as members of every decision estimator."""
+
+import sys
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import FunctionTransformer
+
+from skroute.early_exit import QWYCEnsemble
+from skroute.feature_sets import PolyDomSelector
+from skroute.gating import AdaptGatingClassifier
+from skroute.routing import (
+    BudgetRouter,
+    FrugalMCTClassifier,
+    FrugalMLClassifier,
+    MajorityVoteClassifier,
+    OccamRouterClassifier,
+    OracleRouterClassifier,
+    RandomRouterClassifier,
+    SequentialRouterClassifier,
+    SingleBestClassifier,
+    WeightedMajorityVoteClassifier,
+)
+from skroute.utils import _timing
+from tests.neural.nets import (
+    Conv,
+    binary,
+    conv,
+    cuda,
+    dense,
+    images,
+    nn,
+    regressor,
+    rows,
+    seen,
+    skorch,
+    torch,
+)
+
+SliceDataset = pytest.importorskip("skorch.helper").SliceDataset
+
+COSTS = {"small": 1.0, "large": 3.0}
+
+
+def members():
+    return [("small", conv(1)), ("large", conv(3))]
+
+
+class Flat(FunctionTransformer):
+    """The pixels of channel images, whatever holds them."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.asarray(X).reshape(len(X), -1)
+
+
+ROUTERS = {
+    "occam": OccamRouterClassifier(members(), costs=COSTS, budget=3.0, embedding="small", cv=2),
+    "occam flat": OccamRouterClassifier(members(), costs=COSTS, budget=3.0, embedding=Flat(), cv=2),
+    "occam time": OccamRouterClassifier(members(), costs="time", embedding="small", cv=2),
+    "single best": SingleBestClassifier(members(), costs=COSTS, cv=2),
+    "random": RandomRouterClassifier(members(), costs=COSTS, budget=2.0),
+    "oracle": OracleRouterClassifier(members(), costs=COSTS, cv=2),
+    "frugal mct": FrugalMCTClassifier(members(), costs=COSTS, budget=2.0, cv=2),
+    "frugal ml": FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2),
+    "sequential": SequentialRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, n_prices=3),
+    "vote": MajorityVoteClassifier(members(), costs=COSTS),
+    "weighted vote": WeightedMajorityVoteClassifier(members(), costs=COSTS, cv=2),
+    "early exit": QWYCEnsemble([conv(1), conv(3)], alpha=0.2, random_state=0),
+}
+
+
+def kinds(X, y):
+    """Each container of rows with the labels to go with it."""
+    return {
+        "array": (X, y),
+        "tensor": (torch.from_numpy(X), torch.from_numpy(y)),
+        "data set": (torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(y)), y),
+        "slice": (SliceDataset(skorch.dataset.Dataset(X, y)), y),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:.*early exit:UserWarning")
+@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
+@pytest.mark.parametrize("name", ROUTERS)
+def test_routers_take_images_in_any_container(name):
+    """The same rows are routed and answered alike, in float32, in whatever they come."""
+    X, y = images()
+    if name == "occam time":
+        router = clone(ROUTERS[name]).fit(X, y)
+        assert (router.costs_ > 0).all()
+    else:
+        router = clone(ROUTERS[name]).fit(X, y)
+    expected = router.predict_routed(X)
+    fitted = getattr(router, "estimators_", None) or router.estimator_
+    for member in fitted:
+        seen(member)
+    for rows_, _ in kinds(X, y).values():
+        routed = router.predict_routed(rows_)
+        for part, same in zip(routed, expected):
+            np.testing.assert_array_equal(part, same)
+        for member in fitted:
+            n, dtypes, devices = seen(member)
+            assert dtypes <= {torch.float32} and devices <= {"cpu"}
+            assert n <= len(X)
+
+
+@pytest.mark.filterwarnings("ignore:.*early exit:UserWarning")
+@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
+@pytest.mark.parametrize("kind", ["tensor", "data set", "slice"])
+@pytest.mark.parametrize("name", ["occam", "random", "frugal mct", "sequential", "early exit"])
+def test_routers_fit_on_any_container(name, kind):
+    X, y = images()
+    rows_, labels = kinds(X, y)[kind]
+    router = clone(ROUTERS[name]).fit(rows_, labels)
+    assert router.predict(rows_).shape == (len(y),)
+    assert 0 <= router.score(rows_, labels) <= 1
+
+
+def test_calls_and_batches_are_counted():
+    """A net sees its own rows only, in batches of its own size."""
+    X, y = images(100)
+    fitted = [(n, FrozenEstimator(m.fit(X, y))) for n, m in members()]
+    router = SequentialRouterClassifier(fitted, costs=COSTS, budget=2.0, cv=2, n_prices=3)
+    router.fit(X, y)
+    for member in router.estimators_:
+        seen(member)
+    route = router.predict_routed(X).route
+    for k, member in enumerate(router.estimators_):
+        sizes = [n for n, _, _ in member.estimator.module_.seen]
+        assert sum(sizes) == router.choice_members_[route, k].sum()
+        assert max(sizes, default=0) <= 32
+
+
+def test_a_random_router_hashes_the_same_row_in_any_container():
+    X, y = images()
+    router = clone(ROUTERS["random"]).fit(X, y)
+    routes = [router.route(rows_) for rows_, _ in kinds(X, y).values()]
+    assert 0 < routes[0].mean() < 1
+    for route in routes[1:]:
+        np.testing.assert_array_equal(route, routes[0])
+
+
+def test_oracle_takes_labels_as_tensor():
+    X, y = images()
+    oracle = clone(ROUTERS["oracle"]).fit(X, y)
+    tensor = torch.from_numpy(y)
+    np.testing.assert_array_equal(oracle.success(X, tensor), oracle.success(X, y))
+    assert oracle.score(X, tensor) == oracle.score(X, y)
+
+
+def test_rows_with_nan_are_refused_where_they_are():
+    X, y = images()
+    router = clone(ROUTERS["single best"]).fit(X, y)
+    X[3, 0, 2, 2] = np.nan
+    for bad in (X, torch.from_numpy(X)):
+        with pytest.raises(ValueError, match="Input X contains NaN"):
+            router.predict(bad)
+    with pytest.raises(ValueError, match="0 sample"):
+        router.predict(torch.empty(0, 1, 16, 16))
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D"):
+        router.predict(torch.ones(5))
+    # Numbers that cannot be NaN need no look.
+    integers = torch.zeros(4, 1, 16, 16, dtype=torch.int64)
+    with pytest.raises(RuntimeError) as caught:
+        router.predict(integers)
+    assert "rows" in caught.value.__notes__[-1]
+
+
+def test_the_default_accuracy_estimator_does_not_read_images():
+    X, y = images()
+    router = OccamRouterClassifier(members(), costs=COSTS, cv=2)
+    with pytest.raises(ValueError, match=r"X has the shape \(90, 1, 16, 16\)"):
+        router.fit(X, y)
+
+
+def test_labels_that_a_net_cannot_name():
+    """skorch answers with positions: other labels are an error, not a wrong answer."""
+    X, y = rows()
+    router = SingleBestClassifier([("net", dense())], costs=[1.0], cv=2)
+    with pytest.raises(ValueError, match="not among the labels") as caught:
+        router.set_params(net__module__n_out=7).fit(X, y + 5).predict(X)
+    assert "'net'" in caught.value.__notes__[0]
+    mct = FrugalMLClassifier(
+        [("net", FrozenEstimator(dense(module__n_out=3).fit(X, y)))], costs=[1.0]
+    )
+    with pytest.raises(ValueError, match="3 columns, but classes_ names 2"):
+        mct.fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*early exit:UserWarning")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        OccamRouterClassifier(
+            [("a", LogisticRegression()), ("b", binary())], costs=[1, 3], budget=2, cv=2
+        ),
+        FrugalMCTClassifier(
+            [("a", LogisticRegression()), ("b", binary())], costs=[1, 3], budget=2, cv=2
+        ),
+        SequentialRouterClassifier(
+            [("a", dense()), ("b", binary())], costs=[1, 3], budget=2, cv=2, n_prices=2
+        ),
+        QWYCEnsemble([dense(), binary()], alpha=0.2, random_state=0),
+        AdaptGatingClassifier(binary(), p_full=0.5, max_iter=2, n_estimators=3, cv=2),
+        AdaptGatingClassifier(dense(), method="lin", p_full=0.5, max_iter=2, cv=2),
+        PolyDomSelector(dense(), max_models=3, cv=2, monotonicity_tol=1.0),
+        PolyDomSelector(
+            binary(), {"a": [0], "b": [1, 2]}, costs={"a": 1, "b": 2}, cv=2, monotonicity_tol=1.0
+        ),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_two_class_nets(estimator):
+    X, y = rows()
+    model = clone(estimator).fit(X, y)
+    y_pred, _, cost = model.predict_routed(X)
+    assert set(y_pred) <= {0, 1} and (cost >= 0).all()
+    assert (model.predict_proba(X) if hasattr(model, "predict_proba") else X).ndim == 2
+
+
+@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
+@pytest.mark.parametrize(
+    "router",
+    [
+        OccamRouterClassifier(
+            [("a", LogisticRegression()), ("b", dense())], costs=[1, 3], budget=2, cv=2
+        ),
+        FrugalMCTClassifier(
+            [("a", LogisticRegression()), ("b", dense())], costs=[1, 3], budget=2, cv=2
+        ),
+        SequentialRouterClassifier(
+            [("a", LogisticRegression()), ("b", dense())], costs=[1, 3], budget=2, cv=2, n_prices=2
+        ),
+    ],
+    ids=lambda r: type(r).__name__,
+)
+def test_a_net_estimates_the_accuracy(router):
+    X, y = rows()
+    router = clone(router).set_params(accuracy_estimator=regressor()).fit(X, y)
+    assert router.predict_cost(X).mean() <= 4
+
+
+def test_a_net_estimates_quality_from_a_log():
+    X, y = rows()
+    quality = np.column_stack([X[:, 0] > 0, X[:, 1] > 0]).astype(float)
+    router = BudgetRouter(regressor().set_params(max_epochs=20), costs=[1.0, 1.0], cv=2)
+    for features in (X, torch.from_numpy(X)):
+        router.fit(features, quality)
+        assert router.predict_quality(features).shape == (120, 2)
+        assert router.score(features, quality) > quality.mean()
+
+
+def test_search_reaches_into_a_net():
+    X, y = images()
+    router = SingleBestClassifier(members(), costs=COSTS, cv=2)
+    search = GridSearchCV(router, {"large__lr": [0.0, 0.1]}, cv=2).fit(X, y)
+    assert search.best_estimator_.named_estimators_["large"].lr in (0.0, 0.1)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_joblib_round_trip(tmp_path, frozen):
+    X, y = images()
+    nets = members()
+    if frozen:
+        nets = [(name, FrozenEstimator(net.fit(X, y))) for name, net in nets]
+    router = OccamRouterClassifier(
+        nets, costs=COSTS, budget=3.0, embedding="small", embedding_layer="penultimate", cv=2
+    ).fit(X, y)
+    joblib.dump(router, tmp_path / "router.joblib")
+    loaded = joblib.load(tmp_path / "router.joblib")
+    for part, same in zip(loaded.predict_routed(X), router.predict_routed(X)):
+        np.testing.assert_array_equal(part, same)
+
+
+@pytest.mark.filterwarnings("ignore:Setting self.device:UserWarning")
+def test_a_router_from_a_gpu_loads_without_one(tmp_path, monkeypatch):
+    """What a pickle from a machine with CUDA says is made good when there is none."""
+    X, y = images()
+    net = conv(1).fit(X, y)
+    router = SingleBestClassifier([("net", FrozenEstimator(net))], costs=[1.0]).fit(X, y)
+    expected = router.predict(X)
+    # The tensors are on the CPU here, but the net says that it ran on a GPU.
+    net.device = "cuda"
+    joblib.dump(router, tmp_path / "router.joblib")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.warns(skorch.exceptions.DeviceWarning, match="CUDA"):
+        loaded = joblib.load(tmp_path / "router.joblib")
+    assert str(loaded.estimators_[0].estimator.device) == "cpu"
+    np.testing.assert_array_equal(loaded.predict(X), expected)
+
+
+def test_time_is_measured_when_the_device_is_idle(monkeypatch):
+    """The clock is read after the device has been waited for, before and after each call."""
+    log = []
+
+    class Cuda:
+        @staticmethod
+        def is_available():
+            return True
+
+        @staticmethod
+        def is_initialized():
+            return True
+
+        @staticmethod
+        def synchronize():
+            log.append("wait")
+
+    fake = type(sys)("torch")
+    fake.cuda, fake.Tensor = Cuda, torch.Tensor
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    clock = _timing.time.perf_counter
+
+    def read():
+        log.append("clock")
+        return clock()
+
+    monkeypatch.setattr(_timing.time, "perf_counter", read)
+    _timing.seconds_per_sample(lambda rows_: log.append("call"), np.ones((5, 2)), n_repeats=2)
+    timed = ["wait", "clock", "call", "wait", "clock"]
+    assert log == ["call", *timed, *timed]
+
+
+@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
+class TestCuda:
+    pytestmark = cuda
+
+    def router(self, **params):
+        nets = [("small", conv(1, device="cuda")), ("large", conv(3, device="cuda"))]
+        return OccamRouterClassifier(
+            nets, costs="time", embedding="small", embedding_layer="penultimate", cv=2, **params
+        )
+
+    def test_rows_stay_on_the_device(self):
+        X, y = images()
+        X_cuda = torch.from_numpy(X).cuda()
+        router = self.router().fit(X_cuda, y)
+        for member in router.estimators_:
+            seen(member)
+        y_pred = router.predict(X_cuda)
+        for member in router.estimators_:
+            assert seen(member)[2] <= {"cuda:0"}
+        np.testing.assert_array_equal(y_pred, router.predict(X))
+
+    def test_joblib_round_trip_to_a_host_without_a_gpu(self, tmp_path):
+        import os
+        import subprocess
+
+        X, y = images()
+        router = self.router().fit(X, y)
+        path = str(tmp_path / "router.joblib")
+        joblib.dump((router, X), path)
+        script = (
+            "import joblib, sys; router, X = joblib.load(sys.argv[1]); "
+            "joblib.dump((router.predict(X), router), sys.argv[1])"
+        )
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+        subprocess.run([sys.executable, "-c", script, path], check=True, env=environment)
+        y_pred, back = joblib.load(path)
+        np.testing.assert_array_equal(y_pred, router.predict(X))
+        np.testing.assert_array_equal(back.predict(X), y_pred)
+
+
+def test_the_module_that_notes_is_the_module_that_answers():
+    """The tests' own instrument: `seen` counts the rows of a forward pass once."""
+    module = Conv().eval()
+    module(torch.zeros(5, 1, 16, 16))
+    assert isinstance(module, nn.Module)
+    assert [n for n, _, _ in module.seen] == [5]

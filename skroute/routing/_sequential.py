@@ -6,10 +6,10 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan
 from skroute.routing._baselines import row_uniforms
 from skroute.routing._combiner import search_combinations
+from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
 from skroute.routing._policies import PolicyHull, policy_hull, price_curve, spread_prices
 from skroute.routing._rollout import decide, roll_back, service_sets, split_outputs
 from skroute.routing._services import (
-    Answers,
     BaseFirstClassifier,
     answer_features,
     fit_predictor,
@@ -204,7 +204,20 @@ class SequentialRouterClassifier(BaseFirstClassifier):
 
     def _check_parameters(self, members):
         super()._check_parameters(members)
-        n_sets = len(service_sets(len(members), self.max_calls)[0])
+        names = list(members)
+        self._before = continued(members)
+        for name, chain in zip(names, chains(self._before)):
+            if len(chain) > self.max_calls:
+                raise ValueError(
+                    f"max_calls={self.max_calls!r} never reaches {name!r}, which comes after "
+                    f"{[names[k] for k in chain[:-1]]!r}. Raise it or drop members."
+                )
+            if name == self.base and len(chain) > 1:
+                raise ValueError(
+                    f"base={self.base!r} goes on from {names[chain[-2]]!r} and cannot be asked "
+                    f"first; {names[chain[0]]!r} can."
+                )
+        n_sets = len(service_sets(len(members), self.max_calls, self._before)[0])
         if n_sets > _MAX_SETS:
             raise ValueError(
                 f"max_calls={self.max_calls!r} with {len(members)} members needs a regressor for "
@@ -212,9 +225,19 @@ class SequentialRouterClassifier(BaseFirstClassifier):
                 "members."
             )
 
+    def _possible_bases(self):
+        return [k for k in super()._possible_bases() if self._before[k] < 0]
+
+    def _call_costs(self, costs, names):
+        """What a plan that ends with each member adds to the fixed cost, at least."""
+        costs = super()._call_costs(costs, names)
+        return np.array([costs[chain].sum() for chain in chains(self._before)])
+
+    def _timed_calls(self, names, fitted):
+        return super()._timed_calls(names, fitted) | stage_calls(self._before, names, fitted)
+
     def _fit_policy(self, X, target, scores):
-        m = len(self.members_)
-        members, following = service_sets(m, self.max_calls)
+        members, following = service_sets(len(self.members_), self.max_calls, self._before)
         found = search_combinations(scores, target, self._row_accuracy, self.max_calls)
         # Ways to answer in each state: all combined, or any one of several services alone.
         realised, choices = [], []
@@ -230,6 +253,8 @@ class SequentialRouterClassifier(BaseFirstClassifier):
             choices += [(name, row, w, theta) for name, (w, theta, _) in zip(names, ways)]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
         self._state_members, self._following = members, following
+        # States of one service, in the order of the services that may come first.
+        starts = [int(np.flatnonzero(members[:, k])[0]) for k in self._possible_bases()]
         self._state_weights = np.array([choices[at][2] for at in self._first_choice])
 
         def fit(state, values):
@@ -239,8 +264,8 @@ class SequentialRouterClassifier(BaseFirstClassifier):
 
         # The special case first: its estimates also say which prices matter.
         candidates, prices = [], [0.0]
-        self._addon_models = [None] * m
-        for base in self._possible_bases():
+        self._addon_models = [None] * len(members)
+        for base in starts:
             options = self._addon_options(base)
             ways = np.column_stack([realised[state][:, way] for state, way, _ in options])
             costs = np.array([cost for _, _, cost in options])
@@ -260,13 +285,13 @@ class SequentialRouterClassifier(BaseFirstClassifier):
             reached = np.flatnonzero(members[:, self._possible_bases()].any(axis=1))
             rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
             self._models = rollout.models
-            for base in self._possible_bases():
-                cost = self.costs_[base] + rollout.cost[base]
+            for base in starts:
+                cost = self.costs_[members[base]].sum() + rollout.cost[base]
                 rows = zip(range(len(self.prices_)), self.prices_, cost, rollout.accuracy[base])
                 candidates += [(base, j, p, c, a) for j, p, c, a in rows]
         base, price_at, price, cost, accuracy = map(np.array, zip(*candidates))
         hull = policy_hull(cost, accuracy)
-        self._policy_base = base[hull.policy]
+        self._policy_start = base[hull.policy]
         self._policy_price_at = price_at[hull.policy]
         self._policy_price = price[hull.policy]
         self.hull_ = PolicyHull(hull.cost, hull.value, np.arange(len(hull.policy)))
@@ -277,10 +302,14 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         return answer_features(scores, self._state_weights[state, used], self._multilabel)
 
     def _addon_options(self, base):
-        """FrugalMCT's options: state, way to answer in it, and cost of getting there."""
-        options = [(base, 0, self.costs_[base])]
+        """FrugalMCT's options from a state of one service.
+
+        State, way to answer in it, and cost of getting there.
+        """
+        base_cost = self.costs_[self._state_members[base]].sum()
+        options = [(base, 0, base_cost)]
         for k in np.flatnonzero(self._following[base] >= 0):
-            state, cost = self._following[base, k], self.costs_[base] + self.costs_[k]
+            state, cost = self._following[base, k], base_cost + self.costs_[k]
             alone = 1 + int(np.flatnonzero(self._state_members[state]).searchsorted(k))
             options += [(state, 0, cost), (state, alone, cost)]
         return options
@@ -294,8 +323,8 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         policy = np.full(n, low, dtype=np.int64)
         if share > 0:
             policy[row_uniforms(X, 1)[:, 0] < share] = high
-        answers = Answers(self, X)
-        state = self._policy_base[policy].astype(np.int64)
+        answers = ExitAnswers(self, X)
+        state = self._policy_start[policy].astype(np.int64)
         way = np.zeros(n, dtype=np.int64)
         active = np.arange(n)
         while len(active):

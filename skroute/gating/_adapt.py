@@ -1,10 +1,19 @@
 """Adapt: learn when the cheap model is enough (Nan and Saligrama, 2017)."""
 
+from contextlib import contextmanager, nullcontext
+
 import numpy as np
+from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import get_tags
 
 from skroute.gating._base import GatingBase, surplus
-from skroute.gating._boosting import boost, calibrate, finish, most_accurate_level
+from skroute.gating._boosting import (
+    boost,
+    calibrate,
+    finish,
+    most_accurate_level,
+    training_rows,
+)
 from skroute.gating._linear import adapt_linear, adapt_linear_multistart
 from skroute.gating._two_models import PairMixin, TwoModelBase
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, _fit_context
@@ -24,12 +33,9 @@ class GbrtParameters:
         "n_jobs": [Integral, None],
     }
 
-    def _boost(self, X, y, full_loss, weight, *, p_full, max_iter):
+    def _boost(self, rows, *, p_full, max_iter, progress=nullcontext):
         return boost(
-            X,
-            y,
-            full_loss,
-            weight,
+            rows,
             n_classes=len(self.classes_),
             p_full=p_full,
             gamma=self.gamma,
@@ -41,10 +47,11 @@ class GbrtParameters:
             max_leaf_nodes=self.max_leaf_nodes,
             l2_regularization=self.l2_regularization,
             n_threads=self.n_jobs or 1,
+            progress=progress,
         )
 
 
-class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
+class AdaptGatingClassifier(GbrtParameters, CallbackSupportMixin, TwoModelBase):
     """Buy cheap features first, and the rest only for rows that need the full model.
 
     Learns a cheap model f1 and a gate g on few, cheap features. A row with ``g > 0`` goes
@@ -283,31 +290,53 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
         -------
         self
         """
-        return self._fit_prepared(self._prepare(X, y, sample_weight, params))
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+
+        @contextmanager
+        def task(name):
+            child = context.subcontext(task_name=name)
+            child.call_on_fit_task_begin(estimator=self, X=X, y=y)
+            yield
+            child.call_on_fit_task_end(estimator=self, X=X, y=y)
+
+        with task("fit full"):
+            prepared = self._prepare(X, y, sample_weight, params)
+        self._fit_prepared(prepared, progress=lambda: task("alternate"))
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def _prepare(self, X, y, sample_weight, params):
+        prepared = super()._prepare(X, y, sample_weight, params)
+        if self.method != "gbrt":
+            return prepared
+        parts = self._split(prepared)[0], prepared
+        return prepared._replace(boosting=[training_rows(*part[:4]) for part in parts])
 
     def _allows_nan(self):
         return self.method == "gbrt" and get_tags(self.estimator).input_tags.allow_nan
 
-    def _fit_prepared(self, prepared, start=None):
+    def _fit_prepared(self, prepared, start=None, progress=nullcontext):
         """Fit f1 and g for the present `p_full` and `gamma`."""
         fit = self._fit_boosted if self.method == "gbrt" else self._fit_linear
-        gate, weight = fit(prepared, start)
+        gate, weight = fit(prepared, start, progress)
         return self._conclude(prepared, gate, weight)
 
     @property
     def _gate_reads_cheap(self):
         return self.method == "gbrt"
 
-    def _fit_boosted(self, prepared, start):
-        train, test = self._split(prepared)
-        how = {"p_full": self.p_full, "max_iter": self.max_iter}
+    def _fit_boosted(self, prepared, start, progress):
+        _, test = self._split(prepared)
+        how = {"p_full": self.p_full, "max_iter": self.max_iter, "progress": progress}
+        first, everything = prepared.boosting
         found = calibrate(
-            self._boost(*train[:4], **how),
+            self._boost(first, **how),
             *test[:4],
             n_classes=len(self.classes_),
             p_full=self.p_full,
         )
-        pair = self._boost(*prepared[:4], **how)
+        pair = self._boost(everything, **how)
         coef, gate = found["doubt"], found["gate"]
         if self.p_full > 0:
             gain = test[4] - found["right"]
@@ -323,7 +352,7 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
         self.n_iter_ = found["rounds"]
         return gate, test[3]
 
-    def _fit_linear(self, prepared, start):
+    def _fit_linear(self, prepared, start, progress):
         scaled, mean, scale = self._standardised(prepared)
         weight = scaled.weight / scaled.weight.sum()
         train, test = self._split(scaled)
@@ -336,6 +365,7 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
             "least_squares": self.method == "lstsq",
             "max_iter": self.max_iter,
             "tol": self.tol,
+            "progress": progress,
         }
         solve = adapt_linear_multistart if start is None else adapt_linear
         begin = {} if start is None else {"start": start}
@@ -492,14 +522,8 @@ class GreedyMiserClassifier(GbrtParameters, PairMixin, GatingBase):
         self._set_groups()
         self.model_costs_ = np.zeros(3)
         kept = weight > 0
-        pair = self._boost(
-            values[kept],
-            encoded[kept],
-            np.zeros(kept.sum()),
-            weight[kept],
-            p_full=0.0,
-            max_iter=10,
-        )
+        rows = training_rows(values[kept], encoded[kept], np.zeros(kept.sum()), weight[kept])
+        pair = self._boost(rows, p_full=0.0, max_iter=10)
         self.pair_, cheap, gate = finish(pair, self.n_estimators, np.zeros(2))
         self.features_used_ = {"gate": gate, "cheap": cheap}
         self.objective_ = np.array(pair["objectives"])

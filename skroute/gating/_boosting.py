@@ -12,6 +12,9 @@ the others in the group are set to zero before the next round; within a round, f
 one group bought by different trees are charged each.
 """
 
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
 import numpy as np
 from scipy.special import expit, logit
 
@@ -27,17 +30,79 @@ from skroute.gating._objective import (
 )
 
 # Gradients are rounded to multiples of this. Sums of them in double precision are then
-# exact, so that ties do not depend on row order or on whether a row is repeated or weighted.
+# exact, so that ties do not depend on row order.
 _RESOLUTION = 2.0**-20
 # LightGBM's kZeroThreshold.
 _ZERO = 1e-35
 
 
+class TrainingRows(NamedTuple):
+    """Rows to boost on, binned once for any number of boosters.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n_rows,), dtype=int
+    full_loss, weight : ndarray of shape (n_rows,)
+    n_features : int
+    data : lightgbm.Dataset
+    """
+
+    y: Any
+    full_loss: Any
+    weight: Any
+    n_features: int
+    data: Any
+
+
+def training_rows(X, y, full_loss, weight):
+    """Merge equal rows into one with the sum of their weights, sort, and bin.
+
+    LightGBM takes the borders of bins from counts of rows, and, at each split, estimates
+    counts from hessians and stops its scan where they are used up. Neither sees weights. A
+    row of weight 2 is the same as two rows only if LightGBM is given the same data for
+    both. The order of the rows in X leaves no trace either.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        NaN equals NaN.
+    y : ndarray of shape (n_samples,), dtype=int
+    full_loss : ndarray of shape (n_samples,)
+        ``-log p0(y_i | x_i)``, out of sample; of equal rows, the mean is taken.
+    weight : ndarray of shape (n_samples,)
+        Positive.
+
+    Returns
+    -------
+    TrainingRows
+    """
+    import lightgbm
+
+    order = np.lexsort((y, *X.T))
+    X, y, full_loss, weight = X[order], y[order], full_loss[order], weight[order]
+    differs = (X[1:] != X[:-1]) & ~(np.isnan(X[1:]) & np.isnan(X[:-1]))
+    first = np.append(True, differs.any(axis=1) | (y[1:] != y[:-1]))
+    if not first.all():
+        merged = np.cumsum(first) - 1
+        total = np.bincount(merged, weights=weight)
+        full_loss = np.bincount(merged, weights=weight * full_loss) / total
+        X, y, weight = X[first], y[first], total
+    params = {
+        "min_data_in_bin": 1,
+        "bin_construct_sample_cnt": max(len(X), 2),
+        "feature_pre_filter": False,
+        "force_row_wise": True,
+        "num_threads": 1,
+        "verbosity": -1,
+    }
+    # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
+    readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
+    data = lightgbm.Dataset(readable, label=np.zeros(len(X)), params=params).construct()
+    return TrainingRows(y, full_loss, weight, X.shape[1], data)
+
+
 def boost(
-    X,
-    y,
-    full_loss,
-    weight,
+    rows,
     *,
     n_classes,
     p_full,
@@ -50,6 +115,7 @@ def boost(
     max_leaf_nodes,
     l2_regularization,
     n_threads,
+    progress=nullcontext,
 ):
     """Algorithm 2 (Adapt-Gbrt): alternate the q-step with rounds of boosting.
 
@@ -60,13 +126,7 @@ def boost(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features)
-    y : ndarray of shape (n_samples,), dtype=int
-    full_loss : ndarray of shape (n_samples,)
-        ``-log p0(y_i | x_i)``, out of sample.
-    weight : ndarray of shape (n_samples,)
-        Positive. Splits see sums of weights; LightGBM's choice among splits of nearly equal
-        gain may still differ from that for repeated rows.
+    rows : TrainingRows
     n_classes : int
     p_full, gamma : float
     group_of : ndarray of shape (n_features,), dtype=int
@@ -78,6 +138,8 @@ def boost(
     learning_rate, max_leaf_nodes, l2_regularization
         Of the trees.
     n_threads : int
+    progress : callable, default=nullcontext
+        Makes the context in which each alternation runs.
 
     Returns
     -------
@@ -88,7 +150,8 @@ def boost(
     """
     import lightgbm
 
-    n_samples = len(X)
+    y, full_loss, weight = rows.y, rows.full_loss, rows.weight
+    n_samples = len(y)
     total = weight.sum()
     share = weight / total
     columns = 1 if n_classes == 2 else n_classes
@@ -97,7 +160,7 @@ def boost(
     base = base_scores(y, share, n_classes)
     target = y[:, None] == np.arange(1, 2) if columns == 1 else y[:, None] == np.arange(columns)
     target = target.astype(np.float64)
-    grouped = len(group_costs) < X.shape[1]
+    grouped = len(group_costs) < rows.n_features
     prices = 2 * total * gamma * group_costs
     # LightGBM reads them as text, and no text below the smallest normal number.
     prices[prices < np.finfo(np.float64).tiny] = 0.0
@@ -111,9 +174,6 @@ def boost(
         # A least hessian instead of a least number of rows, so that weights count.
         "min_data_in_leaf": 0,
         "min_sum_hessian_in_leaf": 1.0,
-        "min_data_in_bin": 1,
-        "bin_construct_sample_cnt": max(n_samples, 2),
-        "feature_pre_filter": False,
         "boost_from_average": False,
         "cegb_penalty_feature_coupled": prices[group_of].tolist(),
         "deterministic": True,
@@ -121,10 +181,7 @@ def boost(
         "num_threads": n_threads,
         "verbosity": -1,
     }
-    # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
-    readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
-    data = lightgbm.Dataset(readable, label=np.zeros(n_samples), params=params)
-    booster = lightgbm.Booster(params, data)
+    booster = lightgbm.Booster(params, rows.data)
     every = -(-n_estimators // max_iter)
     coef = np.array([0.0, logit(min(p_full, 0.5))]) if gated else np.zeros(2)
     q = np.full(n_samples, min(p_full, 0.5))
@@ -148,47 +205,62 @@ def boost(
         objectives.append(value + cost)
         rounds.append(booster.current_iteration())
 
-    stuck = False
-    for round_ in range(n_estimators):
-        # Where no split pays, none will until q changes.
-        if stuck and (round_ % every or not gated):
-            continue
+    def gradients(scores, grows_gate):
+        p = modelled_probabilities(scores[:, :columns])
+        kept = (1 - q)[:, None]
+        gradient = np.zeros((n_samples, outputs))
+        hessian = np.ones((n_samples, outputs))
+        gradient[:, :columns] = kept * (p - target)
+        # The softmax's diagonal Hessian is doubled, as in LightGBM's own objective.
+        hessian[:, :columns] = (1 if columns == 1 else 2) * kept * p * (1 - p)
+        if grows_gate:
+            gate = coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
+            sent = expit(gate)
+            gradient[:, columns] = sent - q
+            hessian[:, columns] = sent * (1 - sent)
+        unit = (_RESOLUTION * weight)[:, None]
+        gradient = np.rint(gradient / _RESOLUTION) * unit
+        hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
+        return (gradient[:, 0], hessian[:, 0]) if outputs == 1 else (gradient, hessian)
 
-        def gradients(predictions, _data, round_=round_):
-            scores = predictions.reshape(n_samples, outputs) + base[:outputs]
-            alternates = round_ % every == 0
+    def of_booster(predictions):
+        return predictions.reshape(n_samples, outputs) + base[:outputs]
+
+    def grow(round_, alternates):
+        """One round of boosting; whether no split paid."""
+
+        def objective(predictions, _data):
+            scores = of_booster(predictions)
             if alternates and round_ > 0:
                 step(scores)
-            p = modelled_probabilities(scores[:, :columns])
-            kept = (1 - q)[:, None]
-            gradient = np.zeros((n_samples, outputs))
-            hessian = np.ones((n_samples, outputs))
-            gradient[:, :columns] = kept * (p - target)
-            # The softmax's diagonal Hessian is doubled, as in LightGBM's own objective.
-            hessian[:, :columns] = (1 if columns == 1 else 2) * kept * p * (1 - p)
-            if gated and alternates:
-                gate = coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
-                sent = expit(gate)
-                gradient[:, columns] = sent - q
-                hessian[:, columns] = sent * (1 - sent)
-            unit = (_RESOLUTION * weight)[:, None]
-            gradient = np.rint(gradient / _RESOLUTION) * unit
-            hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
-            if outputs == 1:
-                return gradient[:, 0], hessian[:, 0]
-            return gradient, hessian
+            return gradients(scores, gated and alternates)
 
-        stuck = booster.update(fobj=gradients)
+        stuck = booster.update(fobj=objective)
         if grouped:
             bought = np.unique(group_of[np.flatnonzero(booster.feature_importance())])
             if not free[bought].all():
                 free[bought] = True
                 open_prices = np.where(free, 0.0, prices)[group_of]
                 booster.reset_parameter({"cegb_penalty_feature_coupled": open_prices.tolist()})
-    forest = forest_arrays(booster, outputs)
-    step(forest_scores(forest, X, range(outputs)) + base[:outputs])
+        return stuck
+
+    stuck = False
+    for begin in range(0, n_estimators, every):
+        # Where no split pays, none will until q changes.
+        if stuck and not gated:
+            break
+        with progress():
+            stuck = grow(begin, alternates=True)
+            for round_ in range(begin + 1, min(begin + every, n_estimators)):
+                stuck = stuck or grow(round_, alternates=False)
+
+    def last_step(predictions, _data):
+        step(of_booster(predictions))
+        return "objective", objectives[-1], False
+
+    booster.eval_train(last_step)
     return {
-        "forest": forest,
+        "forest": forest_arrays(booster, outputs),
         "base": base,
         "doubt": coef,
         "objectives": objectives,

@@ -233,22 +233,26 @@ class BudgetPruneClassifier(GatingBase):
     def _walk(self, ledger, rows):
         """Leaf of each row in each tree, buying features as the paths reach them."""
         node = np.tile(self.roots_, (len(rows), 1))
-        while (inner := self.left_[node] >= 0).any():
-            wanted = np.where(inner, self.feature_[node], -1)
-            after = node.copy()
-            for column in np.unique(wanted[inner]):
-                asks = (wanted == column).any(axis=1)
-                asking = np.flatnonzero(asks)
-                ledger.plan(rows[asking], [column])
+        row, tree = np.nonzero(self.left_[node] >= 0)
+        while len(row):
+            at = node[row, tree]
+            wanted = self.feature_[at]
+            value = np.empty(len(row), dtype=np.float32)
+            order = np.argsort(wanted, kind="stable")
+            borders = np.flatnonzero(np.diff(wanted[order])) + 1
+            for paths in np.split(order, borders):
+                column = wanted[paths[0]]
+                # Paths are sorted by row; a row asks once, whatever the number of its trees.
+                first = np.diff(row[paths], prepend=-1) > 0
+                asking = rows[row[paths[first]]]
+                ledger.plan(asking, [column])
                 # Trees are grown on single precision.
-                value = ledger.take(rows[asking], [column])[:, column].astype(np.float32)
-                full = np.zeros(len(rows), dtype=np.float32)
-                full[asking] = value
-                here = wanted == column
-                goes_left = full[:, None] <= self.threshold_[node]
-                step = np.where(goes_left, self.left_[node], self.right_[node])
-                after[here] = step[here]
-            node = after
+                value[paths] = ledger.take(asking, [column])[:, column][np.cumsum(first) - 1]
+            node[row, tree] = np.where(
+                value <= self.threshold_[at], self.left_[at], self.right_[at]
+            )
+            inside = self.left_[node[row, tree]] >= 0
+            row, tree = row[inside], tree[inside]
         return node
 
     def _decide(self, ledger, rows, budget):

@@ -4,6 +4,8 @@ The coefficients ``W`` have one column per output of f1 and a last one for the g
 Rows of W that belong to features bought together form one group.
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 from scipy.special import expit, logit
 
@@ -206,6 +208,7 @@ def adapt_linear(
     tol,
     start=None,
     solver_iter=2000,
+    progress=nullcontext,
 ):
     """Algorithm 1 (Adapt-Lin): alternate (OPT1) for q and (OPT2) for g and f1.
 
@@ -235,6 +238,8 @@ def adapt_linear(
         Warm start. None starts from q = p_full everywhere.
     solver_iter : int
         Largest number of proximal steps per (OPT2).
+    progress : callable, default=nullcontext
+        Makes the context in which each alternation runs.
 
     Returns
     -------
@@ -282,14 +287,15 @@ def adapt_linear(
         W, intercept = start
     q, objectives = None, []
     for _ in range(max_iter):
-        scores = X @ W + intercept
-        proposal, _ = q_of(
-            class_losses(scores[:, :-1], y), full_loss, scores[:, -1], p_full, weight
-        )
-        if q is None or objective(proposal, W, intercept) <= objectives[-1]:
-            q = proposal
-        W, intercept = solve(q, W, intercept)
-        objectives.append(objective(q, W, intercept))
+        with progress():
+            scores = X @ W + intercept
+            proposal, _ = q_of(
+                class_losses(scores[:, :-1], y), full_loss, scores[:, -1], p_full, weight
+            )
+            if q is None or objective(proposal, W, intercept) <= objectives[-1]:
+                q = proposal
+            W, intercept = solve(q, W, intercept)
+            objectives.append(objective(q, W, intercept))
         if len(objectives) > 1 and objectives[-2] - objectives[-1] < tol:
             break
     return W, intercept, objectives

@@ -38,6 +38,7 @@ class Prepared(NamedTuple):
     weight: Any
     held_out: Any
     full_right: Any
+    boosting: Any = None
 
 
 class PairMixin:

@@ -27,7 +27,7 @@ def grow(X, y, full_loss, weight, **changes):
         "n_estimators": 20, "max_iter": 5, "learning_rate": 0.2, "max_leaf_nodes": 6,
         "l2_regularization": 1.0, "n_threads": 1,
     }  # fmt: skip
-    return gbrt.boost(X, y, full_loss, weight, **how | changes)
+    return gbrt.boost(gbrt.training_rows(X, y, full_loss, weight), **how | changes)
 
 
 def walk(forest, X, output):

@@ -310,7 +310,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         # From here on a failure leaves the estimator unfitted.
         for attribute in ("choices_", "estimator_"):
-            vars(self).pop(attribute, None)
+            self.__dict__.pop(attribute, None)
         routed = self._route_fit(fit_params)
         rows, labels = indexable(check_rows(self, X, reset=True), y)
         check_classification_targets(labels)

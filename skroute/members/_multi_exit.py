@@ -226,7 +226,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         torch_exits = _torch_exits(type(self).__name__)
         if self.max_epochs:
             import_optional("skorch", type(self).__name__)
-        vars(self).pop("classes_", None)
+        self.__dict__.pop("classes_", None)
         X = self._check_rows(X, reset=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
@@ -239,7 +239,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         with torch_exits.seeded(seed):
-            module = self._build(X.shape[1], len(classes))
+            module = self._build(np.shape(X)[1], len(classes))
             stages, heads = self._parts(module)
             weights = self._check_exit_weights(len(stages))
             exits = torch_exits.AllExits(stages, heads)

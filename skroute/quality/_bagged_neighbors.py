@@ -175,7 +175,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             If `X` is sparse.
         """
         _reject_sparse(X)
-        vars(self).pop("subset_size_", None)
+        self.__dict__.pop("subset_size_", None)
         if self.device is not None:
             from skroute.quality._torch import DeviceRows, available_device
 
@@ -289,7 +289,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         result = tuple(values.reshape(len(queries), *self._y.shape[1:]) for values in parts)
         if torch is not None and get_config()["array_api_dispatch"]:
             # What scikit-learn asks of an estimator that reads tensors.
-            result = tuple(torch.as_tensor(values, device=X.device) for values in result)
+            device = getattr(X, "device", None)
+            result = tuple(torch.as_tensor(values, device=device) for values in result)
         return result if return_std else result[0]
 
     def _on_cpu(self, index, queries, return_std):
@@ -334,7 +335,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _validate_params(self):
         # The first step of fit, set last: a failure in between leaves the estimator unfitted.
-        vars(self).pop("subset_size_", None)
+        self.__dict__.pop("subset_size_", None)
         super()._validate_params()
 
     # Under array API dispatch. The tag would promise fitted attributes on the device as well,

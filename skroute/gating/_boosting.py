@@ -180,8 +180,8 @@ def boost(
     coef = np.array([0.0, logit(min(p_full, 0.5))]) if gated else np.zeros(2)
     q = np.full(n_samples, min(p_full, 0.5))
     objectives, rounds = [], []
-    # The softmax's diagonal Hessian is doubled, as in LightGBM's own objective.
-    curvature = 1.0 if columns == 1 else 2.0
+    # Friedman's factor for the softmax's diagonal Hessian, as in LightGBM's own objective.
+    curvature = 1.0 if columns == 1 else n_classes / (n_classes - 1)
     unit = (_RESOLUTION * weight)[:, None]
     gradient = np.empty((n_samples, outputs), dtype=np.float32, order="F")
     hessian = np.empty_like(gradient)

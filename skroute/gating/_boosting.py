@@ -186,6 +186,11 @@ def boost(
     coef = np.array([0.0, logit(min(p_full, 0.5))]) if gated else np.zeros(2)
     q = np.full(n_samples, min(p_full, 0.5))
     objectives, rounds = [], []
+    # Friedman's factor for the softmax's diagonal Hessian, as in LightGBM's own objective.
+    curvature = 1.0 if columns == 1 else n_classes / (n_classes - 1)
+    unit = (_RESOLUTION * weight)[:, None]
+    gradient = np.empty((n_samples, outputs), dtype=np.float32, order="F")
+    hessian = np.empty_like(gradient)
 
     def step(scores):
         """q-step, refit of (a, b), and the objective."""
@@ -206,22 +211,21 @@ def boost(
         rounds.append(booster.current_iteration())
 
     def gradients(scores, grows_gate):
-        p = modelled_probabilities(scores[:, :columns])
         kept = (1 - q)[:, None]
-        gradient = np.zeros((n_samples, outputs))
-        hessian = np.ones((n_samples, outputs))
-        gradient[:, :columns] = kept * (p - target)
-        # The softmax's diagonal Hessian is doubled, as in LightGBM's own objective.
-        hessian[:, :columns] = (1 if columns == 1 else 2) * kept * p * (1 - p)
+        p = modelled_probabilities(scores[:, :columns])
+        put(slice(0, columns), kept * (p - target), curvature * kept * p * (1 - p))
         if grows_gate:
             gate = coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
             sent = expit(gate)
-            gradient[:, columns] = sent - q
-            hessian[:, columns] = sent * (1 - sent)
-        unit = (_RESOLUTION * weight)[:, None]
-        gradient = np.rint(gradient / _RESOLUTION) * unit
-        hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
-        return (gradient[:, 0], hessian[:, 0]) if outputs == 1 else (gradient, hessian)
+            put(columns, sent - q, sent * (1 - sent))
+        elif gated:
+            put(columns, 0.0, 1.0)
+        return gradient.ravel(order="F"), hessian.ravel(order="F")
+
+    def put(column, first, second):
+        scale = unit if np.ndim(first) == 2 else unit[:, 0]
+        gradient[:, column] = np.rint(first / _RESOLUTION) * scale
+        hessian[:, column] = np.maximum(np.rint(second / _RESOLUTION), 1.0) * scale
 
     def of_booster(predictions):
         return predictions.reshape(n_samples, outputs) + base[:outputs]

@@ -14,7 +14,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, ShuffleSplit
+from sklearn.model_selection import GridSearchCV, PredefinedSplit, ShuffleSplit
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -28,6 +28,7 @@ from skroute.gating import (
     GreedyMiserClassifier,
     L1GatingClassifier,
 )
+from skroute.metrics import best_within_budget, mean_cost_scorer
 
 
 def problem(n=600, n_classes=2, seed=0):
@@ -365,20 +366,78 @@ def test_round_trips(model, tmp_path):
         assert type(model.estimator).__name__ in model._repr_html_()
 
 
-def test_grid_search_over_the_two_knobs():
-    X, y, _, _ = problem()
-    grid = {"p_full": [0.1, 0.5], "gamma": [0.01, 0.1]}
+def test_grid_search_for_the_best_within_a_budget():
+    """The sweep of DESIGN.md."""
+    X, y, X_new, _ = problem()
+    full = FrozenEstimator(forest().fit(X, y))
     search = GridSearchCV(
-        adapt(FrozenEstimator(forest().fit(X, y))), grid, cv=2, error_score="raise",
-        scoring={
-            "accuracy": "accuracy",
-            "cost": lambda model, X, y: -model.predict_cost(X).mean(),
-        },
-        refit="accuracy",
+        adapt(full, n_estimators=10, cv=2),
+        {"p_full": [0.1, 0.5], "gamma": [0.01, 0.1]},
+        scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
+        refit=best_within_budget(5.0), cv=2, error_score="raise",
     ).fit(X, y)  # fmt: skip
-    cost = -search.cv_results_["mean_test_cost"]
+    cost = search.cv_results_["mean_test_cost"]
+    accuracy = search.cv_results_["mean_test_accuracy"]
     # Sorted by gamma first.
     assert cost[2] < cost[0]
+    assert (cost <= 5.0).any() and (cost > 5.0).any()
+    assert cost[search.best_index_] <= 5.0
+    assert accuracy[search.best_index_] == accuracy[cost <= 5.0].max()
+    assert search.best_estimator_.get_params() | search.best_params_ == (
+        search.best_estimator_.get_params()
+    )
+    # On all rows gamma buys more; a budget of its own holds the gate.
+    model = search.best_estimator_.set_params(policy="batch")
+    assert model.predict_cost(X_new, budget=5.0).mean() <= 5.0
+
+
+@pytest.mark.parametrize("method, alternations", [("gbrt", 6), ("lin", None)])
+def test_progress_callback(method, alternations):
+    X, y, _, _ = problem()
+    seen = []
+
+    class Recorder:
+        def setup(self, estimator, context): ...
+
+        def on_fit_task_begin(self, estimator, context):
+            seen.append(("begin", context.task_name))
+
+        def on_fit_task_end(self, estimator, context):
+            seen.append(("end", context.task_name))
+
+        def teardown(self, estimator, context):
+            seen.append("teardown")
+
+    full = FrozenEstimator(forest().fit(X, y))
+    model = adapt(full, method=method, n_estimators=6, max_iter=3, tol=1e-3)
+    model.set_callbacks(Recorder()).fit(X, y)
+    assert seen[:3] == [("begin", "fit"), ("begin", "fit full"), ("end", "fit full")]
+    assert seen[-2:] == [("end", "fit"), "teardown"]
+    alternate = seen[3:-2]
+    assert alternate == [("begin", "alternate"), ("end", "alternate")] * (len(alternate) // 2)
+    # Twice: without the held-out rows, and with them.
+    assert alternations is None or len(alternate) == 2 * alternations
+    assert len(alternate) >= 4
+
+
+@pytest.mark.parametrize("method", ["gbrt", "lin", "lstsq"])
+def test_an_integer_weight_is_a_repetition(method):
+    """More rows than LightGBM has bins; all that is fitted, gate's level included."""
+    X, y, X_new, _ = problem(800, n_classes=3, seed=1)
+    rng = np.random.default_rng(0)
+    weight = rng.integers(0, 4, len(y))
+    weight[:3] = 0
+    fold = rng.integers(0, 3, len(y))
+    repeated = rng.permutation(np.repeat(np.arange(len(y)), weight))
+    full = LogisticRegression(tol=1e-10, max_iter=1000)
+    how = {"method": method, "tol": 1e-3, "n_estimators": 15}
+    one = adapt(full, cv=PredefinedSplit(fold), **how).fit(X, y, sample_weight=weight)
+    other = adapt(full, cv=PredefinedSplit(fold[repeated]), **how).fit(X[repeated], y[repeated])
+    assert one.cost_table_ == other.cost_table_
+    # p0 of f0 itself agrees to the tolerance of its solver only.
+    assert_allclose(one.gate_function(X_new), other.gate_function(X_new), rtol=1e-4, atol=1e-4)
+    assert np.mean(one.route(X_new) != other.route(X_new)) <= 0.005
+    assert_allclose(one.predict_proba(X_new), other.predict_proba(X_new), atol=1e-4)
 
 
 @pytest.mark.parametrize(

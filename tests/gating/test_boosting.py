@@ -1,8 +1,12 @@
 """Adapt-Gbrt: shared feature penalties, trees as arrays, the held-out gate."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import lightgbm
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
 
@@ -132,6 +136,56 @@ def test_weights_scale_the_penalty_and_not_the_trees():
     ten = grow(X, y, full_loss, 32 * weight, **how)
     assert_array_equal(one["forest"]["feature"], ten["forest"]["feature"])
     assert_allclose(one["objectives"], ten["objectives"], rtol=1e-5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.sampled_from([40, 150, 600]),
+    n_classes=st.sampled_from([2, 3]),
+    with_nan=st.booleans(),
+)
+def test_an_integer_weight_is_a_repetition(seed, n, n_classes, with_nan):
+    """More values than LightGBM has bins, few rows per leaf, any order of rows."""
+    X, y, full_loss, _ = rows(n, n_classes, seed)
+    rng = np.random.default_rng(seed)
+    if with_nan:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    weight = rng.integers(1, 4, n)
+    repeated = rng.permutation(np.repeat(np.arange(n), weight))
+    one = grow(X, y, full_loss, weight.astype(float))
+    other = grow(X[repeated], y[repeated], full_loss[repeated], np.ones(len(repeated)))
+    for name in ("feature", "threshold", "nodes"):
+        assert_array_equal(one["forest"][name], other["forest"][name])
+    assert_allclose(one["forest"]["leaf"], other["forest"]["leaf"], rtol=1e-6, atol=1e-9)
+    assert_allclose(one["objectives"], other["objectives"])
+
+
+def test_equal_rows_are_merged():
+    X = np.array([[1.0, np.nan], [0.0, 2.0], [1.0, np.nan], [-0.0, 2.0], [1.0, np.nan]])
+    y, loss = np.array([1, 0, 1, 0, 0]), np.array([1.0, 2.0, 4.0, 3.0, 5.0])
+    found = gbrt.training_rows(X, y, loss, np.array([1.0, 1.0, 2.0, 3.0, 1.0]))
+    assert found.data.num_data() == 3
+    assert_array_equal(found.weight, [4.0, 1.0, 3.0])
+    assert_array_equal(found.y, [0, 0, 1])
+    assert_allclose(found.full_loss, [2.75, 5.0, 3.0])
+
+
+def test_boosters_in_threads_share_one_dataset():
+    X, y, full_loss, weight = rows(2000)
+    shared = gbrt.training_rows(X, y, full_loss, weight)
+    how = {
+        "n_classes": 2, "p_full": 0.3, "group_of": np.arange(8), "group_costs": np.ones(8),
+        "n_estimators": 20, "max_iter": 5, "learning_rate": 0.2, "max_leaf_nodes": 6,
+        "l2_regularization": 1.0, "n_threads": 1,
+    }  # fmt: skip
+    prices = np.repeat([0.0, 0.001, 0.01], 4)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda gamma: gbrt.boost(shared, gamma=gamma, **how), prices))
+    for gamma, pair in zip(prices, found):
+        alone = grow(X, y, full_loss, weight, gamma=gamma)
+        for name, value in alone["forest"].items():
+            assert_array_equal(pair["forest"][name], value)
 
 
 def test_objective_is_recorded_at_each_q_step():

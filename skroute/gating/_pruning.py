@@ -108,6 +108,8 @@ def prune(gains, parent, row, group, node, group_costs, n_rows, gamma):
         return np.zeros(0, dtype=bool), 0.0
     pairs, pair_of = np.unique(row * len(group_costs) + group, return_inverse=True)
     price = gamma / n_rows * group_costs[pairs % len(group_costs)]
+    # Above all gains together nothing is bought; the solver must not see larger numbers.
+    price = np.minimum(price, 1.0 + np.abs(gains).sum())
     children = np.flatnonzero(parent >= 0)
     lower = np.concatenate([children, node])
     upper = np.concatenate([parent[children], n_nodes + pair_of])

@@ -1,0 +1,543 @@
+"""Hostile input for every public estimator: a right answer or a clear error, nothing between.
+
+The estimators are those of `tests/estimators.py`, whose completeness `test_common.py` proves.
+A clear error is a ValueError or TypeError that says which argument is wrong (a failure inside
+a model keeps its own type and text, and a note says whose it is). After a failed fit nothing
+is fitted, whatever was before.
+"""
+
+import re
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
+
+from tests.estimators import ESTIMATORS, MODELS
+
+LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS)}
+EVERYONE = {**LEARNERS, **{type(e).__name__: e for e in MODELS}}
+# Models that `fit` teaches nothing.
+NEVER_UNFITTED = tuple(type(model) for model in MODELS)
+
+# Texts of failures that nobody meant to raise: numpy's, about our arrays and not the user's.
+UNCLEAR = re.compile(
+    r"zero-size array|could not broadcast|cannot be broadcast|cannot reshape|out of bounds|"
+    r"truth value|has no attribute|object is not|not subscriptable|unhashable|unpack|'NoneType'|"
+    r"positional argument|assignment destination is read-only|division"
+)
+# Texts of scikit-learn's and numpy's conversion of X, which say what they found in it.
+OF_CONVERSION = re.compile(
+    r"could not convert string to float|argument must be a string or a real number|"
+    r"not supported between instances|Expected sequence or array-like|"
+    r"inhomogeneous shape|Complex data not supported|no common DType|could not be promoted"
+)
+# Words that say what is wrong: arguments of fit and predict, and what they are made of.
+ABOUT_DATA = {"X", "y", "sample", "samples", "feature", "features", "class", "classes", "array"}
+ABOUT_DATA |= {
+    "label",
+    "labels",
+    "member",
+    "column",
+    "columns",
+    "row",
+    "rows",
+    "folds",
+    "members",
+    "dtype",
+}
+
+
+def assert_clear(error, *names):
+    """The error of a refusal says which argument it is about."""
+    text = "\n".join([str(error), *getattr(error, "__notes__", [])])
+    if OF_CONVERSION.search(text):
+        return
+    words = set(re.findall(r"\w+", text))
+    assert len(words) > 3, f"terse: {text!r}"
+    assert not UNCLEAR.search(text), f"an accident: {text!r}"
+    assert words & ABOUT_DATA.union(names), f"about what? {text!r}"
+
+
+def fits(estimator, X, y):
+    """Fit; False after a clear refusal that has left nothing fitted."""
+    try:
+        estimator.fit(X, y)
+    except (ValueError, TypeError, KeyError) as error:
+        assert_clear(error, *estimator.get_params(deep=False))
+        if not isinstance(estimator, NEVER_UNFITTED):
+            with pytest.raises(NotFittedError):
+                check_is_fitted(estimator)
+            with pytest.raises(NotFittedError):
+                estimator.predict(X)
+        return False
+    return True
+
+
+def answers(estimator, X, **how):
+    """Answers to X that keep every promise; None after a clear refusal."""
+    try:
+        y_pred = estimator.predict(X, **how)
+    except (ValueError, TypeError, KeyError) as error:
+        assert_clear(error, *estimator.get_params(deep=False), *how)
+        return None
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    assert len(y_pred) == n
+    if is_classifier(estimator):
+        assert np.isin(y_pred, estimator.classes_).all()
+        if hasattr(estimator, "predict_proba"):
+            proba = estimator.predict_proba(X, **how)
+            assert proba.shape == (n, len(estimator.classes_))
+            np.testing.assert_allclose(proba.sum(axis=1), 1)
+            assert (proba >= -1e-12).all()
+    elif not hasattr(estimator, "choices_"):
+        assert np.isfinite(y_pred).all()
+    if hasattr(estimator, "predict_routed"):
+        routed = estimator.predict_routed(X, **how)
+        np.testing.assert_array_equal(routed.y_pred, y_pred)
+        assert routed.route.shape == routed.cost.shape == (n,)
+        assert routed.route.min() >= 0 and routed.route.max() < len(estimator.choices_)
+        assert np.isfinite(routed.cost).all() and (routed.cost >= 0).all()
+        budget = how.get("budget", estimator.budget)
+        if getattr(estimator, "policy", None) == "batch" and budget is not None:
+            assert routed.cost.mean() <= budget * (1 + 1e-9)
+    return y_pred
+
+
+def problem(estimator, n=30, seed=0):
+    """Rows and targets that the estimator takes."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    y = (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int)
+    y[:8] = [0, 1] * 4
+    if type(estimator).__name__ == "RecordedClassifier":
+        X = np.arange(n)[:, np.newaxis] % 4
+    return X, y.astype(float) if not is_classifier(estimator) else y
+
+
+@pytest.fixture
+def quiet():
+    """Warnings are allowed here: about members that do not converge, about small folds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.fixture(params=EVERYONE)
+def estimator(request, quiet):
+    return clone(EVERYONE[request.param])
+
+
+@pytest.fixture(params=LEARNERS)
+def learner(request, quiet):
+    return clone(LEARNERS[request.param])
+
+
+def each(cases, check):
+    """Run a check on every case; one failure must not hide the others."""
+    failures = {}
+    for case in cases:
+        try:
+            check(case)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            failures[case] = f"{type(error).__name__}: {error}"
+    assert not failures, "\n\n".join(f"{case}: {text}" for case, text in failures.items())
+
+
+# Rows ---------------------------------------------------------------------------------
+
+
+def _with(X, row, column, value):
+    X = X.astype(np.float64)
+    X[row, column] = value
+    return X
+
+
+def _frame(X, **changed):
+    return pd.DataFrame(X, columns=["a", "b", "c"][: X.shape[1]]).assign(**changed)
+
+
+HOSTILE_ROWS = {
+    "nan": lambda X: _with(X, 3, 0, np.nan),
+    "all nan column": lambda X: _with(X, slice(None), 0, np.nan),
+    "inf": lambda X: _with(X, 3, -1, np.inf),
+    "-inf in one row": lambda X: _with(X, 3, slice(None), -np.inf),
+    "no rows": lambda X: X[:0],
+    "no columns": lambda X: X[:, :0],
+    "one row": lambda X: X[:1],
+    "one column": lambda X: X[:, :1],
+    "one axis": lambda X: X[:, 0],
+    "three axes": lambda X: X[:, :, np.newaxis],
+    "a number": lambda X: 3.0,
+    "none": lambda X: None,
+    "text": lambda X: "rows",
+    "dict": lambda X: {"a": 1},
+    "ragged": lambda X: [[1.0, 2.0], [3.0]] * (len(X) // 2),
+    "constant": lambda X: np.ones_like(X),
+    "constant column": lambda X: _with(X, slice(None), 0, 5.0),
+    "huge": lambda X: X * 1e300,
+    "the largest number": lambda X: _with(X, 3, 0, np.finfo(float).max),
+    "tiny": lambda X: X * 1e-310,
+    "equal rows": lambda X: np.repeat(X[:1], len(X), axis=0),
+    "object numbers": lambda X: X.astype(object),
+    "object text": lambda X: X.astype(str).astype(object),
+    "not a number in text": lambda X: np.full(X.shape, "text", dtype=object),
+    "none among objects": lambda X: np.where(np.arange(X.size).reshape(X.shape) == 4, None, X),
+    "complex": lambda X: X + 1j,
+    "float32": lambda X: X.astype(np.float32),
+    "int8": lambda X: np.round(X).astype(np.int8),
+    "bool": lambda X: X > 0,
+    "other byte order": lambda X: X.astype(np.dtype(X.dtype).newbyteorder(">")),
+    "fortran order": lambda X: np.asfortranarray(X),
+    "negative strides": lambda X: X[::-1, ::-1],
+    "nested lists": lambda X: X.tolist(),
+    "csr": lambda X: sp.csr_array(X.astype(float)),
+    "coo": lambda X: sp.coo_array(X.astype(float)),
+    "masked": lambda X: np.ma.masked_array(X, mask=False),
+    "datetimes": lambda X: X.astype("int64").astype("datetime64[s]"),
+    "datetime column": lambda X: _frame(X, a=pd.Timestamp("2026-01-01")),
+    "text column": lambda X: _frame(X, a="text"),
+    "category column": lambda X: _frame(X, a=pd.Categorical(["u", "v"] * (len(X) // 2))),
+    "missing in a nullable column": lambda X: _frame(X, a=pd.array([None, 1] * (len(X) // 2))),
+    "names twice": lambda X: pd.DataFrame(X, columns=["a"] * X.shape[1]),
+    "names of two types": lambda X: pd.DataFrame(X, columns=["a", 1, "c"][: X.shape[1]]),
+    "polars with null": lambda X: pl.DataFrame(
+        X[:, 0].tolist()[:-1] + [None], schema=["a"], strict=False
+    ),
+}
+# What fits nothing: the rows are fewer than the targets.
+FEWER = {"no rows", "one row"}
+# What scikit-learn's trees fit and its linear models then refuse to answer.
+UNANSWERED = {"datetimes"}
+
+
+def test_hostile_rows_in_fit(estimator):
+    X, y = problem(estimator)
+
+    def check(case):
+        hostile = HOSTILE_ROWS[case](X)
+        target = y[: len(hostile)] if case in FEWER else y
+        if fits(estimator, hostile, target):
+            learns = not isinstance(estimator, NEVER_UNFITTED)
+            again = answers(estimator, hostile)
+            assert again is not None or case in UNANSWERED or not learns, "fitted, not answered"
+
+    each(HOSTILE_ROWS, check)
+
+
+def test_hostile_rows_in_predict(estimator):
+    X, y = problem(estimator)
+    estimator.fit(X, y)
+    before = estimator.predict(X)
+
+    def check(case):
+        answers(estimator, HOSTILE_ROWS[case](X))
+        # And it is as good as before.
+        np.testing.assert_array_equal(estimator.predict(X), before)
+
+    each(HOSTILE_ROWS, check)
+
+
+# Targets ------------------------------------------------------------------------------
+
+HOSTILE_TARGETS = {
+    "none": lambda y: None,
+    "empty": lambda y: y[:0],
+    "too few": lambda y: y[:-1],
+    "too many": lambda y: np.r_[y, y],
+    "one class": lambda y: np.zeros_like(y),
+    "one class of text": lambda y: np.full(len(y), "only"),
+    "a class of one row": lambda y: np.r_[y[:-1], 2],
+    "a class for each row": lambda y: np.arange(len(y)),
+    "nan": lambda y: np.r_[y[:-1], np.nan],
+    "inf": lambda y: np.r_[y[:-1].astype(float), np.inf],
+    "continuous": lambda y: np.linspace(0, 1, len(y)),
+    "whole floats": lambda y: y.astype(float),
+    "huge": lambda y: y * 1e300,
+    "bool": lambda y: y > 0,
+    "negative": lambda y: -y - 5,
+    "text": lambda y: np.where(y > 0, "yes", "no"),
+    "text objects": lambda y: np.where(y > 0, "yes", "no").astype(object),
+    "bytes": lambda y: np.where(y > 0, b"yes", b"no"),
+    "none among text": lambda y: np.array([None, *np.where(y[1:] > 0, "yes", "no")], dtype=object),
+    "text and numbers": lambda y: np.array(["no", *y[1:].tolist()], dtype=object),
+    "column": lambda y: y[:, np.newaxis],
+    "columns": lambda y: np.column_stack([y, y + 1.5]),
+    "indicator": lambda y: np.column_stack([y, 1 - y]).astype(int),
+    "three axes": lambda y: np.zeros((len(y), 2, 2)),
+    "datetimes": lambda y: y.astype("int64").astype("datetime64[s]"),
+    "complex": lambda y: y + 1j,
+    "a number": lambda y: 1,
+    "list": lambda y: y.tolist(),
+    "series with an index": lambda y: pd.Series(y, index=np.arange(len(y))[::-1]),
+    "categories": lambda y: pd.Series(np.where(y > 0, "yes", "no"), dtype="category"),
+    "polars": lambda y: pl.Series(y),
+    "one row in all": lambda y: y[:1],
+}
+
+
+def test_hostile_targets(estimator):
+    X, y = problem(estimator)
+
+    def check(case):
+        hostile = HOSTILE_TARGETS[case](y)
+        rows = X[:1] if case == "one row in all" else X
+        if fits(estimator, rows, hostile):
+            assert answers(estimator, rows) is not None
+
+    each(HOSTILE_TARGETS, check)
+
+
+# Parameters ---------------------------------------------------------------------------
+
+NOT_PARAMETERS = [np.nan, np.inf, -1, -0.5, 1e-320, 1e308, "nonsense", [], {}, [[1.0]], b"x"]
+# What the tests' members have for names.
+HOSTILE_COSTS = [
+    {"tree": np.nan, "logreg": 1.0},
+    {"tree": -1.0, "logreg": 1.0},
+    {"tree": np.inf, "logreg": 1.0},
+    {"tree": 1.0},
+    {"tree": 1.0, "logreg": 1.0, "more": 1.0},
+    {"tree": "1", "logreg": 1.0},
+    {"tree": True, "logreg": 1.0},
+    {"tree": None, "logreg": 1.0},
+    {"tree": 1 + 1j, "logreg": 1.0},
+    {"tree": 0.0, "logreg": 0.0},
+    {"tree": 1e300, "logreg": 1e300},
+    {"tree": 1e-300, "logreg": 1e300},
+    {"tree": 5e-324, "logreg": 1.0},
+    {"tree": 10**400, "logreg": 1.0},
+    {0: 1.0, 1: 2.0, 2: 3.0},
+    [1.0],
+    [1.0, 2.0],
+    [1.0, -2.0, 3.0],
+    [1.0, 2.0, np.nan],
+    [0.0, 0.0, 0.0],
+    [1e300, 1e300, 1e300],
+    [[1.0, 2.0]],
+    np.array([1, 2], dtype=object),
+    np.ones((2, 2)),
+    pd.Series([1.0, 2.0], index=["tree", "logreg"]),
+    "money",
+    3.0,
+]
+
+
+def test_hostile_parameters(estimator):
+    X, y = problem(estimator)
+    parameters = estimator.get_params(deep=False)
+    cases = {}
+    for name in parameters:
+        for value in HOSTILE_COSTS if name.endswith("costs") else NOT_PARAMETERS:
+            # Splits given as an iterable are scikit-learn's to check, which it does not.
+            if name != "cv" or not hasattr(value, "__len__") or len(value) != 1:
+                cases[f"{name}={value!r}"[:80]] = {name: value}
+
+    def check(case):
+        hostile = type(estimator)(**{**parameters, **cases[case]})
+        if fits(hostile, X, y):
+            answers(hostile, X)
+
+    each(cases, check)
+
+
+def test_hostile_costs_with_a_budget(learner):
+    """Whatever the costs are, a hard budget holds and a soft one is refused by name."""
+    X, y = problem(learner)
+    for name in ("costs", "feature_costs"):
+        if name in learner.get_params(deep=False):
+            break
+    else:
+        pytest.skip("without costs")
+    many = {"tree", "logreg"} if "estimators" in learner.get_params(deep=False) else range(3)
+    cases = {}
+    for unit in (1e-300, 1e-9, 1e300):
+        for shares in ([0, 1, 2], [1, 2, 4]):
+            costs = [unit * share for share in shares[: len(many)]]
+            for budget in (0.0, unit, 1.5 * unit):
+                cases[f"{costs} {budget}"] = {name: costs, "budget": budget}
+
+    def check(case):
+        hostile = clone(learner).set_params(**cases[case])
+        if fits(hostile, X, y):
+            assert answers(hostile, X) is not None
+
+    each(cases, check)
+
+
+def test_hostile_budgets_of_a_call(learner):
+    X, y = problem(learner)
+    if "budget" not in learner.get_params(deep=False):
+        pytest.skip("without a budget")
+    learner.fit(X, y)
+
+    def check(budget):
+        answers(learner, X, budget=budget)
+
+    each([0, 0.0, -0.0, 1e-320, 1, 2, 2.5, 1e308, np.inf, np.float32(2), np.int64(2)], check)
+
+    def refused(case):
+        with pytest.raises(ValueError, match="budget"):
+            learner.predict(X, budget=[np.nan, -1, -np.inf, "2", True, 2j, {}, b"2"][case])
+
+    each(range(8), refused)
+
+
+# Failure, memory, jobs and threads ------------------------------------------------------
+
+
+def test_a_failed_refit_leaves_nothing_fitted(learner):
+    X, y = problem(learner)
+    broken = X.copy()
+    broken[0, 0] = np.inf
+    wrong = "n_jobs" if "n_jobs" in learner.get_params(deep=False) else "budget"
+    for rows, target, parameters in (
+        (broken, y, {}),
+        (X, y[:-1], {}),
+        (X[:, :0], y, {}),
+        (X, y, {wrong: "nonsense"}),
+    ):
+        refitted = clone(learner).fit(X, y)
+        refitted.set_params(**parameters)
+        with pytest.raises(ValueError):
+            refitted.fit(rows, target)
+        with pytest.raises(NotFittedError):
+            check_is_fitted(refitted)
+        # Each way to an answer, the short one for a single row included.
+        for name in ("predict", "predict_proba", "predict_routed", "route", "predict_cost"):
+            if hasattr(refitted, name):
+                with pytest.raises(NotFittedError):
+                    getattr(refitted, name)(X[:1])
+
+
+def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
+    """Not only what is checked at the door: a model that fails in the middle, too."""
+    X, y = problem(learner)
+
+    class Failing(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            raise ConnectionError("the model cannot be fitted")
+
+    parameters = learner.get_params(deep=False)
+    if "estimators" in parameters:
+        change = {"estimators": [("tree", DummyClassifier()), ("logreg", Failing())]}
+    elif "estimator" in parameters:
+        change = {"estimator": Failing()}
+    elif "accuracy_estimator" in parameters:
+        change = {"accuracy_estimator": Failing()}
+    else:
+        pytest.skip("holds no model")
+    refitted = clone(learner).fit(X, y).set_params(**change)
+    with pytest.raises(ConnectionError, match="cannot be fitted"):
+        refitted.fit(X, y)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(refitted)
+
+
+def test_read_only_memory_maps(estimator, tmp_path):
+    X, y = problem(estimator)
+    expected = clone(estimator).fit(X, y).predict(X)
+    maps = []
+    for name, array in (("X", X), ("y", y)):
+        joblib.dump(array, tmp_path / name)
+        maps.append(joblib.load(tmp_path / name, mmap_mode="r"))
+    assert not maps[0].flags.writeable and isinstance(maps[0], np.memmap)
+    estimator.fit(*maps)
+    np.testing.assert_array_equal(answers(estimator, maps[0]), expected)
+    # One row at a time, too: some estimators have a short path for it.
+    one_by_one = np.concatenate([estimator.predict(maps[0][i : i + 1]) for i in range(len(X))])
+    if getattr(estimator, "policy", None) != "batch":
+        np.testing.assert_array_equal(one_by_one, expected)
+
+
+def test_jobs_change_nothing(learner):
+    X, y = problem(learner)
+    if "n_jobs" not in learner.get_params(deep=False):
+        pytest.skip("without n_jobs")
+    expected = clone(learner).set_params(n_jobs=None).fit(X, y).predict(X)
+    for n_jobs in (1, 2, -1, np.int64(2)):
+        # Threads: processes take seconds to start, and are joblib's affair.
+        with joblib.parallel_config(backend="threading"):
+            jobs = clone(learner).set_params(n_jobs=n_jobs).fit(X, y)
+            np.testing.assert_array_equal(jobs.predict(X), expected)
+    with pytest.raises((ValueError, TypeError), match="n_jobs"):
+        clone(learner).set_params(n_jobs="all").fit(X, y)
+
+
+def test_threads_share_a_fitted_estimator(estimator):
+    X, y = problem(estimator)
+    estimator.fit(X, y)
+    rows = [X, X[::-1], X[:7], X[3:4], np.asfortranarray(X), X[5:]]
+    methods = [
+        name
+        for name in ("predict", "predict_proba", "predict_cost", "route")
+        if hasattr(estimator, name)
+    ]
+    work = [(name, part) for name in methods for part in rows] * 4
+    expected = [getattr(estimator, name)(part) for name, part in work]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda item: getattr(estimator, item[0])(item[1]), work))
+    for ours, alone in zip(found, expected):
+        np.testing.assert_array_equal(ours, alone)
+
+
+# Anything together ----------------------------------------------------------------------
+
+NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-320, 1e-200, 1e200, 1e308, -1e308, 3.0])
+
+
+@st.composite
+def tables(draw):
+    """Rows and labels, small and strange, that are in order as far as types go."""
+    n = draw(st.integers(1, 14))
+    k = draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        X = draw(hnp.arrays(np.float64, (n, k), elements=NUMBERS))
+    else:
+        X = np.random.default_rng(draw(st.integers(0, 9))).normal(size=(n, k))
+    X = X.astype(
+        draw(st.sampled_from([np.float64, np.float64, np.float16, np.int64, bool, object]))
+    )
+    labels = draw(st.sampled_from([(0, 1), (-1, 1), ("a", "b"), (0, 1, 2), (5,), (True, False)]))
+    y = np.array(draw(st.lists(st.sampled_from(labels), min_size=n, max_size=n)))
+    return X, y
+
+
+@settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    table=tables(),
+    costs=st.tuples(NUMBERS.map(abs), NUMBERS.map(abs)),
+    budget=st.one_of(st.none(), NUMBERS.map(abs)),
+)
+def test_anything_together(learner, table, costs, budget):
+    X, y = table
+    if not is_classifier(learner):
+        y = np.unique(y, return_inverse=True)[1].astype(float)
+    strange = clone(learner)
+    parameters = strange.get_params(deep=False)
+    if "estimators" in parameters:
+        strange.set_params(costs=dict(zip(("tree", "logreg"), costs)))
+    if "budget" in parameters:
+        strange.set_params(budget=budget)
+    if fits(strange, X, y):
+        with np.errstate(all="ignore"):
+            answers(strange, X)

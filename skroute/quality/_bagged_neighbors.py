@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skroute.quality._bagging import exact_estimate, nearest_weights, subsets_estimate
 from skroute.quality._search import METRICS, encode_references, query_batches
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
-from skroute.utils._tensors import on_host, torch_of
+from skroute.utils._tensors import beside, on_host, torch_of
 
 # Rows per row of a subset by default: see the docstring of the class.
 _EXACT_SUBSETS = 10
@@ -276,8 +276,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         _reject_sparse(X)
         index = None if self.device is None else self._device_index()
-        torch = torch_of(X)
-        if index is not None and torch is not None:
+        is_tensor = torch_of(X) is not None
+        if index is not None and is_tensor:
             from skroute.quality._torch import check_queries
 
             queries = check_queries(self, X)
@@ -287,10 +287,9 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         parts = (self._on_cpu if index is None else self._on_torch)(index, queries, return_std)
         result = tuple(values.reshape(len(queries), *self._y.shape[1:]) for values in parts)
-        if torch is not None and get_config()["array_api_dispatch"]:
+        if is_tensor and get_config()["array_api_dispatch"]:
             # What scikit-learn asks of an estimator that reads tensors.
-            device = getattr(X, "device", None)
-            result = tuple(torch.as_tensor(values, device=device) for values in result)
+            result = tuple(beside(X, values) for values in result)
         return result if return_std else result[0]
 
     def _on_cpu(self, index, queries, return_std):

@@ -19,6 +19,11 @@ def on_host(array):
     return array if torch_of(array) is None else array.detach().cpu().numpy()
 
 
+def beside(X, values):
+    """An array as a tensor on the device of the tensor `X`."""
+    return torch_of(X).as_tensor(values, device=X.device)
+
+
 def indexable_dataset(X):
     """A torch data set that rows can be taken from; anything else as it is.
 

@@ -118,10 +118,7 @@ MODELS = [
 
 
 class ThreeStages:
-    """Builds a net of three stages of growing width, with a head after each.
-
-    Not a function: the name of a test must not hold an address, which differs by process.
-    """
+    """Builds a net of three stages of growing width with a head each; an object for its repr."""
 
     def __call__(self, n_features, n_classes):
         from torch import nn
@@ -139,7 +136,6 @@ class ThreeStages:
 
 
 three_stages = ThreeStages()
-
 
 # Estimators that need torch to be fitted. `tests/neural/` runs scikit-learn's checks on them,
 # where torch is.

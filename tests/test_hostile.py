@@ -41,7 +41,7 @@ UNCLEAR = re.compile(
 # Texts of scikit-learn's and numpy's conversion of X, which say what they found in it.
 OF_CONVERSION = re.compile(
     r"could not convert string to float|argument must be a string or a real number|"
-    r"not supported between instances|Expected sequence or array-like|"
+    r"not supported between instances|Expected sequence or array-like|at least 1 dimension|"
     r"inhomogeneous shape|Complex data not supported|no common DType|could not be promoted"
 )
 # Words that say what is wrong: arguments of fit and predict, and what they are made of.

@@ -82,6 +82,12 @@ def check_problem(values, costs, budget):
     budget = check_budget(budget)
     values, costs = check_values_and_costs(values, costs)
     n = len(values)
+    for name, low, high in (("values", values.min(), values.max()), ("costs", 0.0, costs.max())):
+        if max(-low, high) > np.finfo(np.float64).max / (2 * n):
+            raise ValueError(
+                f"{name} must be numbers whose sum over the {n} rows is finite, got "
+                f"{float(max(low, high, key=abs))!r}. Give them in another unit."
+            )
     # A stable sort of the shared costs; any order is right, this one is fast.
     order = np.argsort(costs[0], kind="stable").astype(np.int64)
     problem = Problem(values, costs, budget * n, order)

@@ -20,7 +20,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
-from skroute.utils._compat import Integral, Interval, Real
+from skroute.utils._compat import Integral, Interval, Real, validate_params
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ FETCH_PARAMS = {
 }
 
 
+@validate_params({"data_home": [str, os.PathLike, None]}, prefer_skip_nested_validation=True)
 def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
     """Folder in which data sets are looked up and kept.
 

@@ -1,10 +1,12 @@
 """The optimised ensemble as plain arrays, and how to evaluate them without its library."""
 
 import json
+import os
 
 import numpy as np
 
 from skroute.early_exit._forest import NODE, Forest, forest_scores_reference
+from skroute.utils._compat import validate_params
 
 __all__ = ["evaluate_exported", "export_ensemble", "load_exported"]
 
@@ -24,6 +26,7 @@ _ARRAYS = (
 _NUMBERS = ("beta", "link", "slope", "n_features", "dtype")
 
 
+@validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
 def export_ensemble(estimator, path):
     """Write a fitted forest ensemble with its order and thresholds as plain arrays.
 
@@ -86,7 +89,7 @@ def export_ensemble(estimator, path):
     lo, hi = estimator.thresholds_.T
     content |= {"lo": lo, "hi": hi, "order": estimator.order_, "classes": estimator.classes_}
     content |= {"format": FORMAT, "version": VERSION, "alpha": estimator.alpha}
-    path = str(path)
+    path = os.fspath(path)
     if path.endswith(".npz"):
         np.savez_compressed(path, **content)
     elif path.endswith(".json"):
@@ -100,6 +103,7 @@ def export_ensemble(estimator, path):
         raise ValueError(f"path must end in '.npz' or '.json', got {path!r}.")
 
 
+@validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
 def load_exported(path):
     """Read what :func:`export_ensemble` wrote.
 
@@ -136,7 +140,7 @@ def load_exported(path):
     >>> exported["classes"]
     array([0, 1])
     """
-    path = str(path)
+    path = os.fspath(path)
     if path.endswith(".json"):
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
@@ -170,6 +174,7 @@ def load_exported(path):
     return content
 
 
+@validate_params({"exported": [dict]}, prefer_skip_nested_validation=True)
 def evaluate_exported(exported, X):
     """Predict from an exported ensemble with numpy alone.
 
@@ -215,11 +220,20 @@ def evaluate_exported(exported, X):
     >>> bool((y_pred == quick.predict(X)).all() and (members == quick.route(X)).all())
     True
     """
+    if missing := [name for name in (*_ARRAYS, *_NUMBERS, *NODE.names) if name not in exported]:
+        raise ValueError(
+            f"exported has no entry for {missing!r}; it must be what load_exported returns."
+        )
     nodes = np.empty(len(exported["child"]), dtype=NODE)
     for name in NODE.names:
         nodes[name] = exported[name]
     forest = Forest(nodes=nodes, **{name: exported[name] for name in (*_ARRAYS, *_NUMBERS)})
     X = np.ascontiguousarray(X, dtype=forest.dtype)
+    if X.ndim != 2 or X.shape[1] != forest.n_features or not len(X):
+        raise ValueError(
+            f"X must be a table of at least one row and {forest.n_features} columns, those that "
+            f"the ensemble was fitted on, got shape {X.shape}."
+        )
     total = forest.offset + np.cumsum(forest_scores_reference(forest, X), axis=0)
     if forest.n_outputs == 1:
         running, positive = total[:, :, 0], total[-1, :, 0] > forest.beta

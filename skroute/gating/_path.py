@@ -7,6 +7,8 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 from sklearn.utils.parallel import Parallel, delayed
 
+from skroute.metrics import pareto_front
+from skroute.utils._compat import HasMethods, Integral, validate_params
 from skroute.utils._optional import import_optional
 
 __all__ = ["AdaptPath", "adapt_path", "pareto_frontier"]
@@ -30,10 +32,7 @@ def pareto_frontier(cost, quality):
     >>> pareto_frontier([3, 1, 2, 2], [0.9, 0.7, 0.7, 0.8])
     array([1, 3, 0])
     """
-    cost, quality = np.asarray(cost, dtype=float), np.asarray(quality, dtype=float)
-    order = np.lexsort((-quality, cost))
-    best = np.maximum.accumulate(np.concatenate([[-np.inf], quality[order][:-1]]))
-    return order[quality[order] > best]
+    return pareto_front(cost, quality)
 
 
 class AdaptPath:
@@ -164,6 +163,15 @@ class AdaptPath:
         return self
 
 
+@validate_params(
+    {
+        "estimator": [HasMethods(["fit", "predict_routed", "set_params"])],
+        "p_full": ["array-like"],
+        "gamma": ["array-like"],
+        "n_jobs": [Integral, None],
+    },
+    prefer_skip_nested_validation=False,
+)
 def adapt_path(
     estimator,
     X,

@@ -61,6 +61,7 @@ def _staircase(cost, quality):
 
 @validate_params(
     {
+        "curve": [AccuracyCostCurve],
         "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_resamples": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],

@@ -237,6 +237,11 @@ def accuracy_cost_curve(
     array([[1., 0.],
            [0., 1.]])
     """
+    if row_quality is not None and not callable(row_quality):
+        raise ValueError(
+            "row_quality must be a function of (y, y_pred) that returns one number per row, or "
+            f"None, got {row_quality!r}."
+        )
     limits = check_budgets(budgets)
     router, X = find_router(estimator, X)
     n = num_samples(X)

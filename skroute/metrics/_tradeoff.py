@@ -8,6 +8,7 @@ from sklearn.utils import check_array
 
 from skroute.assignment import assignment_path
 from skroute.metrics._curve import check_budgets
+from skroute.utils._compat import Interval, Real, validate_params
 
 
 def check_curve(cost, quality):
@@ -45,6 +46,19 @@ def check_anchors(weak, strong):
     return anchors
 
 
+_FINITE = [Interval(Real, None, None, closed="neither")]
+
+
+@validate_params(
+    {
+        "cost": ["array-like"],
+        "quality": ["array-like"],
+        "reference_cost": [Interval(Real, 0, None, closed="neither")],
+        "reference_quality": _FINITE,
+        "max_drop": [Interval(Real, 0, None, closed="left")],
+    },
+    prefer_skip_nested_validation=True,
+)
 def cost_reduction_at(
     cost: ArrayLike,
     quality: ArrayLike,
@@ -106,10 +120,6 @@ def cost_reduction_at(
     0.5
     """
     x, y = check_curve(cost, quality)
-    if not reference_cost > 0:
-        raise ValueError(f"reference_cost must be positive, got {reference_cost!r}.")
-    if not max_drop >= 0:
-        raise ValueError(f"max_drop must not be negative, got {max_drop!r}.")
     # Room for the rounding of two means of the same rows.
     enough = y >= reference_quality - max_drop - 1e-12
     if not enough.any():
@@ -117,6 +127,15 @@ def cost_reduction_at(
     return float((reference_cost - x[enough][0]) / reference_cost)
 
 
+@validate_params(
+    {
+        "cost": ["array-like"],
+        "quality": ["array-like"],
+        "low": [*_FINITE, None],
+        "high": [*_FINITE, None],
+    },
+    prefer_skip_nested_validation=True,
+)
 def cost_quality_auc(
     cost: ArrayLike,
     quality: ArrayLike,
@@ -504,8 +523,9 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
     limits = check_budgets(budgets)
+    Q = check_array(Q, dtype=np.float64, input_name="Q")
     oracle = assignment_path(Q, costs)
-    quality = np.mean(np.asarray(Q, dtype=np.float64), axis=0)
+    quality = Q.mean(axis=0)
     cost = np.asarray(costs, dtype=np.float64)
     cost = cost if cost.ndim == 1 else cost.mean(axis=0)
     # A problem of one row whose choices are the models: its relaxation mixes two of them.

@@ -150,13 +150,15 @@ class TestGapRecovered:
         ),
         (
             lambda: cost_reduction_at([1], [1], reference_cost=0, reference_quality=1),
-            "reference_cost must be positive, got 0.",
+            "The 'reference_cost' parameter of cost_reduction_at must be a float in the range "
+            "(0.0, inf). Got 0 instead.",
         ),
         (
             lambda: cost_reduction_at(
                 [1], [1], reference_cost=1, reference_quality=1, max_drop=-0.1
             ),
-            "max_drop must not be negative, got -0.1.",
+            "The 'max_drop' parameter of cost_reduction_at must be a float in the range "
+            "[0.0, inf). Got -0.1 instead.",
         ),
         (
             lambda: average_performance_gap_recovered([1], [1], weak=(1, 0.5), strong=(1, 0.9)),

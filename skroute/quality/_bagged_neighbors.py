@@ -175,7 +175,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             If `X` is sparse.
         """
         _reject_sparse(X)
-        vars(self).pop("subset_size_", None)
+        self.__dict__.pop("subset_size_", None)
         if self.device is not None:
             from skroute.quality._torch import DeviceRows, available_device
 

@@ -339,10 +339,15 @@ def ensemble_engine(estimator):
 
     Returns
     -------
-    engine : ForestEngine or MemberEngine
+    engine : ForestEngine, MemberEngine or ExitEngine
     classes : ndarray or None
         None when the ensemble does not know its labels (a LightGBM booster).
     """
+    # Here, since that module takes from this one.
+    from skroute.early_exit._exits import ExitEngine, has_exits
+
+    if has_exits(estimator):
+        return ExitEngine(estimator), np.asarray(estimator.classes_)
     reader = find_reader(estimator)
     if reader is not None:
         found = reader(estimator)
@@ -353,8 +358,8 @@ def ensemble_engine(estimator):
     if members is None or not hasattr(estimator, "classes_") or voting != "soft":
         raise TypeError(
             "estimator must be an ensemble of LightGBM, XGBoost or scikit-learn (boosting, "
-            "forests, bagging, AdaBoost, soft voting), or a list of members with scores, "
-            f"got {estimator!r}."
+            "forests, bagging, AdaBoost, soft voting), a net with exits (MultiExitClassifier), or "
+            f"a list of members with scores, got {estimator!r}."
         )
     members = list(members)
     classes = np.asarray(estimator.classes_)

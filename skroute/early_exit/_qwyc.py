@@ -24,6 +24,7 @@ from skroute.base import (
 )
 from skroute.early_exit._calibration import allowed_wrong, fixed_sequence, upper_bound
 from skroute.early_exit._engines import MemberEngine, booster_classes, ensemble_engine, fixed_policy
+from skroute.early_exit._exits import only_order
 from skroute.early_exit._order import greedy_mse_order, individual_mse_order, qwyc_order
 from skroute.early_exit._policies import (
     N_POLICIES,
@@ -90,7 +91,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     estimator : estimator, lightgbm.Booster or list of members
         The ensemble: a classifier of LightGBM or XGBoost, GradientBoosting,
         HistGradientBoosting, RandomForest, ExtraTrees, Bagging, AdaBoost or soft Voting
-        of scikit-learn; a raw LightGBM booster, which is never refitted; or a list of
+        of scikit-learn; a raw LightGBM booster, which is never refitted; a deep net with
+        exits, :class:`~skroute.members.MultiExitClassifier`, in whose own order the exits
+        are evaluated; or a list of
         members whose scores are added: estimators with ``decision_function`` or
         ``predict_proba``, or functions of rows. Wrap what is fitted in
         :class:`~sklearn.frozen.FrozenEstimator`.
@@ -498,6 +501,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _order(self, scores, engine, costs, use_lo, use_hi, rng):
         n_members = engine.n_members
+        if getattr(engine, "in_order", False):
+            return only_order(self.order, n_members)
         if not isinstance(self.order, str):
             order = np.asarray(self.order)
             if not np.array_equal(np.sort(order), np.arange(n_members)):

@@ -1,6 +1,7 @@
-"""Models that are not estimators: logs of answers, and services behind a function."""
+"""Models that are not estimators: logs of answers, services behind a function, nets with exits."""
 
 from skroute.members._callable import CallableClassifier
+from skroute.members._multi_exit import MultiExitClassifier
 from skroute.members._recorded import RecordedClassifier
 
-__all__ = ["CallableClassifier", "RecordedClassifier"]
+__all__ = ["CallableClassifier", "MultiExitClassifier", "RecordedClassifier"]

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -343,7 +342,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         ExitRun
             ``run.logits(exit, rows)`` puts rows through the stages up to `exit`, from where
             they have got to, and returns the scores of that exit, an ndarray of shape
-            (n_rows, n_classes). It holds the hidden states of rows that may go on.
+            (n_rows, n_classes); ``run.proba(exit, rows)`` its probabilities. It holds the
+            hidden states of rows that may go on.
         """
         check_is_fitted(self)
         torch_exits = _torch_exits(type(self).__name__)
@@ -382,7 +382,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         blocks = []
         for rows in row_blocks(num_samples(X)):
             run = self.start(_safe_indexing(X, rows))
-            blocks.append([softmax(run.logits(k), axis=1) for k in range(self.n_exits_)])
+            blocks.append([run.proba(k) for k in range(self.n_exits_)])
         for parts in zip(*blocks):
             yield np.concatenate(parts)
 
@@ -416,10 +416,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def _exit_proba(self, X, exit):
-        logits = [
-            self.start(_safe_indexing(X, rows)).logits(exit) for rows in row_blocks(num_samples(X))
-        ]
-        return softmax(np.concatenate(logits), axis=1)
+        blocks = row_blocks(num_samples(X))
+        return np.concatenate([self.start(_safe_indexing(X, rows)).proba(exit) for rows in blocks])
 
     def stage_call(self, exit: int, previous: int = -1) -> "StageCall":
         """A function of rows that does what going on to an exit takes, to time it.

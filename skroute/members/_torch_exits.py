@@ -7,6 +7,7 @@ from copy import copy, deepcopy
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from sklearn.utils import _safe_indexing
 from torch import nn
 
@@ -251,6 +252,10 @@ class ExitRun:
         out = np.empty_like(scores)
         out[order] = scores
         return out
+
+    def proba(self, exit, rows=None):
+        """Class probabilities of one exit; parameters and shape as of :meth:`logits`."""
+        return softmax(self.logits(exit, rows), axis=1)
 
     def _advance(self, rows, exit):
         state = self._take(rows)

@@ -200,11 +200,7 @@ class BaseRouterClassifier(
             )
         )
         if costs is None:
-            calls = {
-                name: getattr(member, "predict_proba" if self.response == "proba" else "predict")
-                for name, member in zip(names, fitted)
-            }
-            costs = measure_costs(calls, X)
+            costs = measure_costs(self._timed_calls(names, fitted), X)
             self._check_affordable(costs, names)
         context = root.subcontext(task_name="learn routing")
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -215,6 +211,11 @@ class BaseRouterClassifier(
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         root.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
+
+    def _timed_calls(self, names, fitted):
+        """For each member a function of rows that takes the time that it costs."""
+        method = "predict_proba" if self.response == "proba" else "predict"
+        return {name: getattr(member, method) for name, member in zip(names, fitted)}
 
     def _check_target(self, X, y, members):
         """Validated y, the classes, and y as the positions of its labels in them."""

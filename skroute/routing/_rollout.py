@@ -33,13 +33,16 @@ class Rollout(NamedTuple):
     accuracy: NDArray[np.float64]
 
 
-def service_sets(n_services, max_calls):
+def service_sets(n_services, max_calls, before=None):
     """All sets of up to `max_calls` services, smaller ones first, and what follows each.
 
     Parameters
     ----------
     n_services : int
     max_calls : int
+    before : sequence of int, default=None
+        For each service the one that must have been asked before it, or -1. None means
+        that each can be asked at any time.
 
     Returns
     -------
@@ -51,6 +54,7 @@ def service_sets(n_services, max_calls):
         frozenset(part)
         for size in range(1, min(max_calls, n_services) + 1)
         for part in combinations(range(n_services), size)
+        if before is None or all(before[k] < 0 or before[k] in part for k in part)
     ]
     position = {part: i for i, part in enumerate(sets)}
     members = np.array([[k in part for k in range(n_services)] for part in sets])

@@ -6,10 +6,10 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan
 from skroute.routing._baselines import row_uniforms
 from skroute.routing._combiner import search_combinations
+from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
 from skroute.routing._policies import PolicyHull, policy_hull, price_curve, spread_prices
 from skroute.routing._rollout import decide, roll_back, service_sets, split_outputs
 from skroute.routing._services import (
-    Answers,
     BaseFirstClassifier,
     answer_features,
     fit_predictor,
@@ -204,7 +204,20 @@ class SequentialRouterClassifier(BaseFirstClassifier):
 
     def _check_parameters(self, members):
         super()._check_parameters(members)
-        n_sets = len(service_sets(len(members), self.max_calls)[0])
+        names = list(members)
+        self._before = continued(members)
+        for name, chain in zip(names, chains(self._before)):
+            if len(chain) > self.max_calls:
+                raise ValueError(
+                    f"max_calls={self.max_calls!r} never reaches {name!r}, which comes after "
+                    f"{[names[k] for k in chain[:-1]]!r}. Raise it or drop members."
+                )
+            if name == self.base and len(chain) > 1:
+                raise ValueError(
+                    f"base={self.base!r} goes on from {names[chain[-2]]!r} and cannot be asked "
+                    f"first; {names[chain[0]]!r} can."
+                )
+        n_sets = len(service_sets(len(members), self.max_calls, self._before)[0])
         if n_sets > _MAX_SETS:
             raise ValueError(
                 f"max_calls={self.max_calls!r} with {len(members)} members needs a regressor for "
@@ -212,9 +225,20 @@ class SequentialRouterClassifier(BaseFirstClassifier):
                 "members."
             )
 
+    def _possible_bases(self):
+        return [k for k in super()._possible_bases() if self._before[k] < 0]
+
+    def _call_costs(self, costs, names):
+        """What a plan that ends with each member adds to the fixed cost, at least."""
+        costs = super()._call_costs(costs, names)
+        return np.array([costs[chain].sum() for chain in chains(self._before)])
+
+    def _timed_calls(self, names, fitted):
+        return super()._timed_calls(names, fitted) | stage_calls(self._before, names, fitted)
+
     def _fit_policy(self, X, target, scores):
         m = len(self.members_)
-        members, following = service_sets(m, self.max_calls)
+        members, following = service_sets(m, self.max_calls, self._before)
         found = search_combinations(scores, target, self._row_accuracy, self.max_calls)
         # Ways to answer in each state: all combined, or any one of several services alone.
         realised, choices = [], []
@@ -294,7 +318,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         policy = np.full(n, low, dtype=np.int64)
         if share > 0:
             policy[row_uniforms(X, 1)[:, 0] < share] = high
-        answers = Answers(self, X)
+        answers = ExitAnswers(self, X)
         state = self._policy_base[policy].astype(np.int64)
         way = np.zeros(n, dtype=np.int64)
         active = np.arange(n)

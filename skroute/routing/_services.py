@@ -134,15 +134,8 @@ class Answers:
         """
         new = rows[~self.asked[rows, member]]
         if len(new):
-            router = self.router
             try:
-                part = router._call_member(
-                    router._method,
-                    router.members_[member],
-                    router.estimators_[member],
-                    router.classes_,
-                    _safe_indexing(self.X, new),
-                )
+                part = self._call(member, new)
             except Exception as error:
                 # A failed service counts the rows that it lost from its own first one.
                 if hasattr(error, "rows"):
@@ -154,6 +147,16 @@ class Answers:
             self.scores[member][new] = part
             self.asked[new, member] = True
         return self.scores[member][rows]
+
+    def _call(self, member, new):
+        router = self.router
+        return router._call_member(
+            router._method,
+            router.members_[member],
+            router.estimators_[member],
+            router.classes_,
+            _safe_indexing(self.X, new),
+        )
 
 
 class BaseServicesClassifier(BaseRouterClassifier):

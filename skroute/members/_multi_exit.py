@@ -235,7 +235,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes in y, got one class: "
-                f"{classes[0]!r}."
+                f"{classes.tolist()[0]!r}."
             )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         with torch_exits.seeded(seed):
@@ -292,7 +292,11 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         if self.exit_weights is None:
             return np.ones(n_exits)
         weights = np.asarray(self.exit_weights, dtype=np.float64)
-        if weights.shape != (n_exits,) or not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
+        if (
+            weights.shape != (n_exits,)
+            or not np.all(weights >= 0)
+            or not 0 < weights.sum() < np.inf
+        ):
             raise ValueError(
                 f"exit_weights must have a number that is not negative for each of {n_exits} "
                 f"exits, and one above 0 at least, got {self.exit_weights!r}."
@@ -346,11 +350,12 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             hidden states of rows that may go on.
         """
         check_is_fitted(self)
+        return self._run(self._check_rows(X, reset=False))
+
+    def _run(self, X):
         torch_exits = _torch_exits(type(self).__name__)
-        X = self._check_rows(X, reset=False)
-        return torch_exits.ExitRun(
-            self.module_, *self._parts(self.module_), X, self.eval_batch_size
-        )
+        stages, heads = self._parts(self.module_)
+        return torch_exits.ExitRun(self.module_, stages, heads, X, self.eval_batch_size)
 
     def exits(self) -> list[tuple[str, "ExitClassifier"]]:
         """The exits as classifiers, in order, that share this fitted net.
@@ -379,9 +384,10 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
         """
         check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
         blocks = []
         for rows in row_blocks(num_samples(X)):
-            run = self.start(_safe_indexing(X, rows))
+            run = self._run(_safe_indexing(X, rows))
             blocks.append([run.proba(k) for k in range(self.n_exits_)])
         for parts in zip(*blocks):
             yield np.concatenate(parts)
@@ -413,11 +419,13 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(axis=1)]
 
     def _exit_proba(self, X, exit):
+        X = self._check_rows(X, reset=False)
         blocks = row_blocks(num_samples(X))
-        return np.concatenate([self.start(_safe_indexing(X, rows)).proba(exit) for rows in blocks])
+        return np.concatenate([self._run(_safe_indexing(X, rows)).proba(exit) for rows in blocks])
 
     def stage_call(self, exit: int, previous: int = -1) -> "StageCall":
         """A function of rows that does what going on to an exit takes, to time it.

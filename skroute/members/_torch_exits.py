@@ -133,7 +133,9 @@ def takes_indices(stage):
 
 def as_tensor(X, stage, dtype):
     """Rows as the first stage takes them, where they are."""
-    X = X if isinstance(X, torch.Tensor) else torch.as_tensor(np.ascontiguousarray(X))
+    if not isinstance(X, torch.Tensor):
+        # A tensor on memory that may not be written to is not allowed.
+        X = torch.as_tensor(np.require(X, requirements=["C", "W"]))
     if takes_indices(stage) and not X.is_floating_point():
         return X.to(torch.int64)
     return X.to(dtype)

@@ -237,8 +237,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         return super()._timed_calls(names, fitted) | stage_calls(self._before, names, fitted)
 
     def _fit_policy(self, X, target, scores):
-        m = len(self.members_)
-        members, following = service_sets(m, self.max_calls, self._before)
+        members, following = service_sets(len(self.members_), self.max_calls, self._before)
         found = search_combinations(scores, target, self._row_accuracy, self.max_calls)
         # Ways to answer in each state: all combined, or any one of several services alone.
         realised, choices = [], []
@@ -254,6 +253,8 @@ class SequentialRouterClassifier(BaseFirstClassifier):
             choices += [(name, row, w, theta) for name, (w, theta, _) in zip(names, ways)]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
         self._state_members, self._following = members, following
+        # States of one service, in the order of the services that may come first.
+        starts = [int(np.flatnonzero(members[:, k])[0]) for k in self._possible_bases()]
         self._state_weights = np.array([choices[at][2] for at in self._first_choice])
 
         def fit(state, values):
@@ -263,8 +264,8 @@ class SequentialRouterClassifier(BaseFirstClassifier):
 
         # The special case first: its estimates also say which prices matter.
         candidates, prices = [], [0.0]
-        self._addon_models = [None] * m
-        for base in self._possible_bases():
+        self._addon_models = [None] * len(members)
+        for base in starts:
             options = self._addon_options(base)
             ways = np.column_stack([realised[state][:, way] for state, way, _ in options])
             costs = np.array([cost for _, _, cost in options])
@@ -284,13 +285,13 @@ class SequentialRouterClassifier(BaseFirstClassifier):
             reached = np.flatnonzero(members[:, self._possible_bases()].any(axis=1))
             rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
             self._models = rollout.models
-            for base in self._possible_bases():
-                cost = self.costs_[base] + rollout.cost[base]
+            for base in starts:
+                cost = self.costs_[members[base]].sum() + rollout.cost[base]
                 rows = zip(range(len(self.prices_)), self.prices_, cost, rollout.accuracy[base])
                 candidates += [(base, j, p, c, a) for j, p, c, a in rows]
         base, price_at, price, cost, accuracy = map(np.array, zip(*candidates))
         hull = policy_hull(cost, accuracy)
-        self._policy_base = base[hull.policy]
+        self._policy_start = base[hull.policy]
         self._policy_price_at = price_at[hull.policy]
         self._policy_price = price[hull.policy]
         self.hull_ = PolicyHull(hull.cost, hull.value, np.arange(len(hull.policy)))
@@ -301,10 +302,14 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         return answer_features(scores, self._state_weights[state, used], self._multilabel)
 
     def _addon_options(self, base):
-        """FrugalMCT's options: state, way to answer in it, and cost of getting there."""
-        options = [(base, 0, self.costs_[base])]
+        """FrugalMCT's options from a state of one service.
+
+        State, way to answer in it, and cost of getting there.
+        """
+        base_cost = self.costs_[self._state_members[base]].sum()
+        options = [(base, 0, base_cost)]
         for k in np.flatnonzero(self._following[base] >= 0):
-            state, cost = self._following[base, k], self.costs_[base] + self.costs_[k]
+            state, cost = self._following[base, k], base_cost + self.costs_[k]
             alone = 1 + int(np.flatnonzero(self._state_members[state]).searchsorted(k))
             options += [(state, 0, cost), (state, alone, cost)]
         return options
@@ -319,7 +324,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         if share > 0:
             policy[row_uniforms(X, 1)[:, 0] < share] = high
         answers = ExitAnswers(self, X)
-        state = self._policy_base[policy].astype(np.int64)
+        state = self._policy_start[policy].astype(np.int64)
         way = np.zeros(n, dtype=np.int64)
         active = np.arange(n)
         while len(active):

@@ -1,0 +1,166 @@
+"""Nets with exits under QWYC: what leaves where, against running sums; no stage twice."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+
+from skroute.early_exit import ExitDisplay, QWYCEnsemble, export_ensemble
+from skroute.early_exit._engines import MemberEngine, ensemble_engine, fixed_policy
+from skroute.early_exit._exits import ExitEngine, only_order
+from skroute.early_exit._policies import fan_policies, policy_leaving
+from skroute.early_exit._thresholds import running_values
+from tests.exit_net import ColumnNet, column_rows
+
+
+def fitted_net(n_classes, n_exits, n=300, seed=0):
+    X, y = column_rows(n, n_classes, n_exits, np.random.default_rng(seed))
+    return ColumnNet(n_exits).fit(X, y), X, y
+
+
+@given(st.integers(0, 2**20), st.sampled_from([2, 3, 5]), st.integers(1, 5))
+@settings(max_examples=40, deadline=None)
+def test_the_walk_is_what_thresholds_on_running_sums_say(seed, n_classes, n_exits):
+    net, X, _ = fitted_net(n_classes, n_exits, n=50, seed=seed)
+    engine, classes = ensemble_engine(net)
+    assert isinstance(engine, ExitEngine)
+    np.testing.assert_array_equal(classes, net.classes_)
+    added = engine.scores(X)
+    # The sum up to an exit is that exit's own score.
+    logits = X.reshape(50, n_exits, n_classes).transpose(1, 0, 2)
+    if n_classes == 2:
+        logits = logits[:, :, 1:] - logits[:, :, :1]
+    np.testing.assert_allclose(np.cumsum(added, axis=0), logits, atol=1e-12)
+    rng = np.random.default_rng(seed)
+    hi = rng.uniform(0.5, 4, n_exits)
+    policy = fixed_policy(-hi if n_classes == 2 else np.full(n_exits, -np.inf), hi)
+    values, _ = running_values(added, np.arange(n_exits), engine.offset, engine.beta)
+    position, expected_side = policy_leaving(values, policy)
+    net.rows_ = [0] * n_exits
+    score, members, side = engine.walk(X, policy)
+    np.testing.assert_array_equal(members, position + 1)
+    np.testing.assert_array_equal(side, expected_side)
+    np.testing.assert_array_equal(score, logits[position, np.arange(50)])
+    # A stage sees the rows that reach it, once.
+    assert net.rows_ == [int((members > k).sum()) for k in range(n_exits)]
+    # The same as members that are models of their own, asked for the differences.
+    plain = MemberEngine(
+        [_Difference(k, n_classes) for k in range(n_exits)], classes, np.ones(n_exits)
+    )
+    np.testing.assert_array_equal(plain.walk(X, policy)[1], members)
+
+
+class _Difference:
+    """What exit `k` adds, as a function of rows."""
+
+    def __init__(self, k, n_classes):
+        self.k, self.n_classes = k, n_classes
+
+    def __call__(self, X):
+        blocks = X.reshape(len(X), -1, self.n_classes)
+        added = blocks[:, self.k] - (blocks[:, self.k - 1] if self.k else 0)
+        return added[:, 1] - added[:, 0] if self.n_classes == 2 else added
+
+
+def test_blocks_of_rows_do_not_change_the_answers(monkeypatch):
+    net, X, _ = fitted_net(3, 3)
+    engine = ExitEngine(net)
+    policy = fixed_policy(np.full(3, -np.inf), np.array([1.0, 2.0, np.inf]))
+    whole, scores = engine.walk(X, policy), engine.scores(X)
+    monkeypatch.setattr("skroute.early_exit._exits._BLOCK", 7)
+    for one, other in zip(whole, engine.walk(X, policy)):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(engine.scores(X), scores)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_disagreement_cost_and_counts(n_classes):
+    net, X, y = fitted_net(n_classes, 4, n=6000)
+    labels = np.array(["a", "b", "c", "d"])
+    net.classes_ = labels[:n_classes]
+    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.02, costs=[4, 1, 2, 5], random_state=0)
+    quick.optimize(X[:3000])
+    np.testing.assert_array_equal(quick.order_, np.arange(4))
+    net.rows_ = [0] * 4
+    y_pred, route, cost = quick.predict_routed(X[3000:])
+    assert net.rows_ == [int((route > k).sum()) for k in range(4)]
+    assert net.rows_[-1] < 0.5 * net.rows_[0]
+    np.testing.assert_array_equal(cost, np.array([0, 4, 5, 7, 12.0])[route])
+    # Over data sets the mean is 0.016 with a standard deviation of 0.007.
+    assert np.mean(y_pred != net.predict(X[3000:])) < 0.04
+    # A row's answer is that of the exit it left at.
+    for k in range(4):
+        here = route == k + 1
+        own = net.classes_[net._exit_proba(X[3000:][here], k).argmax(axis=1)]
+        np.testing.assert_array_equal(y_pred[here], own)
+        proba = quick.predict_proba(X[3000:][here])
+        np.testing.assert_allclose(proba, net._exit_proba(X[3000:][here], k), atol=1e-9)
+    fewer = quick.predict_cost(X[3000:], budget=quick.path_["cost"].min())
+    assert fewer.mean() < cost.mean()
+    full = quick.predict_cost(X[3000:], budget=np.inf)
+    np.testing.assert_array_equal(full, cost)
+    ExitDisplay.from_estimator(quick, X[3000:])
+
+
+def test_fits_the_net_and_never_leaves_at_alpha_zero():
+    X, y = column_rows(900, 3, 3, np.random.default_rng(0))
+    quick = QWYCEnsemble(ColumnNet(), alpha=0.0, random_state=0).fit(X, y)
+    assert quick.estimator_.n_exits_ == 3
+    np.testing.assert_array_equal(quick.route(X), np.full(900, 3))
+    np.testing.assert_array_equal(quick.predict(X), quick.estimator_.predict(X))
+    again = pickle.loads(pickle.dumps(quick))
+    np.testing.assert_array_equal(again.predict(X), quick.predict(X))
+    assert clone(quick).estimator is not quick.estimator
+
+
+def test_measured_costs_are_those_of_each_stage():
+    net, X, _ = fitted_net(3, 3, n=600)
+    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.05, costs="time", random_state=0)
+    calls = ExitEngine(net).member_calls()
+    assert list(calls) == [0, 1, 2]
+    assert [call.exit for call in calls.values()] == [0, 1, 2]
+    assert (quick.optimize(X).costs_ > 0).all()
+
+
+def test_negative_mode_and_fan_take_exits():
+    net, X, _ = fitted_net(2, 3, n=3000)
+    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.05, mode="negative", random_state=0)
+    quick.optimize(X[:2000])
+    route = quick.route(X[2000:])
+    positive = quick.predict(X[2000:]) == 1
+    assert (route[positive] == 3).all() and (route[~positive] < 3).any()
+    fan = QWYCEnsemble(FrozenEstimator(net), alpha=0.1, stopping="fan", random_state=0)
+    fan.optimize(X[:2000])
+    engine = ExitEngine(net)
+    values, _ = running_values(engine.scores(X[:2000]), np.arange(3), engine.offset, 0.0)
+    policy = fan_policies(values, 0.0, True)[8]
+    # Rows far outside the bins that were seen are evaluated to the end.
+    strange = np.concatenate([X[2000:], 50 * X[2000:]])
+    score, members, side = engine.walk(strange, policy)
+    assert (members[side == 0] == 3).all() and (members == 3).any() and (members < 3).any()
+    assert set(np.unique(fan.predict(X[2000:]))) == {0, 1}
+
+
+@pytest.mark.parametrize("order", ["qwyc", "natural", [0, 1, 2]])
+def test_the_order_is_that_of_the_stages(order):
+    np.testing.assert_array_equal(only_order(order, 3), [0, 1, 2])
+
+
+@pytest.mark.parametrize("order", ["random", "individual_mse", [1, 0, 2]])
+def test_another_order_is_refused(order):
+    net, X, _ = fitted_net(3, 3)
+    message = re.escape(f"order={order!r} is not possible: each exit goes on from the one before")
+    with pytest.raises(ValueError, match=message):
+        QWYCEnsemble(FrozenEstimator(net), order=order).optimize(X)
+
+
+def test_exits_are_not_exported(tmp_path):
+    net, X, _ = fitted_net(3, 3)
+    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.1, random_state=0).optimize(X)
+    with pytest.raises(ValueError, match="Only trees .* can be exported.*ExitEngine"):
+        export_ensemble(quick, tmp_path / "quick.json")

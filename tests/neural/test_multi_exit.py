@@ -1,0 +1,538 @@
+"""Multi-exit nets in torch: stages counted, training, pickling, devices, and what is refused."""
+
+import pickle
+import re
+
+import joblib
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skroute.early_exit import QWYCEnsemble
+from skroute.members import MultiExitClassifier
+from skroute.routing import OccamRouterClassifier, SequentialRouterClassifier
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("skorch")
+nn = torch.nn
+
+from skroute.members._torch_exits import (  # noqa: E402
+    ExitRun,
+    available_device,
+    join_rows,
+    take_rows,
+)
+
+
+def build(n_features, n_classes):
+    """Three stages of growing width."""
+    net = nn.Module()
+    widths = [n_features, 8, 16, 24]
+    net.stages = nn.ModuleList(
+        nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(widths, widths[1:])
+    )
+    net.heads = nn.ModuleList(nn.Linear(width, n_classes) for width in widths[1:])
+    return net
+
+
+def one_score(n_features, n_classes):
+    """One score per row for two classes."""
+    return build(n_features, 1)
+
+
+class Named(nn.Module):
+    """A net as its owner wrote it: stages and heads under other names."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.relu = nn.ReLU()
+        self.blocks = nn.ModuleDict({"a": nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU())})
+        self.early = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 3))
+        self.late = nn.Sequential(nn.Flatten(), nn.Linear(8 * 36, 3))
+
+
+NAMED = {"stages": [("conv", "relu"), "blocks.a"], "heads": ["early", "late"]}
+
+
+class Branches(nn.Module):
+    """A stage whose hidden state is a dict with a tuple of tensors."""
+
+    def forward(self, state):
+        if isinstance(state, torch.Tensor):
+            return {"both": (state[:, :2], state[:, 2:]), "sum": state.sum(dim=1, keepdim=True)}
+        first, second = state["both"]
+        return {"both": (second, first), "sum": state["sum"] + first}
+
+
+class BranchHead(nn.Module):
+    def forward(self, state):
+        return torch.cat([state["both"][0], state["sum"]], dim=1)[:, :2]
+
+
+def rows(n=400, n_features=6, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    centers = 1.5 * rng.normal(size=(n_classes, n_features))
+    y = rng.integers(n_classes, size=n)
+    return centers[y] + rng.normal(size=(n, n_features)), y
+
+
+def stage_counter(net):
+    """Rows that each stage and head of a fitted net sees from now on."""
+    counts = {"stages": [0] * net.n_exits_, "heads": [0] * net.n_exits_}
+
+    def count(kind, k):
+        def hook(module, args, output):
+            counts[kind][k] += len(output)
+
+        return hook
+
+    for kind in counts:
+        for k, part in enumerate(getattr(net.module_, kind)):
+            part.register_forward_hook(count(kind, k))
+    return counts
+
+
+@pytest.fixture(scope="module")
+def net():
+    X, y = rows()
+    return MultiExitClassifier(build, max_epochs=20, lr=0.01, random_state=0).fit(X[:200], y[:200])
+
+
+@pytest.fixture
+def fresh(net):
+    """A copy, so that hooks do not outlive the test."""
+    return pickle.loads(pickle.dumps(net))
+
+
+@parametrize_with_checks(
+    [
+        MultiExitClassifier(build, max_epochs=40, lr=0.03, batch_size=16, random_state=0),
+    ],
+    xfail_strict=True,
+)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+# The run ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 1000])
+def test_a_run_is_the_whole_net_whatever_is_asked_when(net, batch_size):
+    X, _ = rows()
+    with torch.no_grad():
+        hidden, expected = torch.as_tensor(X, dtype=torch.float32), []
+        for stage, head in zip(net.module_.stages, net.module_.heads):
+            hidden = stage(hidden)
+            expected.append(head(hidden).double().numpy())
+    rng = np.random.default_rng(0)
+    run = ExitRun(net.module_, *net._parts(net.module_), X, batch_size)
+    # Rows go on in groups that have nothing to do with the batches before, some skip exits.
+    for _ in range(12):
+        exit = int(rng.integers(3))
+        able = np.flatnonzero(run.depth <= exit)
+        part = rng.permutation(able)[: rng.integers(1, 90)]
+        if len(part):
+            np.testing.assert_allclose(run.logits(exit, part), expected[exit][part], atol=1e-5)
+    assert set(run.depth) >= {1, 2, 3}
+    with pytest.raises(ValueError, match="Exit 0 has been passed already"):
+        run.logits(0)
+
+
+def test_hidden_states_are_dropped_when_all_their_rows_have_gone_on(net):
+    X, _ = rows()
+    run = net.start(X)
+    run.logits(0)
+    assert len(run._hidden) == 1
+    branch = run.branch()
+    branch.logits(1, np.arange(0, 400, 2))
+    assert len(branch._hidden) == 2 and len(run._hidden) == 1
+    branch.logits(2)
+    assert branch._hidden == {} and branch._waiting == {}
+    assert (run.depth == 1).all() and (branch.depth == 3).all()
+    np.testing.assert_allclose(run.proba(2), net.predict_proba(X), atol=1e-7)
+
+
+def test_hidden_states_in_tuples_and_mappings():
+    module = nn.Module()
+    module.stages = nn.ModuleList([Branches(), Branches()])
+    module.heads = nn.ModuleList([BranchHead(), BranchHead()])
+    X = np.arange(20.0).reshape(5, 4)
+    net = MultiExitClassifier(module, max_epochs=0).fit(X, [0, 1, 0, 1, 0])
+    run = net.start(X)
+    run.logits(0)
+    np.testing.assert_array_equal(run.logits(1, np.array([3, 1])), X[[3, 1], 2:])
+    np.testing.assert_array_equal(run.logits(1, np.array([0, 4])), X[[0, 4], 2:])
+    state = {"a": [torch.arange(3), (torch.arange(3),)]}
+    joined = join_rows([take_rows(state, np.array([2])), take_rows(state, np.array([0, 1]))])
+    assert joined["a"][0].tolist() == joined["a"][1][0].tolist() == [2, 0, 1]
+
+
+def test_rows_from_several_batches_in_one_order(net):
+    X, _ = rows()
+    run = ExitRun(net.module_, *net._parts(net.module_), X, 50)
+    run.logits(0)
+    mixed = np.random.default_rng(1).permutation(400)[:40]
+    np.testing.assert_allclose(
+        run.logits(2, mixed),
+        np.log(net.predict_proba(X[mixed])) + run_shift(net, X[mixed]),
+        atol=1e-4,
+    )
+
+
+def run_shift(net, X):
+    """What softmax takes away from scores."""
+    logits = net.start(X).logits(2)
+    return (logits - np.log(softmax(logits, axis=1))).mean(axis=1, keepdims=True)
+
+
+# The classifier ----------------------------------------------------------------------
+
+
+def test_exits_get_better_and_the_last_one_predicts(net):
+    X, y = rows()
+    staged = list(net.staged_predict_proba(X[200:]))
+    assert len(staged) == net.n_exits_ == 3
+    np.testing.assert_array_equal(staged[-1], net.predict_proba(X[200:]))
+    np.testing.assert_array_equal(net.classes_[staged[-1].argmax(axis=1)], net.predict(X[200:]))
+    assert net.score(X[200:], y[200:]) > 0.8
+    for k, (name, member) in enumerate(net.exits()):
+        assert name == f"exit_{k + 1}"
+        np.testing.assert_allclose(member.predict_proba(X[200:]), staged[k], atol=1e-7)
+        assert member.fit(X, y) is member and clone(member).net is net
+        np.testing.assert_array_equal(
+            member.predict(X), member.classes_[member.predict_proba(X).argmax(axis=1)]
+        )
+    assert [set(epoch) >= {"train_loss", "dur"} for epoch in net.history_] == [True] * 20
+    assert net.history_[-1]["train_loss"] < net.history_[0]["train_loss"]
+
+
+def test_blocks_do_not_change_the_answers(net, monkeypatch):
+    X, _ = rows()
+    whole, staged = net.predict_proba(X), list(net.staged_predict_proba(X))
+    monkeypatch.setattr("skroute.members._multi_exit._BLOCK", 33)
+    np.testing.assert_allclose(net.predict_proba(X), whole, atol=1e-6)
+    for one, other in zip(staged, net.staged_predict_proba(X)):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_the_loss_is_the_weighted_sum_of_the_exits():
+    from skroute.members._torch_exits import AllExits, SummedCrossEntropy
+
+    X, y = rows(50)
+    module = build(6, 3)
+    X, y = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y)
+    scores = AllExits(module.stages, module.heads)(X)
+    assert len(scores) == 3
+    last = module.heads[2](module.stages[2](module.stages[1](module.stages[0](X))))
+    torch.testing.assert_close(scores[0], last)
+    each = [nn.functional.cross_entropy(part, y) for part in scores[::-1]]
+    loss = SummedCrossEntropy([0.5, 0.0, 2.0])(scores, y)
+    torch.testing.assert_close(loss, 0.5 * each[0] + 2.0 * each[2])
+
+
+def test_exit_weights_favour_an_exit():
+    X, y = rows(600)
+    params = {"max_epochs": 6, "lr": 0.01, "random_state": 0}
+    first = MultiExitClassifier(build, exit_weights=[1, 0, 0], **params).fit(X[:300], y[:300])
+    scores = [np.mean(p.argmax(axis=1) == y[300:]) for p in first.staged_predict_proba(X[300:])]
+    assert scores[0] > 0.85 and scores[0] > scores[2] + 0.1
+
+
+def test_the_module_given_is_not_changed_and_training_starts_from_it():
+    X, y = rows()
+    module = build(6, 3)
+    before = [p.detach().clone() for p in module.parameters()]
+    state = torch.random.get_rng_state()
+    net = MultiExitClassifier(module, max_epochs=1, random_state=0).fit(X, y)
+    assert torch.equal(state, torch.random.get_rng_state())
+    for old, now, trained in zip(before, module.parameters(), net.module_.parameters()):
+        assert torch.equal(old, now) and not torch.equal(old, trained)
+        assert (old - trained).abs().max() < 0.1
+    again = MultiExitClassifier(module, max_epochs=1, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(again.predict_proba(X), net.predict_proba(X))
+    as_is = MultiExitClassifier(module, max_epochs=0).fit(X, np.array(list("abc"))[y])
+    assert as_is.history_ == [] and as_is.predict(X[:5]).dtype.kind == "U"
+    for old, now in zip(before, as_is.module_.parameters()):
+        assert torch.equal(old, now)
+
+
+def test_images_and_names_of_submodules():
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=150)
+    X = rng.normal(size=(150, 1, 8, 8)) + y[:, None, None, None]
+    net = MultiExitClassifier(Named(), **NAMED, max_epochs=5, lr=0.01, random_state=0).fit(X, y)
+    assert net.n_exits_ == 2 and net.score(X, y) > 0.8
+    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.1, random_state=0).optimize(X)
+    assert quick.predict(X).shape == (150,)
+
+
+def test_two_classes_with_one_score_each():
+    X, y = rows(300, n_classes=2)
+    labels = np.array(["no", "yes"])[y]
+    net = MultiExitClassifier(one_score, max_epochs=10, lr=0.01, random_state=0)
+    net.fit(X[:150], labels[:150])
+    assert net.score(X, labels) > 0.85
+    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.05, random_state=0).optimize(X[150:])
+    assert set(quick.predict(X)) == {"no", "yes"}
+
+
+def test_lazy_layers_take_their_size_from_the_rows():
+    X, y = rows()
+    module = nn.Module()
+    module.stages = nn.Sequential(nn.LazyLinear(8), nn.ReLU())
+    module.heads = nn.Sequential(nn.LazyLinear(3), nn.LazyLinear(3))
+    net = MultiExitClassifier(module, max_epochs=5, lr=0.03, random_state=0).fit(X, y)
+    assert net.score(X, y) > 0.7
+
+
+def test_integers_are_looked_up_by_embeddings_and_calculated_with_elsewhere():
+    rng = np.random.default_rng(0)
+    X = rng.integers(20, size=(200, 5))
+    y = (X[:, 0] < 10).astype(int)
+
+    def tokens(n_features, n_classes):
+        net = nn.Module()
+        net.stages = nn.ModuleList([nn.Sequential(nn.Embedding(20, 4), nn.Flatten()), nn.ReLU()])
+        net.heads = nn.ModuleList([nn.Linear(20, n_classes), nn.Linear(20, n_classes)])
+        return net
+
+    for module in (tokens, build):
+        net = MultiExitClassifier(module, max_epochs=2, random_state=0).fit(X, y)
+        assert net.predict(X).shape == (200,)
+
+
+def test_tensors_as_rows(net):
+    X, y = rows()
+    tensor = torch.as_tensor(X, dtype=torch.float32)
+    again = clone(net).fit(tensor[:200], y[:200])
+    np.testing.assert_array_equal(again.predict_proba(X), net.predict_proba(X))
+    np.testing.assert_array_equal(again.predict_proba(tensor), net.predict_proba(X))
+    run = net.start(tensor)
+    run.logits(0)
+    np.testing.assert_allclose(run.proba(2), net.predict_proba(X), atol=1e-7)
+    with pytest.raises(
+        ValueError, match="X has 5 features, but MultiExitClassifier is expecting 6"
+    ):
+        net.predict(tensor[:, :5])
+
+
+def test_skorch_parameters_and_search():
+    X, y = rows(200)
+    pipe = make_pipeline(
+        StandardScaler(),
+        MultiExitClassifier(
+            build,
+            max_epochs=2,
+            random_state=0,
+            net_params={"optimizer": torch.optim.SGD, "optimizer__momentum": 0.9},
+        ),
+    )
+    search = GridSearchCV(pipe, {"multiexitclassifier__lr": [1e-4, 0.1]}, cv=2).fit(X, y)
+    assert search.best_params_["multiexitclassifier__lr"] == 0.1
+
+
+# Under the decision estimators --------------------------------------------------------
+
+
+def test_qwyc_counts_stages(fresh):
+    X, y = rows(3000, seed=0)
+    quick = QWYCEnsemble(FrozenEstimator(fresh), alpha=0.03, random_state=0).optimize(X[400:1500])
+    again = joblib_round_trip(quick)
+    counts = stage_counter(fresh)
+    y_pred, route, _ = quick.predict_routed(X[1500:])
+    reached = [int((route > k).sum()) for k in range(3)]
+    assert counts["stages"] == counts["heads"] == reached
+    assert reached[0] == 1500 > 2 * reached[2]
+    assert np.mean(y_pred != fresh.predict(X[1500:])) < 0.06
+    np.testing.assert_array_equal(again.predict(X), quick.predict(X))
+    # The engine and the attribute are one net, and stay one.
+    assert again._engine.net is again.estimator_
+
+
+def joblib_round_trip(estimator):
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "estimator.joblib"
+        joblib.dump(estimator, path)
+        return joblib.load(path)
+
+
+def test_qwyc_fits_the_net():
+    X, y = rows(900)
+    net = MultiExitClassifier(build, max_epochs=5, lr=0.01, random_state=0)
+    quick = QWYCEnsemble(net, alpha=0.05, costs="time", random_state=0).fit(X[:600], y[:600])
+    assert (quick.costs_ > 0).all() and not hasattr(net, "classes_")
+    assert quick.score(X[600:], y[600:]) > 0.85
+
+
+def test_sequential_counts_stages(fresh):
+    X, y = rows(1500, seed=0)
+    tree = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
+    router = SequentialRouterClassifier(fresh.exits(), costs=[1, 1, 2], accuracy_estimator=tree)
+    router.fit(X[400:900], y[400:900])
+    again = joblib_round_trip(router)
+    counts = stage_counter(fresh)
+    y_pred, route, cost = router.predict_routed(X[900:], budget=2)
+    depth = router.choice_members_[route].sum(axis=1)
+    assert counts["stages"] == counts["heads"] == [int((depth > k).sum()) for k in range(3)]
+    assert counts["stages"][0] == 600
+    np.testing.assert_allclose(cost, np.array([0, 1, 2, 4])[depth])
+    assert np.mean(y_pred == y[900:]) > 0.8
+    np.testing.assert_array_equal(again.predict(X, budget=2), router.predict(X, budget=2))
+    nets = {id(member.net) for member in again.estimators_}
+    assert len(nets) == 1
+
+
+def test_sequential_skips_the_heads_of_exits_that_are_not_members(fresh):
+    X, y = rows(800, seed=0)
+    tree = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
+    members = fresh.exits()[::2]
+    router = SequentialRouterClassifier(members, costs="time", accuracy_estimator=tree)
+    router.fit(X[:400], y[:400])
+    counts = stage_counter(fresh)
+    route = router.route(X[400:])
+    deep = int(router.choice_members_[route][:, 1].sum())
+    assert counts == {"stages": [400, deep, deep], "heads": [400, 0, deep]}
+
+
+def test_exits_are_models_of_their_own_elsewhere(net):
+    X, y = rows()
+    router = OccamRouterClassifier(net.exits(), costs=[1, 2, 4], budget=2)
+    assert router.fit(X[200:], y[200:]).predict(X).shape == (400,)
+
+
+# What is refused ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params, error, message",
+    [
+        ({"module": 3}, ValueError, "The 'module' parameter of MultiExitClassifier must be"),
+        ({"module": lambda n, c: "net"}, TypeError, "which returned 'net'"),
+        ({"stages": ["stages.0"]}, ValueError, "one head for each stage, got 1 stages and 3 heads"),
+        (
+            {"stages": ["stages.0", "body"]},
+            ValueError,
+            "stages names 'body', which is no submodule",
+        ),
+        ({"heads": [("heads.0", "tail")]}, ValueError, r"'tail', .* it has \['stages', 'heads'\]"),
+        ({"module": lambda n, c: nn.Linear(n, c)}, ValueError, "ModuleList 'stages', got Linear"),
+        (
+            {"module": lambda n, c: build(n, c + 1)},
+            ValueError,
+            "Head 0 gives 4 scores .* 3 classes",
+        ),
+        ({"exit_weights": [1, 2]}, ValueError, "for each of 3 exits, and one above 0"),
+        ({"exit_weights": [1, -2, 1]}, ValueError, re.escape("got [1, -2, 1]")),
+        ({"exit_weights": [0, 0, 0]}, ValueError, "exit_weights must"),
+        ({"max_epochs": -1}, ValueError, "max_epochs"),
+        ({"lr": 0}, ValueError, "'lr'"),
+    ],
+)
+def test_bad_parameters(params, error, message):
+    X, y = rows(30)
+    net = MultiExitClassifier(build, max_epochs=1).set_params(**params)
+    with pytest.raises(error, match=message):
+        net.fit(X, y)
+    with pytest.raises(NotFittedError):
+        net.predict(X)
+
+
+def test_a_failed_refit_leaves_it_unfitted(fresh):
+    X, y = rows()
+    with pytest.raises(ValueError, match="at least two classes in y, got one class: 0.0"):
+        fresh.fit(X, np.zeros(len(X)))
+    for method in (
+        fresh.exits,
+        lambda: fresh.start(X),
+        lambda: next(fresh.staged_predict_proba(X)),
+    ):
+        with pytest.raises(NotFittedError):
+            method()
+
+
+@pytest.mark.parametrize("missing", ["torch", "skorch"])
+def test_without_torch_the_error_names_the_extra(missing, monkeypatch):
+    import skroute.members._multi_exit as module
+
+    def absent(name, caller):
+        if name == missing:
+            raise ImportError(f"{caller} needs {missing}: pip install 'skroute-ml[torch]'.")
+        return importlib.import_module(name)
+
+    import importlib
+
+    monkeypatch.setattr(module, "import_optional", absent)
+    X, y = rows(30)
+    with pytest.raises(ImportError, match=rf"MultiExitClassifier needs {missing}.*\[torch\]"):
+        MultiExitClassifier(build).fit(X, y)
+    if missing == "skorch":
+        assert MultiExitClassifier(build, max_epochs=0).fit(X, y).predict(X).shape == (30,)
+
+
+# Devices --------------------------------------------------------------------------------
+
+
+def test_a_device_that_is_not_there_is_the_cpu():
+    assert available_device("cpu") == torch.device("cpu")
+    assert available_device("cuda:97") == torch.device("cpu")
+
+
+def test_device_parameter(net):
+    X, y = rows()
+    on_cpu = clone(net).set_params(device="cpu").fit(X[:200], y[:200])
+    np.testing.assert_array_equal(on_cpu.predict_proba(X), net.predict_proba(X))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_cuda(net):
+    X, y = rows(3000, seed=0)
+    fitted = clone(net).set_params(device="cuda").fit(X[:200], y[:200])
+    assert next(fitted.module_.parameters()).is_cuda
+    quick = QWYCEnsemble(FrozenEstimator(fitted), alpha=0.03, costs="time", random_state=0)
+    quick.optimize(X[400:1500])
+    again = pickle.loads(pickle.dumps(quick))
+    counts = stage_counter(fitted)
+    y_pred, route, _ = quick.predict_routed(X[1500:])
+    assert counts["stages"] == [int((route > k).sum()) for k in range(3)]
+    assert next(again.estimator_.module_.parameters()).is_cuda
+    np.testing.assert_array_equal(again.predict(X[1500:]), y_pred)
+    # What is pickled needs no device.
+    kept = fitted.__getstate__()
+    assert not next(kept["module_"].parameters()).is_cuda
+    kept["_device"] = "cuda:97"
+    on_host = MultiExitClassifier(build)
+    on_host.__setstate__(kept)
+    assert not next(on_host.module_.parameters()).is_cuda
+    same = on_host.predict(X[1500:]) == fitted.predict(X[1500:])
+    assert same.mean() > 0.999
+    tensor = torch.as_tensor(X[1500:], dtype=torch.float32, device="cuda")
+    np.testing.assert_allclose(
+        fitted.predict_proba(tensor), fitted.predict_proba(X[1500:]), atol=1e-6
+    )
+    tree = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
+    router = SequentialRouterClassifier(fitted.exits(), costs="time", accuracy_estimator=tree)
+    assert router.fit(X[400:900], y[400:900]).predict(X[900:]).shape == (2100,)
+
+
+def test_pickle_of_a_module_given_as_an_instance():
+    X, y = rows()
+    net = MultiExitClassifier(build(6, 3), max_epochs=0).fit(X, y)
+    again = pickle.loads(pickle.dumps(net))
+    np.testing.assert_array_equal(again.predict_proba(X), net.predict_proba(X))
+    np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), net.predict_proba(X))
+    assert "MultiExitClassifier" in repr(net) and "<div" in net._repr_html_()

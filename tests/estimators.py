@@ -17,7 +17,7 @@ from skroute.gating import (
     GreedyMiserClassifier,
     L1GatingClassifier,
 )
-from skroute.members import CallableClassifier, RecordedClassifier
+from skroute.members import CallableClassifier, MultiExitClassifier, RecordedClassifier
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import (
     BudgetRouter,
@@ -115,3 +115,21 @@ MODELS = [
     RecordedClassifier([0, 1, 1, 0], scores=[0.9, 0.8, 0.7, 0.6]),
     CallableClassifier(sign_of_the_first_column, classes=[0, 1]),
 ]
+
+
+def three_stages(n_features, n_classes):
+    """A net of three stages of growing width, with a head after each."""
+    from torch import nn
+
+    net = nn.Module()
+    widths = [n_features, 8, 16, 24]
+    net.stages = nn.ModuleList(
+        nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(widths, widths[1:])
+    )
+    net.heads = nn.ModuleList(nn.Linear(width, n_classes) for width in widths[1:])
+    return net
+
+
+# Estimators that need torch to be fitted. `tests/neural/` runs scikit-learn's checks on them,
+# where torch is.
+NETS = [MultiExitClassifier(three_stages, max_epochs=40, lr=0.03, batch_size=16, random_state=0)]

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skroute
-from tests.estimators import ESTIMATORS, MODELS, ROUTERS
+from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS
 from tests.router_checks import ROUTER_CHECKS
 
 
@@ -43,7 +43,7 @@ def test_every_public_estimator_is_checked():
     models = {type(model) for model in MODELS}
     # Models have checks of their own, and nothing else may hide among them.
     assert all(cls.__module__.startswith("skroute.members.") for cls in models)
-    assert public == {type(estimator) for estimator in ESTIMATORS} | models
+    assert public == {type(estimator) for estimator in [*ESTIMATORS, *NETS]} | models
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skroute.early_exit import QWYCEnsemble
 from skroute.members import MultiExitClassifier
 from skroute.routing import OccamRouterClassifier, SequentialRouterClassifier
+from tests.estimators import NETS
+from tests.estimators import three_stages as build
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
@@ -30,17 +32,6 @@ from skroute.members._torch_exits import (  # noqa: E402
     join_rows,
     take_rows,
 )
-
-
-def build(n_features, n_classes):
-    """Three stages of growing width."""
-    net = nn.Module()
-    widths = [n_features, 8, 16, 24]
-    net.stages = nn.ModuleList(
-        nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(widths, widths[1:])
-    )
-    net.heads = nn.ModuleList(nn.Linear(width, n_classes) for width in widths[1:])
-    return net
 
 
 def one_score(n_features, n_classes):
@@ -113,12 +104,7 @@ def fresh(net):
     return pickle.loads(pickle.dumps(net))
 
 
-@parametrize_with_checks(
-    [
-        MultiExitClassifier(build, max_epochs=40, lr=0.03, batch_size=16, random_state=0),
-    ],
-    xfail_strict=True,
-)
+@parametrize_with_checks(NETS, xfail_strict=True)
 def test_sklearn_checks(estimator, check):
     check(estimator)
 
@@ -403,7 +389,7 @@ def test_sequential_skips_the_heads_of_exits_that_are_not_members(fresh):
     router = SequentialRouterClassifier(members, costs="time", accuracy_estimator=tree)
     router.fit(X[:400], y[:400])
     counts = stage_counter(fresh)
-    route = router.route(X[400:])
+    route = router.predict_routed(X[400:]).route
     deep = int(router.choice_members_[route][:, 1].sum())
     assert counts == {"stages": [400, deep, deep], "heads": [400, 0, deep]}
 

@@ -10,7 +10,7 @@ ROOMS = {
     "skroute.feature_sets": "Which features to compute",
     "skroute.assignment": "Spend a budget well",
     "skroute.quality": "Estimate quality",
-    "skroute.members": "Models that are not estimators",
+    "skroute.members": "Logs, services, and nets with exits as models",
     "skroute.metrics": "Measure",
     "skroute.datasets": "Data",
     "skroute.base": "The cost protocol",

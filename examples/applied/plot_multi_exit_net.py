@@ -56,9 +56,7 @@ def conv(n_in, n_out, stride=1):
 
 
 def head(n_channels, n_classes):
-    return nn.Sequential(
-        nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * n_channels, n_classes)
-    )
+    return nn.Sequential(nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16 * n_channels, n_classes))
 
 
 def build(n_features, n_classes):

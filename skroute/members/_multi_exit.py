@@ -226,10 +226,10 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         torch_exits = _torch_exits(type(self).__name__)
         if self.max_epochs:
             import_optional("skorch", type(self).__name__)
-        vars(self).pop("classes_", None)
-        X = self._check_rows(X, reset=True)
+        self.__dict__.pop("classes_", None)
+        checked = self._check_rows(X, reset=True)
         y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
+        check_consistent_length(checked, y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -239,11 +239,11 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         with torch_exits.seeded(seed):
-            module = self._build(X.shape[1], len(classes))
+            module = self._build(checked.shape[1], len(classes))
             stages, heads = self._parts(module)
             weights = self._check_exit_weights(len(stages))
             exits = torch_exits.AllExits(stages, heads)
-            rows = torch_exits.as_tensor(X, stages[0], torch_exits.dtype_of(module))
+            rows = torch_exits.as_tensor(checked, stages[0], torch_exits.dtype_of(module))
             n_scores = torch_exits.widths(exits, rows[:2])
             if wrong := [k for k, n in enumerate(n_scores) if n != len(classes)]:
                 raise ValueError(

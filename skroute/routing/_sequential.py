@@ -45,9 +45,12 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         The services, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
         `fit` should be new to it. A label that a service does not name has the score 0.
+        The exits of a net (:meth:`skroute.members.MultiExitClassifier.exits`) are asked in
+        their order, each going on from the one before.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
-        Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
+        Cost per call of each service. ``"time"`` measures seconds per sample in `fit`. The
+        cost of an exit is what it adds to the exit before.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, all calls included. None is

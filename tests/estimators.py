@@ -117,18 +117,25 @@ MODELS = [
 ]
 
 
-def three_stages(n_features, n_classes):
-    """A net of three stages of growing width, with a head after each."""
-    from torch import nn
+class ThreeStages:
+    """Builds a net of three stages of growing width with a head each; an object for its repr."""
 
-    net = nn.Module()
-    widths = [n_features, 8, 16, 24]
-    net.stages = nn.ModuleList(
-        nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(widths, widths[1:])
-    )
-    net.heads = nn.ModuleList(nn.Linear(width, n_classes) for width in widths[1:])
-    return net
+    def __call__(self, n_features, n_classes):
+        from torch import nn
 
+        net = nn.Module()
+        widths = [n_features, 8, 16, 24]
+        net.stages = nn.ModuleList(
+            nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(widths, widths[1:])
+        )
+        net.heads = nn.ModuleList(nn.Linear(width, n_classes) for width in widths[1:])
+        return net
+
+    def __repr__(self):
+        return "ThreeStages()"
+
+
+three_stages = ThreeStages()
 
 # Estimators that need torch to be fitted. `tests/neural/` runs scikit-learn's checks on them,
 # where torch is.

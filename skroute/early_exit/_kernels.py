@@ -327,67 +327,56 @@ def member_scores(
 
 
 @njit(cache=True, nogil=True)
-def _most_decided(v, bad, n, k, use_lo, use_hi, top, bottom, above, below):
-    """Most rows that thresholds can decide with at most `k` wrong; Algorithm 2's count.
-
-    `bad` marks rows for which leaving above is wrong; leaving below is wrong for the
-    others. The buffers have at least ``k + 1`` entries.
-    """
-    for j in range(k + 1):
-        top[j] = -np.inf
-        bottom[j] = np.inf
-        above[j] = 0
-        below[j] = 0
-    for i in range(n):
-        x = v[i]
-        if bad[i]:
-            if x > top[k]:
-                j = k
-                while j > 0 and top[j - 1] < x:
-                    top[j] = top[j - 1]
-                    j -= 1
-                top[j] = x
-        elif x < bottom[k]:
-            j = k
-            while j > 0 and bottom[j - 1] > x:
-                bottom[j] = bottom[j - 1]
-                j -= 1
-            bottom[j] = x
-    high, low = top[k], bottom[k]
-    if not use_hi:
-        high = np.inf
-    if not use_lo:
-        low = -np.inf
-    for i in range(n):
-        x = v[i]
-        if x > high:
-            j = 0
-            while not x > top[j]:
-                j += 1
-            above[j] += 1
-        if x < low:
-            j = 0
-            while not x < bottom[j]:
-                j += 1
-            below[j] += 1
-    for j in range(1, k + 1):
-        above[j] += above[j - 1]
-        below[j] += below[j - 1]
-    if not use_lo:
-        return above[k]
-    if not use_hi:
-        return below[k]
-    best = 0
-    for j in range(k + 1):
-        # The two tails meet: a threshold between them decides every row.
-        both = n if top[j] < bottom[k - j] else above[j] + below[k - j]
-        if both > best:
-            best = both
-    return best
+def _add_largest(x, top):
+    """Insert `x` into `top`, decreasing, whose last entry falls out."""
+    j = len(top) - 1
+    while j > 0 and top[j - 1] < x:
+        top[j] = top[j - 1]
+        j -= 1
+    top[j] = x
 
 
 @njit(cache=True, nogil=True)
-def scan_scalar(scores, candidates, active, g, bad, k, use_lo, use_hi, decided):
+def _n_above(v, limit):
+    # One comparison and one addition per row: compiled to vector instructions.
+    count = np.int32(0)
+    for i in range(len(v)):
+        count += v[i] > limit
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _n_below(v, limit):
+    count = np.int32(0)
+    for i in range(len(v)):
+        count += v[i] < limit
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _one_tail(counts, first, last):
+    total = np.int64(0)
+    for k in range(first, last + 1):
+        total += counts[k]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _two_tails(above, below, top, bottom, n, first, last):
+    total = np.int64(0)
+    for k in range(first, last + 1):
+        best = np.int64(0)
+        for j in range(k + 1):
+            # The two tails meet: a threshold between them decides every row.
+            both = n if top[j] < bottom[k - j] else above[j] + below[k - j]
+            if both > best:
+                best = both
+        total += best
+    return total
+
+
+@njit(cache=True, nogil=True)
+def scan_scalar(scores, candidates, active, g, n_bad, first, last, use_lo, use_hi, decided):
     """Rows that each candidate member would decide next, for one score per row.
 
     Parameters
@@ -395,16 +384,18 @@ def scan_scalar(scores, candidates, active, g, bad, k, use_lo, use_hi, decided):
     scores : ndarray of shape (n_members, n_samples, 1)
     candidates : ndarray of shape (n_candidates,), dtype=int64
     active : ndarray of shape (n_active,), dtype=int64
-        Undecided rows.
+        Undecided rows, first those for which leaving above is wrong; for the others
+        leaving below is.
 
     g : ndarray of shape (n_active, 1)
         Their partial sums.
 
-    bad : ndarray of shape (n_active,), dtype=bool
-        Whether leaving above is wrong.
+    n_bad : int
+        How many there are of the first kind.
 
-    k : int
-        Wrong answers allowed at this step.
+    first, last : int
+        Wrong answers allowed at this step: the rows decided are added up over
+        ``first, ..., last``.
 
     use_lo, use_hi : bool
         Which thresholds there are.
@@ -414,30 +405,49 @@ def scan_scalar(scores, candidates, active, g, bad, k, use_lo, use_hi, decided):
     """
     n = len(active)
     v = np.empty(n, dtype=scores.dtype)
-    top = np.empty(k + 1, dtype=scores.dtype)
-    bottom = np.empty(k + 1, dtype=scores.dtype)
-    above = np.empty(k + 1, dtype=np.int64)
-    below = np.empty(k + 1, dtype=np.int64)
+    top = np.empty(last + 1, dtype=scores.dtype)
+    bottom = np.empty(last + 1, dtype=scores.dtype)
+    above = np.zeros(last + 1, dtype=np.int64)
+    below = np.zeros(last + 1, dtype=np.int64)
     for c in range(len(candidates)):
         added = scores[candidates[c]]
         for i in range(n):
             v[i] = g[i, 0] + added[active[i], 0]
-        decided[c] = _most_decided(v, bad, n, k, use_lo, use_hi, top, bottom, above, below)
+        if use_hi:
+            top[:] = -np.inf
+            for i in range(n_bad):
+                if v[i] > top[last]:
+                    _add_largest(v[i], top)
+            for j in range(last + 1):
+                above[j] = _n_above(v, top[j])
+        if use_lo:
+            # The lowest are the largest of the negated.
+            bottom[:] = -np.inf
+            for i in range(n_bad, n):
+                if -v[i] > bottom[last]:
+                    _add_largest(-v[i], bottom)
+            for j in range(last + 1):
+                bottom[j] = -bottom[j]
+                below[j] = _n_below(v, bottom[j])
+        if not use_lo:
+            decided[c] = _one_tail(above, first, last)
+        elif not use_hi:
+            decided[c] = _one_tail(below, first, last)
+        else:
+            decided[c] = _two_tails(above, below, top, bottom, n, first, last)
 
 
 @njit(cache=True, nogil=True)
-def scan_vector(scores, candidates, active, g, full, k, decided):
+def scan_vector(scores, candidates, active, g, full, first, last, decided):
     """As `scan_scalar` for one score per class: margins, and `full` the full answer."""
     n = len(active)
     n_outputs = scores.shape[2]
     v = np.empty(n, dtype=scores.dtype)
-    bad = np.empty(n, dtype=np.bool_)
-    top = np.empty(k + 1, dtype=scores.dtype)
-    bottom = np.empty(k + 1, dtype=scores.dtype)
-    above = np.empty(k + 1, dtype=np.int64)
-    below = np.empty(k + 1, dtype=np.int64)
+    top = np.empty(last + 1, dtype=scores.dtype)
+    above = np.empty(last + 1, dtype=np.int64)
     for c in range(len(candidates)):
         t = candidates[c]
+        top[:] = -np.inf
         for i in range(n):
             best = g[i, 0] + scores[t, active[i], 0]
             second = scores.dtype.type(-np.inf)
@@ -451,8 +461,11 @@ def scan_vector(scores, candidates, active, g, full, k, decided):
                 elif x > second:
                     second = x
             v[i] = best - second
-            bad[i] = leader != full[i]
-        decided[c] = _most_decided(v, bad, n, k, False, True, top, bottom, above, below)
+            if leader != full[i] and v[i] > top[last]:
+                _add_largest(v[i], top)
+        for j in range(last + 1):
+            above[j] = _n_above(v, top[j])
+        decided[c] = _one_tail(above, first, last)
 
 
 @njit(cache=True, nogil=True)

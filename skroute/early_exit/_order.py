@@ -5,7 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from joblib import effective_n_jobs
 
-from skroute.early_exit._thresholds import allowance, leader_and_margin, optimal_thresholds
+from skroute.early_exit._thresholds import (
+    allowance,
+    leader_and_margin,
+    most_decided,
+    optimal_thresholds,
+)
 
 
 def qwyc_order(
@@ -17,7 +22,9 @@ def qwyc_order(
     budget_split="share",
     use_lo=True,
     use_hi=True,
+    spread=0,
     n_jobs=None,
+    on_position=None,
 ):
     """Algorithm 1: the member that decides most rows per unit of cost goes next.
 
@@ -41,8 +48,16 @@ def qwyc_order(
         How much of the error budget a position may spend.
 
     use_lo, use_hi : bool, default=True
+    spread : int, default=0
+        Where the paper compares members by the rows decided with `k` errors, the best
+        threshold hangs on the one row that would be the next error. With a spread, the
+        rows decided are averaged over ``k - spread, ..., k + spread`` errors.
+
     n_jobs : int, default=None
         Threads over the candidates.
+
+    on_position : callable, default=None
+        Called without arguments before each position, to show progress.
 
     Returns
     -------
@@ -53,10 +68,14 @@ def qwyc_order(
     n_threads = effective_n_jobs(n_jobs)
     with ThreadPoolExecutor(n_threads) as pool:
 
-        def count(candidates, active, g, target, k):
+        def count(candidates, active, g, target, first, last):
             decided = np.empty(len(candidates), dtype=np.int64)
             # A few chunks per thread, so that none waits long for another.
             chunks = np.array_split(np.arange(len(candidates)), min(n_threads * 2, len(candidates)))
+            if scores.shape[2] == 1:
+                # One kind of row after the other: the compiled loops need not branch on it.
+                by = np.argsort(~target, kind="stable")
+                active, g, target = active[by], g[by], int(target.sum())
             jobs = [
                 pool.submit(
                     _scan,
@@ -65,7 +84,8 @@ def qwyc_order(
                     active,
                     g,
                     target,
-                    k,
+                    first,
+                    last,
                     use_lo,
                     use_hi,
                     decided[chunk[0] : chunk[-1] + 1],
@@ -76,32 +96,44 @@ def qwyc_order(
                 job.result()
             return decided
 
-        return _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count)
+        return _search(
+            scores,
+            offset,
+            beta,
+            costs,
+            alpha,
+            budget_split,
+            use_lo,
+            use_hi,
+            spread,
+            count,
+            on_position,
+        )
 
 
 def qwyc_order_reference(
-    scores, offset, beta, costs, alpha, budget_split="share", use_lo=True, use_hi=True
+    scores, offset, beta, costs, alpha, budget_split="share", use_lo=True, use_hi=True, spread=0
 ):
     """Numpy twin of :func:`qwyc_order`: each candidate's values are sorted anew."""
 
-    def count(candidates, active, g, target, k):
+    def count(candidates, active, g, target, first, last):
         decided = np.empty(len(candidates), dtype=np.int64)
         for c, t in enumerate(candidates):
             v, bad = _candidate_values(g + scores[t, active], target)
-            lo, hi = optimal_thresholds(v, bad, k, use_lo, use_hi)
-            decided[c] = np.sum((v < lo) | (v > hi))
+            by_errors = most_decided(v, bad, last, use_lo, use_hi)
+            decided[c] = by_errors[first:].sum()
         return decided
 
-    return _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count)
+    return _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, spread, count)
 
 
-def _scan(scores, candidates, active, g, target, k, use_lo, use_hi, decided):
+def _scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, decided):
     from skroute.early_exit._kernels import scan_scalar, scan_vector
 
     if scores.shape[2] == 1:
-        scan_scalar(scores, candidates, active, g, target, k, use_lo, use_hi, decided)
+        scan_scalar(scores, candidates, active, g, target, first, last, use_lo, use_hi, decided)
     else:
-        scan_vector(scores, candidates, active, g, target, k, decided)
+        scan_vector(scores, candidates, active, g, target, first, last, decided)
 
 
 def _candidate_values(total, target):
@@ -111,7 +143,19 @@ def _candidate_values(total, target):
     return margin, leader != target
 
 
-def _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, count):
+def _search(
+    scores,
+    offset,
+    beta,
+    costs,
+    alpha,
+    budget_split,
+    use_lo,
+    use_hi,
+    spread,
+    count,
+    on_position=None,
+):
     n_members, n_samples, n_outputs = scores.shape
     total = offset + scores.sum(axis=0, dtype=np.float64)
     target = total[:, 0] <= beta if n_outputs == 1 else np.argmax(total, axis=1)
@@ -124,7 +168,9 @@ def _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, co
         rate = np.where(costs > 0, 1.0 / costs, np.inf)
     for r in range(n_members - 1):
         k = int(allowance(alpha * n_samples, r, budget_split) - used)
-        decided = count(left, active, g, target, k)
+        if on_position is not None:
+            on_position()
+        decided = count(left, active, g, target, max(0, k - spread), k + spread)
         with np.errstate(invalid="ignore"):
             # A free member goes first, whatever it decides.
             gain = np.where(np.isinf(rate[left]), np.inf, decided * rate[left])

@@ -74,18 +74,8 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
     lo, hi : float
         Rows below `lo` or above `hi` leave. Thresholds lie halfway between values.
     """
-    lo_all = np.sort(values[~bad])
-    hi_all = np.sort(values[bad])[::-1]
-    # With j errors above, the threshold is the (j + 1)-th largest value of a bad row.
-    j = np.arange(k + 1)
-    top = np.full(k + 1, -np.inf)
-    top[: min(k + 1, len(hi_all))] = hi_all[: k + 1]
-    bottom = np.full(k + 1, np.inf)
-    bottom[: min(k + 1, len(lo_all))] = lo_all[: k + 1]
-    ordered = np.sort(values)
+    ordered, top, bottom, above, below = _tails(values, bad, k, use_lo, use_hi)
     n = len(ordered)
-    above = n - np.searchsorted(ordered, top, side="right") if use_hi else np.zeros(k + 1)
-    below = np.searchsorted(ordered, bottom, side="left") if use_lo else np.zeros(k + 1)
     if not use_lo:
         return np.float64(-np.inf), _between(ordered, n - int(above[k]))
     if not use_hi:
@@ -96,11 +86,52 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
         first = int(np.argmax(meet))
         cut = _between(ordered, int(np.searchsorted(ordered, top[first], side="right")))
         return cut, cut
-    best = int(np.argmax(above[j] + below[k - j]))
+    best = int(np.argmax(above + below[::-1]))
     return (
         _between(ordered, int(below[k - best])),
         _between(ordered, n - int(above[best])),
     )
+
+
+def most_decided(values, bad, k, use_lo=True, use_hi=True):
+    """Rows that the thresholds of Algorithm 2 decide with at most 0, ..., `k` wrong.
+
+    Parameters
+    ----------
+    values, bad, k, use_lo, use_hi
+        As for :func:`optimal_thresholds`.
+
+    Returns
+    -------
+    ndarray of shape (k + 1,), dtype=int64
+    """
+    ordered, top, bottom, above, below = _tails(values, bad, k, use_lo, use_hi)
+    if not use_lo:
+        return above
+    if not use_hi:
+        return below
+    best = np.empty(k + 1, dtype=np.int64)
+    for errors in range(k + 1):
+        meet = top[: errors + 1] < bottom[errors::-1]
+        both = above[: errors + 1] + below[errors::-1]
+        best[errors] = len(ordered) if meet.any() else both.max()
+    return best
+
+
+def _tails(values, bad, k, use_lo, use_hi):
+    """Values in order; the limits of 0, ..., `k` errors on either side; rows beyond them."""
+    wrong_below = np.sort(values[~bad])
+    wrong_above = np.sort(values[bad])[::-1]
+    # With j errors above, the threshold is the (j + 1)-th largest value of a bad row.
+    top = np.full(k + 1, -np.inf)
+    top[: min(k + 1, len(wrong_above))] = wrong_above[: k + 1]
+    bottom = np.full(k + 1, np.inf)
+    bottom[: min(k + 1, len(wrong_below))] = wrong_below[: k + 1]
+    ordered = np.sort(values)
+    none = np.zeros(k + 1, dtype=np.int64)
+    above = len(ordered) - np.searchsorted(ordered, top, side="right") if use_hi else none
+    below = np.searchsorted(ordered, bottom, side="left") if use_lo else none
+    return ordered, top, bottom, above, below
 
 
 def _between(ordered, cut):

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from skroute.early_exit._policies import policy_leaving
+from skroute.early_exit._thresholds import is_wrong, running_values
+
 
 def upper_bound(n_wrong, n_samples, confidence):
     """Exact binomial (Clopper-Pearson) upper confidence limit of a share.
@@ -75,3 +78,70 @@ def fixed_sequence(n_wrong, allowed):
     """
     failed = np.flatnonzero(np.asarray(n_wrong) > allowed)
     return int(failed[0]) - 1 if len(failed) else len(n_wrong) - 1
+
+
+def judge(policies, values, bad, spent):
+    """What each policy does on rows.
+
+    Parameters
+    ----------
+    policies : list of dict
+    values, bad : ndarray of shape (n_members, n_samples)
+        From :func:`running_values`.
+
+    spent : ndarray of shape (n_members,)
+        Cost up to each position.
+
+    Returns
+    -------
+    cost : ndarray of shape (n_policies,)
+        Summed over the rows.
+
+    wrong : ndarray of shape (n_policies, n_members), dtype=int64
+        Rows that leave with another answer at each position.
+    """
+    cost = np.empty(len(policies))
+    wrong = np.empty((len(policies), len(spent)), dtype=np.int64)
+    for i, policy in enumerate(policies):
+        position, side = policy_leaving(values, policy)
+        cost[i] = spent[position].sum()
+        wrong[i] = np.bincount(position[is_wrong(position, side, bad)], minlength=len(spent))
+    return cost, wrong
+
+
+def cross_fit(recipe, scores, offset, beta, costs, fold, task):
+    """Judge a recipe on all rows, each by what was learned without its fold.
+
+    Policies with the same index were made in the same way, by the same price of an error,
+    on each set of folds and, in the end, on all rows: what is pooled is how the recipe
+    does on rows that it has not seen. The last fit has more rows than any of these.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    scores, offset, beta, costs
+        As for :meth:`Recipe.learn`.
+
+    fold : ndarray of shape (n_samples,), dtype=int
+        Fold of each row, 0, 1, ...
+
+    task : callable
+        Called with the name of a fold; a context manager that gives what
+        :meth:`Recipe.learn` takes as ``on_position``.
+
+    Returns
+    -------
+    cost, wrong
+        As from :func:`judge`.
+    """
+    cost, wrong = 0.0, 0
+    n_folds = int(fold.max()) + 1
+    for left_out in range(n_folds):
+        with task(f"calibrate on fold {left_out + 1} of {n_folds}") as on_position:
+            order, policies, _, _ = recipe.learn(
+                scores[:, fold != left_out], offset, beta, costs, on_position
+            )
+        values, bad = running_values(scores[:, fold == left_out], order, offset, beta)
+        fold_cost, fold_wrong = judge(policies, values, bad, np.cumsum(costs[order]))
+        cost, wrong = cost + fold_cost, wrong + fold_wrong
+    return cost, wrong

@@ -57,7 +57,7 @@ def qwyc_order(
         Threads over the candidates.
 
     on_position : callable, default=None
-        Called without arguments before each position, to show progress.
+        Called without arguments after each position, to show progress.
 
     Returns
     -------
@@ -168,8 +168,6 @@ def _search(
         rate = np.where(costs > 0, 1.0 / costs, np.inf)
     for r in range(n_members - 1):
         k = int(allowance(alpha * n_samples, r, budget_split) - used)
-        if on_position is not None:
-            on_position()
         decided = count(left, active, g, target, max(0, k - spread), k + spread)
         with np.errstate(invalid="ignore"):
             # A free member goes first, whatever it decides.
@@ -184,6 +182,8 @@ def _search(
         used += int(np.sum(up & bad) + np.sum(down & ~bad))
         keep = ~(up | down)
         active, g, target = active[keep], g[keep], target[keep]
+        if on_position is not None:
+            on_position()
         if len(active) == 0:
             break
     return np.concatenate([order, left]).astype(np.int64), lo, hi

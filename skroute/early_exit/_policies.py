@@ -1,21 +1,155 @@
 """Policies: thresholds in the form that the walks take, and where rows leave under them."""
 
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
+from skroute.early_exit._engines import fixed_policy
 from skroute.early_exit._fan import fan_leaving, fan_table, fan_thresholds
-from skroute.early_exit._thresholds import leaving
+from skroute.early_exit._order import greedy_mse_order, individual_mse_order, qwyc_order
+from skroute.early_exit._thresholds import (
+    lagrangian_path,
+    running_values,
+    spend_thresholds,
+    widened,
+)
 
-# Policies between "never leave early" and the most hurried, fixed before calibration.
-N_POLICIES = 20
-# Fan's bins: this many per standard deviation of the full score.
+# Policies between "never leave early" and the most hurried, fixed before calibration. The
+# grids are fine enough that neighbours differ by about a tenth in disagreement.
+N_POLICIES = 40
+# What a wrong answer costs, in evaluations of the full ensemble.
+PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
+# Budgets of errors, as multiples of alpha.
+SHARES = np.geomspace(1 / 64, 16, N_POLICIES)
+# More cautious still, for rows on which the first of them is wrong too often: thresholds
+# moved out by these many deviations of what is still to come.
+WIDER = np.geomspace(3.0, 0.02, 16)
+# Fan's deviations of distance, and his bins per standard deviation of the full score.
+GAMMAS = np.geomspace(8.0, 0.25, N_POLICIES)
 FAN_BINS = 20.0
+
+# The order search: errors it may make in all, at least, and as a share of what alpha allows;
+# over how many errors it averages. Chosen on splits of the training rows of Adult,
+# Covertype and Letter by benchmarks/early_exit_constants.py, which prints the evidence.
+SEARCH_ERRORS = 80
+SEARCH_SHARE = 1 / 3
+SEARCH_SPREAD = 10
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How order and policies are learned from the scores of the members.
+
+    Attributes
+    ----------
+    alpha, order, stopping, budget_split, n_jobs
+        As for :class:`~skroute.early_exit.QWYCEnsemble`.
+
+    use_lo, use_hi : bool
+        Which thresholds there are.
+
+    never : bool
+        Whether every member is evaluated on every row.
+    """
+
+    alpha: float
+    order: object
+    stopping: str
+    budget_split: str
+    n_jobs: object
+    use_lo: bool
+    use_hi: bool
+    never: bool
+
+    def settled(self, n_members, rng):
+        """The recipe with a random or given order resolved, so that folds share it."""
+        if not isinstance(self.order, str):
+            order = np.asarray(self.order)
+            if not np.array_equal(np.sort(order), np.arange(n_members)):
+                raise ValueError(
+                    f"order must be a permutation of 0, ..., {n_members - 1} (the ensemble has "
+                    f"{n_members} members) or a name, got {self.order!r}."
+                )
+            return replace(self, order=order.astype(np.int64))
+        if self.order == "random":
+            return replace(self, order=rng.permutation(n_members))
+        return self
+
+    def learn(self, scores, offset, beta, costs, on_position=None):
+        """Order, policies from cautious to hurried, and what they were fitted on.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_members, n_samples, n_outputs), dtype=float32
+        offset : ndarray of shape (n_outputs,)
+        beta : float
+        costs : ndarray of shape (n_members,)
+        on_position : callable, default=None
+            Called at each position of the order search.
+
+        Returns
+        -------
+        order : ndarray of shape (n_members,), dtype=int64
+        policies : list of dict
+        values, bad : ndarray of shape (n_members, n_samples)
+            From :func:`running_values`.
+        """
+        order = self._order(scores, offset, beta, costs, on_position)
+        values, bad = running_values(scores, order, offset, beta)
+        return order, self._policies(values, bad, costs[order], beta), values, bad
+
+    def _order(self, scores, offset, beta, costs, on_position):
+        if not isinstance(self.order, str):
+            return self.order
+        if self.order == "natural":
+            return np.arange(len(scores))
+        if self.order == "individual_mse":
+            return individual_mse_order(scores)
+        if self.order == "greedy_mse":
+            return greedy_mse_order(scores)
+        return qwyc_order(
+            scores,
+            offset,
+            beta,
+            costs,
+            max(self.alpha * SEARCH_SHARE, min(SEARCH_ERRORS / scores.shape[1], 0.05)),
+            "greedy" if self.budget_split == "greedy" else "share",
+            self.use_lo,
+            self.use_hi,
+            SEARCH_SPREAD,
+            self.n_jobs,
+            on_position,
+        )[0]
+
+    def _policies(self, values, bad, costs, beta):
+        n_members, n_samples = values.shape
+        never = fixed_policy(np.full(n_members, -np.inf), np.full(n_members, np.inf))
+        if self.never:
+            return [never]
+        if self.stopping == "fan":
+            return [never, *fan_policies(values, beta, self.use_hi)]
+        sides = self.use_lo, self.use_hi
+        if self.budget_split == "lagrangian":
+            path = lagrangian_path(values, bad, costs, costs.sum() * PRICES, *sides)
+        else:
+            path = [
+                spend_thresholds(values, bad, share * n_samples, self.budget_split, *sides)
+                for share in np.minimum(self.alpha * SHARES, 0.5)
+            ]
+        path = widened(values, *path[0], WIDER) + path
+        return [never, *(fixed_policy(lo, hi) for lo, hi in path)]
 
 
 def policy_leaving(values, policy):
+    """Where rows leave: index of the last member evaluated, and the side."""
     if policy["bins_per_unit"] == 0.0:
-        return leaving(values, policy["lo"], policy["hi"])
+        from skroute.early_exit._kernels import leave_at
+
+        position = np.empty(values.shape[1], dtype=np.int64)
+        side = np.empty(values.shape[1], dtype=np.int8)
+        leave_at(values, policy["lo"], policy["hi"], position, side)
+        return position, side
     return fan_leaving(
         values,
         policy["lo"],
@@ -27,10 +161,11 @@ def policy_leaving(values, policy):
 
 
 def fan_policies(values, beta, use_hi):
+    """Policies of dynamic scheduling, from cautious to hurried."""
     width = float(np.std(values[-1].astype(np.float64))) / FAN_BINS or 1.0
     start, first, mean, deviation = fan_table(values, width)
     policies = []
-    for gamma in np.geomspace(8.0, 0.25, N_POLICIES):
+    for gamma in GAMMAS:
         lo, hi = fan_thresholds(mean, deviation, beta, gamma)
         if not use_hi:
             hi = np.where(np.isnan(hi), np.nan, np.inf)

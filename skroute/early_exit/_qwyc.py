@@ -1,11 +1,13 @@
 """QWYC: evaluate an ensemble member by member and quit when the answer is settled."""
 
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.callback import CallbackSupportMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
@@ -22,26 +24,21 @@ from skroute.base import (
     measure_costs,
     note_failure,
 )
-from skroute.early_exit._calibration import allowed_wrong, fixed_sequence, upper_bound
-from skroute.early_exit._engines import MemberEngine, booster_classes, ensemble_engine, fixed_policy
-from skroute.early_exit._order import greedy_mse_order, individual_mse_order, qwyc_order
-from skroute.early_exit._policies import (
-    N_POLICIES,
-    compiled_walk_one,
-    fan_policies,
-    policy_leaving,
-    single_row_arguments,
+from skroute.early_exit._calibration import (
+    allowed_wrong,
+    cross_fit,
+    fixed_sequence,
+    judge,
+    upper_bound,
 )
-from skroute.early_exit._thresholds import (
-    is_wrong,
-    lagrangian_path,
-    running_values,
-    spend_thresholds,
-    widened,
-)
+from skroute.early_exit._engines import MemberEngine, booster_classes, ensemble_engine
+from skroute.early_exit._policies import Recipe, compiled_walk_one, single_row_arguments
+from skroute.early_exit._thresholds import running_values
 from skroute.utils._compat import (
+    Integral,
     Interval,
     Real,
+    RealNotInt,
     StrOptions,
     VisualBlock,
     _fit_context,
@@ -52,14 +49,6 @@ from skroute.utils._compat import (
 )
 
 __all__ = ["QWYCEnsemble"]
-
-# More cautious still, for rows on which the first of them is wrong too often: thresholds
-# moved out by these many deviations of what is still to come.
-_WIDER = (3.0, 2.0, 1.4, 1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
-# The search picks the member that looks best on its rows, so that errors elsewhere are
-# about three times those it sees. With fewer errors than this in all, it picks by chance.
-_SEARCH = 1 / 3
-_SEARCH_ERRORS = 40
 
 
 def _has_proba(self):
@@ -75,7 +64,9 @@ def _has_proba(self):
     return True
 
 
-class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class QWYCEnsemble(
+    CostAwareMixin, CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator
+):
     """Quit When You Can: early exit from an ensemble, with a learnt order.
 
     The members of an additive ensemble are evaluated one after the other in an
@@ -118,17 +109,20 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         How errors are spent over the positions: one price of an error for all positions,
         2 % of what is left at each position, or all that is left as soon as it helps.
 
-    calibration : float or None, default=0.25
-        Share of the rows held out, from fitting the ensemble too, to decide how hurried
-        the thresholds may be. None decides on the rows that the thresholds are fitted
-        on, which is optimistic, and gives no bound.
+    calibration : float, int or None, default=0.25
+        On which rows it is decided how hurried the thresholds may be. A float is the
+        share held out, from fitting the ensemble too; ``disagreement_bound_`` needs such
+        rows. An int is a number of folds, for a frozen ensemble: order and thresholds
+        are learned once without each fold and judged on it, then on all rows. That wastes
+        no row, takes that many times longer and gives no bound. None decides on the rows
+        that the thresholds are fitted on, which is optimistic.
 
     confidence : float, default=0.95
         Confidence of ``disagreement_bound_``.
 
     guarantee : bool, default=False
         Whether the upper bound meets `alpha` (True), or the expected disagreement does
-        (False). True evaluates more members.
+        (False). True evaluates more members and needs held-out rows.
 
     costs : None, "time", mapping or array-like of shape (n_members,), default=None
         Cost of evaluating each member. None counts members; "time" measures seconds per
@@ -169,8 +163,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     disagreement_bound_ : float
         Upper bound on the expected share: holds with probability `confidence` over the
-        draw of the calibration rows, the choice among thresholds included. NaN when
-        ``calibration=None``.
+        draw of the calibration rows, the choice among thresholds included. NaN without
+        held-out rows.
 
     staged_disagreement_ : ndarray of shape (n_members,), dtype=float64
         Share of the calibration rows that have left with another answer by each
@@ -237,7 +231,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         ],
         "stopping": [StrOptions({"thresholds", "fan"})],
         "budget_split": [StrOptions({"lagrangian", "share", "greedy"})],
-        "calibration": [Interval(Real, 0, 1, closed="neither"), None],
+        "calibration": [
+            Interval(RealNotInt, 0, 1, closed="neither"),
+            Interval(Integral, 2, None, closed="left"),
+            None,
+        ],
         "confidence": [Interval(Real, 0, 1, closed="neither")],
         "guarantee": ["boolean"],
         "costs": [StrOptions({"time"}), dict, "array-like", None],
@@ -308,28 +306,41 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         rows, labels = indexable(check_rows(self, X, reset=True), y)
         check_classification_targets(labels)
         labels = column_or_1d(labels, warn=True)
+        if self._folds(X_calibration) and not _is_frozen(self.estimator):
+            raise ValueError(
+                f"calibration={self.calibration!r} folds need a fitted ensemble: the one that "
+                "fit would fit has seen the rows of every fold. Pass "
+                "FrozenEstimator(ensemble), or a share to hold out such as calibration=0.25."
+            )
+        self._check_calibration(len(labels), X_calibration)
         rng = check_random_state(self.random_state)
         train, held_out = self._split(len(labels), rng, X_calibration, labels)
+        root = self._init_callback_context(max_subtasks=None)
+        root.call_on_fit_task_begin(estimator=self, X=X, y=y)
         if held_out is not None:
             X_calibration = _safe_indexing(rows, held_out)
         X_train = rows if held_out is None else _safe_indexing(rows, train)
         y_train = labels[train]
         if isinstance(self.estimator, (list, tuple)):
-            fitted = [
-                self._fit_one(
-                    member, X_train, y_train, routed[f"member_{i}"].fit, train, len(labels)
-                )
-                for i, member in enumerate(self.estimator)
-            ]
+            with self._task(root, "fit members"):
+                fitted = [
+                    self._fit_one(
+                        member, X_train, y_train, routed[f"member_{i}"].fit, train, len(labels)
+                    )
+                    for i, member in enumerate(self.estimator)
+                ]
             engine, classes = self._list_engine(fitted, np.unique(labels))
         else:
-            fitted = self._fit_one(
-                self.estimator, X_train, y_train, routed["estimator"].fit, train, len(labels)
-            )
+            with self._task(root, "fit ensemble"):
+                fitted = self._fit_one(
+                    self.estimator, X_train, y_train, routed["estimator"].fit, train, len(labels)
+                )
             engine, classes = ensemble_engine(fitted)
             if classes is None:
                 classes = booster_classes(engine, labels)
-        return self._optimize(fitted, engine, classes, X_train, X_calibration, rng)
+        self._optimize(fitted, engine, classes, X_train, X_calibration, rng, root)
+        root.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
 
     @_fit_context(prefer_skip_nested_validation=False)
     def optimize(self, X: ArrayLike, X_calibration: ArrayLike | None = None) -> "QWYCEnsemble":
@@ -359,6 +370,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
                 f"FrozenEstimator(ensemble), got estimator={self.estimator!r}."
             )
         X = check_rows(self, X, reset=True)
+        self._check_calibration(num_samples(X), X_calibration)
         rng = check_random_state(self.random_state)
         train, held_out = self._split(num_samples(X), rng, X_calibration)
         if held_out is not None:
@@ -369,11 +381,49 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             engine, classes = ensemble_engine(fitted)
             if classes is None:
                 classes = getattr(self, "classes_", np.arange(max(2, engine.n_outputs)))
-        return self._optimize(fitted, engine, classes, X, X_calibration, rng)
+        root = self._init_callback_context(task_name="optimize", max_subtasks=None)
+        root.call_on_fit_task_begin(estimator=self, X=X)
+        self._optimize(fitted, engine, classes, X, X_calibration, rng, root)
+        root.call_on_fit_task_end(estimator=self, X=X)
+        return self
+
+    @contextmanager
+    def _task(self, root, name, n_positions=0):
+        """Report a task to the callbacks; gives what reports a position."""
+        task = root.subcontext(task_name=name, max_subtasks=n_positions)
+        task.call_on_fit_task_begin(estimator=self)
+
+        def on_position():
+            position = task.subcontext(task_name="position")
+            position.call_on_fit_task_begin(estimator=self)
+            position.call_on_fit_task_end(estimator=self)
+
+        yield on_position
+        task.call_on_fit_task_end(estimator=self)
+
+    def _folds(self, X_calibration):
+        """Number of folds to calibrate on, 0 where rows are held out or none are used."""
+        if X_calibration is not None or not isinstance(self.calibration, Integral):
+            return 0
+        return int(self.calibration)
+
+    def _check_calibration(self, n, X_calibration):
+        if self._folds(X_calibration) > n:
+            raise ValueError(
+                f"calibration={self.calibration!r} folds need as many rows, got {n}. Give more "
+                "rows or fewer folds."
+            )
+        held_out = X_calibration is not None or isinstance(self.calibration, float)
+        if self.guarantee and not held_out:
+            raise ValueError(
+                "guarantee=True needs calibration rows that nothing else has used, got "
+                f"calibration={self.calibration!r}. Hold out a share such as calibration=0.25, "
+                "or pass X_calibration."
+            )
 
     def _split(self, n, rng, X_calibration, y=None):
         """Positions of the rows to fit on and of those held out (None: none)."""
-        if X_calibration is not None or self.calibration is None or n < 2:
+        if X_calibration is not None or not isinstance(self.calibration, float) or n < 2:
             return np.arange(n), None
         order = rng.permutation(n)
         if y is not None:
@@ -412,38 +462,50 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             )
         return MemberEngine(members, np.asarray(classes), np.ones(len(members))), classes
 
-    def _optimize(self, fitted, engine, classes, X, X_calibration, rng):
+    def _optimize(self, fitted, engine, classes, X, X_calibration, rng, root):
         """Order, thresholds, calibration; sets the fitted attributes last."""
-        n_members = engine.n_members
+        n_members, n_rows = engine.n_members, num_samples(X)
         self._check_supported(engine)
         costs = self._costs(engine, X)
-        with note_failure("the ensemble", num_samples(X), "scoring members"):
+        recipe = Recipe(
+            alpha=self.alpha,
+            order=self.order,
+            stopping=self.stopping,
+            budget_split=self.budget_split,
+            n_jobs=self.n_jobs,
+            use_lo=engine.n_outputs == 1,
+            use_hi=self.mode == "both",
+            never=self.alpha == 0 and self.budget is None,
+        ).settled(n_members, rng)
+        with note_failure("the ensemble", n_rows, "scoring members"):
             scores = engine.scores(X)
-        use_lo = engine.n_outputs == 1
-        use_hi = self.mode == "both"
-        order = self._order(scores, engine, costs, use_lo, use_hi, rng)
-        values, bad = running_values(scores, order, engine.offset, engine.beta)
+        n_positions = n_members - 1 if isinstance(recipe.order, str) else 0
+        known = engine.offset, engine.beta, costs
+        n_folds = self._folds(X_calibration)
+        if n_folds:
+            fold = rng.permutation(n_rows) % n_folds
+            mean_cost, wrong = cross_fit(
+                recipe, scores, *known, fold, lambda name: self._task(root, name, n_positions)
+            )
+        with self._task(root, "order and thresholds", n_positions) as on_position:
+            order, policies, values, bad = recipe.learn(scores, *known, on_position)
         del scores
-        policies = self._policies(values, bad, costs[order], engine.beta, use_lo, use_hi)
+        spent = np.cumsum(costs[order])
         if X_calibration is not None:
+            n_rows = num_samples(X_calibration)
             values, bad = running_values(
                 engine.scores(X_calibration), order, engine.offset, engine.beta
             )
-        n_rows = values.shape[1]
-        spent = np.cumsum(costs[order])
-        mean_cost, n_wrong = np.empty(len(policies)), np.empty(len(policies), dtype=np.int64)
-        for i, policy in enumerate(policies):
-            position, side = policy_leaving(values, policy)
-            mean_cost[i] = spent[position].mean()
-            n_wrong[i] = is_wrong(position, side, bad).sum()
-        if X_calibration is None:
+        if not n_folds:
+            mean_cost, wrong = judge(policies, values, bad, spent)
+        mean_cost /= n_rows
+        n_wrong = wrong.sum(axis=1)
+        if X_calibration is None and not n_folds:
             chosen = fixed_sequence(n_wrong, int(self.alpha * n_rows))
-            bound = np.nan
         else:
             allowed = allowed_wrong(n_rows, self.alpha, self.confidence, self.guarantee)
             # The first policy never leaves early and is never wrong.
             chosen = max(0, fixed_sequence(n_wrong, allowed))
-            bound = upper_bound(allowed, n_rows, self.confidence) if chosen else 0.0
             if not chosen and len(policies) > 1:
                 warnings.warn(
                     f"No early exit keeps alpha={self.alpha!r} on {n_rows} calibration rows: every "
@@ -452,8 +514,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
                     UserWarning,
                     stacklevel=4,
                 )
-        position, side = policy_leaving(values, policies[chosen])
-        late = np.bincount(position[is_wrong(position, side, bad)], minlength=n_members)
+        bound = np.nan
+        if X_calibration is not None:
+            bound = upper_bound(allowed, n_rows, self.confidence) if chosen else 0.0
         self.estimator_ = fitted
         self.classes_ = np.asarray(classes)
         self.costs_ = costs
@@ -465,7 +528,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         }
         self.disagreement_ = float(n_wrong[chosen] / n_rows)
         self.disagreement_bound_ = bound
-        self.staged_disagreement_ = np.cumsum(late) / n_rows
+        self.staged_disagreement_ = np.cumsum(wrong[chosen]) / n_rows
         self._path = policies
         self._spent = np.concatenate([[0.0], spent])
         self._weight = np.concatenate([[0.0], np.cumsum(engine.weights[order])])
@@ -475,7 +538,6 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         named = hasattr(self, "feature_names_in_")
         self._single = None if named else single_row_arguments(self._engine, policies[chosen])
         self.choices_ = np.arange(n_members + 1)
-        return self
 
     def _check_supported(self, engine):
         if engine.n_outputs > 1 and self.mode == "negative":
@@ -495,58 +557,6 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         if isinstance(self.costs, str):
             return measure_costs(engine.member_calls(), X)
         return check_costs(self.costs, range(engine.n_members))
-
-    def _order(self, scores, engine, costs, use_lo, use_hi, rng):
-        n_members = engine.n_members
-        if not isinstance(self.order, str):
-            order = np.asarray(self.order)
-            if not np.array_equal(np.sort(order), np.arange(n_members)):
-                raise ValueError(
-                    f"order must be a permutation of 0, ..., {n_members - 1} (the ensemble has "
-                    f"{n_members} members) or a name, got {self.order!r}."
-                )
-            return order.astype(np.int64)
-        if self.order == "natural":
-            return np.arange(n_members)
-        if self.order == "random":
-            return rng.permutation(n_members)
-        if self.order == "individual_mse":
-            return individual_mse_order(scores)
-        if self.order == "greedy_mse":
-            return greedy_mse_order(scores)
-        split = "greedy" if self.budget_split == "greedy" else "share"
-        enough = min(_SEARCH_ERRORS / scores.shape[1], 0.05)
-        return qwyc_order(
-            scores,
-            engine.offset,
-            engine.beta,
-            costs,
-            max(self.alpha * _SEARCH, enough),
-            split,
-            use_lo,
-            use_hi,
-            self.n_jobs,
-        )[0]
-
-    def _policies(self, values, bad, costs, beta, use_lo, use_hi):
-        """Policies from "never leave early" to the most hurried, without calibration rows."""
-        n_members, n_samples = values.shape
-        never = fixed_policy(np.full(n_members, -np.inf), np.full(n_members, np.inf))
-        if self.alpha == 0 and self.budget is None:
-            return [never]
-        if self.stopping == "fan":
-            return [never, *fan_policies(values, beta, use_hi)]
-        if self.budget_split == "lagrangian":
-            prices = costs.sum() * np.geomspace(64.0, 0.5, N_POLICIES)
-            path = lagrangian_path(values, bad, costs, prices, use_lo, use_hi)
-        else:
-            shares = np.minimum(self.alpha * np.geomspace(1 / 16, 16, N_POLICIES + 1), 0.5)
-            path = [
-                spend_thresholds(values, bad, share * n_samples, self.budget_split, use_lo, use_hi)
-                for share in shares
-            ]
-        path = widened(values, *path[0], _WIDER) + path
-        return [never, *(fixed_policy(lo, hi) for lo, hi in path)]
 
     # Prediction -------------------------------------------------------------------
 

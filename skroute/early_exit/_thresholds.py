@@ -211,7 +211,7 @@ def is_wrong(position, side, bad):
     return np.where(side == 0, False, np.where(side > 0, wrong_above, ~wrong_above))
 
 
-def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_sweeps=2):
+def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_sweeps=1):
     """Thresholds that minimise mean cost plus price times wrong answers, for each price.
 
     Coordinate descent over positions, from the dearest price of a wrong answer to the
@@ -226,6 +226,12 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     prices : ndarray of shape (n_prices,)
         Decreasing, in units of cost.
 
+    use_lo, use_hi : bool, default=True
+        Which thresholds there are.
+
+    n_sweeps : int, default=1
+        Sweeps at each price. Where prices are close, one is enough.
+
     Returns
     -------
     list of (lo, hi)
@@ -238,7 +244,7 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     side = np.empty(n_samples, dtype=np.int8)
     path = []
     for price in prices:
-        for _ in range(n_sweeps if path else 1):
+        for _ in range(n_sweeps):
             leave_at(values, lo, hi, position, side)
             sweep_back(values, bad, costs, float(price), lo, hi, position, use_lo, use_hi)
         path.append((lo.copy(), hi.copy()))

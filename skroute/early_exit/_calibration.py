@@ -6,6 +6,32 @@ from skroute.early_exit._policies import policy_leaving
 from skroute.early_exit._thresholds import is_wrong, running_values
 
 
+def hold_out(n, share, rng, y=None):
+    """Split rows into those to fit on and those held out.
+
+    Parameters
+    ----------
+    n : int
+    share : float
+        Share held out; one row at least, and not all.
+
+    rng : RandomState
+    y : ndarray of shape (n,), default=None
+        One row at least of each class is kept to fit on.
+
+    Returns
+    -------
+    kept, held_out : ndarray of int
+        Sorted.
+    """
+    order = rng.permutation(n)
+    if y is not None:
+        first = np.unique(y[order], return_index=True)[1]
+        order = np.concatenate([order[first], np.delete(order, first)])
+    n_held_out = min(max(1, round(share * n)), n - 1)
+    return np.sort(order[: n - n_held_out]), np.sort(order[n - n_held_out :])
+
+
 def upper_bound(n_wrong, n_samples, confidence):
     """Exact binomial (Clopper-Pearson) upper confidence limit of a share.
 

@@ -6,6 +6,7 @@ from copy import copy
 import numpy as np
 from joblib import effective_n_jobs
 from scipy.sparse import issparse
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, check_array
 
 from skroute.base import note_failure
@@ -414,3 +415,22 @@ def booster_classes(engine, y):
             "rows of each class, or use optimize(X)."
         )
     return classes
+
+
+def is_frozen(estimator):
+    """Whether nothing of an ensemble is to be fitted."""
+    if isinstance(estimator, (list, tuple)):
+        return all(is_frozen(member) for member in estimator)
+    return isinstance(estimator, FrozenEstimator) or not hasattr(estimator, "fit")
+
+
+def unfrozen(estimator):
+    """What a frozen estimator, or a list of them, holds."""
+    if isinstance(estimator, (list, tuple)):
+        return [unfrozen(member) for member in estimator]
+    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+
+
+def is_per_row(value, n):
+    """Whether a fit parameter has an entry for each of `n` rows."""
+    return hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n

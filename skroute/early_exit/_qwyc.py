@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.callback import CallbackSupportMixin
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
@@ -28,10 +27,18 @@ from skroute.early_exit._calibration import (
     allowed_wrong,
     cross_fit,
     fixed_sequence,
+    hold_out,
     judge,
     upper_bound,
 )
-from skroute.early_exit._engines import MemberEngine, booster_classes, ensemble_engine
+from skroute.early_exit._engines import (
+    MemberEngine,
+    booster_classes,
+    ensemble_engine,
+    is_frozen,
+    is_per_row,
+    unfrozen,
+)
 from skroute.early_exit._policies import Recipe, compiled_walk_one, single_row_arguments
 from skroute.early_exit._thresholds import running_values
 from skroute.utils._compat import (
@@ -306,7 +313,7 @@ class QWYCEnsemble(
         rows, labels = indexable(check_rows(self, X, reset=True), y)
         check_classification_targets(labels)
         labels = column_or_1d(labels, warn=True)
-        if self._folds(X_calibration) and not _is_frozen(self.estimator):
+        if self._folds(X_calibration) and not is_frozen(self.estimator):
             raise ValueError(
                 f"calibration={self.calibration!r} folds need a fitted ensemble: the one that "
                 "fit would fit has seen the rows of every fold. Pass "
@@ -362,8 +369,8 @@ class QWYCEnsemble(
         """
         if hasattr(self, "choices_"):
             fitted = self.estimator_
-        elif _is_frozen(self.estimator):
-            fitted = _unfrozen(self.estimator)
+        elif is_frozen(self.estimator):
+            fitted = unfrozen(self.estimator)
         else:
             raise ValueError(
                 "optimize needs a fitted ensemble: call fit first, or pass "
@@ -425,13 +432,7 @@ class QWYCEnsemble(
         """Positions of the rows to fit on and of those held out (None: none)."""
         if X_calibration is not None or not isinstance(self.calibration, float) or n < 2:
             return np.arange(n), None
-        order = rng.permutation(n)
-        if y is not None:
-            # The ensemble sees one row at least of each class.
-            first = np.unique(y[order], return_index=True)[1]
-            order = np.concatenate([order[first], np.delete(order, first)])
-        n_held_out = min(max(1, round(self.calibration * n)), n - 1)
-        return np.sort(order[: n - n_held_out]), np.sort(order[n - n_held_out :])
+        return hold_out(n, self.calibration, rng, y)
 
     def _route_fit(self, fit_params):
         if routing_enabled():
@@ -440,10 +441,10 @@ class QWYCEnsemble(
         return _NothingRouted()
 
     def _fit_one(self, estimator, X, y, params, train, n):
-        if _is_frozen(estimator) or not hasattr(estimator, "fit"):
-            return _unfrozen(estimator)
+        if is_frozen(estimator) or not hasattr(estimator, "fit"):
+            return unfrozen(estimator)
         params = {
-            key: _safe_indexing(value, train) if _is_per_row(value, n) else value
+            key: _safe_indexing(value, train) if is_per_row(value, n) else value
             for key, value in params.items()
         }
         estimator = clone(estimator)
@@ -718,7 +719,7 @@ class QWYCEnsemble(
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         members = self.estimator if isinstance(self.estimator, (list, tuple)) else [self.estimator]
-        members = [member for member in members if hasattr(_unfrozen(member), "__sklearn_tags__")]
+        members = [member for member in members if hasattr(unfrozen(member), "__sklearn_tags__")]
         # A raw booster, and a function, say themselves what they take.
         tags.input_tags.allow_nan = True
         if members:
@@ -764,19 +765,3 @@ class _NothingRouted:
 
     def __getitem__(self, name):
         return self
-
-
-def _is_frozen(estimator):
-    if isinstance(estimator, (list, tuple)):
-        return all(_is_frozen(member) for member in estimator)
-    return isinstance(estimator, FrozenEstimator) or not hasattr(estimator, "fit")
-
-
-def _unfrozen(estimator):
-    if isinstance(estimator, (list, tuple)):
-        return [_unfrozen(member) for member in estimator]
-    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
-
-
-def _is_per_row(value, n):
-    return hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n

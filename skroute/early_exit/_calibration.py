@@ -165,9 +165,11 @@ def cross_fit(recipe, scores, offset, beta, costs, fold, task):
     for left_out in range(n_folds):
         with task(f"calibrate on fold {left_out + 1} of {n_folds}") as on_position:
             order, policies, _, _ = recipe.learn(
-                scores[:, fold != left_out], offset, beta, costs, on_position
+                np.compress(fold != left_out, scores, axis=1), offset, beta, costs, on_position
             )
-        values, bad = running_values(scores[:, fold == left_out], order, offset, beta)
+        values, bad = running_values(
+            np.compress(fold == left_out, scores, axis=1), order, offset, beta
+        )
         fold_cost, fold_wrong = judge(policies, values, bad, np.cumsum(costs[order]))
         cost, wrong = cost + fold_cost, wrong + fold_wrong
     return cost, wrong

@@ -68,7 +68,7 @@ def qwyc_order(
     n_threads = effective_n_jobs(n_jobs)
     with ThreadPoolExecutor(n_threads) as pool:
 
-        def count(candidates, active, g, target, first, last):
+        def count(scores, candidates, active, g, target, first, last):
             decided = np.empty(len(candidates), dtype=np.int64)
             # A few chunks per thread, so that none waits long for another.
             chunks = np.array_split(np.arange(len(candidates)), min(n_threads * 2, len(candidates)))
@@ -116,7 +116,7 @@ def qwyc_order_reference(
 ):
     """Numpy twin of :func:`qwyc_order`: each candidate's values are sorted anew."""
 
-    def count(candidates, active, g, target, first, last):
+    def count(scores, candidates, active, g, target, first, last):
         decided = np.empty(len(candidates), dtype=np.int64)
         for c, t in enumerate(candidates):
             v, bad = _candidate_values(g + scores[t, active], target)
@@ -168,7 +168,7 @@ def _search(
         rate = np.where(costs > 0, 1.0 / costs, np.inf)
     for r in range(n_members - 1):
         k = int(allowance(alpha * n_samples, r, budget_split) - used)
-        decided = count(left, active, g, target, max(0, k - spread), k + spread)
+        decided = count(scores, left, active, g, target, max(0, k - spread), k + spread)
         with np.errstate(invalid="ignore"):
             # A free member goes first, whatever it decides.
             gain = np.where(np.isinf(rate[left]), np.inf, decided * rate[left])
@@ -186,6 +186,9 @@ def _search(
             on_position()
         if len(active) == 0:
             break
+        if 2 * len(active) <= scores.shape[1]:
+            # Scores of rows that are left move together, or each costs a cache line.
+            scores, active = np.take(scores, active, axis=1), np.arange(len(active))
     return np.concatenate([order, left]).astype(np.int64), lo, hi
 
 

@@ -22,6 +22,7 @@ from skroute.early_exit._thresholds import (
     lagrangian_path,
     leader_and_margin,
     leaving,
+    most_decided,
     optimal_thresholds,
     running_values,
     spend_thresholds,
@@ -73,18 +74,22 @@ def test_algorithm_2_decides_as_many_rows_as_any_thresholds_can(rows, k, sides):
     decided, wrong = decided_by(values, bad, lo, hi)
     assert wrong <= k
     assert decided == brute_force_decided(values, bad, k, *sides)
+    counts = most_decided(values, bad, k, *sides)
+    expected = [brute_force_decided(values, bad, errors, *sides) for errors in range(k + 1)]
+    np.testing.assert_array_equal(counts, expected)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("split", ["greedy", "share"])
 @pytest.mark.parametrize("sides", [(True, True), (True, False), (False, True)])
-def test_kernel_order_search_equals_its_numpy_twin(n_outputs, split, sides):
+@pytest.mark.parametrize("spread", [0, 3])
+def test_kernel_order_search_equals_its_numpy_twin(n_outputs, split, sides, spread):
     if n_outputs > 1:
         sides = (False, True)
     for seed in range(4):
         scores = random_scores(seed, n_outputs=n_outputs)
         costs = np.random.RandomState(seed).randint(1, 4, len(scores)).astype(float)
-        arguments = (scores, np.full(n_outputs, 0.1), 0.2, costs, 0.08, split, *sides)
+        arguments = (scores, np.full(n_outputs, 0.1), 0.2, costs, 0.08, split, *sides, spread)
         expected = qwyc_order_reference(*arguments)
         for n_jobs in (None, 2):
             for got, twin in zip(qwyc_order(*arguments, n_jobs=n_jobs), expected):

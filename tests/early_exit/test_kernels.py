@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble, _kernels
 from skroute.early_exit._engines import ensemble_engine
@@ -60,9 +61,9 @@ def test_everything_interpreted(kind, interpreted):
         for options in (sides, (False, True), (True, False)):
             if engine.n_outputs > 1 and options != sides:
                 continue
-            found = qwyc_order(
-                scores, engine.offset, engine.beta, np.ones(n), 0.06, "greedy", *options
-            )
+            known = scores, engine.offset, engine.beta, np.ones(n), 0.06
+            found = qwyc_order(*known, "greedy", *options)
+            out += qwyc_order(*known, "share", *options, 4)
             values, bad = running_values(scores, found[0], engine.offset, engine.beta)
             path = lagrangian_path(values, bad, np.ones(n), [40.0, 3.0, 0.1], *options)
             out += [*found, *np.ravel(path)]
@@ -85,10 +86,10 @@ def test_everything_interpreted(kind, interpreted):
 @pytest.mark.parametrize("kind", ["numbers", "special"])
 def test_one_row_interpreted(kind, interpreted):
     model, X = model_and_rows(kind)
-    estimator = QWYCEnsemble(model, alpha=0.2, order="natural", calibration=None)
+    estimator = QWYCEnsemble(
+        FrozenEstimator(model), alpha=0.2, order="natural", calibration=None
+    ).optimize(X)
     engine, _ = ensemble_engine(model)
-    estimator._optimize(model, engine, model.classes_, X, None, np.random.RandomState(0))
-    estimator.n_features_in_ = 6
     arguments = list(estimator._single[2])
     spread = np.linspace(0.4, 0.1, engine.n_members)
     arguments[-2:] = -spread, spread

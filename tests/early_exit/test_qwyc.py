@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import warnings
+from contextlib import contextmanager
 
 import joblib
 import numpy as np
@@ -42,6 +43,9 @@ from skroute.early_exit import (
     export_ensemble,
     load_exported,
 )
+from skroute.early_exit._calibration import cross_fit, hold_out
+from skroute.early_exit._policies import Recipe
+from skroute.early_exit._thresholds import is_wrong, leaving, running_values
 
 lgb = pytest.importorskip("lightgbm")
 
@@ -329,6 +333,104 @@ def test_calibration_none_uses_the_training_rows(problem, boosted):
     assert quick.disagreement_ == np.mean(quick.predict(X) != boosted.predict(X))
 
 
+def test_folds_calibrate_on_every_row(problem, boosted):
+    X, y, X_test, _ = problem
+    quick = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.01, calibration=4, random_state=0)
+    quick.fit(X, y)
+    assert np.isnan(quick.disagreement_bound_)
+    assert 0.0 < quick.disagreement_ <= 0.01
+    assert quick.staged_disagreement_[-1] == pytest.approx(quick.disagreement_)
+    assert quick.predict_cost(X_test).mean() < 40
+    assert np.mean(quick.predict(X_test) != boosted.predict(X_test)) < 0.02
+    again = clone(quick).optimize(X)
+    np.testing.assert_array_equal(again.order_, quick.order_)
+    mixed = clone(quick).set_params(order="random").optimize(X[:500])
+    assert mixed.path_["disagreement"][mixed.path_["chosen"]] <= 0.01
+
+
+def test_folds_are_judged_by_what_was_learned_without_them():
+    rng = np.random.RandomState(0)
+    signal = rng.randn(300, 1)
+    scores = (signal + rng.randn(6, 300, 1)).astype(np.float32)
+    recipe = Recipe(
+        alpha=0.05,
+        order="qwyc",
+        stopping="thresholds",
+        budget_split="lagrangian",
+        n_jobs=None,
+        use_lo=True,
+        use_hi=True,
+        never=False,
+    )
+    known = np.zeros(1), 0.0, np.arange(1.0, 7.0)
+    names = []
+
+    @contextmanager
+    def task(name):
+        names.append(name)
+        yield None
+
+    fold = np.arange(300) % 3
+    cost, wrong = cross_fit(recipe, scores, *known, fold, task)
+    expected_cost, expected_wrong = 0.0, 0
+    for left_out in range(3):
+        order, policies, _, _ = recipe.learn(scores[:, fold != left_out].copy(), *known)
+        values, bad = running_values(scores[:, fold == left_out].copy(), order, *known[:2])
+        spent = np.cumsum(known[2][order])
+        for i, policy in enumerate(policies):
+            position, side = leaving(values, policy["lo"], policy["hi"])
+            expected_cost += spent[position].sum() * (np.arange(len(policies)) == i)
+            expected_wrong += is_wrong(position, side, bad).sum() * (np.arange(len(policies)) == i)
+    np.testing.assert_allclose(cost, expected_cost)
+    np.testing.assert_array_equal(wrong.sum(axis=1), expected_wrong)
+    assert names == [f"calibrate on fold {i} of 3" for i in (1, 2, 3)]
+
+
+def test_calibration_that_cannot_be(problem, boosted):
+    X, y, _, _ = problem
+    with pytest.raises(ValueError, match="calibration=5 folds need a fitted ensemble"):
+        QWYCEnsemble(lgb.LGBMClassifier(), calibration=5).fit(X, y)
+    frozen = FrozenEstimator(boosted)
+    with pytest.raises(ValueError, match="calibration=5 folds need as many rows, got 3"):
+        QWYCEnsemble(frozen, calibration=5).optimize(X[:3])
+    for calibration in (5, None):
+        with pytest.raises(ValueError, match="guarantee=True needs calibration rows"):
+            QWYCEnsemble(frozen, calibration=calibration, guarantee=True).optimize(X)
+    held_out = QWYCEnsemble(frozen, alpha=0.05, calibration=5, guarantee=True, order="natural")
+    assert held_out.optimize(X[:300], X_calibration=X[300:1300]).disagreement_bound_ <= 0.05
+
+
+def test_progress_is_reported_to_scikit_learns_callbacks(problem, boosted):
+    X, y, _, _ = problem
+    begun, ended = [], []
+
+    class Recorder:
+        def setup(self, estimator, context): ...
+
+        def on_fit_task_begin(self, estimator, context):
+            begun.append(context.task_name)
+
+        def on_fit_task_end(self, estimator, context):
+            ended.append(context.task_name)
+
+        def teardown(self, estimator, context): ...
+
+    quick = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.01, calibration=2, random_state=0)
+    quick.set_callbacks(Recorder()).fit(X[:1000], y[:1000])
+    assert [name for name in begun if name != "position"] == [
+        "fit",
+        "fit ensemble",
+        "calibrate on fold 1 of 2",
+        "calibrate on fold 2 of 2",
+        "order and thresholds",
+    ]
+    assert begun.count("position") > 3
+    assert sorted(begun) == sorted(ended)
+    begun.clear()
+    quick.set_params(order="natural", calibration=0.25).optimize(X[:1000])
+    assert begun == ["optimize", "order and thresholds"]
+
+
 def test_staged_disagreement_and_path(quick):
     staged = quick.staged_disagreement_
     assert np.all(np.diff(staged) >= 0)
@@ -460,7 +562,7 @@ def test_grid_search_and_routing(problem):
         members[1].set_fit_request(sample_weight=False)
         both = QWYCEnsemble(members, alpha=0.1, random_state=0)
         both.fit(X[:600], y[:600], sample_weight=weights)
-    train, _ = estimator._split(600, np.random.RandomState(0), None, y[:600])
+    train, _ = hold_out(600, 0.25, np.random.RandomState(0), y[:600])
     alone = clone(cheap().estimator).fit(X[:600][train], y[:600][train], weights[train])
     np.testing.assert_array_equal(
         alone.predict_proba(X[:50]), estimator.estimator_.predict_proba(X[:50])

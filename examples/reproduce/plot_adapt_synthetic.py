@@ -57,7 +57,8 @@ for ax in axes:
 plt.show()
 
 # %%
-# The gate finds the disk. Everything outside is answered by a few small trees.
+# The gate finds the disk, and with it a strip above and below: its few small trees cut along the
+# axes. Everything else is answered by the cheap model.
 #
 # Which feature to buy depends on the model that follows
 # ------------------------------------------------------

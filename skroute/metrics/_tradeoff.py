@@ -523,9 +523,9 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
     limits = check_budgets(budgets)
-    Q = check_array(Q, dtype=np.float64, input_name="Q")
-    oracle = assignment_path(Q, costs)
-    quality = Q.mean(axis=0)
+    values = check_array(Q, dtype=np.float64, input_name="Q")
+    oracle = assignment_path(values, costs)
+    quality = values.mean(axis=0)
     cost = np.asarray(costs, dtype=np.float64)
     cost = cost if cost.ndim == 1 else cost.mean(axis=0)
     # A problem of one row whose choices are the models: its relaxation mixes two of them.

@@ -38,6 +38,17 @@ ROWS = [
         "occam",
     ),
     (
+        "USPS, three convolutional nets, measured time, three seeds: OCCAM at 60 % of the largest "
+        "net's time",
+        "{lost:.2f} points of accuracy lost; wall clock {wall-in-turn:.2f} times the routes' costs",
+        "neural",
+    ),
+    (
+        "USPS, one net with four exits, three seeds: `QWYCEnsemble` beside the whole net",
+        "{qwyc_seconds:.0%} less time, {qwyc_points:.2f} points of accuracy lost",
+        "multi_exit",
+    ),
+    (
         "FER+ faces, four APIs, five seeds: best of three routers, cost at the best API's accuracy",
         "{saving-FERPLUS:.0f} % less; at its price {gain-FERPLUS:.1f} points more",
         "frugal",
@@ -77,7 +88,7 @@ class _Number:
             self.peer = _Number(peer)
 
     def __format__(self, spec):
-        if spec.endswith("f"):
+        if spec.endswith(("f", "%")):
             return format(self.value, spec)
         value = float(f"{self.value:.{spec}g}")
         return f"{value:,.0f}" if abs(value) >= 10 ** (int(spec) - 1) else f"{value:.{spec}g}"

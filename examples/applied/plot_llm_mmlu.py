@@ -25,6 +25,7 @@ names = ["Mixtral-8x7B", "GPT-4"]
 
 fig, ax = plt.subplots(figsize=(4.6, 3.8), layout="constrained")
 ComplementarityDisplay(matrix=complementarity_matrix(Q), names=names).plot(ax=ax)
+ax.set_title("Who is right where the other fails")
 plt.show()
 
 # %%

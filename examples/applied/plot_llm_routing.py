@@ -92,7 +92,11 @@ plt.show()
 
 fig, ax = plt.subplots(figsize=(8.5, 4.2), layout="constrained")
 display = RouteShareDisplay.from_estimator(router, X_test, budgets=budgets, ax=ax)
-ax.set(xlabel="Budget (USD per million tokens)", ylabel="Share of prompts")
+ax.set(
+    title="Which models the budget buys",
+    xlabel="Budget (USD per million tokens)",
+    ylabel="Share of prompts",
+)
 plt.show()
 
 # %%

@@ -184,7 +184,8 @@ print("images that leave at each exit:", np.bincount(answers.route, minlength=5)
 # For each digit, an image that leaves at the first exit and one that goes through the whole net.
 # The ones that need all of it are the ones that one has to look at twice. An answer that is wrong
 # stands above its image.
-fig, axes = plt.subplots(2, 10, figsize=(8.6, 2.5), layout="constrained")
+fig, axes = plt.subplots(2, 10, figsize=(8.6, 2.8), layout="constrained")
+fig.suptitle("Images that leave at the first exit, and images that need the whole net")
 for digit in range(10):
     for row, exit in zip(axes, (1, 4)):
         ax = row[digit]

@@ -150,5 +150,5 @@ plt.show()
 from skroute.metrics import RouteShareDisplay
 
 display = RouteShareDisplay.from_estimator(router, X_test, budgets=budgets)
-_ = display.ax_.set_xlabel("budget (seconds per image)")
+_ = display.ax_.set(title="USPS: who answers", xlabel="budget (seconds per image)")
 plt.show()

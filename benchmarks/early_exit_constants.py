@@ -3,9 +3,10 @@
 A part of the *training* rows of each data set is set aside as development rows; the ensemble
 is fitted and optimised on the rest, over several random splits. Test rows are not loaded into
 any of this. Printed are mean members evaluated at equal disagreement on development rows, for
-each number of errors that the search may make, and over how many errors it averages.
+each number of errors that the search may make, over how many errors it averages, and how
+doubtful the ensemble's answers are to the thresholds.
 
-    python benchmarks/early_exit_constants.py [--short]
+    python benchmarks/early_exit_constants.py [--short] [--softness]
 """
 
 import os
@@ -34,6 +35,10 @@ DATA = {
 SEARCHES = [(80, 10), (20, 10), (40, 10), (160, 10), (80, 0), (40, 0), (80, 5), (80, 20)]
 # Share of what alpha allows, where that is more than the 80 errors.
 LEVELS, SHARES = (0.02, 0.05), (0.1, 1 / 3, 1.0)
+SOFTNESS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1)
+
+NEAR = (0.004, 0.005, 0.0075, 0.01)
+HEAD = ["0.4 %", "0.5 %", "0.75 %", "1 %", "mean", "sd over splits"]
 
 
 def problem(name, seed, n_trees):
@@ -53,12 +58,12 @@ def problem(name, seed, n_trees):
     return engine, engine.scores(X[optimise]), engine.scores(X[dev])
 
 
-def members(engine, scores, dev, alpha, levels):
-    """Mean members on development rows at each level of disagreement there."""
+def members(engine, scores, dev, alpha, levels, order="qwyc"):
+    """Mean members on development rows at each level of disagreement there, and the order."""
     costs = np.ones(engine.n_members)
     recipe = _policies.Recipe(
         alpha=alpha,
-        order="qwyc",
+        order=order,
         stopping="thresholds",
         budget_split="lagrangian",
         n_jobs=2,
@@ -70,52 +75,78 @@ def members(engine, scores, dev, alpha, levels):
     values, bad = running_values(dev, order, engine.offset, engine.beta)
     cost, wrong = judge(policies, values, bad, np.arange(1.0, len(costs) + 1))
     curve = TradeoffDisplay({"": (wrong.sum(axis=1) / dev.shape[1], cost / dev.shape[1])})
-    return [curve.at("", level) for level in levels]
+    return [curve.at("", level) for level in levels], order
+
+
+def searches(name, n_trees, n_splits):
+    """What the order search may do."""
+    found, far = {}, {}
+    for seed in range(n_splits):
+        loaded = problem(name, seed, n_trees)
+        for errors, spread in SEARCHES:
+            _policies.SEARCH_ERRORS, _policies.SEARCH_SPREAD = errors, spread
+            found.setdefault((errors, spread), []).append(members(*loaded, 0.0005, NEAR)[0])
+        _policies.SEARCH_ERRORS, _policies.SEARCH_SPREAD = SEARCHES[0]
+        for share in SHARES:
+            _policies.SEARCH_SHARE = share
+            far.setdefault(share, []).append(
+                [members(*loaded, level, (level,))[0][0] for level in LEVELS]
+            )
+    rows = [[*key, *summary(values)] for key, values in found.items()]
+    table(
+        f"{name}: members at equal disagreement on development rows, {n_splits} splits",
+        ["errors", "spread", *HEAD],
+        rows,
+    )
+    far = [[share, *np.mean(values, axis=0)] for share, values in far.items()]
+    table(
+        f"{name}: errors of the search as a share of those that alpha allows",
+        ["share", "2 %", "5 %"],
+        far,
+    )
+    return {"searches": rows, "shares": far}
+
+
+def doubts(name, n_trees, n_splits):
+    """How doubtful the answers of the full ensemble are to the thresholds."""
+    found = {}
+    for seed in range(n_splits):
+        loaded, order, chosen = problem(name, seed, n_trees), "qwyc", _policies.SOFTNESS
+        for softness in SOFTNESS:
+            _policies.SOFTNESS = softness
+            at, order = members(*loaded, 0.0005, NEAR, order)
+            found.setdefault(softness, []).append(at)
+        _policies.SOFTNESS = chosen
+    rows = [[softness, *summary(values)] for softness, values in found.items()]
+    table(
+        f"{name}: members at equal disagreement on development rows, {n_splits} splits",
+        ["softness", *HEAD],
+        rows,
+    )
+    return rows
+
+
+def summary(values):
+    """Mean of each level over the splits, of all, and the deviation over splits."""
+    return *np.mean(values, axis=0), np.mean(values), np.std(np.mean(values, axis=1))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="one split, 60 trees")
-    short = parser.parse_args().short
-    result = {}
+    parser.add_argument("--softness", action="store_true", help="this constant alone, 5 minutes")
+    options = parser.parse_args()
+    short, result = options.short, {}
     for name, (_, _, _, n_trees, _, n_splits) in DATA.items():
-        found, far = {}, {}
-        for seed in range(1 if short else n_splits):
-            loaded = problem(name, seed, 60 if short else n_trees)
-            for errors, spread in SEARCHES:
-                _policies.SEARCH_ERRORS, _policies.SEARCH_SPREAD = errors, spread
-                found.setdefault((errors, spread), []).append(
-                    members(*loaded, 0.0005, (0.004, 0.005, 0.0075, 0.01))
-                )
-            _policies.SEARCH_ERRORS, _policies.SEARCH_SPREAD = SEARCHES[0]
-            for share in SHARES:
-                _policies.SEARCH_SHARE = share
-                far.setdefault(share, []).append(
-                    [members(*loaded, level, (level,))[0] for level in LEVELS]
-                )
-        rows = [
-            [*key, *np.mean(values, axis=0), np.mean(values), np.std(np.mean(values, axis=1))]
-            for key, values in found.items()
-        ]
-        table(
-            f"{name}: members at equal disagreement on development rows, {len(values_of(found))} "
-            "splits",
-            ["errors", "spread", "0.4 %", "0.5 %", "0.75 %", "1 %", "mean", "sd over splits"],
-            rows,
-        )
-        far = [[share, *np.mean(values, axis=0)] for share, values in far.items()]
-        table(
-            f"{name}: errors of the search as a share of those that alpha allows",
-            ["share", "2 %", "5 %"],
-            far,
-        )
-        result[name] = {"searches": rows, "shares": far}
+        size = (name, 60, 1) if short else (name, n_trees, n_splits)
+        result[name] = {}
+        if name != "Letter":
+            # Margins of several classes are taken without doubt.
+            result[name]["softness"] = doubts(*size)
+        if not options.softness:
+            result[name] |= searches(*size)
     if not short:
-        save("early_exit_constants", result)
-
-
-def values_of(found):
-    return next(iter(found.values()))
+        save("early_exit_softness" if options.softness else "early_exit_constants", result)
 
 
 if __name__ == "__main__":

@@ -483,8 +483,9 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
     rows : ndarray of shape (n,), dtype=int64
         Which rows they are.
 
-    bad : ndarray of shape (n_samples,), dtype=bool
-        Whether leaving above would be wrong.
+    bad : ndarray of shape (n_samples,), dtype=bool or float
+        Whether leaving above would be wrong, or how likely that is; leaving below is wrong
+        otherwise.
 
     to_go : ndarray of shape (n_samples,), dtype=float64
         What each row costs from here on if it stays, errors included.
@@ -503,16 +504,14 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
     above = np.zeros(n + 1)
     for j in range(n - 1, -1, -1):
         i = rows[by[j]]
-        wrong = price if bad[i] else 0.0
-        above[j] = above[j + 1] + to_go[i] - wrong
+        above[j] = above[j + 1] + to_go[i] - price * bad[i]
     below = 0.0
     best_below, cut_below = 0.0, 0
     best, cut_lo, cut_hi = 0.0, 0, n
     for j in range(n + 1):
         if j > 0:
             i = rows[by[j - 1]]
-            wrong = 0.0 if bad[i] else price
-            below += to_go[i] - wrong
+            below += to_go[i] - price * (1.0 - bad[i])
         if 0 < j < n and x[by[j - 1]] == x[by[j]]:
             continue
         if use_lo and below > best_below:
@@ -538,9 +537,9 @@ def settle(v, bad, lo, hi, price, to_go):
     """Let the rows that the thresholds `lo` and `hi` decide leave: updates `to_go`."""
     for i in range(len(v)):
         if v[i] > hi:
-            to_go[i] = price if bad[i] else 0.0
+            to_go[i] = price * bad[i]
         elif v[i] < lo:
-            to_go[i] = 0.0 if bad[i] else price
+            to_go[i] = price * (1.0 - bad[i])
 
 
 @njit(cache=True, nogil=True)

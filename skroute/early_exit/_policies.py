@@ -9,6 +9,7 @@ from skroute.early_exit._engines import fixed_policy
 from skroute.early_exit._fan import fan_leaving, fan_table, fan_thresholds
 from skroute.early_exit._order import greedy_mse_order, individual_mse_order, qwyc_order
 from skroute.early_exit._thresholds import (
+    doubtful,
     lagrangian_path,
     running_values,
     spend_thresholds,
@@ -35,6 +36,8 @@ FAN_BINS = 20.0
 SEARCH_ERRORS = 80
 SEARCH_SHARE = 1 / 3
 SEARCH_SPREAD = 10
+# Doubt about the full ensemble's answer while thresholds are fitted; chosen likewise.
+SOFTNESS = 0.01
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,9 @@ class Recipe:
             return [never, *fan_policies(values, beta, self.use_hi)]
         sides = self.use_lo, self.use_hi
         if self.budget_split == "lagrangian":
-            path = lagrangian_path(values, bad, costs, costs.sum() * PRICES, *sides)
+            # Margins of several classes say who leads, not by how much that may change.
+            wrong = doubtful(values, bad, beta, SOFTNESS) if self.use_lo else bad
+            path = lagrangian_path(values, wrong, costs, costs.sum() * PRICES, *sides)
         else:
             path = [
                 spend_thresholds(values, bad, share * n_samples, self.budget_split, *sides)

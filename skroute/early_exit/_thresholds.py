@@ -1,6 +1,7 @@
 """When to stop: QWYC's thresholds for a given order (Algorithm 2)."""
 
 import numpy as np
+from scipy.special import ndtr
 
 SHARE = 0.02
 
@@ -43,6 +44,35 @@ def running_values(scores, order, offset, beta):
         total += scores[t]
         leaders[r], values[r] = leader_and_margin(total)
     return values, leaders != leaders[-1]
+
+
+def doubtful(values, bad, beta, softness):
+    """Which way of leaving is wrong, with doubt about rows that the full ensemble barely decides.
+
+    A row whose full score is just above `beta` says that one like it may be just below. Its
+    answer counts as normally distributed around the score, and thresholds hang on many rows
+    that are somewhat wrong beyond them in place of the few that are so.
+
+    Parameters
+    ----------
+    values, bad : ndarray of shape (n_members, n_samples)
+        Partial sums, and which way of leaving is wrong, from :func:`running_values`.
+
+    beta : float
+    softness : float
+        Deviation, in deviations of the full score over the rows. 0 returns `bad`.
+
+    Returns
+    -------
+    ndarray of shape (n_members, n_samples), dtype=float32 or bool
+        Chance that leaving above is wrong; that leaving below is, is the rest. Read-only.
+    """
+    full = values[-1].astype(np.float64)
+    deviation = softness * full.std()
+    if not deviation:
+        return bad
+    chance = ndtr((beta - full) / deviation).astype(np.float32)
+    return np.broadcast_to(chance, values.shape)
 
 
 def leader_and_margin(total):
@@ -220,6 +250,8 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     Parameters
     ----------
     values, bad : ndarray of shape (n_members, n_samples)
+        From :func:`running_values`, or :func:`doubtful` with chances for `bad`.
+
     costs : ndarray of shape (n_members,)
         In evaluation order.
 

@@ -31,7 +31,12 @@ from skroute.early_exit._policies import SEARCH_ERRORS, SEARCH_SPREAD
 from skroute.early_exit._thresholds import lagrangian_path, running_values
 
 # Where QWYC is behind, and why.
-WHERE_NOT: dict[tuple[str, str], str] = {}
+WHERE_NOT = {
+    ("fixed", "USPS"): "0.5 % is 16 of 3,301 test rows; one random order differs from another by "
+    "0.9 members (deviation over eight)",
+}
+# The random order is the mean of these draws.
+N_RANDOM = 3
 ORDERS = ("qwyc", "natural", "random", "individual_mse", "greedy_mse")
 
 
@@ -54,10 +59,11 @@ def optimised(model, X, alpha=0.005, seed=0, **parameters):
 def headline(model, data, seeds, calibration):
     X, _, X_test, y_test = data
     full = model.predict(X_test)
-    rows = []
+    rows, first = [], {}
     for alpha, bar in ((0.005, "0.5 %, 40"), (0.01, "1 %, 25")):
         for seed in seeds:
             quick = optimised(model, X, alpha, seed, calibration=calibration, n_jobs=2)
+            first.setdefault(alpha, quick)
             y_pred, _, cost = quick.predict_routed(X_test)
             rows.append(
                 [
@@ -76,7 +82,7 @@ def headline(model, data, seeds, calibration):
         ["alpha", "seed", "members", "differ %", "bound %", "accuracy", "full acc", "bar"],
         rows,
     )
-    return rows
+    return rows, first
 
 
 def early_stop_at(booster, X, full, share):
@@ -105,13 +111,13 @@ def early(frequency, margin):
     }
 
 
-def clock(model, data, repeats):
+def clock(model, data, optimised_at, repeats):
     X, _, X_test, _ = data
     booster = model.booster_
     full = booster.predict(X_test) > 0.5
     rows = []
-    for alpha in (0.005, 0.01):
-        quick = optimised(model, X, alpha)
+    for quick in optimised_at.values():
+        quick.set_params(n_jobs=1)
         share = np.mean(quick.predict(X_test) != full)
         frequency, margin = early_stop_at(booster, X_test, full, share)
         whole = optimised(model, X[:1000], 0.0, order="natural")
@@ -169,9 +175,8 @@ def clock_sklearn(name, model, rows_seen, X, X_test, repeats):
     ]
 
 
-def latency(model, data, repeats):
-    X, _, X_test, _ = data
-    quick, booster = optimised(model, X), model.booster_
+def latency(model, data, quick, repeats):
+    X_test, booster = data[2], model.booster_
     lines = [X_test[i : i + 1].copy() for i in range(200)]
     seconds = alternate(
         {
@@ -274,11 +279,20 @@ def compare(name, model, X, X_test, orders, shares=(0.005, 0.01)):
     stoppings = ("thresholds", "fan") if len(model.classes_) == 2 else ("thresholds",)
     for stopping in stoppings:
         for order in orders:
-            quick = optimised(
-                model, X, 0.005, order=order, stopping=stopping, calibration=None, n_jobs=2
-            )
-            display = TradeoffDisplay({"": quick.tradeoff(X_test)})
-            rows.append([name, stopping, order, *(display.at("", share) for share in shares)])
+            at = []
+            for seed in range(N_RANDOM if order == "random" else 1):
+                quick = optimised(
+                    model,
+                    X,
+                    seed=seed,
+                    order=order,
+                    stopping=stopping,
+                    calibration=None,
+                    n_jobs=2,
+                )
+                display = TradeoffDisplay({"": quick.tradeoff(X_test)})
+                at.append([display.at("", share) for share in shares])
+            rows.append([name, stopping, order, *np.mean(at, axis=0).tolist()])
     return rows
 
 
@@ -441,12 +455,10 @@ def main():
     X, y, X_test, _ = data
     model = boosted(n_trees).fit(X, y)
     seeds = (0,) if short else (0, 1, 2)
-    result = {
-        "headline": headline(model, data, seeds, 2 if short else 5),
-        "held_out": headline(model, data, seeds, 0.25),
-    }
+    rows, optimised_at = headline(model, data, seeds, 2 if short else 5)
+    result = {"headline": rows, "held_out": headline(model, data, seeds, 0.25)[0]}
 
-    rows = clock(model, data, repeats)
+    rows = clock(model, data, optimised_at, repeats)
     hist = HistGradientBoostingClassifier(
         max_iter=n_trees, max_depth=5, learning_rate=0.05, early_stopping=False, random_state=0
     ).fit(X, y)
@@ -463,7 +475,7 @@ def main():
         rows,
     )
     result["clock"] = rows
-    result["latency"] = latency(model, data, repeats)
+    result["latency"] = latency(model, data, optimised_at[0.005], repeats)
     result["search"] = search(model, X)
     # Fewer trees, for time: the guarantee does not depend on their number.
     result["bound"] = bound(boosted(n_trees // 5).fit(X, y), X_test, 5 if short else 200)

@@ -17,7 +17,7 @@ import argparse
 
 import lightgbm as lgb
 import numpy as np
-from _harness import save, table
+from _harness import table
 
 from skroute.datasets import fetch_adult, fetch_covertype_sample, fetch_letter
 from skroute.early_exit import TradeoffDisplay, _policies
@@ -104,7 +104,6 @@ def searches(name, n_trees, n_splits):
         ["share", "2 %", "5 %"],
         far,
     )
-    return {"searches": rows, "shares": far}
 
 
 def doubts(name, n_trees, n_splits):
@@ -123,7 +122,6 @@ def doubts(name, n_trees, n_splits):
         ["softness", *HEAD],
         rows,
     )
-    return rows
 
 
 def summary(values):
@@ -136,17 +134,13 @@ def main():
     parser.add_argument("--short", action="store_true", help="one split, 60 trees")
     parser.add_argument("--softness", action="store_true", help="this constant alone, 5 minutes")
     options = parser.parse_args()
-    short, result = options.short, {}
     for name, (_, _, _, n_trees, _, n_splits) in DATA.items():
-        size = (name, 60, 1) if short else (name, n_trees, n_splits)
-        result[name] = {}
+        size = (name, 60, 1) if options.short else (name, n_trees, n_splits)
         if name != "Letter":
             # Margins of several classes are taken without doubt.
-            result[name]["softness"] = doubts(*size)
+            doubts(*size)
         if not options.softness:
-            result[name] |= searches(*size)
-    if not short:
-        save("early_exit_softness" if options.softness else "early_exit_constants", result)
+            searches(*size)
 
 
 if __name__ == "__main__":

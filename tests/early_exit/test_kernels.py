@@ -27,19 +27,26 @@ def interpreted(monkeypatch):
 
 def model_and_rows(kind):
     n_classes = 3 if kind in ("iterations", "forest of three") else 2
-    X, y = make_classification(90, 6, n_informative=5, n_redundant=0, n_classes=n_classes)
-    X[:, 0] = np.arange(90) % 40
+    X, y = make_classification(
+        90, 6, n_informative=5, n_redundant=0, n_classes=n_classes, random_state=0
+    )
+    X[:, 0] = np.arange(90) % 8
     X[::7, 1] = np.nan
     X[::5, 2] = 0.0
     if kind.startswith("forest"):
         depth = None if kind == "forest of three" else 9
         return RandomForestClassifier(5, max_depth=depth, random_state=0).fit(X, y), X
     special = kind == "special"
+    if special:
+        y = (X[:, 0] % 3 == 0) ^ (X[:, 3] > 0)
     model = lgb.LGBMClassifier(
         n_estimators=6,
         num_leaves=20,
         min_child_samples=2,
         min_data_per_group=1,
+        cat_smooth=1,
+        cat_l2=1,
+        n_jobs=1,
         zero_as_missing=special,
         verbose=-1,
     )
@@ -67,7 +74,8 @@ def test_everything_interpreted(kind, interpreted):
             values, bad = running_values(scores, found[0], engine.offset, engine.beta)
             path = lagrangian_path(values, bad, np.ones(n), [40.0, 3.0, 0.1], *options)
             out += [*found, *np.ravel(path)]
-        lo, hi = path[1]
+        # A part of the rows leaves at each position.
+        lo, hi = np.quantile(values, [0.2, 0.7], axis=1)
         policy = {"lo": lo, "hi": hi, "start": np.arange(n + 1), "first": np.zeros(n, int)}
         out += engine.walk(X, policy | {"bins_per_unit": 0.0})
         if engine.n_outputs == 1:

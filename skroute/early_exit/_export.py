@@ -24,6 +24,7 @@ _ARRAYS = (
     "offset",
 )
 _NUMBERS = ("beta", "link", "slope", "n_features", "dtype")
+_NEEDED = (*_ARRAYS, *_NUMBERS, *NODE.names, "lo", "hi", "classes")
 
 
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
@@ -87,20 +88,32 @@ def export_ensemble(estimator, path):
     for name in NODE.names:
         content[name] = np.ascontiguousarray(forest.nodes[name])
     lo, hi = estimator.thresholds_.T
-    content |= {"lo": lo, "hi": hi, "order": estimator.order_, "classes": estimator.classes_}
+    # Labels of strings may be objects, which only a pickle holds.
+    classes = np.asarray(estimator.classes_.tolist())
+    content |= {"lo": lo, "hi": hi, "order": estimator.order_, "classes": classes}
     content |= {"format": FORMAT, "version": VERSION, "alpha": estimator.alpha}
     path = os.fspath(path)
     if path.endswith(".npz"):
         np.savez_compressed(path, **content)
     elif path.endswith(".json"):
         plain = {
-            key: value.tolist() if isinstance(value, np.ndarray) else value
+            key: _plain(value) if isinstance(value, np.ndarray) else value
             for key, value in content.items()
         }
         with open(path, "w", encoding="utf-8") as file:
-            json.dump(plain, file)
+            json.dump(plain, file, allow_nan=False)
     else:
         raise ValueError(f"path must end in '.npz' or '.json', got {path!r}.")
+
+
+def _plain(values):
+    """Lists in which infinity, which JSON has no number for, is a string."""
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return values.tolist()
+    plain = np.where(
+        np.isinf(values), np.where(values > 0, "Infinity", "-Infinity"), values.astype(object)
+    )
+    return plain.tolist()
 
 
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
@@ -116,7 +129,8 @@ def load_exported(path):
     dict
         Arrays and numbers: the nodes (``threshold``, ``feature``, ``child``), ``values``
         of the leaves, the trees in order of evaluation (``roots``, ``member_start``,
-        ``outputs``), the thresholds ``lo`` and ``hi`` of each position, ``classes``.
+        ``outputs``), the thresholds ``lo`` and ``hi`` of each position, ``classes``. In the
+        JSON file an infinite number is the string ``"Infinity"`` or ``"-Infinity"``.
 
     Examples
     --------
@@ -220,7 +234,7 @@ def evaluate_exported(exported, X):
     >>> bool((y_pred == quick.predict(X)).all() and (members == quick.route(X)).all())
     True
     """
-    if missing := [name for name in (*_ARRAYS, *_NUMBERS, *NODE.names) if name not in exported]:
+    if missing := [name for name in _NEEDED if name not in exported]:
         raise ValueError(
             f"exported has no entry for {missing!r}; it must be what load_exported returns."
         )

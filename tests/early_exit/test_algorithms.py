@@ -18,6 +18,7 @@ from skroute.early_exit._order import (
 )
 from skroute.early_exit._thresholds import (
     allowance,
+    doubtful,
     is_wrong,
     lagrangian_path,
     leader_and_margin,
@@ -226,22 +227,46 @@ def test_each_sweep_lowers_the_objective(seed, price, use_hi):
     assert use_hi or np.all(np.isinf(hi))
 
 
+def expected_objective(values, chance, costs, price, lo, hi):
+    position, side = leaving(values, lo, hi)
+    above = chance[position, np.arange(len(position))]
+    wrong = np.where(side == 0, 0.0, np.where(side > 0, above, 1.0 - above))
+    return np.cumsum(costs)[position].sum() + price * wrong.sum()
+
+
 @FEW
-@given(st.integers(0, 10_000), st.sampled_from([0.5, 3.0, 20.0]))
-def test_two_members_reach_the_optimum_of_exhaustive_search(seed, price):
+@given(st.integers(0, 10_000), st.sampled_from([0.5, 3.0, 20.0]), st.sampled_from([0.0, 0.3]))
+def test_two_members_reach_the_optimum_of_exhaustive_search(seed, price, softness):
     values, bad = running_values(random_scores(seed, 2, 12), np.arange(2), ZERO, 0.0)
+    chance = doubtful(values, bad, 0.0, softness)
     costs = np.array([1.0, 2.0])
-    (lo, hi) = lagrangian_path(values, bad, costs, [price])[0]
-    got = objective(values, bad, costs, price, lo, hi)
+    (lo, hi) = lagrangian_path(values, chance, costs, [price])[0]
+    got = expected_objective(values, chance, costs, price, lo, hi)
     distinct = np.unique(values[0])
     cuts = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
+    pairs = np.array([-np.inf, np.inf])
     best = min(
-        objective(values, bad, costs, price, np.array([a, -np.inf]), np.array([b, np.inf]))
+        expected_objective(values, chance, costs, price, *np.array([[a, b], pairs]).T)
         for a in cuts
         for b in cuts
         if a <= b
     )
     assert got == pytest.approx(best)
+
+
+def test_doubt_is_the_chance_that_a_score_like_this_is_on_the_other_side():
+    values, bad = running_values(random_scores(4), np.arange(8), ZERO, 0.3)
+    assert doubtful(values, bad, 0.3, 0.0) is bad
+    chance = doubtful(values, bad, 0.3, 0.2)
+    assert chance.shape == values.shape
+    full = values[-1].astype(np.float64)
+    drawn = full + 0.2 * full.std() * np.random.RandomState(0).randn(20_000, 200)
+    np.testing.assert_allclose(chance[3], np.mean(drawn <= 0.3, axis=0), atol=0.015)
+    np.testing.assert_array_equal(chance[0][full != 0.3] > 0.5, bad[0][full != 0.3])
+    # Scores that are all the same leave no scale to doubt on.
+    same = np.ones((2, 5), dtype=np.float32)
+    never = np.broadcast_to(np.zeros(5, dtype=bool), same.shape)
+    assert doubtful(same, never, 0.0, 0.2) is never
 
 
 def test_leave_at_equals_its_numpy_twin():

@@ -1,6 +1,7 @@
 """The estimator: contract, savings, guarantee, export, displays."""
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -111,6 +112,7 @@ def test_saves_most_members_and_keeps_the_answers(quick, boosted, problem):
 
 
 def test_answers_scores_and_probabilities_agree(quick, problem, several):
+    assert hasattr(clone(quick), "predict_proba")
     _, _, X, _ = problem
     y_pred, score, proba = quick.predict(X), quick.decision_function(X), quick.predict_proba(X)
     np.testing.assert_array_equal(y_pred, score > 0)
@@ -597,11 +599,14 @@ def test_export(ending, quick, several, problem, tmp_path):
     quick4, X4 = several
     cases = [(quick, X), (quick4, X4)]
     forest = RandomForestClassifier(6, max_depth=4, random_state=0)
-    labels = np.where(quick.predict(X) == 1, "b", "a")
+    labels = np.where(quick.predict(X) == 1, "b", "a").astype(object)
     cases.append((QWYCEnsemble(forest, alpha=0.05, random_state=0).fit(X, labels), X))
     for i, (estimator, rows) in enumerate(cases):
         path = tmp_path / f"{i}.{ending}"
         export_ensemble(estimator, path)
+        if ending == "json":
+            # Strictly JSON, which has no number for infinity: other languages read it.
+            json.loads(path.read_text(), parse_constant=pytest.fail)
         y_pred, members = evaluate_exported(load_exported(path), rows)
         np.testing.assert_array_equal(y_pred, estimator.predict(rows))
         np.testing.assert_array_equal(members, estimator.route(rows))
@@ -623,6 +628,13 @@ def test_export_refusals(quick, problem, tmp_path):
     np.savez(tmp_path / "other.npz", a=1)
     with pytest.raises(ValueError, match="is not an exported early-exit ensemble of version 1"):
         load_exported(tmp_path / "other.npz")
+    export_ensemble(quick, tmp_path / "x.npz")
+    exported = load_exported(tmp_path / "x.npz")
+    with pytest.raises(ValueError, match="at least one row and 10 columns.*got shape"):
+        evaluate_exported(exported, X[:, :4])
+    del exported["lo"]
+    with pytest.raises(ValueError, match=r"exported has no entry for \['lo'\]"):
+        evaluate_exported(exported, X)
 
 
 def test_displays(quick, problem):

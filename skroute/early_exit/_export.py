@@ -24,7 +24,7 @@ _ARRAYS = (
     "offset",
 )
 _NUMBERS = ("beta", "link", "slope", "n_features", "dtype")
-_NEEDED = (*_ARRAYS, *_NUMBERS, *NODE.names, "lo", "hi", "classes")
+_NEEDED = (*_ARRAYS, *_NUMBERS, *(NODE.names or ()), "lo", "hi", "classes")
 
 
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import skroute
+from skroute.utils._optional import import_optional
 from tests import guards
 
 ROOT = Path(skroute.__file__).parent
@@ -85,3 +86,17 @@ def test_rooms_load_on_first_use():
     assert run_python(script).strip() == "['__version__', 'assignment']"
     with pytest.raises(AttributeError, match="no attribute 'rooting'"):
         importlib.import_module("skroute").__getattr__("rooting")
+
+
+def test_an_optional_package_that_is_broken_is_not_called_absent(tmp_path, monkeypatch):
+    """A failure inside the package keeps its own name: installing it again would not help."""
+    (tmp_path / "cvxpy.py").write_text("import a_part_that_is_missing")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cvxpy", raising=False)
+    with pytest.raises(ModuleNotFoundError, match="a_part_that_is_missing"):
+        import_optional("cvxpy", "the test")
+    (tmp_path / "cvxpy.py").unlink()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    importlib.invalidate_caches()
+    with pytest.raises(ImportError, match=r"the test needs cvxpy.*skroute-ml\[cvxpy\]"):
+        import_optional("cvxpy", "the test")

@@ -75,7 +75,8 @@ def fits(estimator, X, y):
     """Fit; False after a clear refusal that has left nothing fitted."""
     try:
         estimator.fit(X, y)
-    except (ValueError, TypeError, KeyError) as error:
+    # An ImportError says which extra a parameter needs, where that is not installed.
+    except (ValueError, TypeError, KeyError, ImportError) as error:
         assert_clear(error, *estimator.get_params(deep=False))
         if not isinstance(estimator, NEVER_UNFITTED):
             with pytest.raises(NotFittedError):
@@ -469,13 +470,30 @@ def test_jobs_change_nothing(learner):
     if "n_jobs" not in learner.get_params(deep=False):
         pytest.skip("without n_jobs")
     expected = clone(learner).set_params(n_jobs=None).fit(X, y).predict(X)
-    for n_jobs in (1, 2, -1, np.int64(2)):
-        # Threads: processes take seconds to start, and are joblib's affair.
+    for n_jobs in (1, 2, -1, -2, np.int64(2)):
+        # Threads: processes take seconds to start, and have a test of their own.
         with joblib.parallel_config(backend="threading"):
             jobs = clone(learner).set_params(n_jobs=n_jobs).fit(X, y)
             np.testing.assert_array_equal(jobs.predict(X), expected)
-    with pytest.raises((ValueError, TypeError), match="n_jobs"):
-        clone(learner).set_params(n_jobs="all").fit(X, y)
+    # The number of a surrounding context, too.
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        np.testing.assert_array_equal(clone(learner).fit(X, y).predict(X), expected)
+    for n_jobs in ("all", 1.5):
+        with pytest.raises((ValueError, TypeError), match="n_jobs"):
+            clone(learner).set_params(n_jobs=n_jobs).fit(X, y)
+    # joblib refuses none at all, LightGBM takes it for its default.
+    none = clone(learner).set_params(n_jobs=0)
+    if fits(none, X, y):
+        np.testing.assert_array_equal(none.predict(X), expected)
+
+
+def test_processes_change_nothing(quiet):
+    learner = LEARNERS["SingleBestClassifier-2"]
+    X, y = problem(learner)
+    expected = clone(learner).fit(X, y).predict_proba(X)
+    with joblib.parallel_config(backend="loky"):
+        jobs = clone(learner).set_params(n_jobs=2).fit(X, y)
+        np.testing.assert_array_equal(jobs.predict_proba(X), expected)
 
 
 def test_threads_share_a_fitted_estimator(estimator):

@@ -6,6 +6,13 @@ import numpy as np
 
 from skroute.assignment._problem import total_cost, totals
 
+# The price of a large problem is bracketed by a sample of about this size, this many of its
+# increments to either side of where the sample's price is.
+_SAMPLE_SIZE = 4096
+_WIDTH = 256
+# Single changes that spend what a plan leaves, each a scan of all values.
+_MAX_CHANGES = 8
+
 
 class GreedyPlan(NamedTuple):
     """A feasible plan beside the relaxation that bounds it (sums over the rows).
@@ -81,9 +88,9 @@ def dual_price(problem, hulls):
     return price
 
 
-def _bracket(hulls, room, sample_size=4096, width=256):
+def _bracket(hulls, room):
     """Two efficiencies that the price very likely lies between, from a regular sample."""
-    step = len(hulls.efficiency) // sample_size
+    step = len(hulls.efficiency) // _SAMPLE_SIZE
     if step < 2:
         return 0.0, np.inf
     efficiency = hulls.efficiency[::step]
@@ -91,8 +98,8 @@ def _bracket(hulls, room, sample_size=4096, width=256):
     efficiency = efficiency[by_efficiency]
     spent = np.cumsum(hulls.extra_cost[::step][by_efficiency]) * step
     at = int(np.searchsorted(spent, room))
-    high = efficiency[at - width] if at >= width else np.inf
-    low = efficiency[at + width] if at + width < len(efficiency) else 0.0
+    high = efficiency[at - _WIDTH] if at >= _WIDTH else np.inf
+    low = efficiency[at + _WIDTH] if at + _WIDTH < len(efficiency) else 0.0
     return low, high
 
 
@@ -140,13 +147,13 @@ def solve_greedy(problem, tolerance):
     return GreedyPlan(plan, value, spent, max(bound, value), price, choices, slack)
 
 
-def _fill(problem, choices, room, enough, max_changes=8):
+def _fill(problem, choices, room, enough):
     """Spend the room on the best single changes until `enough` is left, a scan for each."""
     from skroute.assignment import _kernels
 
     values, costs, _, _ = problem
     choices = choices.copy()
-    for _ in range(max_changes):
+    for _ in range(_MAX_CHANGES):
         if room <= enough:
             break
         row, choice, _ = _kernels.best_upgrade(values, costs, choices, room)

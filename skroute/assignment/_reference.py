@@ -6,7 +6,7 @@ from skroute.assignment._problem import total_cost
 from skroute.utils._optional import import_optional
 
 
-def solve_highs(problem, tolerance, *, allowed=None, time_limit=None, options=None):
+def solve_highs(problem, tolerance, *, allowed=None, options=None):
     """The whole multiple-choice knapsack as one integer program in HiGHS.
 
     Parameters
@@ -16,8 +16,6 @@ def solve_highs(problem, tolerance, *, allowed=None, time_limit=None, options=No
         Absolute gap at which HiGHS may stop.
     allowed : ndarray of shape (n, m), dtype=bool, default=None
         Choices that may be made; None allows all.
-    time_limit : float, default=None
-        Seconds.
     options : dict, default=None
         Further HiGHS options by name.
 
@@ -65,13 +63,11 @@ def solve_highs(problem, tolerance, *, allowed=None, time_limit=None, options=No
         "mip_feasibility_tolerance": 1e-9,
         "primal_feasibility_tolerance": 1e-9,
     }
-    if time_limit is not None:
-        settings["time_limit"] = float(time_limit)
     for name, setting in {**settings, **(options or {})}.items():
         if model.setOptionValue(name, setting) != highspy.HighsStatus.kOk:
             raise ValueError(f"HiGHS does not take {name}={setting!r} (solver_options).")
     model.passModel(lp)
-    bound = np.inf
+    bound = None
     cap = total + problem.slack_for_rounding
     while True:
         model.run()
@@ -79,7 +75,8 @@ def solve_highs(problem, tolerance, *, allowed=None, time_limit=None, options=No
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             status = model.modelStatusToString(model.getModelStatus())
             raise RuntimeError(f"HiGHS ended without a plan: {status}.")
-        bound = min(bound, float(info.mip_dual_bound))
+        # The first bound is that of the problem; later ones are of a smaller budget.
+        bound = float(info.mip_dual_bound) if bound is None else bound
         taken = np.asarray(model.getSolution().col_value).reshape(n, m)
         choices = taken.argmax(axis=1).astype(np.int64)
         excess = total_cost(problem, choices) - cap

@@ -320,25 +320,3 @@ def lookup(breaks, offsets, skylines, coef, sizes, budgets):
             fits = horner(coef, curve, sizes[first + q]) <= budgets[first + q]
             out[first + q] = curve if fits else -1
     return out
-
-
-@njit(cache=True, nogil=True)
-def scan(coef, accuracy, sizes, budgets):
-    """Naive-Lookup, compiled: look at every curve for every query.
-
-    Returns
-    -------
-    ndarray of shape (n_queries,), dtype=int64
-        Curve, or -1 where none fits; of equal accuracies the cheaper, then the first.
-    """
-    out = np.empty(len(sizes), dtype=np.int64)
-    for q in range(len(sizes)):
-        best, best_cost, choice = -np.inf, np.inf, -1
-        for i in range(len(coef)):
-            cost = horner(coef, i, sizes[q])
-            if cost <= budgets[q] and (
-                accuracy[i] > best or (accuracy[i] == best and cost < best_cost)
-            ):
-                best, best_cost, choice = accuracy[i], cost, i
-        out[q] = choice
-    return out

@@ -348,7 +348,7 @@ def expand_all(n_features, evaluate, empty_accuracy):
     return Expansion(masks, accuracy, 0.0)
 
 
-def monotonicity_violations(masks, accuracy, n_features, tol):
+def monotonicity_violations(masks, accuracy, tol):
     """Trained sets that a trained subset beats by more than `tol`.
 
     Parameters
@@ -358,9 +358,6 @@ def monotonicity_violations(masks, accuracy, n_features, tol):
 
     accuracy : ndarray of shape (n_sets,)
         Their accuracies.
-
-    n_features : int
-        Number of features.
 
     tol : float
         Differences up to this are not reported.

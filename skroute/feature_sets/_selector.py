@@ -545,9 +545,7 @@ default="poly_dom"
 
     def _report_violations(self, found):
         """Say where the assumption of the guarantee did not hold on the trained sets."""
-        violations = monotonicity_violations(
-            found.masks, found.accuracy, len(self.extractors_.names), self.monotonicity_tol
-        )
+        violations = monotonicity_violations(found.masks, found.accuracy, self.monotonicity_tol)
         self.monotonicity_violations_ = [
             (self._named(subset), self._named(superset), drop)
             for subset, superset, drop in violations

@@ -345,8 +345,9 @@ class OracleRouterClassifier(BaseRouterClassifier):
         y_true = np.asarray(on_host(y_true))
         y = np.minimum(np.searchsorted(self.classes_, y_true), len(self.classes_) - 1)
         if (wrong := self.classes_[y] != y_true).any():
+            unseen = y_true[wrong].tolist()[0]
             raise ValueError(
-                f"y_true has the label {y_true[wrong][0]!r}, which fit has not seen; known are "
+                f"y_true has the label {unseen!r}, which fit has not seen; known are "
                 f"{self.classes_.tolist()!r}."
             )
         call = call_proba if self.response == "proba" else call_predict

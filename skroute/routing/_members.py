@@ -74,7 +74,8 @@ def call_predict(name, member, classes, X):
         positions = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
         if (unknown := classes[positions] != answers).any():
             raise ValueError(
-                f"The answer {answers[unknown][0]!r} is not among the labels {classes.tolist()!r}. "
+                f"The answer {answers[unknown].tolist()[0]!r} is not among the labels "
+                f"{classes.tolist()!r}. "
                 "(The nets of skorch answer with positions: encode y as 0, ..., n_classes - 1.)"
             )
         return positions
@@ -245,7 +246,7 @@ class BaseRouterClassifier(
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes in y, got one class: "
-                f"{classes[0]!r}."
+                f"{classes.tolist()[0]!r}."
             )
         classes = _all_classes(classes, members)
         return y, classes, np.searchsorted(classes, y)

@@ -325,3 +325,61 @@ def test_totals_agree_with_the_plan():
     plan = solve_assignment(values, costs, budget)
     value, spent = totals(check_problem(values, costs, budget), plan.choices)
     assert (value / 50, spent / 50) == pytest.approx((plan.objective, plan.spent))
+
+
+def test_a_worse_plan_of_highs_is_not_taken(monkeypatch):
+    """HiGHS may stop within its tolerance below what is known; the known plan stays."""
+    from skroute.assignment import _reference
+
+    values = np.random.default_rng(5).random((40, 7))
+    problem = check_problem(values, OCCAM_COSTS, 0.4)
+    greedy = _greedy.solve_greedy(problem, 0.0)
+
+    def cheapest(core, tolerance, allowed):
+        return np.where(allowed, core.costs, np.inf).argmin(axis=1), np.inf
+
+    monkeypatch.setattr(_reference, "solve_highs", cheapest)
+    gap = greedy.bound - greedy.value + 0.1
+    plan, _ = _exact._finish_core(problem, greedy, greedy.choices, gap, 0.0)
+    np.testing.assert_array_equal(plan, greedy.choices)
+
+
+def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
+    """HiGHS meets rows to a tolerance, a budget is a hard cap."""
+    from skroute.assignment import _reference
+
+    values = np.random.default_rng(5).random((40, 7))
+    problem = check_problem(values, OCCAM_COSTS, 0.4)
+    excess = [problem.slack_for_rounding + 0.05]
+
+    def spent_more_than_it_seems(problem, choices):
+        return total_cost(problem, choices) + (excess.pop() if excess else 0.0)
+
+    expected, _ = _reference.solve_highs(problem, 1e-9)
+    room = problem.total - total_cost(problem, expected)
+    assert room < 0.05
+    monkeypatch.setattr(_reference, "total_cost", spent_more_than_it_seems)
+    choices, bound = _reference.solve_highs(problem, 1e-9)
+    assert not excess
+    value = values[np.arange(40), choices].sum()
+    # The plan is of a smaller budget, the bound of the whole one: it holds for what was asked.
+    assert value < values[np.arange(40), expected].sum() <= bound + 1e-9
+    assert total_cost(problem, choices) <= problem.total
+
+
+def test_cvxpy_without_a_plan(monkeypatch):
+    cvxpy = pytest.importorskip("cvxpy")
+    monkeypatch.setattr(cvxpy.Problem, "solve", lambda self, **options: None)
+    with pytest.raises(RuntimeError, match="cvxpy ended without a plan"):
+        solve_assignment([[0.1, 0.2]], [1.0, 2.0], 1.0, solver="cvxpy")
+
+
+def test_single_changes_stop_where_nothing_gains():
+    """What polishes the relaxation's plan: no change past the best, none past its limit."""
+    values, costs, _ = random_problem(3, 30, 4, per_row=False, degenerate=False)
+    problem = check_problem(values, costs, None)
+    best = values.argmax(axis=1)
+    np.testing.assert_array_equal(_greedy._overshoot(problem, best, 0.0, 0.0), best)
+    worst = values.argmin(axis=1)
+    changed = _greedy._fill(problem, worst, 1e9, 0.0)
+    assert (changed != worst).sum() == _greedy._MAX_CHANGES

@@ -238,13 +238,13 @@ def test_max_combiner_needs_few_sets():
 def test_violations_name_the_worst_subset():
     masks = np.array([0, 1, 2, 3])
     accuracy = np.array([0.5, 0.9, 0.7, 0.8])
-    ((subset, superset, drop),) = monotonicity_violations(masks, accuracy, 2, 0.0)
+    ((subset, superset, drop),) = monotonicity_violations(masks, accuracy, 0.0)
     assert (subset, superset) == (1, 3)
     assert drop == pytest.approx(0.1)
-    assert monotonicity_violations(masks, accuracy, 2, 0.11) == []
+    assert monotonicity_violations(masks, accuracy, 0.11) == []
     rng = np.random.default_rng(0)
     accuracy = rng.uniform(size=512)
-    found = monotonicity_violations(np.arange(512), accuracy, 9, 0.3)
+    found = monotonicity_violations(np.arange(512), accuracy, 0.3)
     assert [drop for *_, drop in found] == sorted((drop for *_, drop in found), reverse=True)
     best = subset_max(accuracy)
     assert {superset for _, superset, _ in found} == set(

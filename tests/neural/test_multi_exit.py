@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import numpy as np
@@ -522,3 +523,24 @@ def test_pickle_of_a_module_given_as_an_instance():
     np.testing.assert_array_equal(again.predict_proba(X), net.predict_proba(X))
     np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), net.predict_proba(X))
     assert "MultiExitClassifier" in repr(net) and "<div" in net._repr_html_()
+
+
+def test_pickle_before_fit():
+    net = MultiExitClassifier(build, max_epochs=3)
+    again = pickle.loads(pickle.dumps(net))
+    assert repr(again) == repr(net)
+    with pytest.raises(NotFittedError):
+        again.predict(rows()[0])
+
+
+def test_threads_and_read_only_memory_maps(tmp_path):
+    """What `tests/test_hostile.py` shows of the estimators that need no torch."""
+    X, y = rows()
+    joblib.dump(X, tmp_path / "X")
+    mapped = joblib.load(tmp_path / "X", mmap_mode="r")
+    net = MultiExitClassifier(build, max_epochs=2, random_state=0).fit(mapped, y)
+    parts = [mapped, mapped[:7], mapped[3:4], mapped[::-1], mapped[5:]] * 4
+    expected = [net.predict_proba(part) for part in parts]
+    with ThreadPoolExecutor(8) as pool:
+        for ours, alone in zip(pool.map(net.predict_proba, parts), expected):
+            np.testing.assert_array_equal(ours, alone)

@@ -464,6 +464,23 @@ def test_multilabel(make, members):
     assert_array_equal(y_pred[:, 4], 1)
 
 
+def test_multilabel_own_accuracy():
+    """A user's accuracy sees the sets of labels, not the codes of something else."""
+    X, Y = make_multilabel_classification(120, n_classes=3, random_state=0)
+    seen = []
+
+    def exact(y_true, y_pred):
+        seen.append((y_true.shape[1], y_pred.shape[1], set(np.unique(y_true))))
+        return (y_true == y_pred).all(axis=1).astype(float)
+
+    members = [("tree", DecisionTreeClassifier(max_depth=3)), ("dear", KNeighborsClassifier(3))]
+    router = FrugalMCTClassifier(
+        members, costs=[1.0, 2.0], accuracy_estimator=TREE, sample_accuracy=exact, cv=2
+    ).fit(X, Y)
+    assert router.predict(X).shape == Y.shape
+    assert {(a, b) for a, b, _ in seen} == {(3, 3)} and all(v <= {0, 1} for *_, v in seen)
+
+
 def test_multilabel_wrong_number_of_scores():
     X, Y = make_multilabel_classification(50, n_classes=3, random_state=0)
     log = FrozenEstimator(Log(np.zeros((50, 2))).fit(None, None))

@@ -168,12 +168,13 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
 
 
 def test_delta_is_the_largest_where_none_keeps_the_budget():
-    # All rows are alike, so that every price buys for all of them or for none.
-    estimate = np.tile([0.0, 1.0], (100, 1))
-    noise = np.random.default_rng(0).normal(size=100) * 1e-3
-    estimate[:, 1] += noise
-    delta = search_delta(estimate, estimate, np.array([0.0, 1.0]), 0.0, 0.0)
-    assert delta <= 10 * np.log(100) / 100
+    # What one half learns buys for every row of the other.
+    n, budget = 100, 0.4
+    dear, _ = np.array_split(np.random.default_rng(0).permutation(n), 2)
+    estimate = np.column_stack([np.zeros(n), np.linspace(0.1, 0.2, n)])
+    estimate[dear, 1] += 1.0
+    delta = search_delta(estimate, estimate, np.array([0.0, 1.0]), 0.0, budget)
+    assert delta == 10 * np.log(n) / n
 
 
 @given(seeds)

@@ -1,0 +1,67 @@
+"""The baselines' own rules; what they share with routers is in `tests/router_checks.py`."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+
+from skroute.routing import (
+    OracleRouterClassifier,
+    RandomRouterClassifier,
+    SingleBestClassifier,
+)
+from tests.estimators import COSTS, members
+
+X, Y = make_classification(120, n_features=4, n_informative=3, n_redundant=0, random_state=0)
+
+
+@pytest.mark.parametrize("budget", [1.0, 1.5, 2.3, 3.0])
+def test_a_random_batch_spends_its_cap_and_no_more(budget):
+    router = RandomRouterClassifier(members(), costs=COSTS, budget=budget, policy="batch")
+    routed = router.fit(X, Y).predict_routed(X)
+    assert routed.cost.sum() <= budget * len(X)
+    if budget < 2.0:
+        # Chance likes either member: up to the mean of their costs, all of the cap is spent.
+        assert routed.cost.sum() > budget * len(X) - 2
+    np.testing.assert_array_equal(routed.cost, np.array([1.0, 3.0])[routed.route])
+
+
+def test_an_oracle_is_told_only_labels_that_fit_has_seen():
+    oracle = OracleRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2).fit(X, Y)
+    right = oracle.success(X, Y)
+    assert right.shape == (len(X), 2) and set(np.unique(right)) <= {0.0, 1.0}
+    for unseen in (2, -1):
+        with pytest.raises(ValueError, match=f"label {unseen}, which fit has not seen; known are"):
+            oracle.predict_routed(X, y_true=np.where(np.arange(len(Y)) == 5, unseen, Y))
+
+
+@pytest.mark.parametrize(
+    "estimators, message",
+    [
+        ([], "must be a non-empty list of"),
+        ("tree", "must be an instance of 'list'"),
+        ([("tree", "drop"), ("logreg", "drop")], "All of the estimators .*dropped; keep at least"),
+        ([("tree", members()[0][1]), ("logreg", 3)], "'logreg' must have fit and predict, got 3"),
+        ([("tree", None), ("logreg", members()[1][1])], "'tree' must have fit and predict, got No"),
+    ],
+)
+def test_members_that_are_none(estimators, message):
+    router = SingleBestClassifier(estimators, costs=COSTS)
+    with pytest.raises(ValueError, match=message):
+        router.fit(X, Y)
+    assert not hasattr(router, "choices_")
+
+
+def test_a_dropped_member_receives_no_metadata():
+    with sklearn.config_context(enable_metadata_routing=True):
+        named = [(n, m.set_fit_request(sample_weight=True)) for n, m in members()]
+        router = SingleBestClassifier([*named, ("third", "drop")], costs=[1.0, 3.0], cv=2)
+        assert "third" not in str(router.get_metadata_routing())
+        weight = np.where(Y == 1, 9.0, 0.1)
+        router = clone(router).fit(X, Y, sample_weight=weight)
+    for name, member in members():
+        member.fit(X, Y, sample_weight=weight)
+        np.testing.assert_array_equal(
+            router.named_estimators_[name].predict_proba(X), member.predict_proba(X)
+        )

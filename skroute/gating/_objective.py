@@ -281,7 +281,5 @@ def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
         while proposal > current and size > 1e-6:
             size *= 0.5
             proposal, p = evaluate(coef - size * step)
-        if proposal > current:
-            break
         coef, current = coef - size * step, proposal
     return coef

@@ -367,7 +367,8 @@ def report(name, splits):
     print(f"mean cost of adapt on test rows exceeds no budget by more than {max(over, 0):.3f}")
     return {
         "saved": saved,
-        "curves": {k: v.tolist() for k, v in curves.items()},
+        # JSON has no NaN.
+        "curves": {k: np.where(np.isnan(v), None, v).tolist() for k, v in curves.items()},
         "deficit": abs(worst) if np.isfinite(worst) else None,
         "seconds": [part["seconds"] for part in splits],
     }
@@ -468,7 +469,7 @@ def claims(result):
             # One split that differs is a deficit of 1, up to rounding.
             deficit = round(result[name]["deficit"], 6)
             found.append(claim(f"{name}-deficit", what, deficit, better="lower", **more))
-        curves = {k: np.array(v) for k, v in result[name]["curves"].items()}
+        curves = {k: np.array(v, dtype=float) for k, v in result[name]["curves"].items()}
         ours = curves.pop("adapt")
         for method, theirs in curves.items():
             margin = 100 * np.nanmean(ours - theirs, axis=1)

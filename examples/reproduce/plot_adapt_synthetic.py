@@ -33,9 +33,9 @@ gate = AdaptGatingClassifier(
 ).fit(X, y)
 routed = gate.predict_routed(X_test)
 
-fig, axes = plt.subplots(1, 3, figsize=(11, 3.9), sharex=True, sharey=True, layout="constrained")
+fig, axes = plt.subplots(1, 3, figsize=(11, 4.2), sharex=True, sharey=True, layout="constrained")
 axes[0].scatter(*X_test.T, c=y_test, s=5, cmap="coolwarm")
-axes[0].set_title("The classes")
+axes[0].set_title("The classes", fontsize=10)
 grid = np.stack(np.meshgrid(np.linspace(-3, 3, 250), np.linspace(-3, 3, 250)), axis=-1)
 points = grid.reshape(-1, 2)
 whole = gate.predict_routed(points)

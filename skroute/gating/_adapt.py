@@ -516,8 +516,7 @@ class GreedyMiserClassifier(GbrtParameters, PairMixin, GatingBase):
         -------
         self
         """
-        if hasattr(self, "choices_"):
-            del self.choices_
+        vars(self).pop("choices_", None)
         values, encoded, weight = self._checked(X, y, sample_weight)
         self._set_groups()
         self.model_costs_ = np.zeros(3)

@@ -140,8 +140,7 @@ class BudgetPruneClassifier(GatingBase):
         -------
         self
         """
-        if hasattr(self, "choices_"):
-            del self.choices_
+        vars(self).pop("choices_", None)
         values, encoded, _ = self._checked(X, y, None)
         self._set_groups()
         rng = check_random_state(self.random_state)

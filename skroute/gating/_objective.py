@@ -126,10 +126,11 @@ def smallest_price(mean_q, p_full):
 
 def kl_objective(q, cheap_loss, full_loss, gate, weight):
     """The part of (OPT) that is not a penalty: mean of ``(1-q) A + q B - H(q)``."""
-    kept = cheap_loss - log_expit(-gate)
-    sent = full_loss - log_expit(gate)
+    # log(1 + e^-g) = log(1 + e^g) - g: one logarithm serves both.
+    either = np.maximum(gate, 0.0) + np.log1p(np.exp(-np.abs(gate)))
     entropy = -xlogy(q, q) - xlogy(1 - q, 1 - q)
-    return float((weight * ((1 - q) * kept + q * sent - entropy)).sum())
+    value = (1 - q) * cheap_loss + q * (full_loss - gate) + either - entropy
+    return float(weight @ value)
 
 
 def lstsq_objective(q, cheap_loss, full_loss, gate, weight):
@@ -256,28 +257,29 @@ def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
     ndarray of shape (2,)
         ``(a, b)``.
     """
-    design = np.column_stack([u, np.ones_like(u)])
 
-    def loss(coef):
-        gate = offset + design @ coef
+    def evaluate(coef):
+        gate = offset + coef[0] * u + coef[1]
+        tail = np.exp(-np.abs(gate))
         # q log(1 + e^-g) + (1 - q) log(1 + e^g), in one logarithm.
-        loss = (weight * (np.logaddexp(0, gate) - q * gate)).sum()
-        return loss + 0.5 * ridge * (coef @ coef)
+        loss = np.maximum(gate, 0.0) + np.log1p(tail) - q * gate
+        p = np.where(gate >= 0, 1.0, tail) / (1.0 + tail)
+        return weight @ loss + 0.5 * ridge * (coef @ coef), p
 
     coef = np.array(start, dtype=float)
-    current = loss(coef)
+    current, p = evaluate(coef)
     for _ in range(max_iter):
-        p = expit(offset + design @ coef)
-        gradient = design.T @ (weight * (p - q)) + ridge * coef
-        hessian = (design * (weight * p * (1 - p))[:, None]).T @ design + ridge * np.eye(2)
+        slope, curve = weight * (p - q), weight * p * (1 - p)
+        gradient = np.array([slope @ u, slope.sum()]) + ridge * coef
+        mixed = curve @ u
+        hessian = np.array([[(curve * u) @ u, mixed], [mixed, curve.sum()]]) + ridge * np.eye(2)
         step = np.linalg.solve(hessian, gradient)
-        size = 1.0
-        while (proposal := loss(coef - size * step)) > current and size > 1e-6:
+        # Half of it is what a full step is expected to gain.
+        if gradient @ step < 1e-12:
+            break
+        size, (proposal, p) = 1.0, evaluate(coef - step)
+        while proposal > current and size > 1e-6:
             size *= 0.5
-        if proposal > current:
-            break
-        coef = coef - size * step
-        gain, current = current - proposal, proposal
-        if gain < 1e-12:
-            break
+            proposal, p = evaluate(coef - size * step)
+        coef, current = coef - size * step, proposal
     return coef

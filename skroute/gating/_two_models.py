@@ -87,8 +87,7 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
 
     def _prepare(self, X, y, sample_weight, params):
         """Everything that does not depend on `p_full` and `gamma`."""
-        if hasattr(self, "choices_"):
-            del self.choices_
+        vars(self).pop("choices_", None)
         X, y = indexable(X, y)
         values, encoded, weight = self._checked(X, y, sample_weight)
         y = self.classes_[encoded]

@@ -143,6 +143,7 @@ def test_gate_function_asks_for_the_gate_only():
         (lambda columns, rows: None, 0, "got 0"),
         ({"a": [1, 2], "b": [1]}, None, r"one length, got \[1, 2\]"),
         ({"a": lambda rows: rows}, None, "n_samples must be a positive integer"),
+        ({"a": [1, 2], "b": 3.5}, None, r"for each column, got 3.5 for 'b'"),
     ],
 )
 def test_bad_sources(source, n_samples, message):

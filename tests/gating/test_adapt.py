@@ -6,6 +6,7 @@ import sys
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
@@ -19,6 +20,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
 from sklearn.utils.estimator_checks import check_param_validation as param_validation
 
@@ -290,6 +292,22 @@ def test_bad_parameters(params, message):
     assert not hasattr(model, "choices_")
     if "cv" not in params:
         assert not calls, "a model was called before the parameters were checked"
+
+
+def test_columns_of_a_frame_go_by_name_or_by_position():
+    X, y, X_new, _ = problem()
+    names = [f"x{i}" for i in range(X.shape[1])]
+    frame, new = pd.DataFrame(X, columns=names), pd.DataFrame(X_new, columns=names)
+    found = [
+        adapt(full_features=columns).fit(frame, y).predict_routed(new)
+        for columns in (["x0", "x1", "x4"], [0, 1, 4])
+    ]
+    assert_array_equal(found[0].y_pred, found[1].y_pred)
+    assert_array_equal(found[0].cost, found[1].cost)
+
+
+def test_tags_do_not_need_a_full_model_that_can_be_used():
+    assert not get_tags(adapt(SVC())).input_tags.allow_nan
 
 
 def test_bad_data():

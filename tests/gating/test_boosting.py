@@ -266,6 +266,12 @@ def test_kernel_as_plain_python():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_kernels, "add_trees", _kernels.add_trees.py_func)
         assert_array_equal(forest_scores(pair["forest"], X, [0, 1]), compiled)
+    # A tree grown on rows without NaN takes NaN for 0, as LightGBM does.
+    complete = grow(np.nan_to_num(X), y, full_loss, weight, gamma=0.0)["forest"]
+    of_zeros = forest_scores(complete, np.nan_to_num(X), [0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_kernels, "add_trees", _kernels.add_trees.py_func)
+        assert_array_equal(forest_scores(complete, X, [0]), of_zeros)
     # Nothing bought: each tree is one leaf.
     forest = grow(X, y, full_loss, weight, gamma=1e9)["forest"]
     ones = forest | {"leaf": np.ones_like(forest["leaf"])}

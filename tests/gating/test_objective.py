@@ -105,6 +105,8 @@ def test_fit_doubt_is_the_numerical_minimiser(seed):
 
     ours = obj.fit_doubt(u, q, offset, weight, start=(8.0, -8.0))
     assert_allclose(ours, minimize(loss, np.zeros(2), tol=1e-12).x, atol=1e-4)
+    few = [loss(obj.fit_doubt(u, q, offset, weight, (8.0, -8.0), max_iter=n)) for n in range(4)]
+    assert np.diff(few).max() < 0
     again = obj.fit_doubt(u, q, offset, weight, start=ours)
     assert_allclose(again, ours, atol=1e-6)
 

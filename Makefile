@@ -16,7 +16,8 @@ export SCIPY_ARRAY_API = 1
 # scikit-learn: the kernels, the readers of fitted ensembles, the estimators' checks.
 CORE_TESTS := tests/assignment tests/quality tests/feature_sets/test_index.py \
     tests/feature_sets/test_lattice.py tests/early_exit/test_kernels.py \
-    tests/early_exit/test_readers.py tests/gating/test_linear.py tests/gating/test_objective.py \
+    tests/early_exit/test_readers.py tests/gating/test_boosting.py tests/gating/test_linear.py \
+    tests/gating/test_objective.py \
     tests/members/test_callable.py tests/members/test_recorded.py tests/metrics \
     tests/routing/test_frugal_algorithms.py tests/test_public_api.py
 

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 from _harness import alternate, claim, save, table
+from numba import njit
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import FunctionTransformer
 
@@ -21,7 +22,7 @@ from skroute.feature_sets import PolyDomSelector
 from skroute.feature_sets._choices import greedy_choices, lattice_choices
 from skroute.feature_sets._costs import FeatureCosts
 from skroute.feature_sets._index import CandidateScan, build_index, evaluate_costs
-from skroute.feature_sets._kernels import scan as compiled_scan
+from skroute.feature_sets._kernels import horner
 from skroute.feature_sets._lattice import (
     LatticeSearch,
     candidate_sets,
@@ -31,6 +32,25 @@ from skroute.feature_sets._lattice import (
 
 LARGEST = 500.0
 TRADE_OFFS = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
+
+
+@njit(nogil=True)
+def compiled_scan(coef, accuracy, sizes, budgets):
+    """Naive-Lookup, compiled: the peer that looks at every curve for every query.
+
+    The curve for each query, or -1 where none fits; of equal accuracies the cheaper one.
+    """
+    out = np.empty(len(sizes), dtype=np.int64)
+    for q in range(len(sizes)):
+        best, best_cost, choice = -np.inf, np.inf, -1
+        for i in range(len(coef)):
+            cost = horner(coef, i, sizes[q])
+            if cost <= budgets[q] and (
+                accuracy[i] > best or (accuracy[i] == best and cost < best_cost)
+            ):
+                best, best_cost, choice = accuracy[i], cost, i
+        out[q] = choice
+    return out
 
 
 class Oracle:

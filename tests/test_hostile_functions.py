@@ -98,7 +98,6 @@ def calls(tmp_path):
             "sample_weight": np.ones(len(Y)),
             "n_jobs": None,
         },
-        "gating.pareto_frontier": CURVE,
         "metrics.accuracy_cost_curve": {
             "estimator": router,
             "X": X[:6],

@@ -33,8 +33,8 @@ from skroute.gating import (
     GreedyMiserClassifier,
     L1GatingClassifier,
     adapt_path,
-    pareto_frontier,
 )
+from skroute.metrics import pareto_front
 
 ROUNDS = 50
 
@@ -113,7 +113,7 @@ for ax, title, (points, f0, n_features) in [
     (axes[1], "Covertype, 7 classes", covertype),
 ]:
     for name, values in points.items():
-        on = pareto_frontier(*values[:, 0].T)
+        on = pareto_front(*values[:, 0].T)
         cost, accuracy = values[on, 1].T
         front = name == "Adapt-Gbrt"
         ax.plot(

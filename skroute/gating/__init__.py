@@ -4,7 +4,7 @@ from skroute.gating._acquisition import LazyFeatures
 from skroute.gating._adapt import AdaptGatingClassifier, GreedyMiserClassifier
 from skroute.gating._budget_prune import BudgetPruneClassifier
 from skroute.gating._l1 import L1GatingClassifier
-from skroute.gating._path import AdaptPath, adapt_path, pareto_frontier
+from skroute.gating._path import AdaptPath, adapt_path
 
 __all__ = [
     "AdaptGatingClassifier",
@@ -14,5 +14,4 @@ __all__ = [
     "L1GatingClassifier",
     "LazyFeatures",
     "adapt_path",
-    "pareto_frontier",
 ]

@@ -15,8 +15,6 @@ from skroute.base import CostAwareMixin, Plan, Routed, check_costs, note_failure
 from skroute.gating._acquisition import FeatureLedger, LazyFeatures
 from skroute.utils._compat import Interval, Real, StrOptions, check_sample_weight, num_samples
 
-CHEAP, FULL = 0, 1
-
 
 class Decision(NamedTuple):
     """What was decided for some rows.

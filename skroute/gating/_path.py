@@ -11,28 +11,7 @@ from skroute.metrics import pareto_front
 from skroute.utils._compat import HasMethods, Integral, validate_params
 from skroute.utils._optional import import_optional
 
-__all__ = ["AdaptPath", "adapt_path", "pareto_frontier"]
-
-
-def pareto_frontier(cost, quality):
-    """Points that no other point beats in one respect without being worse in the other.
-
-    Parameters
-    ----------
-    cost, quality : array-like of shape (n_points,)
-
-    Returns
-    -------
-    ndarray of shape (n_frontier,), dtype=int
-        Positions in order of rising cost; quality rises strictly along them.
-
-    Examples
-    --------
-    >>> from skroute.gating import pareto_frontier
-    >>> pareto_frontier([3, 1, 2, 2], [0.9, 0.7, 0.7, 0.8])
-    array([1, 3, 0])
-    """
-    return pareto_front(cost, quality)
+__all__ = ["AdaptPath", "adapt_path"]
 
 
 class AdaptPath:
@@ -77,7 +56,7 @@ class AdaptPath:
         self.full_accuracy = full_accuracy
         self.p_full = np.array([estimator.p_full for estimator in estimators])
         self.gamma = np.array([estimator.gamma for estimator in estimators])
-        self.frontier = pareto_frontier(self.cost, self.accuracy)
+        self.frontier = pareto_front(self.cost, self.accuracy)
 
     def best_within(self, budget):
         """The most accurate setting whose validation cost is within a budget.

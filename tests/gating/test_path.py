@@ -3,31 +3,14 @@
 import matplotlib.pyplot
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
-from skroute.gating import AdaptGatingClassifier, adapt_path, pareto_frontier
+from skroute.gating import AdaptGatingClassifier, adapt_path
 
 matplotlib.use("Agg")
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
-def test_frontier_by_brute_force(points):
-    cost, quality = np.array(points).T
-    found = pareto_frontier(cost, quality)
-    undominated = {
-        (c, q)
-        for c, q in points
-        if not any(c2 <= c and q2 >= q and (c2 < c or q2 > q) for c2, q2 in points)
-    }
-    assert {points[i] for i in found} == undominated
-    assert len(found) == len(undominated)
-    assert (np.diff(cost[found]) > 0).all() and (np.diff(quality[found]) > 0).all()
 
 
 def rows():

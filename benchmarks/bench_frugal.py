@@ -10,9 +10,11 @@ import argparse
 import sys
 import time
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from _harness import alternate, claim, save, table
+from joblib import Parallel, delayed
 from sklearn.ensemble import RandomForestRegressor
 
 from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
@@ -79,45 +81,56 @@ def routers(name, services, costs, budget):
     return made
 
 
-def curves(name, seeds):
-    """Test accuracy and test cost at each budget: arrays (n_seeds, n_budgets) per method."""
+class Split(NamedTuple):
+    """One split of a set: the best service, and each method's curve and seconds of fit."""
+
+    single: tuple[float, float]
+    curves: dict[str, tuple[list[float], list[float]]]
+    votes: list[float]
+    seconds: dict[str, float]
+
+
+def one_split(name, seed):
+    """Test accuracy and test cost at each budget, in a process of its own."""
+    warnings.simplefilter("ignore")
     services, target, costs, quality = load(name)
     prices = np.array(list(costs.values()))
-    n = len(target)
-    found = {method: ([], []) for method in METHODS}
-    seconds = {method: [] for method in METHODS}
-    single, votes = [], []
-    for seed in seeds:
-        train, test = frugal_split(n, seed)
-        best = int(quality[train].mean(axis=0).argmax())
-        single.append((prices[best], quality[test, best].mean()))
-        rows, new = train[:, np.newaxis], test[:, np.newaxis]
-        for method, router in routers(name, services, costs, float(prices[best])).items():
-            start = time.perf_counter()
-            router.fit(rows, target[train])
-            seconds[method].append(time.perf_counter() - start)
-            accuracy, cost = [], []
-            for share in SHARES:
-                budget = max(share * prices[best], prices.min())
-                y_pred, _, spent = router.predict_routed(new, budget=budget)
-                accuracy.append(row_accuracy(target[test], y_pred))
-                cost.append(spent.mean())
-            found[method][0].append(accuracy)
-            found[method][1].append(cost)
-        votes.append(
-            [
-                row_accuracy(
-                    target[test], vote(services, costs=costs).fit(rows, target[train]).predict(new)
-                )
-                for vote in (MajorityVoteClassifier, WeightedMajorityVoteClassifier)
-            ]
+    train, test = frugal_split(len(target), seed)
+    best = int(quality[train].mean(axis=0).argmax())
+    rows, new = train[:, np.newaxis], test[:, np.newaxis]
+    found, seconds = {}, {}
+    for method, router in routers(name, services, costs, float(prices[best])).items():
+        start = time.perf_counter()
+        router.fit(rows, target[train])
+        seconds[method] = time.perf_counter() - start
+        accuracy, cost = [], []
+        for share in SHARES:
+            budget = max(share * prices[best], prices.min())
+            y_pred, _, spent = router.predict_routed(new, budget=budget)
+            accuracy.append(row_accuracy(target[test], y_pred))
+            cost.append(spent.mean())
+        found[method] = accuracy, cost
+    votes = [
+        row_accuracy(
+            target[test], vote(services, costs=costs).fit(rows, target[train]).predict(new)
         )
-    curves = {
-        method: (np.array(accuracy), np.array(cost))
-        for method, (accuracy, cost) in found.items()
-        if accuracy
+        for vote in (MajorityVoteClassifier, WeightedMajorityVoteClassifier)
+    ]
+    return Split((prices[best], quality[test, best].mean()), found, votes, seconds)
+
+
+def curves(name, seeds):
+    """Arrays (n_seeds, n_budgets) of accuracy and of cost for each method, and the rest."""
+    splits = Parallel(n_jobs=2)(delayed(one_split)(name, seed) for seed in seeds)
+    methods = [method for method in METHODS if method in splits[0].curves]
+    found = {
+        method: tuple(np.array([split.curves[method][k] for split in splits]) for k in (0, 1))
+        for method in methods
     }
-    return np.array(single), curves, np.array(votes), seconds, float(prices.sum())
+    seconds = {m: [s.seconds[m] for s in splits] if m in methods else [] for m in METHODS}
+    single = np.array([split.single for split in splits])
+    votes = np.array([split.votes for split in splits])
+    return single, found, votes, seconds, float(sum(load(name)[2].values()))
 
 
 def services_of(name, seeds):

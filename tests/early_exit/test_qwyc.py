@@ -479,6 +479,17 @@ def test_the_bound_holds_over_calibration_splits():
         assert above <= binom.ppf(0.999, n_splits, 0.05)
 
 
+def test_more_confidence_is_a_wider_bound(quick, boosted, problem):
+    X, y, _, _ = problem
+    sure = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.01, random_state=0, confidence=0.999)
+    sure.fit(X, y)
+    # Without the guarantee it changes what is said, not what is done.
+    np.testing.assert_array_equal(sure.thresholds_, quick.thresholds_)
+    assert quick.disagreement_ < quick.disagreement_bound_ < sure.disagreement_bound_
+    sure.set_params(guarantee=True).fit(X, y)
+    assert sure.disagreement_bound_ <= 0.01
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -89,7 +89,7 @@ class _Number:
 
     def __format__(self, spec):
         if spec.endswith(("f", "%")):
-            return format(self.value, spec)
+            return format(self.value, spec).replace("%", " %")
         value = float(f"{self.value:.{spec}g}")
         return f"{value:,.0f}" if abs(value) >= 10 ** (int(spec) - 1) else f"{value:.{spec}g}"
 

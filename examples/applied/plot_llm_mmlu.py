@@ -23,7 +23,7 @@ rows = ~log.contaminated
 X, Q, costs = log.data[rows], log.quality[rows].astype(float), log.costs
 names = ["Mixtral-8x7B", "GPT-4"]
 
-fig, ax = plt.subplots(figsize=(4.6, 3.8), layout="constrained")
+fig, ax = plt.subplots(figsize=(5.6, 4), layout="constrained")
 ComplementarityDisplay(matrix=complementarity_matrix(Q), names=names).plot(ax=ax)
 ax.set_title("Who is right where the other fails")
 plt.show()

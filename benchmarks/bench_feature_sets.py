@@ -385,6 +385,14 @@ def bench_images(n_train, n_test):
             ]
         )
     share = np.concatenate(within)[np.concatenate(not_empty)].mean()
+    # Ten budgets fall on either side of a step as the measured costs will have it; the mean is
+    # over many, and begins where the fixed set can pay for anything.
+    leads = []
+    for budget in np.geomspace(largest[largest > 0].min(), 1.2 * largest.max(), 500):
+        route = selector.select(sizes, budget)
+        safe = np.argmax(np.where(largest <= budget, selector.scores_, -1))
+        ours = np.mean(answers[route, np.arange(len(test))] == y_test)
+        leads.append(ours - np.mean(answers[safe] == y_test))
     header = ["budget ms", "poly-dom", "in time", "with features", "any-time", "in time"]
     header += ["fixed at median", "its late"]
     header += ["fixed for the largest"]
@@ -395,7 +403,13 @@ def bench_images(n_train, n_test):
         rows,
     )
     print(f"items with features whose measured time is within the budget: {share:.4f} (bar 0.95)")
-    return {"rows": rows, "within_budget": share, "n_trained": selector.n_trained_}
+    print(f"mean lead over one set for the largest, 500 budgets: {100 * np.mean(leads):.2f} points")
+    return {
+        "rows": rows,
+        "within_budget": share,
+        "lead": float(np.mean(leads)),
+        "n_trained": selector.n_trained_,
+    }
 
 
 def _answers(selector, choice, items):
@@ -443,7 +457,6 @@ def claims(result):
             )
         )
     if images := result.get("images"):
-        at = [row[1] - row[-1] for row in images["rows"]]
         found += [
             claim(
                 "on-time",
@@ -454,8 +467,8 @@ def claims(result):
             ),
             claim(
                 "fixed",
-                "USPS at 16 to 128 pixels: mean lead over ten budgets",
-                100 * float(np.mean(at)),
+                "USPS at 16 to 128 pixels: mean lead over 500 budgets",
+                100 * images["lead"],
                 peer=0,
                 against="the best one set that fits the largest item",
                 unit="points",

@@ -22,26 +22,24 @@ the router itself takes. The numbers of your machine will differ; the shares muc
 # which models will be right; OCCAM's nearest neighbours would take longer than the models do.
 #
 # ``reg_lambda=1`` docks each model by one standard deviation of its estimation error. With 0,
-# `fit` warns on these data: at a budget that pays for the svm everywhere, the cross-validated
-# policy is below the svm alone, because small errors of the estimate send rows away from it.
+# small errors of the estimate send rows away from the svm even at a budget that pays for it
+# everywhere: `fit` then warns that the svm alone would be better. With 1 it still does on some
+# seeds, since no budget is given to it here; the warning is switched off.
+import warnings
+
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from skroute.assignment import solve_assignment
 from skroute.datasets import fetch_usps
-from skroute.metrics import accuracy_cost_curve
-from skroute.routing import (
-    OccamRouterClassifier,
-    OracleRouterClassifier,
-    RandomRouterClassifier,
-)
+from skroute.metrics import accuracy_cost_curve, reference_curves
+from skroute.routing import OccamRouterClassifier
 
+warnings.filterwarnings("ignore", message="On validation rows")
 usps = fetch_usps()
 X, y, is_test = usps.data / 255.0, usps.target, usps.is_test
 X_train, y_train, X_test, y_test = X[~is_test], y[~is_test], X[is_test], y[is_test]
@@ -72,31 +70,26 @@ def fit_router(seed):
 # Three seeds, every budget
 # -------------------------
 #
-# A budget is a share of the dearest model's measured cost. Beside OCCAM stand the single
-# model that is best (out of sample) among those the budget allows, a router that spends the
-# same budget at random, and an oracle that is told the true labels. They use the same fitted
-# models.
+# A budget is a share of the dearest model's measured cost. Beside OCCAM stand the best single
+# model for what OCCAM spent, the best mix of two models drawn at random for the same money, and
+# an oracle that is told which models are right. The three look at the test images, OCCAM does
+# not.
 shares = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
-results = {name: [] for name in ("OCCAM", "cost of OCCAM", "single best", "random", "oracle")}
+results = {name: [] for name in ("cost", "OCCAM", "single best", "random mix", "oracle")}
 alone = []
 for seed in range(3):
     router = fit_router(seed)
     # Measured: on a slow machine the smallest share may not pay for the cheapest answer.
     budgets = np.maximum(shares * router.costs_.max(), router.min_budget_)
-    fitted = [(name, FrozenEstimator(model)) for name, model in router.named_estimators_.items()]
-    costs = dict(zip(router.choices_, router.costs_))
-    random = RandomRouterClassifier(fitted, costs=costs, seed=seed).fit(X_train, y_train)
-    oracle = OracleRouterClassifier(fitted, costs=costs).fit(X_train, y_train)
     curve = accuracy_cost_curve(router, X_test, y_test, budgets)
-    each = np.array([model.score(X_test, y_test) for model in router.estimators_])
-    affordable = [np.where(router.costs_ <= budget, router.quality_, 0) for budget in budgets]
-    alone.append(each)
+    right = np.column_stack([model.predict(X_test) == y_test for model in router.estimators_])
+    references = reference_curves(right, router.costs_, curve.cost)
+    alone.append(right.mean(axis=0))
+    results["cost"].append(curve.cost / router.costs_.max())
     results["OCCAM"].append(curve.quality)
-    results["cost of OCCAM"].append(curve.cost / router.costs_.max())
-    results["single best"].append([each[quality.argmax()] for quality in affordable])
-    results["random"].append(accuracy_cost_curve(random, X_test, y_test, budgets).quality)
-    truth = oracle.success(X_test, y_test)
-    results["oracle"].append([solve_assignment(truth, router.costs_, b).objective for b in budgets])
+    results["single best"].append(references.single)
+    results["random mix"].append(references.random)
+    results["oracle"].append(references.oracle)
 
 mean = {name: np.mean(values, axis=0) for name, values in results.items()}
 print("accuracy on the test images, mean of three seeds; costs as shares of the svm's")
@@ -112,15 +105,14 @@ print(f"OCCAM at 40 % less cost: {routed:.4f}, {100 * (best - routed):.2f} point
 # The picture
 # -----------
 #
-# Grey points are the models alone. The router's curve lies above the line of what any one of
-# them gives for the money, and is flat long before the budget reaches the dearest.
+# Grey points are the models alone. The router's curve lies above what any one of them, or a mix
+# of two, gives for the money, and is flat long before the budget reaches the dearest.
 import matplotlib.pyplot as plt
 
 fig, ax = plt.subplots(figsize=(6.6, 4.4), layout="constrained")
-for name, marker in [("OCCAM", "o"), ("single best", "s"), ("random", "d")]:
-    x = mean["cost of OCCAM"] if name == "OCCAM" else shares
-    ax.plot(x, mean[name], marker=marker, label=name)
-ax.plot(shares, mean["oracle"], ":", color="grey", label="oracle (told the labels)")
+for name, style in [("OCCAM", "o-"), ("random mix", "d--"), ("single best", "s-.")]:
+    ax.plot(mean["cost"], mean[name], style, label=name)
+ax.plot(mean["cost"], mean["oracle"], ":", color="grey", label="oracle (told who is right)")
 ax.scatter(router.costs_ / router.costs_.max(), np.mean(alone, axis=0), color="grey", zorder=3)
 for name, cost, accuracy in zip(router.choices_, router.costs_, np.mean(alone, axis=0)):
     ax.annotate(

@@ -13,6 +13,7 @@ that keeps to the budget.
 #
 # Say a service charges cents per 1,000 answers. Any unit will do, as long as the budget is
 # in the same.
+import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -22,12 +23,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from skroute.metrics import AccuracyCostDisplay, best_within_budget, mean_cost_scorer
-from skroute.routing import (
-    OccamRouterClassifier,
-    RandomRouterClassifier,
-    SingleBestClassifier,
+from skroute.metrics import (
+    AccuracyCostDisplay,
+    best_within_budget,
+    mean_cost_scorer,
+    reference_curves,
 )
+from skroute.routing import OccamRouterClassifier
 
 members = [
     ("tree", DecisionTreeClassifier(random_state=0)),
@@ -43,54 +45,65 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratif
 # %%
 # Fit and look at the bill
 # ------------------------
-router = OccamRouterClassifier(members, costs=costs, budget=20)
-router.fit(X_train, y_train)
-y_pred, route, cost = router.predict_routed(X_test)
-print(f"accuracy {router.score(X_test, y_test):.3f} at {cost.mean():.1f} cents per 1,000")
+#
+# The router is one step of a pipeline, like any classifier.
+pipeline = make_pipeline(
+    StandardScaler(),
+    OccamRouterClassifier(members, costs=costs, budget=20, cv=3),
+).fit(X_train, y_train)
+print(f"accuracy {pipeline.score(X_test, y_test):.3f}")
+
+scaler, router = pipeline
+routed = router.predict_routed(scaler.transform(X_test))
+print(f"spent    {routed.cost.mean():.1f} cents per 1,000")
 for choice, name in enumerate(router.choices_):
-    print(f"  {name:>6} answers {(route == choice).mean():.0%}")
+    print(f"  {name:>6} answers {(routed.route == choice).mean():.0%}")
 
 # %%
-# In a notebook the router shows itself:
-router
+# In a notebook it shows itself:
+pipeline
 
 # %%
 # Tune ``reg_lambda`` within the budget
 # -------------------------------------
 #
-# The router is one step of a pipeline and is searched like any estimator. Two scores, and
-# :func:`~skroute.metrics.best_within_budget` picks the most accurate candidate among those
-# whose validation cost is at most 21 cents.
+# Two scores, and :func:`~skroute.metrics.best_within_budget` picks the most accurate candidate
+# among those whose validation cost is at most 21 cents.
 search = GridSearchCV(
-    make_pipeline(StandardScaler(), OccamRouterClassifier(members, costs=costs, budget=20, cv=3)),
+    pipeline,
     {"occamrouterclassifier__reg_lambda": [0, 0.2, 1]},
     scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
     refit=best_within_budget(21),
     cv=3,
-)
-search.fit(X_train, y_train)
-for params, accuracy, spent in zip(
-    search.cv_results_["params"],
-    search.cv_results_["mean_test_accuracy"],
-    search.cv_results_["mean_test_cost"],
-):
-    chosen = "  <- chosen" if params == search.best_params_ else ""
-    print(f"{params}  accuracy {accuracy:.3f}  cost {spent:.1f}{chosen}")
+).fit(X_train, y_train)
+results = search.cv_results_
+for row, reg_lambda in enumerate(results["param_occamrouterclassifier__reg_lambda"]):
+    print(
+        f"reg_lambda {reg_lambda:3}: accuracy {results['mean_test_accuracy'][row]:.3f}, "
+        f"cost {results['mean_test_cost'][row]:.1f}{' *' * (row == search.best_index_)}"
+    )
 
 # %%
-# Every budget, beside the baselines
-# ----------------------------------
+# Every budget, beside the references
+# -----------------------------------
+#
+# One fit serves every budget. Beside it stand the best single model that the budget affords, the
+# best mix of two models drawn at random, and the oracle, which is told who is right. All three
+# look at the test rows; the router does not.
 budgets = [2.5, 5, 10, 20, 30, 40, 50]
+scaler, router = search.best_estimator_
+right = np.column_stack([m.predict(scaler.transform(X_test)) == y_test for m in router.estimators_])
+references = reference_curves(right, router.costs_, budgets)
 display = AccuracyCostDisplay.from_estimator(
     search.best_estimator_, X_test, y_test, budgets=budgets, name="OCCAM"
 )
-for name, baseline in [
-    ("single best", SingleBestClassifier(members, costs=costs)),
-    ("random", RandomRouterClassifier(members, costs=costs)),
+for name, quality, style in [
+    ("random mix", references.random, "--"),
+    ("single best", references.single, "-."),
+    ("oracle", references.oracle, ":"),
 ]:
-    pipeline = make_pipeline(StandardScaler(), baseline).fit(X_train, y_train)
-    AccuracyCostDisplay.from_estimator(
-        pipeline, X_test, y_test, budgets=budgets, name=name, ax=display.ax_
+    AccuracyCostDisplay(cost=budgets, quality=quality, name=name).plot(
+        ax=display.ax_, curve_kwargs={"linestyle": style, "marker": ""}
     )
 _ = display.ax_.set(
     xlabel="mean cost (cents per 1,000 answers)",

@@ -49,10 +49,15 @@ def penalised_lightgbm(gamma, train, *others):
     """LightGBM's own classifier with the same price on the first use of a feature."""
     X, y = train
     model = lightgbm.LGBMClassifier(
-        n_estimators=ROUNDS, learning_rate=0.2, reg_lambda=1.0, min_child_samples=1,
-        min_child_weight=1.0, n_jobs=1, verbosity=-1,
+        n_estimators=ROUNDS,
+        learning_rate=0.2,
+        reg_lambda=1.0,
+        min_child_samples=1,
+        min_child_weight=1.0,
+        n_jobs=1,
+        verbosity=-1,
         cegb_penalty_feature_coupled=[2 * len(X) * gamma] * X.shape[1],
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
     cost = (model.feature_importances_ > 0).sum()
     return [(cost, model.score(*rows)) for rows in others]
 
@@ -99,13 +104,21 @@ def contest(X, y, n_rows, gammas, p_full, prices):
 
 letters, forests = fetch_letter(), fetch_covertype_sample()
 letter = contest(
-    letters.data, np.asarray(letters.target) >= "N", 8000,
-    np.geomspace(0.002, 0.03, 12), (0.05, 0.1, 0.2), (0.003, 0.01, 0.03),
-)  # fmt: skip
+    letters.data,
+    np.asarray(letters.target) >= "N",
+    8000,
+    np.geomspace(0.002, 0.03, 12),
+    (0.05, 0.1, 0.2),
+    (0.003, 0.01, 0.03),
+)
 covertype = contest(
-    forests.data, forests.target, 7000,
-    np.geomspace(0.0005, 0.01, 8), (0.1, 0.3), (0.001, 0.003, 0.01),
-)  # fmt: skip
+    forests.data,
+    forests.target,
+    7000,
+    np.geomspace(0.0005, 0.01, 8),
+    (0.1, 0.3),
+    (0.001, 0.003, 0.01),
+)
 
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
 for ax, title, (points, f0, n_features) in [
@@ -117,9 +130,14 @@ for ax, title, (points, f0, n_features) in [
         cost, accuracy = values[on, 1].T
         front = name == "Adapt-Gbrt"
         ax.plot(
-            cost, accuracy, marker="o", markersize=4, label=name,
-            linewidth=2.2 if front else 1.2, zorder=3 if front else 2,
-        )  # fmt: skip
+            cost,
+            accuracy,
+            marker="o",
+            markersize=4,
+            label=name,
+            linewidth=2.2 if front else 1.2,
+            zorder=3 if front else 2,
+        )
     ax.plot(n_features, f0, "k*", markersize=11, label="Random forest, all features")
     ax.axhline(f0 - 0.01, color="0.6", linewidth=0.8, linestyle=":")
     ax.annotate("1 point below", (0, f0 - 0.01), fontsize=8, va="bottom")

@@ -46,9 +46,13 @@ for ax, title, value in [
     ax.pcolormesh(grid[..., 0], grid[..., 1], value.reshape(250, 250), cmap="coolwarm", alpha=0.35)
     ax.set_title(title, fontsize=10)
 axes[2].contourf(
-    grid[..., 0], grid[..., 1], whole.route.reshape(250, 250), levels=[0.5, 1.5],
-    colors="none", hatches=["////"],
-)  # fmt: skip
+    grid[..., 0],
+    grid[..., 1],
+    whole.route.reshape(250, 250),
+    levels=[0.5, 1.5],
+    colors="none",
+    hatches=["////"],
+)
 accuracy = [np.mean(gate.estimator_.predict(X_test) == y_test), np.mean(routed.y_pred == y_test)]
 axes[1].set_xlabel(f"test accuracy {accuracy[0]:.3f}")
 axes[2].set_xlabel(f"test accuracy {accuracy[1]:.3f}, {routed.route.mean():.0%} of rows sent")
@@ -91,9 +95,11 @@ for answer, marker in ((0, "o"), (1, "^")):
 for number, (a, b) in enumerate([(-2, 2), (2, 2), (2, -2), (2, -6)], start=1):
     axes[0].annotate(f"{number}", (a - 1.3, b), ha="center", va="center", fontsize=13)
 axes[0].set(
-    xlabel="Feature 0", ylabel="Feature 1", xlim=(-4, 4),
+    xlabel="Feature 0",
+    ylabel="Feature 1",
+    xlim=(-4, 4),
     title="Green: cheap model. Orange: full model.",
-)  # fmt: skip
+)
 for name, models in curves.items():
     points = []
     for model in models:

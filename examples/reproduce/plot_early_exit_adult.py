@@ -58,7 +58,7 @@ print(f"accuracy {np.mean(y_pred == y_test):.4f}, of the full model {np.mean(ful
 #
 # More than half of the people are settled within ten trees; a small rest takes all 500.
 ExitDisplay.from_estimator(quick, X_test)
-plt.title("Adult, test rows")
+_ = plt.title("Adult, test rows")
 
 # %%
 # Is it the order or the thresholds?

@@ -18,6 +18,7 @@ from sklearn.dummy import DummyRegressor
 
 from skroute.datasets import fetch_frugalmct, frugal_split
 from skroute.members import RecordedClassifier
+from skroute.metrics import reference_curves
 from skroute.routing import (
     FrugalMCTClassifier,
     MajorityVoteClassifier,
@@ -43,7 +44,9 @@ X_train, X_test = train[:, np.newaxis], test[:, np.newaxis]
 #
 # FrugalMCT asks a base about every picture and buys at most one more answer. Both score
 # vectors are added with a weight w, and labels above a threshold are the answer. DAP is its
-# ablation: the mean accuracy of each combination in place of an estimate for the picture.
+# ablation: the mean accuracy of each combination in place of an estimate for the picture. Grey:
+# the services alone, votes of all three, the best mix of two services drawn at random, and an
+# oracle that knows which one service to ask about each picture.
 routers = {
     "FrugalMCT": FrugalMCTClassifier(services, costs=costs),
     "Sequential": SequentialRouterClassifier(services, costs=costs),
@@ -75,6 +78,11 @@ for name, ensemble in [
 fig, ax = plt.subplots(figsize=(7, 4.4), layout="constrained")
 for (name, (cost, accuracy)), marker in zip(curves.items(), "o^x"):
     ax.plot(cost, accuracy, marker=marker, markersize=5, label=name)
+references = reference_curves(
+    tags.quality[np.ix_(test, tags.scores_columns)], list(costs.values()), budgets
+)
+ax.plot(budgets, 100 * references.random, "--", color="0.5", label="random mix")
+ax.plot(budgets, 100 * references.oracle, ":", color="0.5", label="oracle")
 for price, accuracy, name in alone:
     ax.plot(price, accuracy, "D", color="0.5")
     right = price > 20

@@ -3,29 +3,63 @@
 import importlib
 import inspect
 
+# Title of each room, and its pages in the user guide.
 ROOMS = {
-    "skroute.routing": "Which model answers",
-    "skroute.gating": "Is the cheap model enough",
-    "skroute.early_exit": "When to stop evaluating an ensemble",
-    "skroute.feature_sets": "Which features to compute",
-    "skroute.assignment": "Spend a budget well",
-    "skroute.quality": "Estimate quality",
-    "skroute.members": "Logs, services, and nets with exits as models",
-    "skroute.metrics": "Measure",
-    "skroute.datasets": "Data",
-    "skroute.base": "The cost protocol",
+    "skroute.routing": (
+        "Which model answers",
+        ["occam", "budget_router", "frugalml", "frugalmct", "sequential", "streams"],
+    ),
+    "skroute.gating": ("Is the cheap model enough", ["gating"]),
+    "skroute.early_exit": ("When to stop evaluating an ensemble", ["early_exit", "multi_exit"]),
+    "skroute.feature_sets": ("Which features to compute", ["feature_sets"]),
+    "skroute.assignment": ("Spend a budget well", ["assignment"]),
+    "skroute.quality": ("Estimate quality", ["quality"]),
+    "skroute.members": (
+        "Logs, services, and nets with exits as models",
+        ["members", "multi_exit"],
+    ),
+    "skroute.metrics": ("Measure", ["metrics", "tuning"]),
+    "skroute.datasets": ("Data", ["datasets"]),
+    "skroute.base": ("The cost protocol", ["cost_protocol"]),
 }
+
+_INDEX = """\
+.. This page is written by doc/api_reference.py.
+
+API reference
+=============
+
+.. toctree::
+   :hidden:
+
+   {rooms}
+
+{tables}
+"""
+
+_TABLE = """\
+.. rubric:: :doc:`{heading} <{room}>`
+
+.. currentmodule:: {module}
+
+.. autosummary::
+   :nosignatures:
+
+   {names}
+"""
 
 _PAGE = """\
 .. This page is written by doc/api_reference.py.
 
-{title}
+{heading}
 {rule}
 
 .. currentmodule:: {module}
 
 .. automodule:: {module}
    :no-members:
+
+User guide: {guide}.
 
 {sections}
 """
@@ -35,7 +69,8 @@ _SECTION = """\
 
 .. autosummary::
    :toctree: ../generated/
-   :nosignatures:{template}
+   :nosignatures:
+   :template: {template}
 
    {names}
 """
@@ -55,31 +90,32 @@ def write_api_pages(folder):
     """Write ``api/<room>.rst`` for every room with public names, and ``api/index.rst``."""
     target = folder / "api"
     target.mkdir(exist_ok=True)
-    written = []
-    for module, title in ROOMS.items():
+    rooms, tables = [], []
+    for module, (title, pages) in ROOMS.items():
         classes, functions = public_names(module)
-        sections = []
-        for heading, names, template in [
-            ("Classes", classes, "\n   :template: class.rst"),
-            ("Functions", functions, ""),
-        ]:
-            if names:
-                sections.append(
-                    _SECTION.format(heading=heading, names="\n   ".join(names), template=template)
-                )
-        if not sections:
-            continue
-        heading = f"{module}: {title}"
+        sections = [
+            _SECTION.format(heading=heading, names="\n   ".join(names), template=template)
+            for heading, names, template in [
+                ("Classes", classes, "class.rst"),
+                ("Functions", functions, "function.rst"),
+            ]
+            if names
+        ]
+        room, heading = module.removeprefix("skroute."), f"{module}: {title}"
+        guide = ", ".join(f":doc:`/user_guide/{page}`" for page in pages)
         text = _PAGE.format(
-            title=heading, rule="=" * len(heading), module=module, sections="\n".join(sections)
+            heading=heading,
+            rule="=" * len(heading),
+            module=module,
+            guide=guide,
+            sections="\n".join(sections),
         )
-        _write(target / f"{module.removeprefix('skroute.')}.rst", text)
-        written.append(module.removeprefix("skroute."))
-    toctree = "\n   ".join(written)
-    _write(
-        target / "index.rst",
-        f"API reference\n=============\n\n.. toctree::\n   :maxdepth: 1\n\n   {toctree}\n",
-    )
+        _write(target / f"{room}.rst", text)
+        rooms.append(room)
+        names = "\n   ".join(classes + functions)
+        tables.append(_TABLE.format(heading=heading, room=room, module=module, names=names))
+    index = _INDEX.format(rooms="\n   ".join(rooms), tables="\n".join(tables))
+    _write(target / "index.rst", index)
 
 
 def _write(path, text):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -9,11 +10,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 import matplotlib
 from api_reference import write_api_pages
 from benchmark_report import write_report
+from sklearn.exceptions import ConvergenceWarning
 from sphinx_gallery.sorting import ExplicitOrder
 
 import skroute
 
 matplotlib.use("Agg")
+# An example that warns is not an example. What a fit says of measured times may differ from one
+# machine to the next, and is not in this list.
+for category in [ConvergenceWarning, DeprecationWarning, FutureWarning]:
+    warnings.filterwarnings("error", category=category, module=r"sklearn|skroute|__main__")
 beside = Path(__file__).resolve().parents[2] / "shared" / "data"
 if not os.environ.get("SKROUTE_DATA") and beside.is_dir():
     os.environ["SKROUTE_DATA"] = str(beside)
@@ -42,6 +48,8 @@ autosummary_generate = True
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_typehints = "none"
+# The names of methods fit beside the page, "Class.method" does not.
+toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "skroute"

@@ -240,8 +240,7 @@ class RecordedClassifier(MemberClassifier):
     >>> model.predict([[7]])
     Traceback (most recent call last):
     ...
-    KeyError: 'No answer was recorded for [7] (1 of 1 rows); recorded are row numbers 0 to 2. \
-An unknown row is never guessed.'
+    KeyError: 'No answer was recorded for [7] (1 of 1 rows); recorded are row numbers...
     """
 
     _parameter_constraints: dict = {

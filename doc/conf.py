@@ -96,7 +96,13 @@ def linkcode_resolve(domain, info):
     return None
 
 
+def skip_fields(app, what, name, obj, skip, options):
+    """Leave out the fields of named tuples: the class describes them, they do not."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
 def setup(app):
+    app.connect("autodoc-skip-member", skip_fields)
     here = Path(__file__).parent
     write_api_pages(here)
     write_report(here.parent / "benchmarks" / "results", here / "benchmarks.rst")

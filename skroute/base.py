@@ -99,6 +99,12 @@ def check_budget(budget, *, name="budget"):
     ------
     ValueError
         If `budget` is not a non-negative number.
+
+    Examples
+    --------
+    >>> from skroute.base import check_budget
+    >>> check_budget(0.3), check_budget(None)
+    (0.3, inf)
     """
     if budget is None:
         return np.inf
@@ -137,6 +143,12 @@ def check_costs(costs, names, *, name="costs"):
     ------
     ValueError
         If a cost is missing, unknown, not a number, negative or not finite.
+
+    Examples
+    --------
+    >>> from skroute.base import check_costs
+    >>> check_costs({"large": 10, "small": 1}, ["small", "large"])
+    array([ 1., 10.])
     """
     names = list(names)
     if isinstance(costs, Mapping):
@@ -188,6 +200,15 @@ def measure_costs(calls, X):
     -------
     ndarray of shape (n_calls,), dtype=float64
         Median seconds per sample, device-synchronised.
+
+    Examples
+    --------
+    >>> import time
+    >>> from skroute.base import measure_costs
+    >>> calls = {"fast": len, "slow": lambda rows: time.sleep(1e-3 * len(rows))}
+    >>> fast, slow = measure_costs(calls, [[0.0]] * 10)
+    >>> bool(fast < 1e-3 <= slow)
+    True
     """
     costs = np.empty(len(calls))
     for i, (name, call) in enumerate(calls.items()):
@@ -210,6 +231,16 @@ def note_failure(name, n_rows, doing):
 
     doing : str
         The method or the step, for example ``"fit"``.
+
+    Examples
+    --------
+    >>> from skroute.base import note_failure
+    >>> try:
+    ...     with note_failure("large", 20, "predict"):
+    ...         raise OSError("no route to host")
+    ... except OSError as error:
+    ...     print(error, error.__notes__)
+    no route to host ["This happened in predict of 'large' with 20 rows."]
     """
     try:
         yield
@@ -234,6 +265,14 @@ def dispatch(route, answer):
     Returns
     -------
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        In the order of `route`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.base import dispatch
+    >>> dispatch(np.array([1, 0, 1]), lambda choice, rows: 10 * choice + rows)
+    array([10,  1, 12])
     """
     out = None
     for choice in np.unique(route):
@@ -256,10 +295,24 @@ def inherit_member_tags(tags, members):
         Tags of the meta-estimator, changed in place.
 
     members : iterable of estimators
+        The models; one without tags is left to `fit` to refuse.
 
     Returns
     -------
     sklearn.utils.Tags
+        The tags given.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.utils import get_tags
+    >>> from skroute.base import inherit_member_tags
+    >>> tags = get_tags(LogisticRegression())
+    >>> tags.input_tags.sparse
+    True
+    >>> inherit_member_tags(tags, [LogisticRegression(), GaussianNB()]).input_tags.sparse
+    False
     """
     # Tags are asked for before parameters are validated: what has none is refused by fit.
     members = [member for member in members if hasattr(member, "__sklearn_tags__")]
@@ -282,7 +335,11 @@ def check_rows(estimator, X, *, reset):
     Parameters
     ----------
     estimator : estimator
+        Whose rows they are; its ``n_features_in_`` and ``feature_names_in_`` are set or compared.
+
     X : indexable
+        The rows.
+
     reset : bool
         Whether to set (in `fit`) or to compare feature names and count.
 
@@ -295,8 +352,16 @@ def check_rows(estimator, X, *, reset):
     ------
     TypeError
         If X is not made of rows.
+
     ValueError
         If it has none, or they are not as they must be.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skroute.base import check_rows
+    >>> check_rows(LogisticRegression(), ["one text", "another"], reset=True)
+    ['one text', 'another']
     """
     if X is None or isinstance(X, (str, bytes, Mapping)) or np.isscalar(X):
         raise TypeError(
@@ -349,6 +414,28 @@ class CostAwareMixin:
 
     has a constructor parameter `budget`, and sets ``choices_`` last in `fit`, so that a
     failed fit leaves it unfitted.
+
+    Examples
+    --------
+    A price on looking: the first column is free, the second costs 1.
+
+    >>> import numpy as np
+    >>> from sklearn.base import BaseEstimator
+    >>> from skroute.base import CostAwareMixin, Plan
+    >>> class Look(CostAwareMixin, BaseEstimator):
+    ...     def __init__(self, budget=None):
+    ...         self.budget = budget
+    ...     def fit(self, X, y=None):
+    ...         self.choices_ = ["free", "second"]
+    ...         return self
+    ...     def _plan(self, X, budget):
+    ...         route = np.full(len(X), int(budget >= 1))
+    ...         return Plan(route, route.astype(float))
+    ...     def _answer(self, X, plan, response):
+    ...         return np.asarray(X)[np.arange(len(X)), plan.route]
+    >>> look = Look().fit([[0, 1]])
+    >>> look.predict([[3, 4]]), look.predict_cost([[3, 4]], budget=0.5)
+    (array([4]), array([0.]))
     """
 
     def __sklearn_is_fitted__(self):
@@ -476,6 +563,17 @@ class CostAwareMixin:
 class NamedMembersMixin(BaseComposition):
     """Mixin for estimators with a constructor parameter ``estimators``: a list of names
     and models, as in scikit-learn's voting and stacking.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skroute.base import NamedMembersMixin
+    >>> class Team(NamedMembersMixin):
+    ...     def __init__(self, estimators):
+    ...         self.estimators = estimators
+    >>> team = Team([("bayes", GaussianNB())])
+    >>> team.set_params(bayes__var_smoothing=0.1).named_estimators.bayes
+    GaussianNB(var_smoothing=0.1)
     """
 
     @property

@@ -116,7 +116,6 @@ def without_example(objects):
         name
         for name, item in objects.items()
         if not (inspect.isclass(item) and issubclass(item, (tuple, Exception)))
-        and name.split(".")[1] != "base"
         and ">>> " not in (inspect.getdoc(item) or "")
     ]
 

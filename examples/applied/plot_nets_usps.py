@@ -146,9 +146,9 @@ results = {
     "random": np.interp(curve.cost, router.costs_, accuracy),
     "oracle": [solve_assignment(truth, router.costs_, b).objective for b in budgets],
 }
-print("".join(f"{name:>14}" for name in ["budget", *results]))
+print("".join(f"{name:>15}" for name in ["budget", *results]))
 for row, share in enumerate(shares):
-    print("".join(f"{v:>14.4f}" for v in [share, *(values[row] for values in results.values())]))
+    print("".join(f"{v:>15.4f}" for v in [share, *(values[row] for values in results.values())]))
 lost = 100 * (accuracy[-1] - curve.quality[list(shares).index(0.6)])
 print(f"\nOCCAM at 40 % less time than the large net: {lost:.2f} points below it")
 

@@ -107,7 +107,7 @@ ax.axhline(best_accuracy, color="0.7", linewidth=0.8, linestyle="--", zorder=0)
 ax.set(
     xlabel="Mean cost (US dollars per 10,000 faces)",
     ylabel="Accuracy on new faces (%)",
-    ylim=(63.5, None),
+    ylim=(62, None),
     title="FER+: what a budget buys",
 )
 ax.legend(loc="upper right")

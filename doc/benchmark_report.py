@@ -196,7 +196,7 @@ def _section(name, record):
             for c in record["claims"]
         ]
         header = ["what", "measured", "peer", "who", "verdict", "bar", "remark"]
-        parts.append(_table(header, rows, "26 12 9 18 11 10 14", "benchmark-claims"))
+        parts.append(_table(header, rows, "24 10 7 18 11 9 21", "benchmark-claims"))
     for table in record.get("tables", ()):
         if table["title"].startswith("Claims"):
             continue

@@ -131,6 +131,19 @@ def check_router_budget_of_the_call(estimator):
         router.predict(X_test, budget=-1)
 
 
+def check_router_policy_of_now(estimator):
+    """The policy is one of prediction: changed after fit, it is the one that decides."""
+    if "policy" not in estimator.get_params(deep=False):
+        return
+    X, y, X_test, _ = problem()
+    fitted = clone(estimator).set_params(policy="batch").fit(X, y)
+    changed = clone(estimator).fit(X, y).set_params(policy="batch")
+    for budget in (1.3, 1.7, 2.0):
+        routed = changed.predict_routed(X_test, budget=budget)
+        assert routed.cost.mean() <= budget * (1 + 1e-9)
+        np.testing.assert_array_equal(routed.route, fitted.route(X_test, budget=budget))
+
+
 def check_router_is_batch_invariant(estimator):
     X, y, X_test, _ = problem()
     router = clone(estimator).fit(X, y)

@@ -458,15 +458,18 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         )
 
     def _plan(self, X, budget, costs=None):
+        return self._plan_by(self.policy, self.objective, X, budget, costs)
+
+    def _plan_by(self, policy, objective, X, budget, costs=None):
         values, costs = self._estimate(X, costs)
         room = budget - self.routing_cost
-        if self.policy == "online":
+        if policy == "online":
             self._check_at_least(budget, self._least)
             route = choose_at_price(values, costs, self._price_at(room))
         else:
             cheapest = self._check_affordable(budget, costs)
             route = solve_assignment(
-                values, costs, max(room, cheapest), objective=self.objective
+                values, costs, max(room, cheapest), objective=objective
             ).choices
         cost = np.broadcast_to(costs, values.shape)[np.arange(len(values)), route]
         return Plan(route, cost + self.routing_cost)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import get_tags
+from sklearn.utils import _safe_indexing, check_array, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_rows, note_failure
@@ -13,6 +13,7 @@ from skroute.routing._embedding import call_with_layer, check_layer, reads_tenso
 from skroute.routing._members import BaseRouterClassifier, call_proba
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._tensors import torch_of
 from skroute.utils._timing import seconds_per_sample
 
 
@@ -239,13 +240,28 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
             check_layer(self.embedding, members[self.embedding], self.embedding_layer)
 
     def _check_inputs(self, X):
+        if self.embedding is not None or self.accuracy_estimator is not None:
+            return
+        advice = (
+            "Give the name of a member or a transformer as embedding, or an accuracy_estimator "
+            "that reads such rows."
+        )
         shape = tuple(getattr(X, "shape", ()))
-        if self.embedding is None and self.accuracy_estimator is None and len(shape) > 2:
+        if len(shape) > 2:
             raise ValueError(
                 "The default accuracy_estimator reads rows of numbers, but X has the shape "
-                f"{shape}. Give the name of a member or a transformer as embedding, or an "
-                "accuracy_estimator that reads such rows."
+                f"{shape}. {advice}"
             )
+        if torch_of(X) is not None or getattr(getattr(X, "dtype", None), "kind", "O") in "biuf":
+            return
+        try:
+            check_array(_safe_indexing(X, slice(0, 100)), ensure_all_finite=False)
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                f"The default accuracy_estimator reads rows of numbers, and X has others. {advice} "
+                f"Reading X said: {error}"
+            ) from error
 
     def _fixed_cost(self, costs, names):
         fixed = 0.0 if self.routing_cost is None else float(self.routing_cost)
@@ -335,7 +351,8 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
 
     def _plan(self, X, budget):
         features, proba = self._embed(X)
-        plan = self.router_._plan(features, budget)
+        # By the parameters of now, as elsewhere: the inner router has those of fit.
+        plan = self.router_._plan_by(self.policy, self.objective, features, budget)
         return plan._replace(state=self._embedded_state(proba))
 
     def _embedded_state(self, proba):

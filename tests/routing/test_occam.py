@@ -3,6 +3,7 @@
 import io
 import warnings
 from contextlib import redirect_stdout
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.callback import ProgressBar
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -311,6 +313,25 @@ def test_text_with_a_pipeline_as_member():
     assert router.predict_cost(texts).mean() <= 0.7
     single = SingleBestClassifier(members, costs=[0.0, 1.0], cv=2).fit(texts, y)
     assert single.predict(texts).shape == (80,)
+
+
+def test_rows_that_the_default_estimator_cannot_read_are_refused_before_any_fit():
+    X, y = blobs()
+    mixed = pd.DataFrame(X).rename(columns=str).assign(colour=np.where(y == 1, "red", "blue"))
+    numbers = ColumnTransformer([("numbers", "passthrough", [0, 1])])
+    members = [
+        (name, Counting(make_pipeline(numbers, model)))
+        for name, model in [("cheap", GaussianNB()), ("dear", LogisticRegression())]
+    ]
+    fits = []
+    for rows in (mixed, mixed.to_numpy(), ["a text"] * len(y)):
+        router = OccamRouterClassifier(members, costs=COSTS, cv=2)
+        with patch.object(Counting, "fit", fits.append):
+            with pytest.raises((TypeError, ValueError), match="as embedding.*Reading X said"):
+                router.fit(rows, y)
+    assert not fits
+    router = OccamRouterClassifier(members, costs=COSTS, embedding=numbers, cv=2).fit(mixed, y)
+    assert router.predict(mixed).shape == (len(y),)
 
 
 def test_metadata_reaches_the_members_that_ask():

@@ -6,6 +6,7 @@ from copy import copy
 import numpy as np
 from joblib import effective_n_jobs
 from scipy.sparse import issparse
+from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, check_array
 
@@ -336,6 +337,33 @@ def response_of(member):
     )
 
 
+def check_ensemble(estimator):
+    """Before anything is fitted: an ensemble that is known to add up its members' scores.
+
+    Others have members as well (stacking, one against the rest), and combine them otherwise.
+
+    Parameters
+    ----------
+    estimator : object
+        Ensemble, fitted or not.
+
+    Raises
+    ------
+    TypeError
+    """
+    # Here, since that module takes from this one.
+    from skroute.early_exit._exits import may_exit
+
+    soft = isinstance(estimator, VotingClassifier) and estimator.voting == "soft"
+    if not (soft or may_exit(estimator) or find_reader(estimator) is not None):
+        raise TypeError(
+            "estimator must be an ensemble of LightGBM, XGBoost or scikit-learn (boosting, "
+            "forests, bagging, AdaBoost, soft voting), a net with exits (MultiExitClassifier), or "
+            "a list of members with scores; the last step of a Pipeline may be one. Got "
+            f"{estimator!r}."
+        )
+
+
 def ensemble_engine(estimator):
     """Engine and classes of a fitted ensemble.
 
@@ -350,7 +378,6 @@ def ensemble_engine(estimator):
     classes : ndarray or None
         None when the ensemble does not know its labels (a LightGBM booster).
     """
-    # Here, since that module takes from this one.
     from skroute.early_exit._exits import ExitEngine, has_exits
 
     if has_exits(estimator):
@@ -360,15 +387,8 @@ def ensemble_engine(estimator):
         found = reader(estimator)
         if found is not None:
             return ForestEngine(found[0]), found[1]
-    members = getattr(estimator, "estimators_", None)
-    voting = getattr(estimator, "voting", "soft")
-    if members is None or not hasattr(estimator, "classes_") or voting != "soft":
-        raise TypeError(
-            "estimator must be an ensemble of LightGBM, XGBoost or scikit-learn (boosting, "
-            "forests, bagging, AdaBoost, soft voting), a net with exits (MultiExitClassifier), or "
-            f"a list of members with scores, got {estimator!r}."
-        )
-    members = list(members)
+    check_ensemble(estimator)
+    members = list(estimator.estimators_)
     classes = np.asarray(estimator.classes_)
     if hasattr(estimator, "estimator_weights_"):
         return _AdaBoostEngine(estimator), classes

@@ -17,7 +17,12 @@ def has_exits(estimator):
     It has ``n_exits_``, ``start(X)``, which returns a run with ``logits(exit, rows)``, and
     ``stage_call(exit, previous)``.
     """
-    return hasattr(estimator, "n_exits_") and hasattr(estimator, "start")
+    return hasattr(estimator, "n_exits_") and may_exit(estimator)
+
+
+def may_exit(estimator):
+    """Whether an estimator has exits once it is fitted."""
+    return hasattr(estimator, "start") and hasattr(estimator, "stage_call")
 
 
 class ExitEngine:

@@ -34,6 +34,7 @@ from skroute.early_exit._calibration import (
 from skroute.early_exit._engines import (
     MemberEngine,
     booster_classes,
+    check_ensemble,
     ensemble_engine,
     is_frozen,
     is_per_row,
@@ -315,6 +316,8 @@ class QWYCEnsemble(
         # From here on a failure leaves the estimator unfitted.
         for attribute in ("choices_", "estimator_"):
             self.__dict__.pop(attribute, None)
+        if not isinstance(self.estimator, (list, tuple)):
+            check_ensemble(unfrozen(self.estimator))
         routed = self._route_fit(fit_params)
         rows, labels = indexable(check_rows(self, X, reset=True), y)
         check_classification_targets(labels)

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import type_of_target
 from skroute.base import dispatch, note_failure
 from skroute.routing._combiner import combine, equal_samples, jaccard_samples, named_labels
 from skroute.routing._members import BaseRouterClassifier, align_proba
-from skroute.routing._values import out_of_sample_quality
+from skroute.routing._values import note_outputs, out_of_sample_quality
 from skroute.utils._compat import num_samples
 from skroute.utils._tensors import on_host
 
@@ -53,7 +53,7 @@ def fit_predictor(estimator, features, target, cv, name="accuracy_estimator"):
     """
     estimator = default_predictor(len(target)) if estimator is None else estimator
     flat = target[:, 0] if target.shape[1] == 1 else target
-    with note_failure(name, len(target), "fit"):
+    with note_failure(name, len(target), "fit"), note_outputs(estimator, target.shape[1]):
         fitted = clone(estimator).fit(features, flat)
         estimate = getattr(fitted, "oob_prediction_", None)
         if estimate is None:

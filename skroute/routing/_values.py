@@ -1,10 +1,12 @@
 """What a choice is worth: out-of-sample quality, its penalty, dominance."""
 
+from contextlib import contextmanager
 from numbers import Integral
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv, cross_val_predict
+from sklearn.utils import get_tags
 
 from skroute.utils._tensors import on_host
 
@@ -18,6 +20,30 @@ def quality_folds(cv):
     if cv is None or isinstance(cv, Integral):
         return KFold(5 if cv is None else int(cv), shuffle=True, random_state=0)
     return check_cv(cv)
+
+
+@contextmanager
+def note_outputs(estimator, n_outputs):
+    """Let a failure through; say what to do if the estimator may be one of a single output.
+
+    Its tags are not proof enough to refuse it: those of nets and of a user's own regressors
+    say a single output where nobody has set them.
+
+    Parameters
+    ----------
+    estimator : estimator
+    n_outputs : int
+    """
+    try:
+        yield
+    except Exception as error:
+        tags = get_tags(estimator) if hasattr(estimator, "__sklearn_tags__") else None
+        if n_outputs > 1 and tags is not None and not tags.target_tags.multi_output:
+            error.add_note(
+                f"It was fitted on {n_outputs} outputs, one for each choice. A regressor of one "
+                "output goes into sklearn.multioutput.MultiOutputRegressor first."
+            )
+        raise
 
 
 def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None, fit_params=None):
@@ -38,9 +64,10 @@ def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None, fit_params=Non
     ndarray of shape (n_samples, n_choices)
     """
     target = quality[:, 0] if quality.shape[1] == 1 else quality
-    estimate = cross_val_predict(
-        clone(estimator), X, target, cv=cv, n_jobs=n_jobs, params=fit_params
-    )
+    with note_outputs(estimator, quality.shape[1]):
+        estimate = cross_val_predict(
+            clone(estimator), X, target, cv=cv, n_jobs=n_jobs, params=fit_params
+        )
     return on_host(estimate).reshape(quality.shape)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import joblib
 import numpy as np
@@ -22,6 +23,7 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
+    StackingClassifier,
     VotingClassifier,
 )
 from sklearn.exceptions import NotFittedError
@@ -29,8 +31,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import (
     check_param_validation,
@@ -47,6 +51,7 @@ from skroute.early_exit import (
 from skroute.early_exit._calibration import cross_fit, hold_out
 from skroute.early_exit._policies import Recipe
 from skroute.early_exit._thresholds import is_wrong, leaving, running_values
+from skroute.routing import OccamRouterClassifier
 
 lgb = pytest.importorskip("lightgbm")
 
@@ -678,3 +683,26 @@ def test_nothing_heavy_is_imported():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        StackingClassifier([("a", GaussianNB()), ("b", DecisionTreeClassifier())], cv=2),
+        OneVsRestClassifier(GaussianNB()),
+        OneVsOneClassifier(GaussianNB()),
+        VotingClassifier([("a", GaussianNB()), ("b", DecisionTreeClassifier())]),
+        OccamRouterClassifier([("a", GaussianNB()), ("b", GaussianNB())], costs=[1, 2]),
+        make_pipeline(GradientBoostingClassifier()),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_members_that_are_not_added_up_are_refused_before_any_fit(estimator):
+    X, y = make_classification(
+        200, 6, n_informative=5, n_redundant=0, n_classes=3, random_state=0, class_sep=0.8
+    )
+    with patch.object(GaussianNB, "fit", side_effect=AssertionError("fitted")):
+        with pytest.raises(TypeError, match="must be an ensemble of LightGBM"):
+            QWYCEnsemble(estimator).fit(X, y)
+    with pytest.raises(TypeError, match="must be an ensemble of LightGBM"):
+        QWYCEnsemble(FrozenEstimator(clone(estimator).fit(X, y))).optimize(X)

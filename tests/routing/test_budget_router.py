@@ -16,6 +16,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import estimator_html_repr, get_tags
 
@@ -490,3 +491,18 @@ def test_warns_when_a_single_choice_is_better():
         BudgetRouter(Ridge(), costs=COSTS, budget=5).fit(X, Q)
         # No single choice fits this budget but the cheap one; of one row nothing is known.
         BudgetRouter(Wrong(), costs=COSTS, budget=1).fit(X, Q)
+
+
+def test_a_regressor_of_one_output_fails_with_advice():
+    X, Q = np.arange(40.0)[:, None], np.ones((40, 2))
+    single = make_pipeline(StandardScaler(), HistGradientBoostingRegressor())
+    router = BudgetRouter(single, costs=[1, 2])
+    with pytest.raises(ValueError) as caught:
+        router.fit(X, Q)
+    assert any("MultiOutputRegressor" in note for note in caught.value.__notes__)
+    router.set_params(accuracy_estimator=MultiOutputRegressor(single)).fit(X, Q)
+    # One choice is one output, and a failure of another kind is left alone.
+    BudgetRouter(single, costs=[1]).fit(X, Q[:, :1])
+    with pytest.raises(ValueError) as caught:
+        BudgetRouter(LinearRegression(), costs=[1, 2]).fit([["a"], ["b"]] * 20, Q)
+    assert not any("MultiOutputRegressor" in note for note in caught.value.__notes__)

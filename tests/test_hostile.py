@@ -21,10 +21,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.early_exit import QWYCEnsemble
 from tests.estimators import ESTIMATORS, MODELS
 
 LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS)}
@@ -436,6 +438,8 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
     parameters = learner.get_params(deep=False)
     if "estimators" in parameters:
         change = {"estimators": [("tree", DummyClassifier()), ("logreg", Failing())]}
+    elif isinstance(learner, QWYCEnsemble):
+        change = {"estimator": VotingClassifier([("logreg", Failing())], voting="soft")}
     elif "estimator" in parameters:
         change = {"estimator": Failing()}
     elif "accuracy_estimator" in parameters:

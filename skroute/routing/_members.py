@@ -1,7 +1,7 @@
 """What every router of classifiers shares: members fitted out-of-fold, and called on demand."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.callback import CallbackSupportMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, cross_val_predict
@@ -138,13 +138,20 @@ class BaseRouterClassifier(
 
     def _check_parameters(self, members):
         """Rules between parameters, checked before any member is fitted."""
-        if self.response == "proba" and self._learns_from_answers:
-            for name, member in members.items():
-                if not hasattr(member, "predict_proba"):
-                    raise ValueError(
-                        f'response="proba" needs predict_proba, which {name!r} ({member!r}) does '
-                        'not have. Use response="predict".'
-                    )
+        asks_proba = self.response == "proba" and self._learns_from_answers
+        for name, member in members.items():
+            if is_regressor(member):
+                raise ValueError(
+                    f"The estimator {name!r} should be a classifier, got the regressor {member!r}. "
+                    "BudgetRouter routes between models of any kind, from a log of their quality."
+                )
+            if asks_proba and not hasattr(member, "predict_proba"):
+                optional = "response" in self.get_params(deep=False)
+                raise ValueError(
+                    f"{type(self).__name__} needs predict_proba, which {name!r} ({member!r}) does "
+                    "not have. Wrap it in sklearn.calibration.CalibratedClassifierCV"
+                    + (', or use response="predict".' if optional else ".")
+                )
 
     def _check_inputs(self, X):
         """Rules between parameters and rows, checked before any member is fitted."""

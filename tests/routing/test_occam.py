@@ -232,6 +232,9 @@ def test_members_without_probabilities():
     assert router.predict(X).shape == (300,)
     with pytest.raises(ValueError, match="needs predict_proba, which 'dear'"):
         router.set_params(response="proba").fit(X, y)
+    with pytest.raises(ValueError, match="should be a classifier, got the regressor Linear"):
+        router.set_params(response="predict", cheap=LinearRegression()).fit(X, y)
+    router.set_params(cheap=GaussianNB())
     with pytest.raises(ValueError, match="embedding='dear' needs predict_proba"):
         router.set_params(response="predict", embedding="dear", budget=None).fit(X, y)
     with pytest.raises(ValueError, match="embedding='cnn' is not the name of a member"):

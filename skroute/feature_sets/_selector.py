@@ -1,5 +1,6 @@
 """Poly-Dom and greedy selection of the features to compute for an item and a budget."""
 
+import reprlib
 import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -612,7 +613,7 @@ default="poly_dom"
         if sizes.shape != (num_samples(X),) or not (np.isfinite(sizes) & (sizes >= 0)).all():
             raise ValueError(
                 f"size must have one finite number that is not negative for each of the "
-                f"{num_samples(X)} items, got {size!r}."
+                f"{num_samples(X)} items, got {reprlib.repr(size)}."
             )
         return sizes
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
 from skroute.utils._compat import check_sample_weight, num_samples
@@ -83,6 +84,8 @@ def find_router(estimator, X):
     ------
     TypeError
         If there is no cost-aware estimator.
+    NotFittedError
+        If it is not fitted.
     """
     inner = estimator
     while not hasattr(inner, "predict_routed"):
@@ -96,6 +99,7 @@ def find_router(estimator, X):
                 "estimator must be a fitted cost-aware estimator (one with predict_routed), a "
                 f"pipeline that ends with one, or a search over one of these; got {estimator!r}."
             )
+    check_is_fitted(inner)
     return inner, X
 
 

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.metrics import jaccard_score
 from sklearn.model_selection import GridSearchCV
@@ -111,6 +112,13 @@ def test_finds_the_router_inside(wrap):
 def test_not_cost_aware():
     with pytest.raises(TypeError, match=r"must be a fitted cost-aware estimator .* DummyClass"):
         accuracy_cost_curve(DummyClassifier().fit(X, y), X, y, [1])
+
+
+def test_not_fitted():
+    router = OccamRouterClassifier([("a", DummyClassifier())], costs=[1])
+    for estimator in (router, make_pipeline(router)):
+        with pytest.raises(NotFittedError):
+            accuracy_cost_curve(estimator, X, y, [1])
 
 
 class TestQualityOfRows:

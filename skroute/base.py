@@ -20,7 +20,7 @@ from sklearn.utils import Bunch, assert_all_finite, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import BaseComposition, VisualBlock, num_samples
-from skroute.utils._tensors import indexable_dataset, on_host, torch_of
+from skroute.utils._tensors import holds_numbers, indexable_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
 
 __all__ = [
@@ -370,7 +370,7 @@ def check_rows(estimator, X, *, reset):
         )
     (X,) = indexable(indexable_dataset(X))
     torch = torch_of(X)
-    numeric = torch is not None or getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
+    numeric = holds_numbers(X)
     if numeric and X.ndim == 1:
         raise ValueError(
             f"Expected 2D array, got 1D array instead:\narray={X}.\nReshape your data using "

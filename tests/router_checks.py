@@ -142,6 +142,9 @@ def check_router_policy_of_now(estimator):
         routed = changed.predict_routed(X_test, budget=budget)
         assert routed.cost.mean() <= budget * (1 + 1e-9)
         np.testing.assert_array_equal(routed.route, fitted.route(X_test, budget=budget))
+    if "objective" in estimator.get_params(deep=False):
+        with pytest.raises(ValueError, match='objective="min" needs policy="batch"'):
+            changed.set_params(policy="online", objective="min").predict(X_test)
 
 
 def check_router_is_batch_invariant(estimator):

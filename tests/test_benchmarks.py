@@ -152,4 +152,4 @@ def test_committed_results(path):
         assert entry in record
     assert set(record["machine"]) == {"cpu", "cores", "system"}
     assert all(claim["verdict"] in benchmark_report.VERDICTS for claim in record["claims"])
-    assert "/home/" not in path.read_text() and "/work" not in path.read_text()
+    assert not re.search(r'(^|[\s"(])/\w+/', path.read_text()), "an absolute path"

@@ -148,6 +148,16 @@ def learner(request, quiet):
     return clone(LEARNERS[request.param])
 
 
+def having(*parameters):
+    """Only the learners that have one of these parameters."""
+    names = [
+        name
+        for name, learner in LEARNERS.items()
+        if not learner.get_params(deep=False).keys().isdisjoint(parameters)
+    ]
+    return pytest.mark.parametrize("learner", names, indirect=True)
+
+
 def each(cases, check):
     """Run a check on every case; one failure must not hide the others."""
     failures = {}
@@ -358,14 +368,11 @@ def test_hostile_parameters(estimator):
     each(cases, check)
 
 
+@having("costs", "feature_costs")
 def test_hostile_costs_with_a_budget(learner):
     """Whatever the costs are, a hard budget holds and a soft one is refused by name."""
     X, y = problem(learner)
-    for name in ("costs", "feature_costs"):
-        if name in learner.get_params(deep=False):
-            break
-    else:
-        pytest.skip("without costs")
+    name = "costs" if "costs" in learner.get_params(deep=False) else "feature_costs"
     many = {"tree", "logreg"} if "estimators" in learner.get_params(deep=False) else range(3)
     cases = {}
     for unit in (1e-300, 1e-9, 1e300):
@@ -382,10 +389,9 @@ def test_hostile_costs_with_a_budget(learner):
     each(cases, check)
 
 
+@having("budget")
 def test_hostile_budgets_of_a_call(learner):
     X, y = problem(learner)
-    if "budget" not in learner.get_params(deep=False):
-        pytest.skip("without a budget")
     learner.fit(X, y)
 
     def check(budget):
@@ -427,6 +433,7 @@ def test_a_failed_refit_leaves_nothing_fitted(learner):
                     getattr(refitted, name)(X[:1])
 
 
+@having("estimators", "estimator", "accuracy_estimator")
 def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
     """Not only what is checked at the door: a model that fails in the middle, too."""
     X, y = problem(learner)
@@ -442,10 +449,8 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
         change = {"estimator": VotingClassifier([("logreg", Failing())], voting="soft")}
     elif "estimator" in parameters:
         change = {"estimator": Failing()}
-    elif "accuracy_estimator" in parameters:
-        change = {"accuracy_estimator": Failing()}
     else:
-        pytest.skip("holds no model")
+        change = {"accuracy_estimator": Failing()}
     refitted = clone(learner).fit(X, y).set_params(**change)
     with pytest.raises(ConnectionError, match="cannot be fitted"):
         refitted.fit(X, y)
@@ -469,10 +474,9 @@ def test_read_only_memory_maps(estimator, tmp_path):
         np.testing.assert_array_equal(one_by_one, expected)
 
 
+@having("n_jobs")
 def test_jobs_change_nothing(learner):
     X, y = problem(learner)
-    if "n_jobs" not in learner.get_params(deep=False):
-        pytest.skip("without n_jobs")
     expected = clone(learner).set_params(n_jobs=None).fit(X, y).predict(X)
     for n_jobs in (1, 2, -1, -2, np.int64(2)):
         # Threads: processes take seconds to start, and have a test of their own.

@@ -84,6 +84,7 @@ def find_router(estimator, X):
     ------
     TypeError
         If there is no cost-aware estimator.
+
     NotFittedError
         If it is not fitted.
     """
@@ -216,30 +217,18 @@ def accuracy_cost_curve(
 
     Examples
     --------
+    >>> from skroute.datasets import make_routing_problem
     >>> from skroute.metrics import accuracy_cost_curve
-    >>> from skroute.base import CostAwareMixin, Plan
-    >>> from sklearn.base import BaseEstimator
-    >>> import numpy as np
-    >>> class Coin(CostAwareMixin, BaseEstimator):
-    ...     "Guesses 0 for free or, if the budget allows, asks the first feature for 1."
-    ...     def __init__(self, budget=None):
-    ...         self.budget = budget
-    ...     def fit(self, X, y):
-    ...         self.choices_ = ["zero", "ask"]
-    ...         return self
-    ...     def _plan(self, X, budget):
-    ...         route = np.full(len(X), int(budget >= 1))
-    ...         return Plan(route, route.astype(float))
-    ...     def _answer(self, X, plan, response):
-    ...         return np.where(plan.route, np.asarray(X)[:, 0], 0)
-    >>> curve = accuracy_cost_curve(
-    ...     Coin().fit([[0]], [0]), [[0], [1], [1], [1]], [0, 1, 1, 1], budgets=[0, 2]
-    ... )
-    >>> curve.quality, curve.cost
-    (array([0.25, 1.  ]), array([0., 1.]))
-    >>> curve.route_share
-    array([[1., 0.],
-           [0., 1.]])
+    >>> from skroute.routing import BudgetRouter
+    >>> problem = make_routing_problem(600, n_models=2, n_features=2, random_state=0)
+    >>> X, Q = problem.data, problem.quality
+    >>> router = BudgetRouter(costs=problem.costs, budget=0.5).fit(X[:300], Q[:300])
+    >>> curve = accuracy_cost_curve(router, X[300:], Q[300:], budgets=[0.1, 0.5])
+    >>> curve.cost.round(2), curve.quality.round(2)
+    (array([0.1 , 0.48]), array([0.67, 0.8 ]))
+    >>> curve.route_share.round(2)
+    array([[1.  , 0.  ],
+           [0.58, 0.42]])
     """
     if row_quality is not None and not callable(row_quality):
         raise ValueError(

@@ -46,8 +46,11 @@ def available_device(device):
     torch = import_optional("torch", f"device={device!r}")
     try:
         found = torch.device(device)
-        torch.empty(1, dtype=torch.float64, device=found)
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        torch.zeros(1, dtype=torch.float64, device=found).item()
+    # By what is amiss: no such name, no driver, "meta" (which computes nothing): RuntimeError;
+    # a build without CUDA or XPU: AssertionError; no float64 (MPS): TypeError; a backend that
+    # is a package of its own (hpu): ImportError.
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         raise ValueError(
             f"device={device!r} is not available here ({error}). Use device=None for the CPU "
             'kernels, or "cpu" for torch on the CPU.'

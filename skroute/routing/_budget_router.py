@@ -461,6 +461,8 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         return self._plan_by(self.policy, self.objective, X, budget, costs)
 
     def _plan_by(self, policy, objective, X, budget, costs=None):
+        # Both may have been changed since fit.
+        check_policy(policy, objective)
         values, costs = self._estimate(X, costs)
         room = budget - self.routing_cost
         if policy == "online":

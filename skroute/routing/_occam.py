@@ -13,7 +13,7 @@ from skroute.routing._embedding import call_with_layer, check_layer, reads_tenso
 from skroute.routing._members import BaseRouterClassifier, call_proba
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._tensors import torch_of
+from skroute.utils._tensors import holds_numbers
 from skroute.utils._timing import seconds_per_sample
 
 
@@ -252,7 +252,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
                 "The default accuracy_estimator reads rows of numbers, but X has the shape "
                 f"{shape}. {advice}"
             )
-        if torch_of(X) is not None or getattr(getattr(X, "dtype", None), "kind", "O") in "biuf":
+        if holds_numbers(X):
             return
         try:
             check_array(_safe_indexing(X, slice(0, 100)), ensure_all_finite=False)

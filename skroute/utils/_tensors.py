@@ -14,6 +14,11 @@ def torch_of(X):
     return torch if torch is not None and isinstance(X, torch.Tensor) else None
 
 
+def holds_numbers(X):
+    """Whether the type of `X` says numbers: a tensor, or an array of a numeric dtype."""
+    return torch_of(X) is not None or getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
+
+
 def on_host(array):
     """A tensor as a NumPy array in host memory; anything else as it is."""
     return array if torch_of(array) is None else array.detach().cpu().numpy()

@@ -197,7 +197,7 @@ def test_pickles_hold_no_tensors():
 
 def test_a_device_that_is_not_there():
     X, y = problem()
-    for device in ("cuda:99", "abacus"):
+    for device in ("cuda:99", "abacus", "meta", "hpu"):
         with pytest.raises(ValueError, match=f"device='{device}' is not available"):
             BaggedNeighborsRegressor(device=device).fit(X, y)
     with pytest.raises(ValueError, match="The 'device' parameter"):

@@ -15,11 +15,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.callback import CallbackSupportMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import Bunch, assert_all_finite, get_tags, indexable
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.utils._compat import BaseComposition, VisualBlock, num_samples
+from skroute.utils._callbacks import FitTask
+from skroute.utils._compat import (
+    BaseComposition,
+    VisualBlock,
+    _fit_context,
+    num_samples,
+    process_routing,
+    raise_for_params,
+    routing_enabled,
+)
 from skroute.utils._tensors import holds_numbers, indexable_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
 
@@ -28,6 +39,8 @@ __all__ = [
     "NamedMembersMixin",
     "Plan",
     "Routed",
+    "affords",
+    "check_affordable",
     "check_budget",
     "check_costs",
     "check_rows",
@@ -36,6 +49,10 @@ __all__ = [
     "measure_costs",
     "note_failure",
 ]
+
+# Relative room for rounding wherever a cost is compared with a budget: sums of a million costs
+# are exact to this. It is relative alone: where costs are tiny, any absolute room is money.
+ROUNDING = 1e-12
 
 
 class Routed(NamedTuple):
@@ -119,6 +136,69 @@ def check_budget(budget, *, name="budget"):
             f"unlimited, got {budget!r}."
         )
     return float(min(budget, np.inf))
+
+
+def affords(budget, cost):
+    """Whether a budget pays for a cost, but for the rounding of sums.
+
+    Parameters
+    ----------
+    budget : float
+        Mean cost per sample that may be spent.
+
+    cost : float or ndarray of float
+        Mean cost per sample to pay.
+
+    Returns
+    -------
+    bool or ndarray of bool
+        In the shape of `cost`.
+
+    Examples
+    --------
+    >>> from skroute.base import affords
+    >>> affords(0.3, 0.1 + 0.2), affords(0.3, 0.31)
+    (True, False)
+    """
+    return cost <= budget * (1 + ROUNDING)
+
+
+def check_affordable(budget, least, *, name="budget", advice=""):
+    """Refuse a budget that is below the cheapest feasible plan.
+
+    Parameters
+    ----------
+    budget : float
+        Mean cost per sample, or a total.
+
+    least : float
+        What the cheapest feasible plan costs, in the same unit.
+
+    name : str, default="budget"
+        Parameter name for the message.
+
+    advice : str, default=""
+        What to do about it, as a sentence that ends the message.
+
+    Raises
+    ------
+    ValueError
+        If `budget` does not pay for `least`; the message names the smallest feasible one.
+
+    Examples
+    --------
+    >>> from skroute.base import check_affordable
+    >>> check_affordable(0.5, 1.0)
+    Traceback (most recent call last):
+        ...
+    ValueError: budget=0.5 is below the cheapest feasible plan: the smallest feasible budget is 1.
+    """
+    if not affords(budget, least):
+        end = f" {advice}" if advice else ""
+        raise ValueError(
+            f"{name}={budget!r} is below the cheapest feasible plan: the smallest feasible "
+            f"{name} is {least:.17g}.{end}"
+        )
 
 
 def check_costs(costs, names, *, name="costs"):
@@ -401,19 +481,31 @@ def check_rows(estimator, X, *, reset):
     return X
 
 
-class CostAwareMixin:
+class CostAwareMixin(CallbackSupportMixin):
     """Mixin for estimators that choose, per row, what is worth paying for.
 
-    A subclass implements
+    A subclass has a constructor parameter `budget` and implements
 
+    - ``_fit(X, y, *, task, **metadata)``: learn. `task` reports steps to callbacks
+      (``with task.step("fit small"): ...``). It sets ``choices_`` last;
     - ``_plan(X, budget, **context) -> Plan``: decide for each row, calling nothing that
       the decision does not need;
     - ``_answer(X, plan, response) -> ndarray``: call the chosen models on their rows
-      only, `response` being ``"predict"``, ``"predict_proba"`` or
-      ``"decision_function"``;
+      only, `response` being ``"predict"`` or ``"predict_proba"``;
+    - ``_least() -> float``: the mean cost of the cheapest feasible plan, which is
+      ``min_budget_``.
 
-    has a constructor parameter `budget`, and sets ``choices_`` last in `fit`, so that a
-    failed fit leaves it unfitted.
+    It may replace
+
+    - ``_call_context``: names of what a call may say about its rows besides the budget,
+      such as ``("costs",)``. Every view takes them by keyword, scikit-learn's metadata
+      routing knows them, and ``_plan`` gets them;
+    - ``_check_X(X)``: the check of rows before a decision;
+    - ``_offers_proba()``: raises AttributeError, or is False, where there are no
+      probabilities.
+
+    What a call of `fit` takes besides `X` and `y` is declared by a `fit` that passes it
+    on: ``def fit(self, X, y, costs=None): return super().fit(X, y, costs=costs)``.
 
     Examples
     --------
@@ -425,9 +517,10 @@ class CostAwareMixin:
     >>> class Look(CostAwareMixin, BaseEstimator):
     ...     def __init__(self, budget=None):
     ...         self.budget = budget
-    ...     def fit(self, X, y=None):
+    ...     def _fit(self, X, y, *, task):
     ...         self.choices_ = ["free", "second"]
-    ...         return self
+    ...     def _least(self):
+    ...         return 0.0
     ...     def _plan(self, X, budget):
     ...         route = np.full(len(X), int(budget >= 1))
     ...         return Plan(route, route.astype(float))
@@ -438,26 +531,95 @@ class CostAwareMixin:
     (array([4]), array([0.]))
     """
 
+    _parameter_constraints: dict = {}
+    _call_context: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **kwargs):
+        # What set_predict_request and its like know beside the signature.
+        for method in ("predict", "predict_proba", "score"):
+            setattr(cls, f"__metadata_request__{method}", dict.fromkeys(cls._call_context))
+        super().__init_subclass__(**kwargs)
+
     def __sklearn_is_fitted__(self):
         return hasattr(self, "choices_")
 
-    def _validate_params(self):
-        # Runs before the body of fit: parameters that are refused also leave it unfitted.
+    @property
+    def min_budget_(self):
+        """The smallest feasible budget: the mean cost per sample of the cheapest plan."""
+        check_is_fitted(self)
+        return float(self._least())
+
+    def fit(self, X, y=None, **params):
+        """Learn what each choice is worth.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Training rows.
+
+        y : array-like of shape (n_samples,), default=None
+            Targets.
+
+        **params : dict
+            Metadata for the inner models, such as ``sample_weight``, through metadata
+            routing.
+
+        Returns
+        -------
+        self
+            Fitted estimator; after a failure it is not fitted.
+        """
+        return self._run(self._fit, X, y, params)
+
+    def _run(self, learn, X, y, params, name="fit"):
+        """The life cycle of a fit: unfitted while it runs and after a failure."""
+        self._unfit()
+        try:
+            return self._validate_and_run(learn, X, y, params, name)
+        except BaseException:
+            self._unfit()
+            raise
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def _validate_and_run(self, learn, X, y, params, name):
+        context = self._init_callback_context(task_name=name, max_subtasks=None)
+        with FitTask(self, context, X, y) as task:
+            learn(X, y, task=task, **params)
+        return self
+
+    def _unfit(self):
         vars(self).pop("choices_", None)
-        super()._validate_params()
+
+    def _route_metadata(self, params):
+        """Metadata for the `fit` of each inner model, by the name of the model.
+
+        Without metadata routing there is none: what was given is refused.
+        """
+        if routing_enabled():
+            return process_routing(self, "fit", **params)
+        raise_for_params(params, self, "fit")
+        return _NothingRouted()
 
     def _respond(self, X, response, *, budget=None, **context):
         """One pass: validate, plan, answer. `response=None` plans only."""
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
+        if unknown := sorted(set(context) - set(self._call_context)):
+            raise TypeError(
+                f"{type(self).__name__} does not take {unknown[0]!r} in a call. Beside X and "
+                f"budget it takes {list(self._call_context)!r}."
+            )
+        X = self._check_X(X)
         plan = self._plan(X, self._effective_budget(budget), **context)
         y_pred = None if response is None else self._answer(X, plan, response)
         return Routed(y_pred, plan.route, plan.cost)
 
+    def _check_X(self, X):
+        return check_rows(self, X, reset=False)
+
     def _effective_budget(self, budget):
         return check_budget(self.budget if budget is None else budget)
 
-    def predict_routed(self, X, budget=None):
+    def predict_routed(self, X, budget=None, **context):
         """Answers, choices and costs from one pass.
 
         Parameters
@@ -469,14 +631,18 @@ class CostAwareMixin:
             Mean cost per sample for this call, in the unit of `costs`. None takes the
             constructor's; ``numpy.inf`` is unlimited.
 
+        **context : keyword arguments
+            What else this estimator takes about the rows of a call; its own documentation
+            names it.
+
         Returns
         -------
         Routed
             Named tuple ``(y_pred, route, cost)``.
         """
-        return self._respond(X, "predict", budget=budget)
+        return self._respond(X, "predict", budget=budget, **context)
 
-    def route(self, X, budget=None):
+    def route(self, X, budget=None, **context):
         """Index of the choice made for each row, without answering.
 
         Parameters
@@ -485,17 +651,19 @@ class CostAwareMixin:
             The rows.
 
         budget : float, default=None
-            Mean cost per sample for this call, in the unit of `costs`. None takes the
-            constructor's; ``numpy.inf`` is unlimited.
+            As in `predict_routed`.
+
+        **context : keyword arguments
+            As in `predict_routed`.
 
         Returns
         -------
         ndarray of shape (n_samples,), dtype=int64
             Index into ``choices_``.
         """
-        return self._respond(X, None, budget=budget).route
+        return self._respond(X, None, budget=budget, **context).route
 
-    def predict_cost(self, X, budget=None):
+    def predict_cost(self, X, budget=None, **context):
         """What `predict` spends on each row, everything included, without answering.
 
         Parameters
@@ -504,17 +672,19 @@ class CostAwareMixin:
             The rows.
 
         budget : float, default=None
-            Mean cost per sample for this call, in the unit of `costs`. None takes the
-            constructor's; ``numpy.inf`` is unlimited.
+            As in `predict_routed`.
+
+        **context : keyword arguments
+            As in `predict_routed`.
 
         Returns
         -------
         ndarray of shape (n_samples,), dtype=float64
             Cost per row, in the unit of `costs`.
         """
-        return self._respond(X, None, budget=budget).cost
+        return self._respond(X, None, budget=budget, **context).cost
 
-    def predict(self, X, budget=None):
+    def predict(self, X, budget=None, **context):
         """Predict with the choice that each row is worth.
 
         Parameters
@@ -523,17 +693,44 @@ class CostAwareMixin:
             The rows.
 
         budget : float, default=None
-            Mean cost per sample for this call, in the unit of `costs`. None takes the
-            constructor's; ``numpy.inf`` is unlimited.
+            As in `predict_routed`.
+
+        **context : keyword arguments
+            As in `predict_routed`.
 
         Returns
         -------
         ndarray of shape (n_samples,)
             The answers.
         """
-        return self._respond(X, "predict", budget=budget).y_pred
+        return self._respond(X, "predict", budget=budget, **context).y_pred
 
-    def score(self, X, y, sample_weight=None, budget=None):
+    def _offers_proba(self):
+        return False
+
+    @available_if(lambda estimator: estimator._offers_proba())
+    def predict_proba(self, X, budget=None, **context):
+        """Class probabilities of the choice that each row is worth.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **context : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._respond(X, "predict_proba", budget=budget, **context).y_pred
+
+    def score(self, X, y, sample_weight=None, budget=None, **context):
         """Accuracy of `predict` at the budget.
 
         Parameters
@@ -548,16 +745,25 @@ class CostAwareMixin:
             Sample weights.
 
         budget : float, default=None
-            Mean cost per sample for this call, in the unit of `costs`. None takes the
-            constructor's; ``numpy.inf`` is unlimited.
+            As in `predict_routed`.
+
+        **context : keyword arguments
+            As in `predict_routed`.
 
         Returns
         -------
         float
             Share of rows answered correctly.
         """
-        y_pred = self.predict(X, budget=budget)
+        y_pred = self.predict(X, budget=budget, **context)
         return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
+
+
+class _NothingRouted(dict):
+    """Stands in for the routing result where nothing is routed: no metadata for anybody."""
+
+    def __missing__(self, name):
+        return {"fit": {}, "score": {}, "split": {}}
 
 
 class NamedMembersMixin(BaseComposition):

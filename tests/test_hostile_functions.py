@@ -14,7 +14,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from skroute import early_exit, metrics
+from skroute import assignment, early_exit, metrics
 from skroute.early_exit import QWYCEnsemble
 from skroute.gating import AdaptGatingClassifier
 from skroute.routing import BudgetRouter
@@ -50,7 +50,14 @@ def calls(tmp_path):
             "price": 0.1,
             "tolerance": 1e-9,
         },
-        "assignment.price_for_budget": {"values": VALUES, "costs": COSTS, "budget": 2.0},
+        "assignment.decide": {
+            "values": VALUES,
+            "costs": COSTS,
+            "budget": 2.0,
+            "path": assignment.assignment_path(VALUES, COSTS),
+            "policy": "online",
+            "objective": "mean",
+        },
         "assignment.solve_assignment": {
             "values": VALUES,
             "costs": COSTS,
@@ -60,6 +67,8 @@ def calls(tmp_path):
             "tol": 1e-9,
             "solver_options": None,
         },
+        "base.affords": {"budget": 1.0, "cost": 0.5},
+        "base.check_affordable": {"budget": 1.0, "least": 0.5},
         "base.check_budget": {"budget": 1.0},
         "base.check_costs": {"costs": COSTS, "names": ["a", "b", "c"]},
         "base.check_rows": {"estimator": LogisticRegression(), "X": X, "reset": True},

@@ -1,6 +1,7 @@
 """Spend a budget well: the multiple-choice knapsack, its dual price and its certificate."""
 
-from skroute.assignment._path import AssignmentPath, assignment_path, price_for_budget
+from skroute.assignment._decide import decide
+from skroute.assignment._path import AssignmentPath, assignment_path
 from skroute.assignment._solve import Assignment, choose_at_price, solve_assignment
 
 __all__ = [
@@ -8,6 +9,6 @@ __all__ = [
     "AssignmentPath",
     "assignment_path",
     "choose_at_price",
-    "price_for_budget",
+    "decide",
     "solve_assignment",
 ]

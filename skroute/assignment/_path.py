@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skroute.assignment._greedy import build_hulls, dual_price
-from skroute.assignment._problem import check_problem, total_cost, totals
-from skroute.base import check_budget
+from skroute.assignment._greedy import build_hulls
+from skroute.assignment._problem import check_problem, totals
+from skroute.base import affords, check_affordable, check_budget
 
 
 class AssignmentPath(NamedTuple):
@@ -52,7 +52,7 @@ class AssignmentPath(NamedTuple):
             If not even the cheapest plan fits.
         """
         segment = self._segment(budget)
-        if len(self.prices) > 1 and _rounded_up(check_budget(budget)) <= self.budgets[0] * _HAIR:
+        if len(self.prices) > 1 and affords(self.budgets[0], check_budget(budget)):
             return np.inf
         return float(self.prices[segment])
 
@@ -79,21 +79,9 @@ class AssignmentPath(NamedTuple):
 
     def _segment(self, budget):
         budget = check_budget(budget)
-        segment = int(np.searchsorted(self.budgets, _rounded_up(budget), side="right")) - 1
-        if segment < 0:
-            raise ValueError(
-                f"budget={budget!r} is below the cheapest feasible plan: the smallest "
-                f"feasible budget is {self.budgets[0]:.17g} per row."
-            )
-        return segment
-
-
-# The budgets are sums; one that rounding put a hair above the same number fits.
-_HAIR = 1 + 1e-12
-
-
-def _rounded_up(budget):
-    return budget * _HAIR
+        check_affordable(budget, self.budgets[0])
+        # The budgets are sums; one that rounding put a hair above the same number fits.
+        return int(affords(budget, self.budgets).sum()) - 1
 
 
 def assignment_path(values: ArrayLike, costs: ArrayLike) -> AssignmentPath:
@@ -145,44 +133,3 @@ def assignment_path(values: ArrayLike, costs: ArrayLike) -> AssignmentPath:
         objectives=(value + np.r_[0.0, gained[last]]) / n,
         prices=np.r_[prices[last], 0.0],
     )
-
-
-def price_for_budget(values: ArrayLike, costs: ArrayLike, budget: float | None) -> float:
-    """Dual price of the budget, by selection instead of a sort.
-
-    The smallest price at which each row's ``argmax values - price * costs``, ties to the
-    cheaper, meets the budget (FrugalMCT, eq. 4.2); infinite at the smallest feasible
-    budget, which leaves nothing to buy with.
-
-    Parameters
-    ----------
-    values : array-like of shape (n_rows, n_choices)
-        Value of each choice for each row.
-
-    costs : array-like of shape (n_choices,) or (n_rows, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative.
-
-    budget : float or None
-        Mean cost per row, in the unit of `costs`; None is unlimited, price 0.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        For bad input, or a budget that the cheapest plan exceeds.
-
-    Examples
-    --------
-    >>> from skroute.assignment import price_for_budget
-    >>> round(price_for_budget([[0.6, 0.9], [0.7, 0.8]], costs=[1, 3], budget=2), 3)
-    0.05
-    """
-    problem = check_problem(values, costs, budget)
-    hulls = build_hulls(problem)
-    room = problem.total - total_cost(problem, hulls.cheapest)
-    if len(hulls.choice) and room <= problem.slack_for_rounding:
-        return np.inf
-    return float(dual_price(problem, hulls))

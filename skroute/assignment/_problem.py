@@ -5,10 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from skroute.base import check_budget
-
-# Relative room for rounding in "spent <= budget": sums of a million costs are exact to this.
-ROUNDING = 1e-12
+from skroute.base import ROUNDING, check_affordable, check_budget
 
 
 class Problem(NamedTuple):
@@ -22,7 +19,6 @@ class Problem(NamedTuple):
     @property
     def slack_for_rounding(self):
         """How far a sum may exceed `total` and still be the rounding of one that fits."""
-        # Relative alone: where costs are tiny, any absolute room would be money.
         return ROUNDING * self.total if np.isfinite(self.total) else 0.0
 
 
@@ -92,11 +88,7 @@ def check_problem(values, costs, budget):
     order = np.argsort(costs[0], kind="stable").astype(np.int64)
     problem = Problem(values, costs, budget * n, order)
     cheapest = float(costs.min(axis=1).sum()) * (n if len(costs) == 1 else 1)
-    if cheapest > problem.total + problem.slack_for_rounding:
-        raise ValueError(
-            f"budget={budget!r} is below the cheapest feasible plan: the smallest feasible "
-            f"budget is {cheapest / n:.17g} per row."
-        )
+    check_affordable(budget, cheapest / n)
     return problem
 
 

@@ -135,7 +135,7 @@ def solve_assignment(
     See Also
     --------
     assignment_path : Every budget from one sort.
-    price_for_budget : The dual price alone.
+    decide : The rule of the routers, online or batch.
     choose_at_price : The plan of a price, each row alone.
 
     References

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
@@ -73,9 +72,7 @@ def _has_proba(self):
     return True
 
 
-class QWYCEnsemble(
-    CostAwareMixin, CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator
-):
+class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Quit When You Can: early exit from an ensemble, with a learnt order.
 
     The members of an additive ensemble are evaluated one after the other in an

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin
-from sklearn.callback import CallbackSupportMixin
 from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d, indexable
@@ -80,9 +79,7 @@ class Skyline(NamedTuple):
     accuracy: NDArray[np.float64]
 
 
-class PolyDomSelector(
-    SizedItemsMixin, CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition
-):
+class PolyDomSelector(SizedItemsMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition):
     """The most accurate model whose features can be computed within an item's budget.
 
     A feature costs what its extractor costs on the item at hand, which depends on the

@@ -3,7 +3,6 @@
 from contextlib import contextmanager, nullcontext
 
 import numpy as np
-from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import get_tags
 
 from skroute.gating._base import GatingBase, surplus
@@ -51,7 +50,7 @@ class GbrtParameters:
         )
 
 
-class AdaptGatingClassifier(GbrtParameters, CallbackSupportMixin, TwoModelBase):
+class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
     """Buy cheap features first, and the rest only for rows that need the full model.
 
     Learns a cheap model f1 and a gate g on few, cheap features. A row with ``g > 0`` goes

@@ -2,7 +2,6 @@
 
 import numpy as np
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
-from sklearn.callback import CallbackSupportMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, cross_val_predict
 from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d, get_tags
@@ -115,9 +114,7 @@ def _fit_member(router, context, name, member, X, y, classes, *, method, cv, fit
     return fitted, response
 
 
-class BaseRouterClassifier(
-    CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, CallbackSupportMixin, NamedMembersMixin
-):
+class BaseRouterClassifier(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembersMixin):
     """Classifiers with prices, of which each row is answered by one.
 
     Subclasses implement ``_fit_routing(X, y, names, responses)``, called when the members

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skroute.assignment import _kernels, choose_at_price, price_for_budget, solve_assignment
+from skroute.assignment import _kernels, assignment_path, choose_at_price, solve_assignment
 from skroute.assignment._greedy import build_hulls
 from skroute.assignment._problem import check_problem
 from tests.assignment.test_assignment import random_problem
@@ -30,7 +30,7 @@ def test_plans_interpreted(n, m, per_row, degenerate, interpreted):
     def run():
         found = []
         for values, costs, budget in problems:
-            price = price_for_budget(values, costs, budget)
+            price = assignment_path(values, costs).price(budget)
             found += [price, choose_at_price(values, costs, price)]
             for solver in ("greedy", "exact"):
                 plan = solve_assignment(values, costs, budget, solver=solver)

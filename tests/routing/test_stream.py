@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
-from skroute.assignment import choose_at_price, price_for_budget
+from skroute.assignment import assignment_path, choose_at_price
 from skroute.routing import (
     BudgetExhaustedError,
     BudgetRouter,
@@ -136,7 +136,7 @@ def test_known_number_answers_all_and_spends_what_the_offline_optimum_does(mean)
         choices.append(ticket.choice)
     spent = stream.status().spent
     assert spent <= mean * len(X) * (1 + 1e-12)
-    offline = choose_at_price(values, COSTS, price_for_budget(values, COSTS, mean))
+    offline = choose_at_price(values, COSTS, assignment_path(values, COSTS).price(mean))
     at = np.arange(len(X))
     assert values[at, choices].mean() > values[at, offline].mean() - 2e-3
     # Where the best of every row costs less than the mean, money is left.

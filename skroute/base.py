@@ -10,7 +10,7 @@ import reprlib
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
-from numbers import Real
+from numbers import Number, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -502,7 +502,9 @@ class CostAwareMixin(CallbackSupportMixin):
       routing knows them, and ``_plan`` gets them;
     - ``_check_X(X)``: the check of rows before a decision;
     - ``_offers_proba()``: raises AttributeError, or is False, where there are no
-      probabilities.
+      probabilities;
+    - ``_acts_at_once``: names of the parameters that a fitted estimator reads when it is
+      called. A call is refused while any other one has been changed since `fit`.
 
     What a call of `fit` takes besides `X` and `y` is declared by a `fit` that passes it
     on: ``def fit(self, X, y, costs=None): return super().fit(X, y, costs=costs)``.
@@ -533,12 +535,38 @@ class CostAwareMixin(CallbackSupportMixin):
 
     _parameter_constraints: dict = {}
     _call_context: tuple[str, ...] = ()
+    _acts_at_once: tuple[str, ...] = ("budget",)
 
     def __init_subclass__(cls, **kwargs):
         # What set_predict_request and its like know beside the signature.
         for method in ("predict", "predict_proba", "score"):
             setattr(cls, f"__metadata_request__{method}", dict.fromkeys(cls._call_context))
         super().__init_subclass__(**kwargs)
+
+    def __setattr__(self, name, value):
+        if not name.endswith("_") and self.__sklearn_is_fitted__():
+            self._note_change(name, value)
+        super().__setattr__(name, value)
+
+    def _note_change(self, name, value):
+        """Remember what a parameter was in `fit`, if it needs a new one to act."""
+        at_once = {*self._acts_at_once, "n_jobs", "verbose"}
+        if name not in self._get_param_names() or name in at_once:
+            return
+        of_fit = vars(self).setdefault("_of_fit", {})
+        before = of_fit.setdefault(name, getattr(self, name))
+        if value is before or (isinstance(value, (str, Number)) and value == before):
+            del of_fit[name]
+
+    def _check_unchanged(self):
+        """Refuse a call while parameters that need a new fit differ from those of `fit`."""
+        if changed := vars(self).get("_of_fit"):
+            name = next(iter(changed))
+            raise ValueError(
+                f"{name} was changed after fit, which it needs to act: fit again, or set it back. "
+                f"What acts at once on a fitted {type(self).__name__} is "
+                f"{', '.join(self._acts_at_once)}."
+            )
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "choices_")
@@ -589,6 +617,7 @@ class CostAwareMixin(CallbackSupportMixin):
 
     def _unfit(self):
         vars(self).pop("choices_", None)
+        vars(self).pop("_of_fit", None)
 
     def _route_metadata(self, params):
         """Metadata for the `fit` of each inner model, by the name of the model.
@@ -603,6 +632,7 @@ class CostAwareMixin(CallbackSupportMixin):
     def _respond(self, X, response, *, budget=None, **context):
         """One pass: validate, plan, answer. `response=None` plans only."""
         check_is_fitted(self)
+        self._check_unchanged()
         if unknown := sorted(set(context) - set(self._call_context)):
             raise TypeError(
                 f"{type(self).__name__} does not take {unknown[0]!r} in a call. Beside X and "

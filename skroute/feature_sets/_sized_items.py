@@ -18,6 +18,8 @@ def _has_predict_proba(selector):
 class SizedItemsMixin(CostAwareMixin):
     """The cost protocol with a size per item, and a budget that may differ by item."""
 
+    _call_context = ("size",)
+
     def predict_routed(
         self, X: Any, budget: ArrayLike | None = None, size: ArrayLike | None = None
     ) -> Routed:

@@ -47,6 +47,7 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
     of weight); it implements ``_cheap_scores(values)`` and ``_gate_scores(values, scores)``.
     """
 
+    _acts_at_once = ("budget", "policy")
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
         "feature_groups": [Mapping, None],

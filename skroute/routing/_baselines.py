@@ -304,6 +304,8 @@ class OracleRouterClassifier(BaseRouterClassifier):
     1.0
     """
 
+    _call_context = ("y_true",)
+
     def __init__(self, estimators, *, costs, budget=None, response="predict", cv=5, n_jobs=None):
         self.estimators = estimators
         self.costs = costs

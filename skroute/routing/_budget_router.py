@@ -199,6 +199,9 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     True
     """
 
+    _call_context = ("costs",)
+    _acts_at_once = ("budget", "policy", "objective", "reg_lambda")
+
     _parameter_constraints: dict = {
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
         "costs": [dict, "array-like", None],

@@ -262,6 +262,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     True
     """
 
+    _acts_at_once = ("budget", "policy")
     _parameter_constraints: dict = {
         **BaseFirstClassifier._parameter_constraints,
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],

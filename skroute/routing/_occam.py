@@ -172,6 +172,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
     True
     """
 
+    _acts_at_once = ("budget", "policy", "objective")
     _parameter_constraints: dict = {
         **BaseRouterClassifier._parameter_constraints,
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],

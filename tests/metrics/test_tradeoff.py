@@ -175,7 +175,7 @@ class TestGapRecovered:
         ),
         (
             lambda: reference_curves([[1, 0]], [1, 2], [0.5]),
-            "is below the cheapest feasible plan: the smallest feasible budget is 1 per row",
+            "is below the cheapest feasible plan: the smallest feasible budget is 1",
         ),
     ],
 )

@@ -148,15 +148,15 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     curve = accuracy_cost_curve(router, X_test, y_test, budgets)
     of_layer = accuracy_cost_curve(layer, X_test, y_test, at(SHARES, layer))
     each = np.array([net.score(X_test, y_test) for _, net in nets])
-    single = [each[np.where(router.costs_ <= b, router.quality_, 0).argmax()] for b in budgets]
+    single = [each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()] for b in budgets]
     costs = dict(zip(router.choices_, router.costs_))
     # Matched to what OCCAM really spent: the two nets whose random mixture is best for that.
-    hull = policy_hull(router.costs_, router.quality_)
+    hull = policy_hull(router.costs_, router.mean_quality_)
     spent = np.maximum(curve.cost, router.costs_.min())
     mixtures = [hull.mixture(cost) for cost in spent]
     matched = [(1 - share) * each[low] + share * each[high] for low, high, share in mixtures]
     oracle = OracleRouterClassifier(nets, costs=costs).fit(X[learn], y[learn])
-    truth = oracle.success(X_test, y_test)
+    truth = oracle.member_quality(X_test, y_test)
     told = [solve_assignment(truth, router.costs_, b).objective for b in budgets]
     budget = budgets[list(SHARES).index(0.6)]
     counts, expected = count_rows(router, X_test, budget)

@@ -23,13 +23,12 @@ from skroute.routing import (
     BudgetRouter,
     FrugalMCTClassifier,
     FrugalMLClassifier,
-    MajorityVoteClassifier,
     OccamRouterClassifier,
     OracleRouterClassifier,
     RandomRouterClassifier,
     SequentialRouterClassifier,
     SingleBestClassifier,
-    WeightedMajorityVoteClassifier,
+    VoteClassifier,
 )
 
 
@@ -72,8 +71,8 @@ SERVICES = [
     SequentialRouterClassifier(
         members(), costs=COSTS, budget=2.0, n_prices=3, accuracy_estimator=_SMALL_TREE, cv=2
     ),
-    MajorityVoteClassifier(members(), costs=COSTS),
-    WeightedMajorityVoteClassifier(members(), costs=COSTS, cv=2),
+    VoteClassifier(members(), costs=COSTS),
+    VoteClassifier(members(), costs=COSTS, cv=2, voting="soft"),
 ]
 
 ESTIMATORS = [

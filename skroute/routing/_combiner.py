@@ -5,42 +5,12 @@ A target is an indicator matrix of that shape (multi-label) or the positions of 
 labels, shape (n_samples,) (single-label, the one-label case).
 """
 
+from itertools import combinations
+
 import numpy as np
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
-
-
-def jaccard_samples(y_true, y_pred):
-    """Accuracy of each label set: labels in common by labels in either, 1 if both are empty.
-
-    Parameters
-    ----------
-    y_true, y_pred : ndarray of shape (n_samples, n_labels)
-        Indicator matrices.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=float64
-    """
-    y_true, y_pred = np.asarray(y_true, dtype=bool), np.asarray(y_pred, dtype=bool)
-    common = np.count_nonzero(y_true & y_pred, axis=1)
-    either = np.count_nonzero(y_true | y_pred, axis=1)
-    return np.where(either == 0, 1.0, common / np.maximum(either, 1))
-
-
-def equal_samples(y_true, y_pred):
-    """Accuracy of each single label: 1 where right, 0 where wrong.
-
-    Parameters
-    ----------
-    y_true, y_pred : ndarray of shape (n_samples,)
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=float64
-    """
-    return (np.asarray(y_true) == np.asarray(y_pred)).astype(np.float64)
 
 
 def named_labels(scores, threshold=None):
@@ -192,8 +162,6 @@ def search_combinations(scores, target, accuracy, max_services, weights=GRID, th
     dict from frozenset of int to (ndarray of shape (n_services,), float or None, ndarray)
         Weights that sum to 1, threshold, and accuracy of each row; smaller sets first.
     """
-    from itertools import combinations
-
     n_services = len(scores)
     unit = np.eye(n_services)
     found = {}

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
-from skroute.base import Plan, check_budget, check_rows
+from skroute.base import Plan, check_affordable, check_budget, check_rows
+from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import GRID, search_combination, search_threshold
 from skroute.routing._policies import (
     price_curve,
@@ -17,13 +18,7 @@ from skroute.routing._policies import (
     search_delta,
     spread_prices,
 )
-from skroute.routing._services import (
-    Answers,
-    BaseFirstClassifier,
-    answer_features,
-    fit_predictor,
-    predict_values,
-)
+from skroute.routing._predictors import answer_features, fit_predictor, predict_values
 from skroute.routing._stream import StreamMixin, StreamPolicy
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 
@@ -95,7 +90,7 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
     return AddonOptions(np.array(addons), np.array(chosen), list(thetas), np.column_stack(columns))
 
 
-class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
+class FrugalMCTClassifier(StreamMixin, CombiningRouter):
     r"""Ask a base service, look at its answer, buy at most one more, combine both.
 
     FrugalMCT [1]_. Every row goes to the base. From its scores an accuracy estimator
@@ -111,7 +106,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The services, with ``predict_proba``. Each is cloned and fitted; a fitted one is
+        The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
         `fit` should be new to it. A label that a service does not name has the score 0.
 
@@ -154,8 +149,8 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
         ``"batch"`` (the paper's offline) solves the assignment for the rows given; the
         budget is a hard cap on them.
 
-    sample_accuracy : callable, default=None
-        ``sample_accuracy(y_true, y_pred)`` returns the accuracy of each row, an array of
+    sample_quality : callable, default=None
+        ``sample_quality(y_true, y_pred)`` returns the accuracy of each row, an array of
         shape (n_samples,), which everything here then maximises. None is 1 for the right
         label and 0 otherwise; for several labels the number of labels in common divided
         by that of labels in either.
@@ -186,7 +181,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     choice_thresholds_ : ndarray of shape (n_choices,)
         theta; where y is an indicator matrix.
 
-    members_ : list of str
+    member_names_ : list of str
         Names of the services.
 
     estimators_ : list of classifiers
@@ -207,7 +202,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     accuracy_estimators_ : list of estimators
         One fitted for each possible base.
 
-    validation_accuracy_ : float
+    validation_quality_ : float
         Mean accuracy at the constructor's budget, by out-of-sample estimates.
 
     validation_cost_ : float
@@ -264,13 +259,15 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
 
     _acts_at_once = ("budget", "policy")
     _parameter_constraints: dict = {
-        **BaseFirstClassifier._parameter_constraints,
+        **CombiningRouter._parameter_constraints,
+        "base": [str],
+        "cv": ["cv_object"],
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
         "weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
         "policy": [StrOptions({"online", "batch"})],
-        "sample_accuracy": [callable, None],
+        "sample_quality": [callable, None],
     }
 
     def __init__(
@@ -285,7 +282,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
         threshold="auto",
         delta=0.0,
         policy="online",
-        sample_accuracy=None,
+        sample_quality=None,
         cv=5,
         n_jobs=None,
     ):
@@ -298,18 +295,27 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
         self.threshold = threshold
         self.delta = delta
         self.policy = policy
-        self.sample_accuracy = sample_accuracy
+        self.sample_quality = sample_quality
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _fit_policy(self, X, target, scores):
-        names = self.members_
+    def _check(self, X, members):
+        check_base(self.base, members)
+
+    def _least_cost(self, costs, names):
+        return float(costs[possible_bases(self.base, names)].min())
+
+    def _row_accuracy(self, target, answers):
+        return self._target.quality(target, answers, self.sample_quality)
+
+    def _learn(self, X, target, answers):
+        names, scores = answers.names, answers.responses
         n_members = len(names)
         weights = GRID if self.weight == "auto" else [self.weight]
         thresholds = GRID if self.threshold == "auto" else [self.threshold]
         budget = check_budget(self.budget)
         labels, combiners, all_thresholds = [], [], []
-        self._bases = self._possible_bases()
+        self._bases = possible_bases(self.base, names)
         self.accuracy_estimators_, self._paths, self._curves, self._deltas = [], [], [], []
         self._first_choice, self._option_costs = [], []
         unit = np.eye(n_members)
@@ -318,7 +324,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
             options = addon_options(scores, base, target, self._row_accuracy, weights, thresholds)
             realised = options.accuracies
             fitted, estimate = fit_predictor(
-                self.accuracy_estimator, self._features(scores[base]), realised, self.cv
+                self.accuracy_estimator, self._features(scores[base]), realised, answers.folds
             )
             costs = self.costs_[base] + np.r_[0.0, self.costs_[options.addons[1:]]]
             path = assignment_path(estimate, costs)
@@ -348,7 +354,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
         self.price_ = self._price(at, budget)
         cost, accuracy = self._curves[at]
         self.validation_cost_ = float(min(budget, cost[-1]))
-        self.validation_accuracy_ = float(np.interp(self.validation_cost_, cost, accuracy))
+        self.validation_quality_ = float(np.interp(self.validation_cost_, cost, accuracy))
         self._set_choices(
             labels,
             [(unit[base] + unit[k]) > 0 for base, k, _ in combiners],
@@ -364,12 +370,12 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
             return
         single = max(affordable, key=lambda k: alone[k].mean())
         error = alone[single].std() / np.sqrt(len(alone[single]))
-        if alone[single].mean() - self.validation_accuracy_ > 1.645 * error > 0:
+        if alone[single].mean() - self.validation_quality_ > 1.645 * error > 0:
             warnings.warn(
-                f"On validation rows the accuracy {self.validation_accuracy_:.4g} is below the "
-                f"{alone[single].mean():.4g} of {self.members_[single]!r} alone, which fits the "
-                'budget. Try base="auto", another accuracy_estimator, or use that service for all '
-                "rows.",
+                f"On validation rows the quality {self.validation_quality_:.4g} is below the "
+                f"{alone[single].mean():.4g} of {self.member_names_[single]!r} alone, which fits "
+                'the budget. Try base="auto", another accuracy_estimator, or use that member for '
+                "all rows.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -393,7 +399,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
         return path.price(max(reduced_budget(budget, fixed, self._deltas[at]), path.budgets[0]))
 
     def _plan(self, X, budget):
-        self._check_call_budget(budget)
+        check_affordable(budget, self._least())
         at = self._base_for(budget)
         base = self._bases[at]
         answers = Answers(self, X)
@@ -436,7 +442,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     def _addon_price(self, at, budget):
         return self._price(at, budget + self._option_costs[at][0])
 
-    def predict_accuracy(self, X):
+    def predict_quality(self, X):
         """Estimated accuracy of each choice that the base leaves open; asks the base.
 
         Parameters

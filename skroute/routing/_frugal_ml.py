@@ -2,18 +2,19 @@
 
 import numpy as np
 
-from skroute.base import Plan
-from skroute.routing._baselines import row_uniforms
+from skroute.base import Plan, check_affordable
+from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
+from skroute.routing._draws import row_uniforms
 from skroute.routing._label_options import label_groups, label_options, label_policies
 from skroute.routing._policies import PolicyHull
-from skroute.routing._services import Answers, BaseFirstClassifier
+from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval, num_samples
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
 _MIN_ROWS = 30
 
 
-class FrugalMLClassifier(BaseFirstClassifier):
+class FrugalMLClassifier(CombiningRouter):
     """Ask a base service; keep its answer where its score is high enough for its label.
 
     FrugalML [1]_. A row goes to a base service, which answers with a label and a score.
@@ -62,7 +63,7 @@ class FrugalMLClassifier(BaseFirstClassifier):
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
 
-    members_ : list of str
+    member_names_ : list of str
         Names of the services.
 
     estimators_ : list of classifiers
@@ -120,10 +121,12 @@ class FrugalMLClassifier(BaseFirstClassifier):
     """
 
     _parameter_constraints: dict = {
-        **BaseFirstClassifier._parameter_constraints,
+        **CombiningRouter._parameter_constraints,
+        "base": [str],
+        "cv": ["cv_object"],
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
-    _multilabel_allowed = False
+    _target_kinds = (SingleLabel,)
 
     def __init__(
         self,
@@ -144,9 +147,16 @@ class FrugalMLClassifier(BaseFirstClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _fit_policy(self, X, target, scores):
-        names, m = self.members_, len(self.members_)
-        bases = self._possible_bases()
+    def _check(self, X, members):
+        check_base(self.base, members)
+
+    def _least_cost(self, costs, names):
+        return float(costs[possible_bases(self.base, names)].min())
+
+    def _learn(self, X, target, answers):
+        names, scores = answers.names, answers.responses
+        m = len(names)
+        bases = possible_bases(self.base, names)
         labels = np.column_stack([part.argmax(axis=1) for part in scores])
         correct = (labels == target[:, np.newaxis]).astype(np.float64)
         n_labels = len(self.classes_)
@@ -173,11 +183,10 @@ class FrugalMLClassifier(BaseFirstClassifier):
             [names[a] if a == b else f"{names[b]} > {names[a]}" for b, a in pairs],
             [(unit[base] + unit[addon]) > 0 for base, addon in pairs],
             [unit[addon] for _, addon in pairs],
-            None,
         )
 
     def _plan(self, X, budget):
-        self._check_call_budget(budget)
+        check_affordable(budget, self._least())
         policies = self.policies_
         hull = PolicyHull(policies.cost, policies.accuracy, np.arange(len(policies.base)))
         low, high, share = hull.mixture(budget)
@@ -186,7 +195,7 @@ class FrugalMLClassifier(BaseFirstClassifier):
         if share > 0:
             policy[row_uniforms(X, 1)[:, 0] < share] = high
         answers = Answers(self, X)
-        m = len(self.members_)
+        m = len(self.member_names_)
         route = np.empty(n, dtype=np.int64)
         for base in np.unique(policies.base[policy]):
             rows = np.flatnonzero(policies.base[policy] == base)

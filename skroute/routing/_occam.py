@@ -1,30 +1,22 @@
 """OCCAM: which classifier answers, per query."""
 
-from typing import NamedTuple
-
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_array, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_rows, note_failure
+from skroute.routing._base import BaseRouter
 from skroute.routing._budget_router import BudgetRouter, check_policy
 from skroute.routing._embedding import call_with_layer, check_layer, reads_tensors
-from skroute.routing._members import BaseRouterClassifier, call_proba
+from skroute.routing._fit_members import METHOD_OF_RESPONSE, response_quality
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._tensors import holds_numbers
 from skroute.utils._timing import seconds_per_sample
 
 
-class _State(NamedTuple):
-    """What planning leaves for answering: the embedding member's probabilities."""
-
-    choice: int
-    proba: np.ndarray
-
-
-class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
+class OccamRouterClassifier(StreamMixin, BaseRouter):
     r"""Answer each row with the classifier that is worth its cost for that row.
 
     `fit` fits the members and records how each does on rows that it has not seen: the
@@ -125,7 +117,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
     embedding_ : transformer or None
         Fitted on all rows.
 
-    quality_ : ndarray of shape (n_choices,)
+    mean_quality_ : ndarray of shape (n_choices,)
         Mean out-of-sample success of each member.
 
     n_features_in_ : int
@@ -174,7 +166,9 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
 
     _acts_at_once = ("budget", "policy", "objective")
     _parameter_constraints: dict = {
-        **BaseRouterClassifier._parameter_constraints,
+        **BaseRouter._parameter_constraints,
+        "response": [StrOptions({"proba", "predict"})],
+        "cv": ["cv_object"],
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
         "embedding": [HasMethods(["fit", "transform"]), str, None],
         "embedding_layer": [str, None],
@@ -218,8 +212,10 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check_parameters(self, members):
-        super()._check_parameters(members)
+    def _asks(self):
+        return METHOD_OF_RESPONSE[self.response]
+
+    def _check(self, X, members):
         check_policy(self.policy, self.objective)
         if isinstance(self.embedding, str):
             if self.embedding not in members:
@@ -239,8 +235,9 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
                     f"must be the name of one of {list(members)!r}, got {self.embedding!r}."
                 )
             check_layer(self.embedding, members[self.embedding], self.embedding_layer)
+        self._check_rows_are_read(X)
 
-    def _check_inputs(self, X):
+    def _check_rows_are_read(self, X):
         if self.embedding is not None or self.accuracy_estimator is not None:
             return
         advice = (
@@ -265,19 +262,25 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
             ) from error
 
     def _fixed_cost(self, costs, names):
+        """What every row pays whoever answers."""
         fixed = 0.0 if self.routing_cost is None else float(self.routing_cost)
         if isinstance(self.embedding, str):
             fixed += float(costs[names.index(self.embedding)])
         return fixed
 
+    def _least_cost(self, costs, names):
+        return self._fixed_cost(costs, names) + float(self._call_costs(costs, names).min())
+
     def _call_costs(self, costs, names):
+        """What choosing each member adds to the fixed cost."""
         added = np.array(costs, dtype=np.float64)
         if isinstance(self.embedding, str):
             added[names.index(self.embedding)] = 0.0
         return added
 
-    def _fit_routing(self, X, y, names, responses):
-        quality = np.column_stack([self._success(y, response) for response in responses])
+    def _learn(self, X, target, answers):
+        names, responses = answers.names, answers.responses
+        quality = response_quality(target, responses)
         self.embedding_ = None
         features = X
         self._embedder = None
@@ -289,7 +292,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         elif self.embedding is not None:
             self.embedding_ = clone(self.embedding)
             with note_failure("embedding", num_samples(X), "fit"):
-                features = self.embedding_.fit_transform(X, self.classes_[y])
+                features = self.embedding_.fit_transform(X, self.classes_[target])
         router = BudgetRouter(
             self.accuracy_estimator,
             costs=dict(zip(names, self._call_costs(self.costs_, names))),
@@ -299,7 +302,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
             objective=self.objective,
             drop_dominated=self.drop_dominated,
             routing_cost=self._fixed_cost(self.costs_, names),
-            cv=self.cv if isinstance(self.cv, int) else 5,
+            cv=answers.folds,
             n_jobs=self.n_jobs,
         )
         router.fit(features, quality)
@@ -307,14 +310,13 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
             self._charge_measured_routing(router, X if self._embedder is None else features)
         kept = [names.index(name) for name in router.choices_]
         self.router_ = router
-        self.quality_ = router.mean_quality_
+        self.mean_quality_ = router.mean_quality_
         self.costs_ = self.costs_[kept]
         self.estimators_ = [self.estimators_[i] for i in kept]
+        self.member_names_ = list(router.choices_)
         self.choices_ = list(router.choices_)
 
-    @property
-    def min_budget_(self):
-        check_is_fitted(self)
+    def _least(self):
         return self.router_.min_budget_
 
     def _charge_measured_routing(self, router, rows):
@@ -338,7 +340,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
             layer = self.embedding_layer
 
             def call(rows):
-                return call_proba(name, member, self.classes_, rows)
+                return self._target.call("predict_proba", name, member, rows)
 
             if layer is not None:
                 as_tensor = reads_tensors(self.accuracy_estimator)
@@ -357,11 +359,11 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         return plan._replace(state=self._embedded_state(proba))
 
     def _embedded_state(self, proba):
-        if proba is None:
+        """What the member that embeds has answered already."""
+        if proba is None or self._embedder[0] not in self.choices_:
             return None
-        name, _ = self._embedder
-        choice = self.choices_.index(name) if name in self.choices_ else -1
-        return _State(choice, proba)
+        choice = self.choices_.index(self._embedder[0])
+        return {(choice, "predict_proba"): proba, (choice, "predict"): proba.argmax(axis=1)}
 
     def _stream_policy(self, budget):
         return self.router_._stream_policy(budget)._replace(look=self._look)
@@ -369,15 +371,14 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
     def _look(self, x):
         features, proba = self._embed(x)
         state = self._embedded_state(proba)
-        if state is None or state.choice < 0:
+        if state is None:
             return features, None, state
-        return features, {state.choice: self.classes_[proba[0].argmax()]}, state
-
-    def _reuse(self, choice, rows, state, response):
-        if state is None or choice != state.choice:
-            return None
-        proba = state.proba[rows]
-        return proba.argmax(axis=1) if response == "predict" else proba
+        known = {
+            choice: self.classes_[answer[0]]
+            for (choice, method), answer in state.items()
+            if method == "predict"
+        }
+        return features, known, state
 
     def predict_quality(self, X):
         """Estimated success probability of each member, before the penalty.

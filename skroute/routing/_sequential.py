@@ -3,18 +3,14 @@
 import numpy as np
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.base import Plan
-from skroute.routing._baselines import row_uniforms
+from skroute.base import Plan, check_affordable
+from skroute.routing._answers import CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import search_combinations
+from skroute.routing._draws import row_uniforms
 from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
 from skroute.routing._policies import PolicyHull, policy_hull, price_curve, spread_prices
+from skroute.routing._predictors import answer_features, fit_predictor, predict_values
 from skroute.routing._rollout import decide, roll_back, service_sets, split_outputs
-from skroute.routing._services import (
-    BaseFirstClassifier,
-    answer_features,
-    fit_predictor,
-    predict_values,
-)
 from skroute.utils._compat import HasMethods, Integral, Interval, num_samples
 
 # Budgets at which the one-add-on policies of each base are candidates.
@@ -23,7 +19,7 @@ _N_ADDON_PRICES = 33
 _MAX_SETS = 255
 
 
-class SequentialRouterClassifier(BaseFirstClassifier):
+class SequentialRouterClassifier(CombiningRouter):
     r"""Ask one service after another, for as long as the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
@@ -74,8 +70,8 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         are estimated out of sample: from ``oob_prediction_`` where the fitted estimator
         has it, else by cross-validation.
 
-    sample_accuracy : callable, default=None
-        ``sample_accuracy(y_true, y_pred)`` returns the accuracy of each row, an array of
+    sample_quality : callable, default=None
+        ``sample_quality(y_true, y_pred)`` returns the accuracy of each row, an array of
         shape (n_samples,). None is 1 for the right label and 0 otherwise; for several
         labels the number of labels in common divided by that of labels in either.
 
@@ -104,7 +100,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
     choice_thresholds_ : ndarray of shape (n_choices,)
         Score above which a label is named; where y is an indicator matrix.
 
-    members_ : list of str
+    member_names_ : list of str
         Names of the services.
 
     estimators_ : list of classifiers
@@ -173,11 +169,13 @@ class SequentialRouterClassifier(BaseFirstClassifier):
     """
 
     _parameter_constraints: dict = {
-        **BaseFirstClassifier._parameter_constraints,
+        **CombiningRouter._parameter_constraints,
+        "base": [str],
+        "cv": ["cv_object"],
         "max_calls": [Interval(Integral, 1, None, closed="left")],
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
-        "sample_accuracy": [callable, None],
+        "sample_quality": [callable, None],
     }
 
     def __init__(
@@ -190,7 +188,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         max_calls=3,
         n_prices=12,
         accuracy_estimator=None,
-        sample_accuracy=None,
+        sample_quality=None,
         cv=5,
         n_jobs=None,
     ):
@@ -201,12 +199,12 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         self.max_calls = max_calls
         self.n_prices = n_prices
         self.accuracy_estimator = accuracy_estimator
-        self.sample_accuracy = sample_accuracy
+        self.sample_quality = sample_quality
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check_parameters(self, members):
-        super()._check_parameters(members)
+    def _check(self, X, members):
+        check_base(self.base, members)
         names = list(members)
         self._before = continued(members)
         for name, chain in zip(names, chains(self._before)):
@@ -228,20 +226,22 @@ class SequentialRouterClassifier(BaseFirstClassifier):
                 "members."
             )
 
-    def _possible_bases(self):
-        return [k for k in super()._possible_bases() if self._before[k] < 0]
+    def _row_quality(self, target, answers):
+        return self._target.quality(target, answers, self.sample_quality)
 
-    def _call_costs(self, costs, names):
-        """What a plan that ends with each member adds to the fixed cost, at least."""
-        costs = super()._call_costs(costs, names)
-        return np.array([costs[chain].sum() for chain in chains(self._before)])
+    def _possible_bases(self, names):
+        return [k for k in possible_bases(self.base, names) if self._before[k] < 0]
+
+    def _least_cost(self, costs, names):
+        return float(costs[self._possible_bases(names)].min())
 
     def _timed_calls(self, names, fitted):
         return super()._timed_calls(names, fitted) | stage_calls(self._before, names, fitted)
 
-    def _fit_policy(self, X, target, scores):
-        members, following = service_sets(len(self.members_), self.max_calls, self._before)
-        found = search_combinations(scores, target, self._row_accuracy, self.max_calls)
+    def _learn(self, X, target, answers):
+        scores = answers.responses
+        members, following = service_sets(len(scores), self.max_calls, self._before)
+        found = search_combinations(scores, target, self._row_quality, self.max_calls)
         # Ways to answer in each state: all combined, or any one of several services alone.
         realised, choices = [], []
         self._first_choice = []
@@ -251,19 +251,20 @@ class SequentialRouterClassifier(BaseFirstClassifier):
             if len(used) > 1:
                 ways += [found[frozenset([k])] for k in used]
             self._first_choice.append(len(choices))
-            name = " + ".join(np.array(self.members_)[used])
-            names = [name, *(f"{name} > {self.members_[k]}" for k in used)]
+            name = " + ".join(np.array(self.member_names_)[used])
+            names = [name, *(f"{name} > {self.member_names_[k]}" for k in used)]
             choices += [(name, row, w, theta) for name, (w, theta, _) in zip(names, ways)]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
         self._state_members, self._following = members, following
         # States of one service, in the order of the services that may come first.
-        starts = [int(np.flatnonzero(members[:, k])[0]) for k in self._possible_bases()]
+        bases = self._possible_bases(answers.names)
+        starts = [int(np.flatnonzero(members[:, k])[0]) for k in bases]
         self._state_weights = np.array([choices[at][2] for at in self._first_choice])
 
         def fit(state, values):
             used = np.flatnonzero(members[state])
             features = self._features([scores[k] for k in used], state)
-            return fit_predictor(self.accuracy_estimator, features, values, self.cv)
+            return fit_predictor(self.accuracy_estimator, features, values, answers.folds)
 
         # The special case first: its estimates also say which prices matter.
         candidates, prices = [], [0.0]
@@ -285,7 +286,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         self.prices_ = prices[np.unique(at.round().astype(int))]
         self._models = [None] * len(members)
         if members.sum(axis=1).max() > 2:
-            reached = np.flatnonzero(members[:, self._possible_bases()].any(axis=1))
+            reached = np.flatnonzero(members[:, bases].any(axis=1))
             rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
             self._models = rollout.models
             for base in starts:
@@ -318,9 +319,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         return options
 
     def _plan(self, X, budget):
-        least = self._fixed_cost(self.costs_, self.members_)
-        least += float(self._call_costs(self.costs_, self.members_).min())
-        self._check_call_budget(budget, least)
+        check_affordable(budget, self._least())
         low, high, share = self.hull_.mixture(budget)
         n = num_samples(X)
         policy = np.full(n, low, dtype=np.int64)

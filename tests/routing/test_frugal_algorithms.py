@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import jaccard_score
 
+from skroute.metrics._curve import quality_of_rows
 from skroute.routing._combiner import (
     GRID,
     combine,
-    equal_samples,
-    jaccard_samples,
     named_labels,
     search_combination,
     search_combinations,
@@ -49,7 +48,7 @@ def test_jaccard_is_scikit_learns(seed):
     expected = [
         jaccard_score(x, y, zero_division=1.0) if (x | y).any() else 1.0 for x, y in zip(a, b)
     ]
-    assert_allclose(jaccard_samples(a, b), expected)
+    assert_allclose(quality_of_rows(a, b), expected)
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
@@ -57,7 +56,7 @@ def test_jaccard_is_scikit_learns(seed):
 @settings(max_examples=15, deadline=None)
 def test_combination_is_the_best_of_the_grid(multilabel, seed):
     (base, addon, _), target = answers(seed, multilabel=multilabel)
-    accuracy = jaccard_samples if multilabel else equal_samples
+    accuracy = quality_of_rows
     weight, theta, per_row = search_combination(base, addon, target, accuracy)
     means = [
         accuracy(target, named_labels(combine((base, addon), (w, 1 - w)), t)).mean()
@@ -70,12 +69,12 @@ def test_combination_is_the_best_of_the_grid(multilabel, seed):
 
 def test_combination_of_services_that_agree():
     scores = np.eye(3)
-    weight, theta, per_row = search_combination(scores, scores, np.arange(3), equal_samples)
+    weight, theta, per_row = search_combination(scores, scores, np.arange(3), quality_of_rows)
     assert (weight, theta) == (0.5, None)
     assert_array_equal(per_row, 1)
     # And of services that never do: no row is left that any weight answers alike.
     other = np.roll(scores, 1, axis=1)
-    weight, _, per_row = search_combination(scores, other, np.arange(3), equal_samples)
+    weight, _, per_row = search_combination(scores, other, np.arange(3), quality_of_rows)
     assert weight > 0.5
     assert_array_equal(per_row, 1)
 
@@ -85,7 +84,7 @@ def test_combination_of_services_that_agree():
 @settings(max_examples=10, deadline=None)
 def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
     scores, target = answers(seed, multilabel=multilabel)
-    accuracy = jaccard_samples if multilabel else equal_samples
+    accuracy = quality_of_rows
     found = search_combinations(scores, target, accuracy, 3)
     assert len(found) == 7
     for part, (weights, theta, per_row) in found.items():
@@ -99,18 +98,18 @@ def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
 
 def test_threshold_zero_names_what_has_a_score():
     scores = np.array([[0.0, 0.2], [0.9, 0.0]])
-    theta, per_row = search_threshold(scores, scores > 0, jaccard_samples)
+    theta, per_row = search_threshold(scores, scores > 0, quality_of_rows)
     assert theta == 0
     assert_array_equal(per_row, 1)
 
 
 def test_addon_options_offer_the_addon_alone():
     scores, target = answers(0, n=200)
-    options = addon_options(scores, 1, target, equal_samples, GRID, GRID)
+    options = addon_options(scores, 1, target, quality_of_rows, GRID, GRID)
     assert options.addons[0] == 1 and options.weights[0] == 1
     for k in (0, 2):
         assert 0 in options.weights[options.addons == k]
-    fixed = addon_options(scores, 1, target, equal_samples, [0.5], GRID)
+    fixed = addon_options(scores, 1, target, quality_of_rows, [0.5], GRID)
     assert_array_equal(fixed.addons, [1, 0, 2])
     assert_array_equal(fixed.weights, [1, 0.5, 0.5])
 

@@ -221,7 +221,7 @@ def test_responses(response):
     X, y = blobs()
     router = OccamRouterClassifier(blob_members(), costs=COSTS, response=response, cv=3).fit(X, y)
     expected = [m.score(X, y) for m in router.estimators_]
-    assert np.abs(router.quality_ - expected).max() < (0.1 if response == "predict" else 0.3)
+    assert np.abs(router.mean_quality_ - expected).max() < (0.1 if response == "predict" else 0.3)
 
 
 def test_members_without_probabilities():

@@ -22,7 +22,8 @@ from sklearn.utils import estimator_html_repr, get_tags
 
 from skroute.assignment import choose_at_price, solve_assignment
 from skroute.routing import BudgetRouter
-from skroute.routing._values import dominated, out_of_sample_quality, penalty, quality_folds
+from skroute.routing._values import folds_of, out_of_sample_quality, penalty
+from skroute.utils._pareto import undominated
 
 
 def log(n=300, seed=0, noise=0.1):
@@ -118,19 +119,16 @@ def test_batch_policy_without_a_budget_and_max_min():
 
 
 def test_helpers():
-    folds = quality_folds(iter([([0, 1], [2, 3]), ([2, 3], [0, 1])]))
     X, Q = log(4)
+    folds = folds_of(iter([([0, 1], [2, 3]), ([2, 3], [0, 1])]), X)
     # An iterable of splits serves more than once.
     for _ in range(2):
         assert out_of_sample_quality(Ridge(), X, Q, folds).shape == (4, 2)
-    assert quality_folds(None).n_splits == 5 and quality_folds(np.int64(3)).n_splits == 3
+    X, _ = log(20)
+    assert len(folds_of(None, X)) == 5 and len(folds_of(np.int64(3), X)) == 3
     np.testing.assert_allclose(penalty(np.array([[1.0], [3.0]]), np.array([[0.0], [0.0]])), 1)
-    assert dominated(np.array([0.5, 0.4, 0.5, 0.9]), np.array([1, 2, 1, 3])).tolist() == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    quality = np.array([0.5, 0.4, 0.5, 0.9])
+    assert undominated(np.array([1, 2, 1, 3]), quality).tolist() == [0, 3]
 
 
 # --- costs per row -------------------------------------------------------------------------
@@ -151,11 +149,11 @@ def test_costs_per_row_known_before_the_call():
     X_new, Q_new = log(200, seed=1)
     C_new = row_costs(X_new, seed=1)
     y_pred, route, cost = router.predict_routed(X_new, costs=C_new)
-    np.testing.assert_array_equal(y_pred, route)
+    np.testing.assert_array_equal(y_pred, np.array(["choice0", "choice1"])[route])
     np.testing.assert_allclose(cost, C_new[np.arange(200), route])
     expected = choose_at_price(router.predict_quality(X_new), C_new, router.price_)
     np.testing.assert_array_equal(route, expected)
-    np.testing.assert_array_equal(router.predict(X_new, costs=C_new), route)
+    np.testing.assert_array_equal(router.predict(X_new, costs=C_new), y_pred)
     np.testing.assert_array_equal(router.predict_cost(X_new, costs=C_new), cost)
     assert router.score(X_new, Q_new, costs=C_new) == pytest.approx(
         Q_new[np.arange(200), route].mean()
@@ -176,9 +174,9 @@ def test_a_budget_that_only_the_row_wise_cheapest_meets():
     C = np.where(np.arange(200).reshape(100, 2) // 2 % 2 == [0, 1], 1.0, 3.0)
     router = BudgetRouter(Ridge(), budget=1.0).fit(X, Q, costs=C)
     np.testing.assert_array_equal(router.predict_cost(X, costs=C), 1.0)
-    with pytest.raises(ValueError, match="the smallest feasible budget is 1 per sample"):
+    with pytest.raises(ValueError, match="the smallest feasible budget is 1"):
         router.predict(X, costs=C, budget=0.9)
-    with pytest.raises(ValueError, match="the smallest feasible budget is 1 per sample"):
+    with pytest.raises(ValueError, match="the smallest feasible budget is 1"):
         clone(router).set_params(budget=0.9).fit(X, Q, costs=C)
 
 
@@ -231,8 +229,8 @@ def test_dominated_choices_are_left_out_of_everything():
     X, Q = log()
     Q3 = np.column_stack([Q[:, 0], Q[:, 0] - 1, Q[:, 1]])
     router = BudgetRouter(Ridge(), costs=[1, 2, 5], drop_dominated=True, budget=3).fit(X, Q3)
-    assert router.choices_ == [0, 2]
-    assert set(router.predict(X)) == {0, 2}
+    assert router.choices_ == ["choice0", "choice2"]
+    assert set(router.predict(X)) == {"choice0", "choice2"}
     assert router.score(X, Q3) == pytest.approx(
         Q3[np.arange(len(X)), np.array([0, 2])[router.route(X)]].mean()
     )
@@ -363,7 +361,7 @@ def test_metadata_routing():
         Weighted.fits.clear()
         router.fit(X, Q, sample_weight=weight)
         # Three cross-fits with their rows' weights, and the fit on all rows.
-        folds = [train for train, _ in quality_folds(3).split(X)]
+        folds = [train for train, _ in folds_of(3, X)]
         assert len(Weighted.fits) == 4
         for seen, rows in zip(Weighted.fits, [*folds, np.arange(60)]):
             np.testing.assert_array_equal(seen, weight[rows])
@@ -392,7 +390,9 @@ def test_metadata_routing():
         pipeline = make_pipeline(step).fit(X, Q, costs=C)
         cheap = pipeline.predict(X, budget=1.5, costs=C)
         np.testing.assert_array_equal(cheap, pipeline[-1].predict(X, budget=1.5, costs=C))
-        assert (cheap == 1).sum() < (pipeline.predict(X, costs=C, budget=4.0) == 1).sum()
+        assert (cheap == "choice1").sum() < (
+            pipeline.predict(X, costs=C, budget=4.0) == "choice1"
+        ).sum()
 
 
 def test_splitters():
@@ -430,8 +430,8 @@ class Untouchable(Ridge):
 @pytest.mark.parametrize(
     ("params", "change", "message"),
     [
-        ({"budget": 0.5}, {}, "budget=0.5 is below the cheapest feasible plan: .* budget is 1 per"),
-        ({"budget": 1.2, "routing_cost": 0.5}, {}, "smallest feasible budget is 1.5 per sample"),
+        ({"budget": 0.5}, {}, "budget=0.5 is below the cheapest feasible plan: .* budget is 1"),
+        ({"budget": 1.2, "routing_cost": 0.5}, {}, "smallest feasible budget is 1.5"),
         ({"budget": -1}, {}, "'budget' parameter"),
         ({"reg_lambda": -1}, {}, "'reg_lambda' parameter"),
         ({"policy": "offline"}, {}, "'policy' parameter"),

@@ -30,7 +30,7 @@ from sklearn.tree import DecisionTreeClassifier
 from skroute.assignment import solve_assignment
 from skroute.metrics import best_within_budget, mean_cost_scorer
 from skroute.routing import OccamRouterClassifier, SingleBestClassifier
-from skroute.routing._values import dominated, out_of_sample_quality, penalty
+from skroute.routing._values import out_of_sample_quality, penalty
 from tests.router_checks import Counting
 
 COSTS = {"cheap": 1.0, "dear": 5.0}
@@ -137,7 +137,7 @@ def test_an_embedding_member_is_paid_once_and_asked_once():
     np.testing.assert_allclose(cost, np.where(route == 0, 1.0, 6.0))
     # The router is charged for its embedding in what is feasible, too.
     router.set_params(embedding="dear", budget=4.9)
-    with pytest.raises(ValueError, match="smallest feasible budget is 5 "):
+    with pytest.raises(ValueError, match="smallest feasible budget is 5"):
         router.fit(X, y)
 
 
@@ -168,10 +168,6 @@ def test_drop_dominated():
     assert router.choices_ == ["cheap", "dear"]
     assert len(router.estimators_) == 2 and router.costs_.tolist() == [1.0, 5.0]
     assert set(router.route(X)) <= {0, 1}
-    np.testing.assert_array_equal(
-        dominated(np.array([0.5, 0.5, 0.9, 0.8]), np.array([1.0, 1.0, 3.0, 3.0])),
-        [False, True, False, True],
-    )
 
 
 def test_transformer_embedding_and_its_cost():
@@ -183,7 +179,7 @@ def test_transformer_embedding_and_its_cost():
     assert set(np.round(cost, 9)) <= {1.5, 5.5}
     assert cost.mean() < 3.2
     assert router.embedding_.n_components_ == 2
-    with pytest.raises(ValueError, match="smallest feasible budget is 1.5 "):
+    with pytest.raises(ValueError, match="smallest feasible budget is 1.5"):
         router.predict(X, budget=1.2)
 
 
@@ -199,7 +195,7 @@ def test_reg_lambda_prefers_the_predictable_member():
             accuracy_estimator=LinearRegression(),
             cv=3,
         ).fit(X, y)
-        assert router.router_.quality_std_[0] > router.router_.quality_std_[1]
+        assert router.quality_std_[0] > router.quality_std_[1]
         shares.append((router.route(X) == 1).mean())
     assert shares[1] >= shares[0] and shares[1] == 1.0
 
@@ -245,7 +241,7 @@ def test_measured_time_is_charged_with_the_routers_own():
     X, y = blobs()
     router = OccamRouterClassifier(blob_members(), costs="time", cv=3).fit(X, y)
     assert (router.costs_ > 0).all() and (router.costs_ < 1).all()
-    overhead = router.router_.routing_cost
+    overhead = router.predict_cost(X)[0] - router.costs_[router.route(X)[0]]
     assert overhead > 0
     np.testing.assert_allclose(router.predict_cost(X), overhead + router.costs_[router.route(X)])
     assert router.min_budget_ == overhead + router.costs_.min()
@@ -257,7 +253,7 @@ def test_measured_time_is_charged_with_the_routers_own():
     embedded = OccamRouterClassifier(blob_members(), costs="time", embedding="cheap", cv=3)
     assert embedded.fit(X, y).predict_cost(X).min() > embedded.costs_[0]
     own = OccamRouterClassifier(blob_members(), costs="time", routing_cost=0.0, cv=3).fit(X, y)
-    assert own.router_.routing_cost == 0.0
+    np.testing.assert_array_equal(own.predict_cost(X), own.costs_[own.route(X)])
 
 
 def test_grid_search_over_a_pipeline_within_a_budget():
@@ -329,8 +325,11 @@ def test_rows_that_the_default_estimator_cannot_read_are_refused_before_any_fit(
     for rows in (mixed, mixed.to_numpy(), ["a text"] * len(y)):
         router = OccamRouterClassifier(members, costs=COSTS, cv=2)
         with patch.object(Counting, "fit", side_effect=AssertionError("fitted")):
-            with pytest.raises((TypeError, ValueError), match="as embedding.*Reading X said"):
+            with pytest.raises((TypeError, ValueError), match="as embedding") as caught:
                 router.fit(rows, y)
+            # The row itself is not said.
+            assert "red" not in str(caught.value) and "a text" not in str(caught.value)
+            assert caught.value.__suppress_context__ or caught.value.__context__ is None
     router = OccamRouterClassifier(members, costs=COSTS, embedding=numbers, cv=2).fit(mixed, y)
     assert router.predict(mixed).shape == (len(y),)
 

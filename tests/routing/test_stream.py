@@ -72,12 +72,12 @@ def test_algorithm_1_against_a_plain_reading(router, data):
             else:
                 left = n_expected - arrived
                 mean = (total - spent - sum(reserved.values())) / max(left + 1, 1)
-                price = router._price_at(max(mean, 0))
+                price = router._policy().price(max(mean, 0))
                 room -= max(left, 0) * 1.0
             fits = [0] + [i for i in (1, 2) if COSTS[i] <= room]
             expected = fits[choose_at_price(quality[None, fits], np.array(COSTS)[fits], price)[0]]
             ticket = stream.reserve(quality)
-            assert ticket.choice == expected and ticket.name == expected
+            assert ticket.choice == expected and ticket.name == f"choice{expected}"
             assert ticket.cost == ticket.reserved == COSTS[expected]
             reserved[ticket] = COSTS[expected]
         elif reserved:
@@ -179,7 +179,7 @@ def test_routing_cost_is_spent_whatever_becomes_of_the_call():
     ticket = stream.route(rows(1))
     stream.commit(ticket, 0.5)
     assert stream.status().spent == 1.0
-    with pytest.raises(ValueError, match="the smallest feasible total is 5"):
+    with pytest.raises(ValueError, match="the smallest feasible budget_total is 5"):
         router.stream(4.0, 4)
 
 
@@ -225,7 +225,7 @@ def test_a_cost_above_its_reservation_is_never_silent(router):
     # Out of money that nobody has reserved.
     stream.commit(first, 6.0)
     assert stream.status().spent == 6.0
-    with pytest.raises(BudgetExhaustedError, match="The cap of 10 is broken by 2: the call of 0"):
+    with pytest.raises(BudgetExhaustedError, match="The cap of 10 is broken by 2: the call of 'choice0'"):
         stream.commit(second, 6.0)
     # It is recorded as what it is, and nothing more is handed out.
     assert stream.status().spent == 12.0 and stream.status().n_open == 0
@@ -397,8 +397,8 @@ def test_occam_with_a_member_that_embeds():
         ((10.0, 0), "n_expected must be a positive int or None for unknown, got 0"),
         ((10.0, 2.5), "n_expected must be a positive int"),
         ((10.0, True), "n_expected must be a positive int"),
-        ((10.0, 11), "budget_total=10.0 is below the cheapest feasible plan: .* total is 11"),
-        ((0.5,), "the smallest feasible total is 1"),
+        ((10.0, 11), "budget_total=10.0 is below the cheapest feasible plan: .* budget_total is 11"),
+        ((0.5,), "the smallest feasible budget_total is 1"),
     ],
 )
 def test_bad_streams(router, args, message):

@@ -137,7 +137,7 @@ def test_an_embedding_member_is_paid_once_and_asked_once():
     np.testing.assert_allclose(cost, np.where(route == 0, 1.0, 6.0))
     # The router is charged for its embedding in what is feasible, too.
     router.set_params(embedding="dear", budget=4.9)
-    with pytest.raises(ValueError, match="smallest feasible budget is 5 "):
+    with pytest.raises(ValueError, match="smallest feasible budget is 5"):
         router.fit(X, y)
 
 

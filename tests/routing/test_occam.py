@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.callback import ProgressBar
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification
@@ -20,7 +20,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -420,3 +420,150 @@ def test_a_decision_tree_that_allows_missing_values():
     assert router.fit(X, y).predict(X).shape == (300,)
     with pytest.raises(ValueError, match="NaN"):
         OccamRouterClassifier(blob_members(), costs=COSTS).fit(X, y)
+
+
+# --- nothing is learned from what a model was fitted on ------------------------------------
+
+
+class Memory(ClassifierMixin, BaseEstimator):
+    """Sure about rows that it was fitted on, undecided about others: shows what is in-sample."""
+
+    def __init__(self, threshold=0.0, remembers=True):
+        self.threshold = threshold
+        self.remembers = remembers
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.rows_ = set(np.asarray(X)[:, 0].tolist()) if self.remembers else set()
+        return self
+
+    def predict_proba(self, X):
+        seen = np.array([row in self.rows_ for row in np.asarray(X)[:, 0].tolist()])
+        p = np.where(seen, 1.0, 0.4 + 0.2 * (np.asarray(X)[:, 1] > 0))
+        return np.column_stack([1 - p, p])
+
+    def predict(self, X):
+        proba = self.predict_proba(X)
+        return self.classes_[(proba[:, 1] > 0.5 + self.threshold).astype(int)]
+
+
+class Spy(RegressorMixin, BaseEstimator):
+    """Notes what the accuracy estimator is fitted on and asked about."""
+
+    seen: list = []  # noqa: RUF012
+
+    def fit(self, X, y):
+        Spy.seen.append(("fit", np.asarray(X)))
+        self.width_ = y.shape[1]
+        return self
+
+    def predict(self, X):
+        Spy.seen.append(("predict", np.asarray(X)))
+        return np.tile(np.asarray(X)[:, -1:], (1, self.width_))
+
+
+def rows_with_names(n=60):
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    X[:, 0] = np.arange(n)
+    return X, np.arange(n) % 2
+
+
+SPLITS = [
+    (np.flatnonzero(np.arange(60) // 20 != k), np.flatnonzero(np.arange(60) // 20 == k))
+    for k in range(3)
+]
+
+
+@pytest.mark.parametrize("response", ["predict", "proba"])
+@pytest.mark.parametrize(
+    "cv",
+    [3, np.int64(3), KFold(3), StratifiedKFold(3), SPLITS, "iterator"],
+    ids=["int", "int64", "splitter", "stratified", "list", "iterator"],
+)
+def test_fit_learns_from_rows_that_were_held_out(response, cv):
+    X, y = rows_with_names()
+    members = [("memory", Memory()), ("other", Memory())]
+    given = iter(SPLITS) if isinstance(cv, str) else cv
+    Spy.seen.clear()
+    router = OccamRouterClassifier(
+        members,
+        costs=[1, 2],
+        embedding="memory",
+        response=response,
+        cv=given,
+        accuracy_estimator=Spy(),
+    ).fit(X, y)
+    # A certain row is one that the member was fitted on: the estimator is shown none.
+    assert all(((part > 0.3) & (part < 0.7)).all() for _, part in Spy.seen)
+    # And its own estimates are by the splits given.
+    Spy.seen.clear()
+    given = iter(SPLITS) if isinstance(cv, str) else cv
+    router.set_params(embedding=None, cv=given).fit(X, y)
+    fits = [set(part[:, 0]) for what, part in Spy.seen if what == "fit"][:-1]
+    asked = [part[:, 0].tolist() for what, part in Spy.seen if what == "predict"]
+    assert len(fits) == len(asked) == 3
+    assert not any(rows & set(own) for rows, own in zip(fits, asked))
+    if cv is SPLITS or isinstance(cv, str):
+        assert asked == [test.tolist() for _, test in SPLITS]
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_the_answer_of_the_member_that_embeds_is_its_own(threshold, frozen):
+    """Its probabilities say another label than it answers: it is asked again, and paid again."""
+    X, y = rows_with_names()
+    memory, other = Memory(threshold, not frozen), Memory(-0.2, False)
+    if frozen:
+        memory = FrozenEstimator(memory.fit(X, y))
+    router = OccamRouterClassifier(
+        [("memory", Counting(memory)), ("other", other)],
+        costs=[1.0, 3.0],
+        budget=2.5,
+        embedding="memory",
+        accuracy_estimator=LinearRegression(),
+        cv=3,
+    ).fit(X, y)
+    fresh = X + [1000.0, 0.0]
+    member = router.estimators_[0]
+    for response in ("predict", "predict_proba"):
+        member.rows_.clear()
+        answers = getattr(router, response)(fresh)
+        route, cost = router.route(fresh), router.predict_cost(fresh)
+        assert (route == 0).any()
+        own = np.stack([getattr(each, response)(fresh) for each in router.estimators_])
+        np.testing.assert_array_equal(answers, own[route, np.arange(len(fresh))])
+    once = threshold < 0.1
+    np.testing.assert_array_equal(cost, np.array([1.0 if once else 2.0, 4.0])[route])
+    # What is charged is what is asked.
+    member.rows_.clear()
+    router.predict(fresh)
+    assert len(member.rows_) == len(fresh) + (0 if once else (route == 0).sum())
+    stream = router.stream(1e6)
+    for x, label, price in zip(fresh, router.predict(fresh), cost):
+        spent = stream.status().spent
+        assert stream.predict(x[None]) == label
+        assert stream.status().spent == pytest.approx(spent + price)
+
+
+def test_prices_and_lambda_of_now_are_those_of_a_new_fit():
+    X, y = blobs()
+    router = OccamRouterClassifier(
+        blob_members(), costs=COSTS, budget=5.0, embedding="cheap", routing_cost=0.5, cv=3
+    ).fit(X, y)
+    for change in (
+        {"reg_lambda": 1.0},
+        {"costs": {"cheap": 2.0, "dear": 3.0}},
+        {"costs": [0.5, 5.0], "reg_lambda": 0.0},
+        {"policy": "batch", "budget": 3.0},
+    ):
+        router.set_params(**change)
+        new = sklearn.clone(router).fit(X, y)
+        np.testing.assert_array_equal(router.route(X), new.route(X))
+        np.testing.assert_allclose(router.predict_cost(X), new.predict_cost(X))
+        assert router.price_ == new.price_ and router.min_budget_ == new.min_budget_
+        assert router.costs_.tolist() == new.costs_.tolist()
+        assert router.validation_quality_ == new.validation_quality_
+    with pytest.raises(ValueError, match="smallest feasible budget is 4.5"):
+        router.set_params(costs=[4.0, 5.0]).predict(X)
+    with pytest.raises(ValueError, match="set after fit, which measures"):
+        router.set_params(costs="time").predict(X)

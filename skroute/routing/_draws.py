@@ -9,8 +9,9 @@ import numpy as np
 from skroute.utils._compat import num_samples
 from skroute.utils._tensors import torch_of
 
-# Values that are hashed at a time: X is never copied as a whole.
-_BLOCK = 1 << 20
+# Values that are hashed at a time: they fit into a cache, and X is never copied as a whole.
+_BLOCK = 1 << 15
+_CUDA_BLOCK = 1 << 24
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _COLUMN = np.uint64(0xD1B54A32D192ED03)
 _NAN = np.uint64(0x7FF8000000000000)
@@ -159,7 +160,7 @@ def _tensor_keys(X, n, torch):
     """As for arrays, block by block, on the device of X where it has float64."""
     flat = X.detach().reshape(n, -1)
     weights = _weights(flat.shape[1])
-    step = max(1, _BLOCK // max(1, flat.shape[1]))
+    step = max(1, (_CUDA_BLOCK if flat.is_cuda else _BLOCK) // max(1, flat.shape[1]))
     parts = []
     for start in range(0, n, step):
         block = flat[start : start + step]

@@ -51,18 +51,21 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
 
     embedding : None, transformer or str, default=None
         What the accuracy estimator sees: X itself; the output of a transformer, which is
-        cloned and fitted; or ``predict_proba`` of the member of that name. That member is
-        then called on every row: its cost is charged to every row and deducted from the
-        budget, and choosing it costs nothing more.
+        cloned and fitted; or ``predict_proba`` of the member of that name, out of fold in
+        `fit`. That member is then called on every row: its cost is charged to every row and
+        deducted from the budget, and choosing it costs nothing more. Unless it answers
+        otherwise than by its largest probability, which `fit` checks on held-out rows, as
+        nets and classifiers with a decision threshold do: then it is asked for its answer,
+        and paid, a second time where it is chosen.
 
     embedding_layer : str, default=None
         With the name of a net as `embedding` (skorch, or anything with a ``module_``): the
         layer whose output is the embedding instead of ``predict_proba``, as a path of
         attributes from its module, for example ``"features.3"``. It is computed in the pass
-        that answers, so that it costs nothing more. Unless the net is frozen, its layer is
-        fitted on the rows that it then embeds in `fit`; a
-        :class:`~sklearn.frozen.FrozenEstimator` and new rows give the accuracy estimator
-        the embeddings that it will meet later.
+        that answers, so that it costs nothing more. The net must be a
+        :class:`~sklearn.frozen.FrozenEstimator` fitted on other rows than those given to
+        `fit`, of which it would know the labels. In `fit` the layer of all rows is held in
+        memory, in float32; prefer a pooled layer to a wide convolution.
 
     response : {"predict", "proba"}, default="predict"
         Success as whether the answer is right, or as the probability that the member gives
@@ -92,8 +95,11 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         `costs`; part of the budget. None measures it with ``costs="time"`` and is 0
         otherwise.
 
-    cv : int, splitter or iterable, default=5
-        Folds that make the members' answers and the accuracy estimates out-of-sample.
+    cv : int, splitter or iterable of splits, default=5
+        Folds that make the members' answers and the accuracy estimates out-of-sample. An
+        int is stratified by class for the members, and shuffled with a fixed seed for the
+        estimates; a splitter or a list of (train, test) serves both. ``groups`` reach a
+        splitter through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -115,9 +121,27 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
     min_budget_ : float
         The smallest feasible budget: the cheapest member and what every row pays for routing.
 
-    router_ : BudgetRouter
-        The fitted policy: estimates, price and path. Its costs are what choosing a member
-        adds to what every row pays.
+    routing_cost_ : float
+        What each row pays before its member is known: `routing_cost`, measured where
+        ``costs="time"``, and the member that embeds.
+
+    accuracy_estimator_ : estimator
+        Fitted on all rows.
+
+    quality_std_ : ndarray of shape (n_choices,)
+        Sigma: out-of-sample standard deviation of the estimation error.
+
+    price_path_ : AssignmentPath
+        Price for every budget, `routing_cost_` not included.
+
+    price_ : float
+        Price at `budget`; infinite where it is the smallest feasible one.
+
+    validation_quality_ : float
+        Mean quality of the cross-fitted decisions at `budget` on the rows of `fit`.
+
+    validation_cost_ : float
+        What they cost on average.
 
     embedding_ : transformer or None
         Fitted on all rows.
@@ -138,6 +162,10 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
 
     Notes
     -----
+    `reg_lambda` and `costs` act at once on a fitted router, as `budget`, `policy` and
+    `objective` do: estimates and quality of the rows of `fit` are kept, and the price is
+    solved for anew. Members left out by `drop_dominated` stay out.
+
     Under the online policy a row that is worth exactly the price goes to the cheaper
     member, so that budgets hold; where estimates take few distinct values the mean cost
     can stay below the budget.
@@ -324,11 +352,14 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
     def _timed_decision(self, policy):
         def decide(rows):
             features = rows if self.embedding_ is None else self.embedding_.transform(rows)
-            policy.decide(
-                policy.values(features), policy.costs, np.inf, policy="online", objective="mean"
-            )
+            policy.decide(policy.values(features), policy.costs, np.inf, policy="online")
 
         return decide
+
+    @property
+    def routing_cost_(self):
+        """What each row pays before its member is known: deciding, and who embeds it."""
+        return self._policy().deciding
 
     @property
     def costs_(self):

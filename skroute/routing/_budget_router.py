@@ -65,7 +65,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`. None is unlimited. Raising it buys
-        the dearer choice for more rows.
+        the more expensive choice for more rows.
 
     cost_estimator : multi-output regressor, default=None
         For costs per row that are known only after the call: learns them from X. None
@@ -84,25 +84,27 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         With ``policy="batch"``: maximise the mean estimated quality or the smallest one.
 
     drop_dominated : bool, default=False
-        Whether to leave out choices that are dearer and on average no better than
+        Whether to leave out choices that are more expensive and on average no better than
         another.
 
     routing_cost : float, default=0.0
         Cost of deciding on one row, paid for every row and part of the budget, in the
         unit of `costs`.
 
-    cv : int or splitter, default=5
+    cv : int, splitter or iterable of splits, default=5
         Folds that make the quality estimates out-of-sample; an int shuffles with a fixed
-        seed. Where rows repeat or belong together, a splitter must keep them together.
+        seed. Where rows repeat or belong together, they must stay together: give a list of
+        (train, test), or a splitter such as :class:`~sklearn.model_selection.GroupKFold`,
+        which gets ``groups`` through metadata routing.
 
     n_jobs : int, default=None
         Folds fitted in parallel.
 
     Attributes
     ----------
-    choices_ : list
+    choices_ : list of str
         Names of the choices that `route` indexes: the columns of Q where it is a data
-        frame, else the keys of `costs`, else 0, 1, ...
+        frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...
 
     columns_ : ndarray of shape (n_choices,)
         Columns of Q that the choices are; fewer than Q has with `drop_dominated`.
@@ -125,17 +127,17 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     min_budget_ : float
         The smallest feasible budget: the mean of the cheapest choices, `routing_cost` included.
 
-    path_ : AssignmentPath
+    price_path_ : AssignmentPath
         Price for every budget, `routing_cost` not included.
 
     price_ : float
         Price at `budget`; infinite where it is the smallest feasible one.
 
     validation_quality_ : float
-        Mean logged quality of the cross-fitted policy at `budget`.
+        Mean logged quality of the cross-fitted decisions at `budget`.
 
     validation_cost_ : float
-        Its mean cost.
+        What they cost on average, by the log.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -149,6 +151,15 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
 
     Notes
     -----
+    `predict` and its like take ``costs``, array-like of shape (n_samples, n_choices), for
+    rows whose costs differ and are known before; a router with a `cost_estimator` needs
+    none. These costs decide whether the budget is feasible for the rows (of more than one
+    row, whose mean it must hold for); the online price stays that of the log.
+
+    `reg_lambda` and, where they are fixed, `costs` act at once on a fitted router, as
+    `budget`, `policy` and `objective` do: estimates and quality of the log are kept, and the
+    price is solved for anew. Choices left out by `drop_dominated` stay out.
+
     Metadata routed to `accuracy_estimator` or `cost_estimator`, such as
     ``sample_weight``, reaches the cross-fitted estimates too, but price, penalty and
     validation numbers are plain means over the rows.

@@ -43,7 +43,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, everything included. None is
-        unlimited. Raising it sends more rows to dearer members.
+        unlimited. Raising it sends more rows to more expensive members.
 
     accuracy_estimator : multi-output regressor, default=None
         Predicts the members' success from the embedding. None takes OCCAM's
@@ -87,7 +87,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         With ``policy="batch"``: maximise the mean estimated success or the smallest one.
 
     drop_dominated : bool, default=False
-        Whether to leave out members that are dearer and on average no better than
+        Whether to leave out members that are more expensive and on average no better than
         another.
 
     routing_cost : float, default=None

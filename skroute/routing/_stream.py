@@ -152,6 +152,36 @@ class StreamStatus(NamedTuple):
     n_rejected: int
 
 
+def _check_n_expected(n_expected):
+    if n_expected is not None and (
+        not isinstance(n_expected, Integral) or isinstance(n_expected, bool) or n_expected < 1
+    ):
+        raise ValueError(
+            f"n_expected must be a positive int or None for unknown, got {n_expected!r}."
+        )
+
+
+def _check_row(row, n_choices, name):
+    """Finite numbers, one for each choice, as a list."""
+    row = np.asarray(row, dtype=np.float64)
+    if row.shape not in ((n_choices,), (1, n_choices)):
+        raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
+    row = row.ravel().tolist()
+    if not abs(sum(row)) < np.inf:
+        raise ValueError(f"{name} must be finite, got {row!r}.")
+    return row
+
+
+def _check_told(names, costs, bounds):
+    """Refuse costs above what a call can cost at most, before money moves."""
+    for name, cost, bound in zip(names, costs, bounds):
+        if not affords(bound, cost):
+            raise ValueError(
+                f"The cost of {name!r} is {cost!r}, above its max_costs of {bound!r}. Nothing "
+                "was reserved. max_costs must be upper bounds: make a stream with larger ones."
+            )
+
+
 class BudgetStream:
     r"""Spend a total on requests that come one by one, from any number of threads.
 
@@ -266,12 +296,7 @@ class BudgetStream:
         total = check_budget(budget_total, name="budget_total")
         if not np.isfinite(total):
             raise ValueError(f"budget_total must be a finite number, got {budget_total!r}.")
-        if n_expected is not None and (
-            not isinstance(n_expected, Integral) or isinstance(n_expected, bool) or n_expected < 1
-        ):
-            raise ValueError(
-                f"n_expected must be a positive int or None for unknown, got {n_expected!r}."
-            )
+        _check_n_expected(n_expected)
         # Its own, which neither a new fit nor new parameters of the original change.
         self.router = copy.copy(router)
         self.n_expected = n_expected
@@ -331,16 +356,8 @@ class BudgetStream:
             return None
         max_costs = check_costs(max_costs, self._names, name="max_costs").tolist()
         if self._costs is not None:
-            self._check_told(self._costs, max_costs)
+            _check_told(self._names, self._costs, max_costs)
         return max_costs
-
-    def _check_told(self, costs, bounds):
-        for name, cost, bound in zip(self._names, costs, bounds):
-            if not affords(bound, cost):
-                raise ValueError(
-                    f"The cost of {name!r} is {cost!r}, above its max_costs of {bound!r}. Nothing "
-                    "was reserved. max_costs must be upper bounds: make a stream with larger ones."
-                )
 
     def route(self, x: Any, *, costs: ArrayLike | None = None) -> Ticket:
         """Decide on one request and reserve what its call can cost.
@@ -423,7 +440,7 @@ class BudgetStream:
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
         """
-        quality = self._check_row(quality, "quality")
+        quality = _check_row(quality, len(self._penalty), "quality")
         values = [value - docked for value, docked in zip(quality, self._penalty)]
         known = self._known_costs(costs, estimated=False)
         held = object()
@@ -443,22 +460,12 @@ class BudgetStream:
             if estimated and self.router.cost_estimator_ is not None:
                 return None
             raise ValueError("costs must be given, got None: the router's costs are per row.")
-        known = self._check_row(costs, "costs")
+        known = _check_row(costs, len(self._penalty), "costs")
         if min(known) < 0:
             raise ValueError(f"costs must not be negative, got {min(known)!r}.")
         if self._max_costs is not None:
-            self._check_told(known, self._max_costs)
+            _check_told(self._names, known, self._max_costs)
         return known
-
-    def _check_row(self, row, name):
-        row = np.asarray(row, dtype=np.float64)
-        n = len(self._penalty)
-        if row.shape not in ((n,), (1, n)):
-            raise ValueError(f"{name} must have shape ({n},), got {row.shape}.")
-        row = row.ravel().tolist()
-        if not abs(sum(row)) < np.inf:
-            raise ValueError(f"{name} must be finite, got {row!r}.")
-        return row
 
     def _hold(self, costs, key):
         """Take the smallest amount that the request can cost, or reject it."""

@@ -342,8 +342,8 @@ def test_mct_validation_is_what_the_cross_fitted_decisions_did(problem, budget, 
     estimate = np.empty_like(policy.quality)
     features = router._base_features(Answers(router, X[:300]), router._trade_now())
     for train, test in router.cv:
-        estimate[test] = clone(TREE).fit(features[train], policy.quality[train]).predict(
-            features[test]
+        estimate[test] = (
+            clone(TREE).fit(features[train], policy.quality[train]).predict(features[test])
         )
     choice = choose_at_price(estimate, policy.costs, router.price_)
     assert router.validation_quality_ == policy.quality[np.arange(300), choice].mean()

@@ -12,7 +12,7 @@ from skroute.assignment import assignment_path, choose_at_price, solve_assignmen
 from skroute.base import Plan, check_affordable, check_budget, check_rows
 from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import GRID, search_combination, search_threshold
-from skroute.routing._policies import (
+from skroute.routing._mixtures import (
     price_curve,
     reduced_budget,
     search_delta,

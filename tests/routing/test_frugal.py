@@ -369,10 +369,10 @@ def test_sequential_contains_its_special_case(problem):
     router = SequentialRouterClassifier(estimators, costs=COSTS).fit(X, y)
     single = SequentialRouterClassifier(estimators, costs=COSTS, max_calls=2).fit(X, y)
     for budget in np.linspace(1, 14, 20):
-        assert router.hull_.value_at(budget) >= single.hull_.value_at(budget) - 1e-12
+        assert router.mixture_.quality_at(budget) >= single.mixture_.quality_at(budget) - 1e-12
     assert max(single.choice_members_.sum(axis=1)) == 2
     mct = FrugalMCTClassifier(estimators, costs=COSTS, budget=4.0).fit(X, y)
-    assert single.hull_.value_at(4.0) >= mct.validation_quality_ - 0.01
+    assert single.mixture_.quality_at(4.0) >= mct.validation_quality_ - 0.01
     alone = SequentialRouterClassifier(estimators, costs=COSTS, max_calls=1).fit(X, y)
     assert alone.choices_ == list(COSTS)
 
@@ -412,8 +412,8 @@ def test_sequential_limits_the_number_of_sets(problem):
 def test_frugalml_mixes_bases(problem):
     estimators, X, y = problem
     router = FrugalMLClassifier(estimators, costs=COSTS).fit(X[:300], y[:300])
-    policies = router.policies_
-    assert (np.diff(policies.cost) > 0).all() and (np.diff(policies.accuracy) > 0).all()
+    policies = router.rules_
+    assert (np.diff(policies.cost) > 0).all() and (np.diff(policies.quality) > 0).all()
     at = np.flatnonzero(np.diff(policies.base) != 0)
     assert len(at) > 0
     between = policies.cost[at[0] : at[0] + 2].mean()

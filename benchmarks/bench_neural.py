@@ -121,7 +121,7 @@ def wall_clock(router, X, budget, repeats):
     for _ in range(repeats):
         costs = [seconds_per_sample(member.predict, X, n_repeats=1) for member in members]
         deciding = seconds_per_sample(
-            lambda rows: router.router_._plan(rows, np.inf), features, n_repeats=1
+            router._timed_decision(router._policy()), features, n_repeats=1
         )
         start = time.perf_counter()
         cost = router.predict_routed(X, budget=budget).cost.sum()
@@ -173,7 +173,7 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     facts = {
         "accuracy": each,
         "microseconds": 1e6 * router.costs_,
-        "routing": 1e6 * (router.router_.routing_cost - router.costs_[0]),
+        "routing": 1e6 * (router.routing_cost_ - router.costs_[0]),
         "training": seconds,
         "counts": counts,
         "expected": expected,

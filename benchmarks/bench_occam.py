@@ -66,7 +66,7 @@ def one_seed(seed, X_train, y_train, X_test, y_test):
         "random mix": reference_curves(truth, router.costs_, spent).random,
         "oracle": told,
         "best model": np.full(len(SHARES), each.max()),
-        "microseconds of the router": np.full(len(SHARES), 1e6 * router.router_.routing_cost),
+        "microseconds of the router": np.full(len(SHARES), 1e6 * router.routing_cost_),
     }
 
 

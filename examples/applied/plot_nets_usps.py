@@ -104,7 +104,7 @@ router = occam()
 accuracy = np.array([model.score(X_test, y_test) for _, model in nets])
 for name, cost, right in zip(router.choices_, router.costs_, accuracy):
     print(f"{name:>7}: {1e6 * cost:5.0f} microseconds per image, accuracy {right:.4f}")
-deciding = router.router_.routing_cost - router.costs_[0]
+deciding = router.routing_cost_ - router.costs_[0]
 print(f"deciding: {1e6 * deciding:4.0f} microseconds per image")
 
 # %%

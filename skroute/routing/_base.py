@@ -63,6 +63,10 @@ class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembe
         """How members are asked about training rows, see `SingleLabel.call`; None if not."""
         return "predict_proba"
 
+    def _asks_member(self, name):
+        """How one member is asked, where that differs from the others."""
+        return self._asks()
+
     def _check(self, X, members):
         """Rules between parameters, rows and members (by name), before any is fitted."""
 
@@ -103,7 +107,7 @@ class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembe
                     X,
                     y,
                     target,
-                    ask=ask,
+                    ask=self._asks_member(name),
                     splits=splits,
                     fit_params=routed[name]["fit"],
                 )

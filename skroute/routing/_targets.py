@@ -117,10 +117,10 @@ class SingleLabel:
 
         Parameters
         ----------
-        method : {"predict", "predict_proba", "scores", "votes"}
-            Scores are the member's ``predict_scores`` where it has them, since the
-            probabilities of a log are made up where it has one score per answer; votes
-            are 1 for its answer.
+        method : {"predict", "predict_proba", "both", "scores", "votes"}
+            Both are the probabilities and, as the last column, the answers. Scores are the
+            member's ``predict_scores`` where it has them, since the probabilities of a log
+            are made up where it has one score per answer; votes are 1 for its answer.
 
         name : str
         member : estimator
@@ -134,6 +134,9 @@ class SingleLabel:
             return np.eye(len(self.classes))[self._predict(name, member, X)]
         if method == "predict":
             return self._predict(name, member, X)
+        if method == "both":
+            proba = self._predict_proba(name, member, X)
+            return np.column_stack([proba, self._predict(name, member, X).astype(proba.dtype)])
         if method == "scores" and hasattr(member, "predict_scores"):
             with note_failure(name, num_samples(X), "predict_scores"):
                 scores = np.asarray(member.predict_scores(X))

@@ -1,5 +1,6 @@
 """FrugalML, FrugalMCT, Sequential and the votes as estimators."""
 
+import copy
 import pickle
 import warnings
 
@@ -19,6 +20,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import get_tags
 
+from skroute.assignment import choose_at_price
 from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
 from skroute.metrics._curve import quality_of_rows
 from skroute.routing import (
@@ -27,6 +29,7 @@ from skroute.routing import (
     SequentialRouterClassifier,
     VoteClassifier,
 )
+from skroute.routing._answers import Answers
 from tests.estimators import SERVICES
 
 LABELS = np.array(["ant", "bee", "hornet"])
@@ -238,7 +241,7 @@ def test_stream_with_a_total_is_algorithm_1_with_its_guard(problem, mean):
     assert np.mean(answers == y[300:]) == pytest.approx(
         router.score(X[300:], y[300:], budget=mean), abs=0.04
     )
-    with pytest.raises(ValueError, match="smallest feasible total is 3"):
+    with pytest.raises(ValueError, match="smallest feasible budget_total is 3"):
         router.stream(2.0, n_expected=3)
 
 
@@ -319,6 +322,33 @@ def test_mct_accuracy_estimator_and_ablation(problem):
     assert router.validation_cost_ <= 2.5
     # Three standard errors of 1,500 rows.
     assert abs(router.validation_quality_ - router.score(X[1500:], y[1500:])) < 0.035
+
+
+@pytest.mark.parametrize("budget", [1.0, 2.5, 4.0, 9.0, None])
+@pytest.mark.parametrize("delta", [0.0, 0.2])
+def test_mct_validation_is_what_the_cross_fitted_decisions_did(problem, budget, delta):
+    estimators, X, y = problem
+    router = FrugalMCTClassifier(
+        estimators,
+        costs=COSTS,
+        budget=budget,
+        base="cheap",
+        delta=delta,
+        accuracy_estimator=TREE,
+        cv=[(np.arange(100, 300), np.arange(100)), (np.arange(100), np.arange(100, 300))],
+    ).fit(X[:300], y[:300])
+    # By hand: the options' quality, estimated by trees that did not see the row.
+    policy = router._policy()
+    estimate = np.empty_like(policy.quality)
+    features = router._base_features(Answers(router, X[:300]), router._trade_now())
+    for train, test in router.cv:
+        estimate[test] = clone(TREE).fit(features[train], policy.quality[train]).predict(
+            features[test]
+        )
+    choice = choose_at_price(estimate, policy.costs, router.price_)
+    assert router.validation_quality_ == policy.quality[np.arange(300), choice].mean()
+    assert router.validation_cost_ == pytest.approx(COSTS["cheap"] + policy.costs[choice].mean())
+    assert router.validation_cost_ <= (np.inf if budget is None else budget) * (1 + 1e-12)
 
 
 def test_mct_weight_threshold_delta_policy(problem):
@@ -461,6 +491,11 @@ def test_multilabel(make, members):
     if isinstance(router, FrugalMCTClassifier):
         stream = router.stream(1e6)
         assert_array_equal([stream.predict(x[np.newaxis]) for x in X[200:210]], y_pred[:10])
+        # A ticket whose answer is an array is settled after a queue, too.
+        for copied in (lambda ticket: pickle.loads(pickle.dumps(ticket)), copy.deepcopy):
+            for settle in (stream.commit, stream.refund):
+                settle(copied(stream.route(X[:1])))
+        assert stream.status().n_open == 0
     expected = quality_of_rows(Y[200:], y_pred).mean()
     assert router.score(X[200:], Y[200:]) == pytest.approx(expected)
     assert expected > 0.5

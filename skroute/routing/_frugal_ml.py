@@ -46,6 +46,7 @@ class FrugalMLClassifier(CombiningRouter):
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers out-of-sample.
+        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.

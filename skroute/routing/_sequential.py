@@ -130,7 +130,7 @@ class SequentialRouterClassifier(CombiningRouter):
 
     max_calls : int, default=3
         Members asked about one row at most. One regressor is fitted for each set of up
-        to that many of m services, up to :math:`2^m - 1`. 2 allows one add-on.
+        to that many of m members, up to :math:`2^m - 1`. 2 allows one add-on.
 
     n_prices : int, default=12
         Prices that the sequential rules are fitted for. Raising it follows the budget
@@ -150,6 +150,7 @@ class SequentialRouterClassifier(CombiningRouter):
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
         out-of-sample.
+        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.

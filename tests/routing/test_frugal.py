@@ -30,7 +30,7 @@ from skroute.routing import (
     VoteClassifier,
 )
 from skroute.routing._answers import Answers
-from tests.estimators import SERVICES
+from tests.estimators import COMBINERS
 
 LABELS = np.array(["ant", "bee", "hornet"])
 COSTS = {"cheap": 1.0, "middle": 3.0, "dear": 10.0}
@@ -593,7 +593,7 @@ def test_fitted_members_are_cross_validated():
         FrugalMCTClassifier([("svc", LinearSVC())], costs=[1.0]).predict_proba  # noqa: B018
 
 
-@pytest.mark.parametrize("estimator", SERVICES, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("estimator", COMBINERS, ids=lambda e: type(e).__name__)
 def test_skops_round_trip(estimator):
     sio = pytest.importorskip("skops.io")
     X, y = make_classification(200, n_informative=4, n_classes=3, random_state=0)

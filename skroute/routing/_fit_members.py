@@ -155,10 +155,10 @@ def member_folds(cv, X, y, split_params):
             )
         raise
     times = np.bincount(np.concatenate([test for _, test in splits]), minlength=num_samples(X))
-    if (times != 1).any():
+    if len(wrong := np.flatnonzero(times != 1)):
         raise ValueError(
-            f"cv={reprlib.repr(cv)} must test each row once, but row {int(np.flatnonzero(times != 1)[0])} is "
-            f"tested {int(times[times != 1][0])} times."
+            f"cv={reprlib.repr(cv)} must test each row once, but row {wrong[0]} is tested "
+            f"{times[wrong[0]]} times."
         )
     return splits, splits
 

@@ -32,7 +32,7 @@ from skroute.routing import (
     OccamRouterClassifier,
     OracleRouterClassifier,
 )
-from skroute.routing._policies import policy_hull
+from skroute.routing._mixtures import best_mixture
 from skroute.utils._timing import seconds_per_sample
 
 SHARES = np.array([0.2, 0.3, 0.4, 0.6, 0.8, 1.0])
@@ -151,10 +151,11 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     single = [each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()] for b in budgets]
     costs = dict(zip(router.choices_, router.costs_))
     # Matched to what OCCAM really spent: the two nets whose random mixture is best for that.
-    hull = policy_hull(router.costs_, router.mean_quality_)
+    hull, kept = best_mixture(router.costs_, router.mean_quality_)
     spent = np.maximum(curve.cost, router.costs_.min())
-    mixtures = [hull.mixture(cost) for cost in spent]
-    matched = [(1 - share) * each[low] + share * each[high] for low, high, share in mixtures]
+    mixtures = [hull.share(cost) for cost in spent]
+    vertex = each[kept]
+    matched = [(1 - share) * vertex[low] + share * vertex[high] for low, high, share in mixtures]
     oracle = OracleRouterClassifier(nets, costs=costs).fit(X[learn], y[learn])
     truth = oracle.member_quality(X_test, y_test)
     told = [solve_assignment(truth, router.costs_, b).objective for b in budgets]

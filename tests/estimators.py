@@ -63,7 +63,7 @@ ROUTERS = [
 _SMALL_TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
 # Estimators that may ask several named classifiers about a row and combine their answers.
-SERVICES = [
+COMBINERS = [
     FrugalMCTClassifier(
         members(), costs=COSTS, budget=2.0, base="tree", accuracy_estimator=_SMALL_TREE, cv=2
     ),
@@ -77,7 +77,7 @@ SERVICES = [
 
 ESTIMATORS = [
     *ROUTERS,
-    *SERVICES,
+    *COMBINERS,
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),

@@ -34,6 +34,7 @@ class SingleBestClassifier(BaseRouter):
 
     cv : int, splitter or iterable, default=5
         Folds for the out-of-sample quality.
+        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -45,6 +46,9 @@ class SingleBestClassifier(BaseRouter):
 
     choices_ : list of str
         Names of the members that `route` indexes.
+
+    member_names_ : list of str
+        The same.
 
     estimators_ : list of classifiers
         The fitted members.
@@ -142,6 +146,9 @@ class RandomRouterClassifier(BaseRouter):
     choices_ : list of str
         Names of the members that `route` indexes.
 
+    member_names_ : list of str
+        The same.
+
     estimators_ : list of classifiers
         The fitted members.
 
@@ -236,6 +243,7 @@ class OracleRouterClassifier(BaseRouter):
 
     cv : int, splitter or iterable, default=5
         Folds for the mean quality.
+        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -247,6 +255,9 @@ class OracleRouterClassifier(BaseRouter):
 
     choices_ : list of str
         Names of the members that `route` indexes.
+
+    member_names_ : list of str
+        The same.
 
     estimators_ : list of classifiers
         The fitted members.

@@ -1,5 +1,6 @@
 """Members fitted on all rows, and what they say of rows that they were not fitted on."""
 
+import reprlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,10 +155,10 @@ def member_folds(cv, X, y, split_params):
             )
         raise
     times = np.bincount(np.concatenate([test for _, test in splits]), minlength=num_samples(X))
-    if (times != 1).any():
+    if len(wrong := np.flatnonzero(times != 1)):
         raise ValueError(
-            f"cv={cv!r} must test each row once, but row {int(np.flatnonzero(times != 1)[0])} is "
-            f"tested {int(times[times != 1][0])} times."
+            f"cv={reprlib.repr(cv)} must test each row once, but row {wrong[0]} is tested "
+            f"{times[wrong[0]]} times."
         )
     return splits, splits
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, affords, check_affordable, check_budget
 from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import GRID, search_combination, search_threshold
-from skroute.routing._policies import price_curve, search_delta, spread_prices
+from skroute.routing._mixtures import price_curve, search_delta, spread_prices
 from skroute.routing._predictors import answer_features, fit_predictor
 from skroute.routing._priced import PricedMixin, PricedPolicy
 from skroute.routing._stream import Look

@@ -35,6 +35,7 @@ class VoteClassifier(CombiningRouter):
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' quality out-of-sample, for ``"soft"``.
+        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.

@@ -30,7 +30,7 @@ from skroute.routing import (
     VoteClassifier,
 )
 from skroute.routing._answers import Answers
-from tests.estimators import SERVICES
+from tests.estimators import COMBINERS
 
 LABELS = np.array(["ant", "bee", "hornet"])
 COSTS = {"cheap": 1.0, "middle": 3.0, "dear": 10.0}
@@ -399,10 +399,10 @@ def test_sequential_contains_its_special_case(problem):
     router = SequentialRouterClassifier(estimators, costs=COSTS).fit(X, y)
     single = SequentialRouterClassifier(estimators, costs=COSTS, max_calls=2).fit(X, y)
     for budget in np.linspace(1, 14, 20):
-        assert router.hull_.value_at(budget) >= single.hull_.value_at(budget) - 1e-12
+        assert router.mixture_.quality_at(budget) >= single.mixture_.quality_at(budget) - 1e-12
     assert max(single.choice_members_.sum(axis=1)) == 2
     mct = FrugalMCTClassifier(estimators, costs=COSTS, budget=4.0).fit(X, y)
-    assert single.hull_.value_at(4.0) >= mct.validation_quality_ - 0.01
+    assert single.mixture_.quality_at(4.0) >= mct.validation_quality_ - 0.01
     alone = SequentialRouterClassifier(estimators, costs=COSTS, max_calls=1).fit(X, y)
     assert alone.choices_ == list(COSTS)
 
@@ -442,8 +442,8 @@ def test_sequential_limits_the_number_of_sets(problem):
 def test_frugalml_mixes_bases(problem):
     estimators, X, y = problem
     router = FrugalMLClassifier(estimators, costs=COSTS).fit(X[:300], y[:300])
-    policies = router.policies_
-    assert (np.diff(policies.cost) > 0).all() and (np.diff(policies.accuracy) > 0).all()
+    policies = router.rules_
+    assert (np.diff(policies.cost) > 0).all() and (np.diff(policies.quality) > 0).all()
     at = np.flatnonzero(np.diff(policies.base) != 0)
     assert len(at) > 0
     between = policies.cost[at[0] : at[0] + 2].mean()
@@ -593,7 +593,7 @@ def test_fitted_members_are_cross_validated():
         FrugalMCTClassifier([("svc", LinearSVC())], costs=[1.0]).predict_proba  # noqa: B018
 
 
-@pytest.mark.parametrize("estimator", SERVICES, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("estimator", COMBINERS, ids=lambda e: type(e).__name__)
 def test_skops_round_trip(estimator):
     sio = pytest.importorskip("skops.io")
     X, y = make_classification(200, n_informative=4, n_classes=3, random_state=0)

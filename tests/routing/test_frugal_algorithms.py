@@ -19,15 +19,15 @@ from skroute.routing._combiner import (
     search_threshold,
 )
 from skroute.routing._frugal_mct import addon_options
-from skroute.routing._label_options import label_groups, label_options, label_policies
-from skroute.routing._policies import (
-    policy_hull,
+from skroute.routing._label_options import label_groups, label_options, label_rules
+from skroute.routing._mixtures import (
+    best_mixture,
     price_curve,
     reduced_budget,
     search_delta,
     spread_prices,
 )
-from skroute.routing._rollout import decide, roll_back, service_sets, split_outputs
+from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -121,8 +121,9 @@ points = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1,
 @settings(max_examples=60, deadline=None)
 def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
     cost, value = np.array(found, dtype=float).T
-    hull = policy_hull(cost, value)
-    assert (np.diff(hull.cost) > 0).all() and (np.diff(hull.value) > 0).all()
+    hull, kept = best_mixture(cost, value)
+    assert_array_equal(hull.cost, cost[kept])
+    assert (np.diff(hull.cost) > 0).all() and (np.diff(hull.quality) > 0).all()
     budget = max(budget, cost.min())
     best = -np.inf
     for i, j in product(range(len(cost)), repeat=2):
@@ -133,10 +134,11 @@ def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
         }:
             if 0 <= share <= 1 and (1 - share) * cost[i] + share * cost[j] <= budget + 1e-9:
                 best = max(best, (1 - share) * value[i] + share * value[j])
-    low, high, share = hull.mixture(budget)
+    low, high, share = hull.share(budget)
+    cost, value = hull
     assert (1 - share) * cost[low] + share * cost[high] <= budget + 1e-9
     assert (1 - share) * value[low] + share * value[high] == pytest.approx(best)
-    assert hull.value_at(budget) == pytest.approx(best)
+    assert hull.quality_at(budget) == pytest.approx(best)
 
 
 def test_price_curve_and_prices():
@@ -184,7 +186,7 @@ def test_label_options_are_what_they_say(seed):
     groups, scores = rng.integers(0, 3, n), rng.random(n).round(1)
     correct = (rng.random((n, 3)) < 0.5).astype(float)
     options = label_options(groups, scores, correct, costs, 1, 4, 5)
-    assert options.accuracy.shape == (4, 1 + 2 * 5)
+    assert options.quality.shape == (4, 1 + 2 * 5)
     assert options.share.sum() == pytest.approx(1) and options.share[3] == 0
     for group in np.flatnonzero(options.share):
         rows = groups == group
@@ -192,7 +194,7 @@ def test_label_options_are_what_they_say(seed):
             keep = scores[rows] >= options.thresholds[group, option]
             accuracy = np.where(keep, correct[rows, 1], correct[rows, addon]).mean()
             cost = costs[1] + np.where(keep, 0, costs[addon]).mean()
-            assert options.accuracy[group, option] == pytest.approx(accuracy)
+            assert options.quality[group, option] == pytest.approx(accuracy)
             assert options.cost[group, option] == pytest.approx(cost)
     assert np.isneginf(options.thresholds[:, 0]).all()
 
@@ -208,13 +210,13 @@ def test_label_policies_are_the_best_plans(seed, budget):
     options = [
         label_options(groups[base], rng.random(n), correct, costs, base, 2, 3) for base in range(2)
     ]
-    policies = label_policies(options, [0, 1])
-    mixed = np.interp(budget, policies.cost, policies.accuracy)
+    policies = label_rules(options, [0, 1])
+    mixed = np.interp(budget, policies.cost, policies.quality)
     for option in options:
         for plan in product(range(len(option.addons)), repeat=2):
             cost = sum(option.share[g] * option.cost[g, o] for g, o in enumerate(plan))
             if cost <= budget:
-                accuracy = sum(option.share[g] * option.accuracy[g, o] for g, o in enumerate(plan))
+                accuracy = sum(option.share[g] * option.quality[g, o] for g, o in enumerate(plan))
                 assert accuracy <= mixed + 1e-9
 
 
@@ -223,8 +225,8 @@ def test_rare_labels_share_a_group():
     assert_array_equal(label_groups(labels, 4, 30), [1, 0, 3, 0])
 
 
-def test_service_sets():
-    members, following = service_sets(3, 2)
+def test_member_sets():
+    members, following = member_sets(3, 2)
     assert_array_equal(members.sum(axis=1), [1, 1, 1, 2, 2, 2])
     for state, row in enumerate(following):
         for k, after in enumerate(row):
@@ -233,13 +235,13 @@ def test_service_sets():
                 assert_array_equal(members[after], members[state] | (np.arange(3) == k))
             else:
                 assert members[state, k] or members[state].sum() == 2
-    assert len(service_sets(4, 9)[0]) == 15
+    assert len(member_sets(4, 9)[0]) == 15
 
 
 def test_decide_takes_what_pays_and_stops_at_ties():
     stop = np.array([0.5, 0.5, 0.5, 0.9])
     value = np.array([[0.7, 0.9], [0.8, 0.8], [0.6, 0.7], [1.0, 1.0]])
-    assert_array_equal(decide(stop, value, np.array([1.0, 2.0]), 0.1), [1, 0, -1, -1])
+    assert_array_equal(next_member(stop, value, np.array([1.0, 2.0]), 0.1), [1, 0, -1, -1])
 
 
 def test_split_outputs():
@@ -255,7 +257,7 @@ def test_roll_back_with_full_knowledge_is_the_best_set_of_each_row(seed):
     """Told the truth, the policy ends each row in the set with the best net value."""
     rng = np.random.default_rng(seed)
     n, costs, prices = 20, np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.0])
-    members, following = service_sets(3, 3)
+    members, following = member_sets(3, 3)
     realised = [rng.random((n, 1 if row.sum() == 1 else 1 + row.sum())) for row in members]
     rollout = roll_back(following, realised, costs, prices, lambda state, target: (None, target))
     set_costs = members @ costs
@@ -269,12 +271,12 @@ def test_roll_back_with_full_knowledge_is_the_best_set_of_each_row(seed):
                 ]
             )
             expected = net.max(axis=1).mean()
-            found = rollout.accuracy[state, j] - price * rollout.cost[state, j]
+            found = rollout.quality[state, j] - price * rollout.cost[state, j]
             assert found == pytest.approx(expected)
 
 
 def test_roll_back_leaves_out_what_is_not_reached():
-    _, following = service_sets(2, 2)
+    _, following = member_sets(2, 2)
     realised = [np.ones((5, 1)), np.ones((5, 1)), np.ones((5, 3))]
     asked = []
 
@@ -285,13 +287,13 @@ def test_roll_back_leaves_out_what_is_not_reached():
     rollout = roll_back(following, realised, np.ones(2), np.array([0.0]), fit, states=[0, 2])
     assert asked == [2, 0]
     assert rollout.models == [0, None, 2]
-    assert rollout.accuracy[1] == 0
+    assert rollout.quality[1] == 0
 
 
 def test_roll_back_with_nothing_to_decide():
-    _, following = service_sets(2, 1)
+    _, following = member_sets(2, 1)
     realised = [np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
     rollout = roll_back(following, realised, np.ones(2), np.array([0.5, 0.0]), None)
     assert rollout.models == [None, None]
-    assert_array_equal(rollout.accuracy, [[0.5, 0.5], [1, 1]])
+    assert_array_equal(rollout.quality, [[0.5, 0.5], [1, 1]])
     assert_array_equal(rollout.cost, 0)

@@ -22,9 +22,8 @@ from skroute.members import RecordedClassifier
 from skroute.routing import (
     FrugalMCTClassifier,
     FrugalMLClassifier,
-    MajorityVoteClassifier,
     SequentialRouterClassifier,
-    WeightedMajorityVoteClassifier,
+    VoteClassifier,
 )
 
 SEEDS = (1, 5, 10, 50, 100)
@@ -112,9 +111,12 @@ def one_split(name, seed):
         found[method] = accuracy, cost
     votes = [
         row_accuracy(
-            target[test], vote(services, costs=costs).fit(rows, target[train]).predict(new)
+            target[test],
+            VoteClassifier(services, costs=costs, voting=voting)
+            .fit(rows, target[train])
+            .predict(new),
         )
-        for vote in (MajorityVoteClassifier, WeightedMajorityVoteClassifier)
+        for voting in ("hard", "soft")
     ]
     return Split((prices[best], quality[test, best].mean()), found, votes, seconds)
 

@@ -32,7 +32,7 @@ from skroute.routing import (
     OccamRouterClassifier,
     OracleRouterClassifier,
 )
-from skroute.routing._policies import policy_hull
+from skroute.routing._mixtures import best_mixture
 from skroute.utils._timing import seconds_per_sample
 
 SHARES = np.array([0.2, 0.3, 0.4, 0.6, 0.8, 1.0])
@@ -121,7 +121,7 @@ def wall_clock(router, X, budget, repeats):
     for _ in range(repeats):
         costs = [seconds_per_sample(member.predict, X, n_repeats=1) for member in members]
         deciding = seconds_per_sample(
-            lambda rows: router.router_._plan(rows, np.inf), features, n_repeats=1
+            router._timed_decision(router._policy()), features, n_repeats=1
         )
         start = time.perf_counter()
         cost = router.predict_routed(X, budget=budget).cost.sum()
@@ -148,15 +148,16 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     curve = accuracy_cost_curve(router, X_test, y_test, budgets)
     of_layer = accuracy_cost_curve(layer, X_test, y_test, at(SHARES, layer))
     each = np.array([net.score(X_test, y_test) for _, net in nets])
-    single = [each[np.where(router.costs_ <= b, router.quality_, 0).argmax()] for b in budgets]
+    single = [each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()] for b in budgets]
     costs = dict(zip(router.choices_, router.costs_))
     # Matched to what OCCAM really spent: the two nets whose random mixture is best for that.
-    hull = policy_hull(router.costs_, router.quality_)
+    hull, kept = best_mixture(router.costs_, router.mean_quality_)
     spent = np.maximum(curve.cost, router.costs_.min())
-    mixtures = [hull.mixture(cost) for cost in spent]
-    matched = [(1 - share) * each[low] + share * each[high] for low, high, share in mixtures]
+    mixtures = [hull.share(cost) for cost in spent]
+    vertex = each[kept]
+    matched = [(1 - share) * vertex[low] + share * vertex[high] for low, high, share in mixtures]
     oracle = OracleRouterClassifier(nets, costs=costs).fit(X[learn], y[learn])
-    truth = oracle.success(X_test, y_test)
+    truth = oracle.member_quality(X_test, y_test)
     told = [solve_assignment(truth, router.costs_, b).objective for b in budgets]
     budget = budgets[list(SHARES).index(0.6)]
     counts, expected = count_rows(router, X_test, budget)
@@ -172,7 +173,7 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     facts = {
         "accuracy": each,
         "microseconds": 1e6 * router.costs_,
-        "routing": 1e6 * (router.router_.routing_cost - router.costs_[0]),
+        "routing": 1e6 * (router.routing_cost_ - router.costs_[0]),
         "training": seconds,
         "counts": counts,
         "expected": expected,

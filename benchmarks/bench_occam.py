@@ -48,15 +48,15 @@ def one_seed(seed, X_train, y_train, X_test, y_test):
     budgets = np.maximum(SHARES * router.costs_.max(), router.min_budget_)
     curve = accuracy_cost_curve(router, X_test, y_test, budgets)
     each = np.array([model.score(X_test, y_test) for model in router.estimators_])
-    single = [each[np.where(router.costs_ <= b, router.quality_, 0).argmax()] for b in budgets]
+    single = [each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()] for b in budgets]
     frozen = [(name, FrozenEstimator(model)) for name, model in router.named_estimators_.items()]
     costs = dict(zip(router.choices_, router.costs_))
     # Matched to what OCCAM really spent, not to the budget.
-    random = RandomRouterClassifier(frozen, costs=costs, seed=seed).fit(X_train, y_train)
+    random = RandomRouterClassifier(frozen, costs=costs, random_state=seed).fit(X_train, y_train)
     spent = np.maximum(curve.cost, router.costs_.min() * 1.001)
     matched = [random.score(X_test, y_test, budget=cost) for cost in spent]
     oracle = OracleRouterClassifier(frozen, costs=costs).fit(X_train, y_train)
-    truth = oracle.success(X_test, y_test)
+    truth = oracle.member_quality(X_test, y_test)
     told = [solve_assignment(truth, router.costs_, b).objective for b in budgets]
     return {
         "OCCAM": curve.quality,
@@ -66,7 +66,7 @@ def one_seed(seed, X_train, y_train, X_test, y_test):
         "random mix": reference_curves(truth, router.costs_, spent).random,
         "oracle": told,
         "best model": np.full(len(SHARES), each.max()),
-        "microseconds of the router": np.full(len(SHARES), 1e6 * router.router_.routing_cost),
+        "microseconds of the router": np.full(len(SHARES), 1e6 * router.routing_cost_),
     }
 
 

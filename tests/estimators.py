@@ -23,13 +23,12 @@ from skroute.routing import (
     BudgetRouter,
     FrugalMCTClassifier,
     FrugalMLClassifier,
-    MajorityVoteClassifier,
     OccamRouterClassifier,
     OracleRouterClassifier,
     RandomRouterClassifier,
     SequentialRouterClassifier,
     SingleBestClassifier,
-    WeightedMajorityVoteClassifier,
+    VoteClassifier,
 )
 
 
@@ -64,7 +63,7 @@ ROUTERS = [
 _SMALL_TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
 # Estimators that may ask several named classifiers about a row and combine their answers.
-SERVICES = [
+COMBINERS = [
     FrugalMCTClassifier(
         members(), costs=COSTS, budget=2.0, base="tree", accuracy_estimator=_SMALL_TREE, cv=2
     ),
@@ -72,13 +71,13 @@ SERVICES = [
     SequentialRouterClassifier(
         members(), costs=COSTS, budget=2.0, n_prices=3, accuracy_estimator=_SMALL_TREE, cv=2
     ),
-    MajorityVoteClassifier(members(), costs=COSTS),
-    WeightedMajorityVoteClassifier(members(), costs=COSTS, cv=2),
+    VoteClassifier(members(), costs=COSTS),
+    VoteClassifier(members(), costs=COSTS, cv=2, voting="soft"),
 ]
 
 ESTIMATORS = [
     *ROUTERS,
-    *SERVICES,
+    *COMBINERS,
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),

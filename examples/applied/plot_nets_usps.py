@@ -104,7 +104,7 @@ router = occam()
 accuracy = np.array([model.score(X_test, y_test) for _, model in nets])
 for name, cost, right in zip(router.choices_, router.costs_, accuracy):
     print(f"{name:>7}: {1e6 * cost:5.0f} microseconds per image, accuracy {right:.4f}")
-deciding = router.router_.routing_cost - router.costs_[0]
+deciding = router.routing_cost_ - router.costs_[0]
 print(f"deciding: {1e6 * deciding:4.0f} microseconds per image")
 
 # %%
@@ -135,13 +135,13 @@ def curve_of(router):
 budgets, curve = curve_of(router)
 largest = router.costs_.max()
 oracle = OracleRouterClassifier(nets, costs=dict(zip(router.choices_, router.costs_)))
-truth = oracle.fit(X[learn], y[learn]).success(X_test, y_test)
+truth = oracle.fit(X[learn], y[learn]).member_quality(X_test, y_test)
 results = {
     "OCCAM": curve.quality,
     "its cost": curve.cost / largest,
     "with the layer": curve_of(with_layer)[1].quality,
     "single best": [
-        accuracy[np.where(router.costs_ <= b, router.quality_, 0).argmax()] for b in budgets
+        accuracy[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()] for b in budgets
     ],
     "random": np.interp(curve.cost, router.costs_, accuracy),
     "oracle": [solve_assignment(truth, router.costs_, b).objective for b in budgets],

@@ -25,8 +25,8 @@ from skroute.metrics import reference_curves
 from skroute.routing import (
     FrugalMCTClassifier,
     FrugalMLClassifier,
-    MajorityVoteClassifier,
     SequentialRouterClassifier,
+    VoteClassifier,
 )
 
 faces = fetch_frugalml("FERPLUS")
@@ -80,7 +80,7 @@ for name, router in routers.items():
         curve.append((routed.cost.mean(), 100 * np.mean(routed.y_pred == y[test])))
     curves[name] = np.array(curve).T
 
-vote = MajorityVoteClassifier(services, costs=costs).fit(X_train, y[train])
+vote = VoteClassifier(services, costs=costs).fit(X_train, y[train])
 
 fig, ax = plt.subplots(figsize=(7, 4.4), layout="constrained")
 for (name, (cost, accuracy)), marker in zip(curves.items(), "os^"):

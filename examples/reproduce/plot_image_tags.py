@@ -21,9 +21,8 @@ from skroute.members import RecordedClassifier
 from skroute.metrics import reference_curves
 from skroute.routing import (
     FrugalMCTClassifier,
-    MajorityVoteClassifier,
     SequentialRouterClassifier,
-    WeightedMajorityVoteClassifier,
+    VoteClassifier,
 )
 
 tags = fetch_frugalmct("PASCAL")
@@ -69,8 +68,8 @@ for column in tags.scores_columns:
     name = tags.model_names[column]
     alone.append((costs[name], 100 * tags.quality[test, column].mean(), name))
 for name, ensemble in [
-    ("majority vote", MajorityVoteClassifier(services, costs=costs)),
-    ("weighted vote", WeightedMajorityVoteClassifier(services, costs=costs)),
+    ("majority vote", VoteClassifier(services, costs=costs)),
+    ("weighted vote", VoteClassifier(services, costs=costs, voting="soft")),
 ]:
     ensemble.fit(X_train, Y[train])
     alone.append((sum(costs.values()), 100 * ensemble.score(X_test, Y[test]), name))

@@ -11,7 +11,7 @@ from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier
 from skroute.routing._sequential import SequentialRouterClassifier
 from skroute.routing._stream import BudgetExhaustedError, BudgetStream, StreamStatus, Ticket
-from skroute.routing._voting import MajorityVoteClassifier, WeightedMajorityVoteClassifier
+from skroute.routing._voting import VoteClassifier
 
 __all__ = [
     "BudgetExhaustedError",
@@ -19,7 +19,6 @@ __all__ = [
     "BudgetStream",
     "FrugalMCTClassifier",
     "FrugalMLClassifier",
-    "MajorityVoteClassifier",
     "OccamRouterClassifier",
     "OracleRouterClassifier",
     "RandomRouterClassifier",
@@ -27,5 +26,5 @@ __all__ = [
     "SingleBestClassifier",
     "StreamStatus",
     "Ticket",
-    "WeightedMajorityVoteClassifier",
+    "VoteClassifier",
 ]

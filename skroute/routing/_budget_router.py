@@ -1,61 +1,45 @@
 """BudgetRouter: learn from outcomes which choice each row is worth."""
 
-import warnings
+from collections.abc import Mapping
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.model_selection import KFold
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.assignment import assignment_path, choose_at_price, solve_assignment
+from skroute.assignment._decide import check_policy
 from skroute.base import (
     CostAwareMixin,
-    Plan,
+    check_affordable,
     check_budget,
     check_costs,
     check_rows,
     inherit_member_tags,
     note_failure,
 )
-from skroute.routing._stream import StreamMixin, StreamPolicy
-from skroute.routing._values import dominated, out_of_sample_quality, penalty, quality_folds
+from skroute.routing._priced import LoggedMixin, check_lambda, cross_fit, fit_policy
+from skroute.routing._stream import Look, Trade
+from skroute.routing._values import (
+    check_default_reads,
+    default_accuracy_estimator,
+    folds_of,
+    predict_matrix,
+)
 from skroute.utils._compat import (
     HasMethods,
     Integral,
     Interval,
     Real,
     StrOptions,
-    _fit_context,
     check_sample_weight,
     num_samples,
-    process_routing,
-    raise_for_params,
-    routing_enabled,
 )
-from skroute.utils._tensors import on_host
+from skroute.utils._pareto import undominated
 
 
-def check_policy(policy, objective):
-    """The two parameters that must agree."""
-    if objective == "min" and policy != "batch":
-        raise ValueError(
-            f'objective="min" needs policy="batch", got policy={policy!r}: the smallest quality '
-            "of a batch is not decided row by row."
-        )
-
-
-def default_accuracy_estimator():
-    """OCCAM's estimator on an embedding scaled to [0, 1], as in the paper."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import MinMaxScaler
-
-    from skroute.quality import BaggedNeighborsRegressor
-
-    return make_pipeline(MinMaxScaler(), BaggedNeighborsRegressor())
-
-
-class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
+class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     r"""Choose per row what is worth its cost, learned from logged outcomes alone.
 
     For whoever has a log of what several models, services or language models made of past
@@ -81,7 +65,7 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`. None is unlimited. Raising it buys
-        the dearer choice for more rows.
+        the more expensive choice for more rows.
 
     cost_estimator : multi-output regressor, default=None
         For costs per row that are known only after the call: learns them from X. None
@@ -100,25 +84,27 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         With ``policy="batch"``: maximise the mean estimated quality or the smallest one.
 
     drop_dominated : bool, default=False
-        Whether to leave out choices that are dearer and on average no better than
+        Whether to leave out choices that are more expensive and on average no better than
         another.
 
     routing_cost : float, default=0.0
         Cost of deciding on one row, paid for every row and part of the budget, in the
         unit of `costs`.
 
-    cv : int or splitter, default=5
+    cv : int, splitter or iterable of splits, default=5
         Folds that make the quality estimates out-of-sample; an int shuffles with a fixed
-        seed. Where rows repeat or belong together, a splitter must keep them together.
+        seed. Where rows repeat or belong together, they must stay together: give a list of
+        (train, test), or a splitter such as :class:`~sklearn.model_selection.GroupKFold`,
+        which gets ``groups`` through metadata routing.
 
     n_jobs : int, default=None
         Folds fitted in parallel.
 
     Attributes
     ----------
-    choices_ : list
+    choices_ : list of str
         Names of the choices that `route` indexes: the columns of Q where it is a data
-        frame, else the keys of `costs`, else 0, 1, ...
+        frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...
 
     columns_ : ndarray of shape (n_choices,)
         Columns of Q that the choices are; fewer than Q has with `drop_dominated`.
@@ -141,17 +127,17 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     min_budget_ : float
         The smallest feasible budget: the mean of the cheapest choices, `routing_cost` included.
 
-    path_ : AssignmentPath
+    price_path_ : AssignmentPath
         Price for every budget, `routing_cost` not included.
 
     price_ : float
         Price at `budget`; infinite where it is the smallest feasible one.
 
     validation_quality_ : float
-        Mean logged quality of the cross-fitted policy at `budget`.
+        Mean logged quality of the cross-fitted decisions at `budget`.
 
     validation_cost_ : float
-        Its mean cost.
+        What they cost on average, by the log.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -165,6 +151,15 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
 
     Notes
     -----
+    `predict` and its like take ``costs``, array-like of shape (n_samples, n_choices), for
+    rows whose costs differ and are known before; a router with a `cost_estimator` needs
+    none. These costs decide whether the budget is feasible for the rows (of more than one
+    row, whose mean it must hold for); the online price stays that of the log.
+
+    `reg_lambda` and, where they are fixed, `costs` act at once on a fitted router, as
+    `budget`, `policy` and `objective` do: estimates and quality of the log are kept, and the
+    price is solved for anew. Choices left out by `drop_dominated` stay out.
+
     Metadata routed to `accuracy_estimator` or `cost_estimator`, such as
     ``sample_weight``, reaches the cross-fitted estimates too, but price, penalty and
     validation numbers are plain means over the rows.
@@ -200,7 +195,7 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     """
 
     _call_context = ("costs",)
-    _acts_at_once = ("budget", "policy", "objective", "reg_lambda")
+    _acts_at_once = ("budget", "policy", "objective", "reg_lambda", "costs")
 
     _parameter_constraints: dict = {
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
@@ -213,7 +208,11 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         "drop_dominated": ["boolean"],
         "routing_cost": [Interval(Real, 0, None, closed="left")],
         "cv": ["cv_object"],
-        "n_jobs": [Integral, None],
+        "n_jobs": [
+            Interval(Integral, None, -1, closed="right"),
+            Interval(Integral, 1, None, closed="left"),
+            None,
+        ],
     }
 
     def __init__(
@@ -243,7 +242,6 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         self.cv = cv
         self.n_jobs = n_jobs
 
-    @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, costs=None, **params):
         """Learn the quality of each choice and the price of the budget.
 
@@ -256,12 +254,14 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             Q: quality of each choice on each row, higher is better. Measured on rows that
             the models were not fitted on.
 
-        costs : array-like of shape (n_samples, n_choices), default=None
+        costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
             What each choice cost on each row. Only where the constructor's `costs` is
             None.
 
         **params : dict
-            Metadata for `accuracy_estimator`, through metadata routing.
+            Metadata through metadata routing: for `accuracy_estimator` and
+            `cost_estimator`, such as ``sample_weight``, and for the splitter in `cv`, such
+            as ``groups``.
 
         Returns
         -------
@@ -274,83 +274,77 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             For quality or costs that are missing, not finite or of the wrong shape, or a
             budget below the cheapest plan.
         """
-        raise_for_params(params, self, "fit")
-        # From here on a failure leaves the estimator unfitted.
-        vars(self).pop("choices_", None)
+        return super().fit(X, y, costs=costs, **params)
+
+    def _fit(self, X, y, *, task, costs=None, **params):
         check_policy(self.policy, self.objective)
+        routed = self._route_metadata(params)
         if y is None:
             raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
         X = check_rows(self, X, reset=True)
-        columns = getattr(y, "columns", None)
-        self._frame_columns = None if columns is None else list(columns)
+        if self.accuracy_estimator is None:
+            check_default_reads(X)
+        self._frame_columns = _column_names(y)
         quality = _check_matrix(y, "y")
         check_consistent_length(X, quality)
-        names = self._check_names(self._frame_columns, quality.shape[1])
-        row_costs = self._check_fit_costs(costs, names, quality.shape)
-        mean_costs = row_costs.mean(axis=0) if row_costs.ndim == 2 else row_costs
-
-        kept = np.ones(len(names), dtype=bool)
+        self._names = self._check_names(quality.shape[1])
+        costs = self._check_fit_costs(costs, quality.shape)
+        self.columns_ = np.arange(quality.shape[1])
         if self.drop_dominated:
-            kept = ~dominated(quality.mean(axis=0), mean_costs)
-        quality, row_costs = quality[:, kept], row_costs[..., kept]
-        names = [name for name, keep in zip(names, kept) if keep]
-        self._least = self._check_affordable(check_budget(self.budget), row_costs)
+            mean_costs = costs.mean(axis=0) if costs.ndim == 2 else costs
+            self.columns_ = np.sort(undominated(mean_costs, quality.mean(axis=0)))
+        quality, costs = quality[:, self.columns_], costs[..., self.columns_]
+        cheapest = float(np.min(costs, axis=-1).mean())
+        budget = check_budget(self.budget)
+        check_affordable(budget, cheapest + self.routing_cost)
 
-        estimator = self._accuracy_estimator()
-        routed = process_routing(self, "fit", **params) if routing_enabled() else {}
-        folds = quality_folds(self.cv)
-        with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
-            fit_params = routed["accuracy_estimator"]["fit"] if routed else {}
-            estimate = out_of_sample_quality(estimator, X, quality, folds, self.n_jobs, fit_params)
-            fitted = clone(estimator).fit(X, _as_target(quality), **fit_params)
-        fitted_costs = None
-        planned = row_costs
+        folds = folds_of(self.cv, X, quality, **routed["splitter"]["split"])
+        # The price must be learned on costs as they will be known: estimated.
+        self.cost_estimator_, planned = None, None
         if self.cost_estimator is not None:
-            with note_failure("cost_estimator", len(quality), "the cost estimate"):
-                fit_params = routed["cost_estimator"]["fit"] if routed else {}
-                # The price must be learned on costs as they will be known: estimated.
-                planned = out_of_sample_quality(
-                    self.cost_estimator, X, row_costs, folds, self.n_jobs, fit_params
+            name, fit_params = "cost_estimator", routed["cost_estimator"]["fit"]
+            with note_failure(name, len(quality), "the cost estimate"):
+                self.cost_estimator_, planned = cross_fit(
+                    self.cost_estimator, X, costs, folds, task, self.n_jobs, fit_params, name
                 )
-                planned = np.maximum(planned, 0.0)
-                fitted_costs = clone(self.cost_estimator)
-                fitted_costs.fit(X, _as_target(row_costs), **fit_params)
+            planned = np.maximum(planned, 0.0)
+        self._priced = fit_policy(
+            self._accuracy_estimator(),
+            X,
+            quality,
+            costs,
+            folds=folds,
+            task=task,
+            planned=planned,
+            reg_lambda=self.reg_lambda,
+            deciding=self.routing_cost,
+            n_jobs=self.n_jobs,
+            fit_params=routed["accuracy_estimator"]["fit"],
+        )
+        self.choices_ = [self._names[column] for column in self.columns_]
+        self._priced.warn_if_a_single_choice_is_better(self.choices_, budget)
 
-        sigma = penalty(estimate, quality)
-        values = estimate - self.reg_lambda * sigma
-        path = assignment_path(values, planned)
-        budget = check_budget(self.budget) - self.routing_cost
-        rows = np.arange(len(quality))
-        self.path_ = path
-        price = self._price_at(budget)
-        route = choose_at_price(values, planned, price)
-
-        self.accuracy_estimator_ = fitted
-        self.cost_estimator_ = fitted_costs
-        self.costs_ = mean_costs[kept]
-        self.mean_quality_ = quality.mean(axis=0)
-        self.quality_std_ = sigma
-        self.price_ = price
-        spent = np.broadcast_to(row_costs, quality.shape)[rows, route]
-        self.validation_quality_ = float(quality[rows, route].mean())
-        self.validation_cost_ = float(spent.mean()) + self.routing_cost
-        self._per_row_costs = row_costs.ndim == 2
-        self.columns_ = np.flatnonzero(kept)
-        self._n_columns = len(kept)
-        self.choices_ = names
-        self._warn_if_a_single_choice_is_better(quality, route)
-        return self
-
-    def _check_names(self, names, n_choices):
+    def _check_names(self, n_choices):
+        """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
+        names = self._frame_columns
         if names is None:
-            names = list(self.costs) if isinstance(self.costs, dict) else list(range(n_choices))
+            named = isinstance(self.costs, Mapping)
+            names = list(map(str, self.costs if named else range(n_choices)))
+            names = names if named else [f"choice{name}" for name in names]
         if len(names) != n_choices:
             raise ValueError(
                 f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
             )
         return names
 
-    def _check_fit_costs(self, costs, names, shape):
+    def _fixed_costs(self):
+        """The constructor's cost of each column of Q."""
+        costs = self.costs
+        if isinstance(costs, Mapping):
+            costs = {str(name): cost for name, cost in costs.items()}
+        return check_costs(costs, self._names)
+
+    def _check_fit_costs(self, costs, shape):
         if self.costs is not None:
             if costs is not None:
                 raise ValueError(
@@ -362,231 +356,75 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
                     "cost_estimator learns costs per row, but the constructor has fixed "
                     f"costs={self.costs!r}. Leave one of them out."
                 )
-            return check_costs(self.costs, names)
+            return self._fixed_costs()
         if costs is None:
             raise ValueError(
-                f"costs must say what each of {names!r} costs, got None. Give a mapping or an "
-                "array to the constructor, or one cost per row and choice to fit."
+                f"costs must say what each of {self._names!r} costs, got None. Give a mapping or "
+                "an array to the constructor, or one cost per row and choice to fit."
             )
         return _check_row_costs(costs, self._frame_columns, shape)
 
-    @property
-    def min_budget_(self):
+    def _policy(self):
         check_is_fitted(self)
-        return self._least + self.routing_cost
-
-    def _check_affordable(self, budget, costs):
-        """The smallest mean cost of any plan, routing excluded, if the budget affords it."""
-        cheapest = float(np.min(costs, axis=-1).mean())
-        self._check_at_least(budget, cheapest)
-        return cheapest
-
-    def _check_at_least(self, budget, cheapest):
-        """The smallest feasible budget includes what routing itself costs."""
-        least = cheapest + self.routing_cost
-        if budget < least * (1 - 1e-12):
+        fitted = self._priced
+        if fitted.per_row != (self.costs is None):
             raise ValueError(
-                f"budget={budget!r} is below the cheapest feasible plan: the smallest "
-                f"feasible budget is {least:.17g} per sample."
+                "costs was changed between fixed and per row (None) after fit: fit again, or set "
+                "it back."
             )
+        costs = None if fitted.per_row else self._fixed_costs()[self.columns_]
+        check_lambda(self.reg_lambda)
+        return fitted.solved(self.reg_lambda, costs)
 
-    def _warn_if_a_single_choice_is_better(self, quality, route):
-        budget = check_budget(self.budget) - self.routing_cost
-        affordable = np.flatnonzero(self.costs_ <= budget * (1 + 1e-12))
-        if len(affordable) == 0 or len(quality) < 2:
-            return
-        single = affordable[np.argmax(self.mean_quality_[affordable])]
-        loss = quality[:, single] - quality[np.arange(len(quality)), route]
-        error = loss.std(ddof=1) / np.sqrt(len(loss))
-        if loss.mean() > 1.645 * error and loss.mean() > 0:
-            warnings.warn(
-                f"On validation rows the router's quality {self.validation_quality_:.4g} is below "
-                f"the {self.mean_quality_[single]:.4g} of {self.choices_[single]!r} alone, which "
-                f"fits the budget. Try a larger reg_lambda, another accuracy_estimator or better "
-                "features, or use that choice for all rows.",
-                UserWarning,
-                stacklevel=2,
-            )
+    @property
+    def costs_(self):
+        """Cost of each choice; the mean of the log where costs are per row."""
+        costs = self._policy().costs
+        return costs.mean(axis=0) if costs.ndim == 2 else costs
 
-    def predict_quality(self, X):
-        """Estimated quality of each choice, before the penalty.
+    def _estimates(self, X):
+        return self._policy().estimates(X)
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Features of the requests.
+    def _look(self, x, trade):
+        return Look(x, {})
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n_choices)
-        """
-        check_is_fitted(self)
-        return self._quality(check_rows(self, X, reset=False))
-
-    def _quality(self, X):
-        with note_failure("accuracy_estimator", num_samples(X), "predict"):
-            estimate = on_host(self.accuracy_estimator_.predict(X))
-        estimate = np.asarray(estimate, dtype=np.float64)
-        return estimate.reshape(num_samples(X), len(self.choices_))
-
-    def _estimate(self, X, costs=None):
-        """What each choice is worth for each row, less the penalty, and what it costs."""
-        values = self._quality(X) - self.reg_lambda * self.quality_std_
-        return values, self._plan_costs(X, costs, values.shape)
-
-    def _price_at(self, budget):
-        """Price at a mean budget from which `routing_cost` has been taken."""
-        if budget <= self.path_.budgets[0] * (1 + 1e-12):
-            # Nothing is left to buy with, however much a new row promises. (Of costs that are
-            # estimated the cheapest plan may seem dearer than the budget.)
-            return np.inf
-        return self.path_.price(budget)
-
-    def _look(self, x):
-        return x, None, None
-
-    def _stream_policy(self, budget):
-        return StreamPolicy(
-            names=self.choices_,
-            first=0,
-            deciding=float(self.routing_cost),
-            costs=None if self._per_row_costs else self.costs_.tolist(),
-            least=self._least,
-            penalty=(self.reg_lambda * self.quality_std_).tolist(),
-            look=self._look,
-            quality=self._quality,
-            price=self._price_at,
-            row_costs=self._plan_costs,
-            estimated_costs=self.cost_estimator_ is not None,
-        )
+    def _trade(self, budget):
+        return Trade(self._policy())
 
     def _plan(self, X, budget, costs=None):
-        return self._plan_by(self.policy, self.objective, X, budget, costs)
+        policy = self._policy()
+        told = costs is not None
+        costs = self._row_costs(X, costs) if policy.per_row or told else policy.costs
+        return policy.decide(
+            policy.values(X),
+            costs,
+            budget,
+            policy=self.policy,
+            objective=self.objective,
+            told=told,
+        )
 
-    def _plan_by(self, policy, objective, X, budget, costs=None):
-        # Both may have been changed since fit.
-        check_policy(policy, objective)
-        values, costs = self._estimate(X, costs)
-        room = budget - self.routing_cost
-        if policy == "online":
-            self._check_at_least(budget, self._least)
-            route = choose_at_price(values, costs, self._price_at(room))
-        else:
-            cheapest = self._check_affordable(budget, costs)
-            route = solve_assignment(
-                values, costs, max(room, cheapest), objective=objective
-            ).choices
-        cost = np.broadcast_to(costs, values.shape)[np.arange(len(values)), route]
-        return Plan(route, cost + self.routing_cost)
-
-    def _plan_costs(self, X, costs, shape):
-        if not self._per_row_costs:
-            if costs is not None:
-                raise ValueError("costs per row were given, but the router was fitted without.")
-            return self.costs_
+    def _row_costs(self, X, costs):
+        """Costs of rows to decide on: as given, else estimated."""
+        shape = (num_samples(X), len(self._names))
+        if not self._priced.per_row:
+            raise ValueError(
+                "costs per row were given, but the router was fitted without. For other prices "
+                "use set_params(costs=...), which acts at once."
+            )
         if costs is not None:
-            shape = (shape[0], self._n_columns)
             return _check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
         if self.cost_estimator_ is None:
             raise ValueError(
-                "costs must be given for the rows to decide on, array-like of shape "
-                f"{(shape[0], self._n_columns)}: the router was fitted on costs per row without a "
-                "cost_estimator."
+                f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
+                "router was fitted on costs per row without a cost_estimator."
             )
-        with note_failure("cost_estimator", num_samples(X), "predict"):
-            estimate = np.asarray(self.cost_estimator_.predict(X), dtype=np.float64)
-        return np.maximum(estimate.reshape(shape), 0.0)
+        n_choices = len(self.choices_)
+        estimate = predict_matrix(self.cost_estimator_, X, n_choices, "cost_estimator")
+        return np.maximum(estimate, 0.0)
 
     def _answer(self, X, plan, response):
         return np.asarray(self.choices_)[plan.route]
-
-    def predict_routed(self, X, budget=None, costs=None):
-        """Name, index and cost of the choice made for each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Features of the requests.
-
-        budget : float, default=None
-            Mean cost per sample for this call; None takes the constructor's,
-            ``numpy.inf`` is unlimited.
-
-        costs : array-like of shape (n_samples, n_choices), default=None
-            Costs of these rows, where they differ from row to row and are known before.
-
-        Returns
-        -------
-        Routed
-            Named tuple ``(y_pred, route, cost)``; `y_pred` are names of choices.
-        """
-        return self._respond(X, "predict", budget=budget, costs=costs)
-
-    def predict(self, X, budget=None, costs=None):
-        """Name of the choice made for each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Features of the requests.
-
-        budget : float, default=None
-            Mean cost per sample for this call; None takes the constructor's,
-            ``numpy.inf`` is unlimited.
-
-        costs : array-like of shape (n_samples, n_choices), default=None
-            Costs of these rows, where they differ from row to row and are known before.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Entries of ``choices_``.
-        """
-        return self.predict_routed(X, budget=budget, costs=costs).y_pred
-
-    def route(self, X, budget=None, costs=None):
-        """Index of the choice made for each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Features of the requests.
-
-        budget : float, default=None
-            Mean cost per sample for this call; None takes the constructor's,
-            ``numpy.inf`` is unlimited.
-
-        costs : array-like of shape (n_samples, n_choices), default=None
-            Costs of these rows, where they differ from row to row and are known before.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int64
-            Index into ``choices_``.
-        """
-        return self._respond(X, None, budget=budget, costs=costs).route
-
-    def predict_cost(self, X, budget=None, costs=None):
-        """Cost of the choice made for each row, `routing_cost` included.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Features of the requests.
-
-        budget : float, default=None
-            Mean cost per sample for this call; None takes the constructor's,
-            ``numpy.inf`` is unlimited.
-
-        costs : array-like of shape (n_samples, n_choices), default=None
-            Costs of these rows, where they differ from row to row and are known before.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=float64
-            Estimated where a `cost_estimator` learned it.
-        """
-        return self._respond(X, None, budget=budget, costs=costs).cost
 
     def score(self, X, y, sample_weight=None, budget=None, costs=None):
         """Realised mean quality of the choices made.
@@ -616,13 +454,12 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         check_is_fitted(self)
         quality = _check_matrix(y, "y", self._frame_columns)
         check_consistent_length(X, quality)
-        if quality.shape[1] != self._n_columns:
+        if quality.shape[1] != len(self._names):
             raise ValueError(
-                f"y must have the {self._n_columns} columns that fit saw, got {quality.shape[1]}."
+                f"y must have the {len(self._names)} columns that fit saw, got {quality.shape[1]}."
             )
-        quality = quality[:, self.columns_]
         route = self.route(X, budget=budget, costs=costs)
-        realised = quality[np.arange(len(route)), route]
+        realised = quality[np.arange(len(route)), self.columns_[route]]
         weight = check_sample_weight(sample_weight, X)
         return float(np.average(realised, weights=weight))
 
@@ -636,6 +473,10 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         router = MetadataRouter(owner=self).add_self_request(self)
         fit = MethodMapping().add(caller="fit", callee="fit")
         router.add(accuracy_estimator=self._accuracy_estimator(), method_mapping=fit)
+        split = MethodMapping().add(caller="fit", callee="split")
+        # An iterable of splits takes nothing, and may be read once only.
+        splitter = self.cv if hasattr(self.cv, "split") else KFold()
+        router.add(splitter=splitter, method_mapping=split)
         if self.cost_estimator is not None:
             router.add(cost_estimator=self.cost_estimator, method_mapping=fit)
         return router
@@ -656,16 +497,33 @@ class BudgetRouter(StreamMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         return tags
 
 
+def _column_names(frame):
+    """The columns of a data frame as strings; None of anything else."""
+    if not hasattr(frame, "columns"):
+        return None
+    names = [str(column) for column in frame.columns]
+    if len(set(names)) < len(names):
+        raise ValueError(f"y must not have two columns of the same name, got {names!r}.")
+    return names
+
+
 def _check_matrix(matrix, name, columns=None):
     """A matrix with one column per choice; a frame's columns in the order that fit saw."""
     if columns is not None and hasattr(matrix, "columns"):
-        if sorted(map(str, columns)) != sorted(map(str, matrix.columns)):
-            raise ValueError(
-                f"{name} must have the columns {columns!r}, got {list(matrix.columns)!r}."
-            )
-        matrix = matrix[columns]
-    matrix = check_array(matrix, dtype=np.float64, ensure_2d=False, input_name=name)
-    return matrix.reshape(len(matrix), -1)
+        own = {str(column): column for column in matrix.columns}
+        if sorted(columns) != sorted(own):
+            raise ValueError(f"{name} must have the columns {columns!r}, got {list(own)!r}.")
+        matrix = matrix[[own[column] for column in columns]]
+    found = None
+    try:
+        found = np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    if found is None:
+        # Outside, so that what numpy said, which quotes the entry, is not told along.
+        raise ValueError(f"{name} must be numbers, one column for each choice.")
+    found = check_array(found, dtype=np.float64, ensure_2d=False, input_name=name)
+    return found.reshape(len(found), -1)
 
 
 def _check_row_costs(costs, columns, shape):
@@ -677,8 +535,3 @@ def _check_row_costs(costs, columns, shape):
     if costs.min() < 0:
         raise ValueError(f"costs must not be negative, got {float(costs.min())!r}.")
     return costs
-
-
-def _as_target(quality):
-    """One choice is a single-output regression: not every regressor takes (n, 1)."""
-    return quality[:, 0] if quality.shape[1] == 1 else quality

@@ -1,46 +1,16 @@
-"""FrugalMCT's label combiner: scores of several services made into one label set.
+"""FrugalMCT's label combiner: scores of several members made into one label set.
 
-Scores are arrays of shape (n_samples, n_labels), 0 where a service did not name a label.
+Scores are arrays of shape (n_samples, n_labels), 0 where a member did not name a label.
 A target is an indicator matrix of that shape (multi-label) or the positions of the true
 labels, shape (n_samples,) (single-label, the one-label case).
 """
+
+from itertools import combinations
 
 import numpy as np
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
-
-
-def jaccard_samples(y_true, y_pred):
-    """Accuracy of each label set: labels in common by labels in either, 1 if both are empty.
-
-    Parameters
-    ----------
-    y_true, y_pred : ndarray of shape (n_samples, n_labels)
-        Indicator matrices.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=float64
-    """
-    y_true, y_pred = np.asarray(y_true, dtype=bool), np.asarray(y_pred, dtype=bool)
-    common = np.count_nonzero(y_true & y_pred, axis=1)
-    either = np.count_nonzero(y_true | y_pred, axis=1)
-    return np.where(either == 0, 1.0, common / np.maximum(either, 1))
-
-
-def equal_samples(y_true, y_pred):
-    """Accuracy of each single label: 1 where right, 0 where wrong.
-
-    Parameters
-    ----------
-    y_true, y_pred : ndarray of shape (n_samples,)
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=float64
-    """
-    return (np.asarray(y_true) == np.asarray(y_pred)).astype(np.float64)
 
 
 def named_labels(scores, threshold=None):
@@ -65,7 +35,7 @@ def named_labels(scores, threshold=None):
 
 
 def combine(scores, weights):
-    """Weighted mean of the services' scores.
+    """Weighted mean of the members' scores.
 
     Parameters
     ----------
@@ -81,8 +51,8 @@ def combine(scores, weights):
     return sum(weight * part for weight, part in zip(weights, scores))
 
 
-def search_threshold(scores, target, accuracy, thresholds=GRID):
-    """Theta of one score matrix by training accuracy.
+def search_threshold(scores, target, quality, thresholds=GRID):
+    """Theta of one score matrix by training quality.
 
     Parameters
     ----------
@@ -91,8 +61,8 @@ def search_threshold(scores, target, accuracy, thresholds=GRID):
     target : ndarray
         True labels, see the module.
 
-    accuracy : callable
-        ``accuracy(target, answers) -> ndarray of shape (n_samples,)``.
+    quality : callable
+        ``quality(target, answers) -> ndarray of shape (n_samples,)``.
 
     thresholds : sequence of float, default=GRID
         Candidates; of equally good ones the first is taken.
@@ -102,17 +72,17 @@ def search_threshold(scores, target, accuracy, thresholds=GRID):
     threshold : float or None
         None in the single-label case, which has none.
     per_row : ndarray of shape (n_samples,)
-        Accuracy of each row with it.
+        Quality of each row with it.
     """
     if target.ndim == 1:
-        return None, accuracy(target, named_labels(scores))
-    candidates = [accuracy(target, named_labels(scores, theta)) for theta in thresholds]
+        return None, quality(target, named_labels(scores))
+    candidates = [quality(target, named_labels(scores, theta)) for theta in thresholds]
     best = int(np.argmax([per_row.mean() for per_row in candidates]))
     return float(thresholds[best]), candidates[best]
 
 
-def search_combination(first, second, target, accuracy, weights=GRID, thresholds=GRID):
-    """(w, theta) of two services by training accuracy: FrugalMCT, section 4.3.
+def search_combination(first, second, target, quality, weights=GRID, thresholds=GRID):
+    """(w, theta) of two members by training quality: FrugalMCT, section 4.3.
 
     The combined score is ``w * first + (1 - w) * second``.
 
@@ -124,8 +94,8 @@ def search_combination(first, second, target, accuracy, weights=GRID, thresholds
     target : ndarray
         True labels, see the module.
 
-    accuracy : callable
-        ``accuracy(target, answers) -> ndarray of shape (n_samples,)``.
+    quality : callable
+        ``quality(target, answers) -> ndarray of shape (n_samples,)``.
 
     weights, thresholds : sequence of float, default=GRID
         Candidates. Of equally good pairs the one with the weight nearest 1/2 is taken.
@@ -136,21 +106,21 @@ def search_combination(first, second, target, accuracy, weights=GRID, thresholds
     threshold : float or None
         None in the single-label case.
     per_row : ndarray of shape (n_samples,)
-        Accuracy of each row with them.
+        Quality of each row with them.
     """
     rows = slice(None)
     fixed = np.empty(0)
     if target.ndim == 1:
-        # Where both services name the same label every weight names it.
+        # Where both members name the same label every weight names it.
         agree = first.argmax(axis=1) == second.argmax(axis=1)
         rows = np.flatnonzero(~agree)
-        fixed = accuracy(target[agree], named_labels(first[agree])) if agree.any() else fixed
+        fixed = quality(target[agree], named_labels(first[agree])) if agree.any() else fixed
         if len(rows) == 0:
             return 0.5, None, fixed
     best = None
     for weight in sorted(weights, key=lambda w: abs(w - 0.5)):
         combined = combine((first[rows], second[rows]), (weight, 1 - weight))
-        theta, per_row = search_threshold(combined, target[rows], accuracy, thresholds)
+        theta, per_row = search_threshold(combined, target[rows], quality, thresholds)
         if best is None or per_row.mean() > best[2].mean():
             best = (float(weight), theta, per_row)
     if target.ndim == 1:
@@ -161,11 +131,11 @@ def search_combination(first, second, target, accuracy, weights=GRID, thresholds
     return best
 
 
-def search_combinations(scores, target, accuracy, max_services, weights=GRID, thresholds=GRID):
-    """Combiner of every set of services, each grown from its best part and one more service.
+def search_combinations(scores, target, quality, max_members, weights=GRID, thresholds=GRID):
+    """Combiner of every set of members, each grown from its best part and one more member.
 
     A set of one has its own threshold; of two it has the (w, theta) of
-    `search_combination`; a larger set S takes, among all its services k, the best
+    `search_combination`; a larger set S takes, among all its members k, the best
     combination of the combined scores of S without k and the scores of k. Since w = 1 and
     w = 0 are candidates, a set is on training rows never worse than the sets it contains
     that it was grown from.
@@ -173,15 +143,15 @@ def search_combinations(scores, target, accuracy, max_services, weights=GRID, th
     Parameters
     ----------
     scores : sequence of ndarray of shape (n_samples, n_labels)
-        One for each service.
+        One for each member.
 
     target : ndarray
         True labels, see the module.
 
-    accuracy : callable
-        ``accuracy(target, answers) -> ndarray of shape (n_samples,)``.
+    quality : callable
+        ``quality(target, answers) -> ndarray of shape (n_samples,)``.
 
-    max_services : int
+    max_members : int
         Largest size of a set.
 
     weights, thresholds : sequence of float, default=GRID
@@ -189,25 +159,23 @@ def search_combinations(scores, target, accuracy, max_services, weights=GRID, th
 
     Returns
     -------
-    dict from frozenset of int to (ndarray of shape (n_services,), float or None, ndarray)
-        Weights that sum to 1, threshold, and accuracy of each row; smaller sets first.
+    dict from frozenset of int to (ndarray of shape (n_members,), float or None, ndarray)
+        Weights that sum to 1, threshold, and quality of each row; smaller sets first.
     """
-    from itertools import combinations
-
-    n_services = len(scores)
-    unit = np.eye(n_services)
+    n_members = len(scores)
+    unit = np.eye(n_members)
     found = {}
-    for k in range(n_services):
-        theta, per_row = search_threshold(scores[k], target, accuracy, thresholds)
+    for k in range(n_members):
+        theta, per_row = search_threshold(scores[k], target, quality, thresholds)
         found[frozenset([k])] = (unit[k], theta, per_row)
-    for size in range(2, min(max_services, n_services) + 1):
-        for members in combinations(range(n_services), size):
+    for size in range(2, min(max_members, n_members) + 1):
+        for members in combinations(range(n_members), size):
             best = None
             # A pair is the same from either side.
             for k in members[1:] if size == 2 else members:
                 part, _, _ = found[frozenset(members) - {k}]
                 weight, theta, per_row = search_combination(
-                    combine(scores, part), scores[k], target, accuracy, weights, thresholds
+                    combine(scores, part), scores[k], target, quality, weights, thresholds
                 )
                 if best is None or per_row.mean() > best[2].mean():
                     best = (weight * part + (1 - weight) * unit[k], theta, per_row)

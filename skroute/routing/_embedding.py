@@ -23,6 +23,15 @@ def inner_net(member):
             return member
 
 
+def is_frozen(member):
+    """Whether the net that a member ends in is a frozen one."""
+    while not isinstance(member, FrozenEstimator):
+        if not hasattr(member, "steps"):
+            return False
+        member = member.steps[-1][1]
+    return True
+
+
 def reads_tensors(estimator):
     """Whether scikit-learn's array API dispatch is on and every step supports it."""
     if estimator is None or not get_config()["array_api_dispatch"]:
@@ -55,6 +64,12 @@ def check_layer(name, member, layer):
             f"embedding_layer={layer!r} needs a net with a module, as skorch's have, but "
             f"embedding={name!r} is {member!r}."
         )
+    if not is_frozen(member):
+        raise ValueError(
+            f"embedding_layer={layer!r} needs a net that does not learn from the rows given to "
+            f"fit, since its layer would know their labels: give {name!r} as FrozenEstimator(net) "
+            "of a net fitted on other rows."
+        )
     if hasattr(net, "module_"):
         find_layer(name, net, layer)
 
@@ -78,6 +93,12 @@ def find_layer(name, net, layer):
     ValueError
         Naming the layers that there are.
     """
+    torch = import_optional("torch", f"embedding_layer={layer!r}")
+    if any(isinstance(part, torch.nn.DataParallel) for part in net.module_.modules()):
+        raise ValueError(
+            f"embedding_layer={layer!r} needs a net without DataParallel, whose replicas answer in "
+            f"threads of their own: give {name!r} as the module that it wraps."
+        )
     try:
         return net.module_.get_submodule(layer)
     except AttributeError:
@@ -118,8 +139,10 @@ def call_with_layer(name, member, layer, call, X, *, as_tensor=False):
             return
         if not isinstance(output, torch.Tensor):
             raise TypeError(f"The layer {layer!r} must give a tensor, got {type(output)!r}.")
-        part = output.detach().flatten(1).float()
-        parts.append(part if as_tensor else part.cpu())
+        part = output.detach().flatten(1) if output.ndim > 1 else output.detach()[:, None]
+        # A copy: the next layer may work in place.
+        device = output.device if as_tensor else "cpu"
+        parts.append(part.to(device=device, dtype=torch.float32, copy=True))
 
     handle = find_layer(name, inner_net(member), layer).register_forward_hook(keep)
     n = num_samples(X)
@@ -132,8 +155,8 @@ def call_with_layer(name, member, layer, call, X, *, as_tensor=False):
     if n_kept != n:
         raise ValueError(
             f"The layer {layer!r} of {name!r} gave {n_kept} rows for {n}: it must be called once "
-            "for each batch. (A module under torch.compile may not call hooks; embed with a "
-            "net that is not compiled.)"
+            "for each batch, and rows must be the first axis of its output. (A module under "
+            "torch.compile may not call hooks; embed with a net that is not compiled.)"
         )
     embedding = torch.cat(parts)
     return answer, embedding if as_tensor else np.ascontiguousarray(embedding.numpy())

@@ -1,11 +1,11 @@
-"""Exits of one net as services: each goes on from where the one before it stopped."""
+"""Exits of one net as members: each goes on from where the one before it stopped."""
 
 from sklearn.frozen import FrozenEstimator
 
 from skroute.base import note_failure
 from skroute.members._multi_exit import ExitClassifier
-from skroute.routing._members import align_proba
-from skroute.routing._services import Answers
+from skroute.routing._answers import Answers
+from skroute.routing._targets import align_proba
 
 
 def exit_of(member):
@@ -117,7 +117,7 @@ class ExitAnswers(Answers):
         if part is None:
             return super()._call(member, new)
         first = self.first[member]
-        with note_failure(router.members_[member], len(new), "predict_proba"):
+        with note_failure(router.member_names_[member], len(new), "predict_proba"):
             if first not in self.runs:
                 # One net for all: fitted in other processes, each member has its own copy.
                 self.runs[first] = exit_of(router.estimators_[first]).net.start(self.X)

@@ -1,34 +1,47 @@
 """FrugalMCT: a base service, then at most one add-on, and both combined."""
 
 import warnings
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.assignment import assignment_path, choose_at_price, solve_assignment
-from skroute.base import Plan, check_budget, check_rows
+from skroute.base import Plan, affords, check_affordable, check_budget
+from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import GRID, search_combination, search_threshold
-from skroute.routing._policies import (
-    price_curve,
-    reduced_budget,
-    search_delta,
-    spread_prices,
-)
-from skroute.routing._services import (
-    Answers,
-    BaseFirstClassifier,
-    answer_features,
-    fit_predictor,
-    predict_values,
-)
-from skroute.routing._stream import StreamMixin, StreamPolicy
+from skroute.routing._mixtures import price_curve, search_delta, spread_prices
+from skroute.routing._predictors import answer_features, fit_predictor
+from skroute.routing._priced import PricedMixin, PricedPolicy
+from skroute.routing._stream import Look
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 
 # Prices at which each base is compared with the others on validation rows.
 _N_CURVE = 33
+
+
+class BaseTrade(NamedTuple):
+    """What can be bought after one base.
+
+    Attributes
+    ----------
+    base : int
+        Position of the member.
+
+    first : int
+        Index of its first option, the base alone, into ``choices_``.
+
+    policy : PricedPolicy
+        Over its options; the base is the cost of deciding, delta the margin.
+
+    curve : tuple of two ndarray
+        Mean cost and mean quality on the rows of `fit` over a range of prices.
+    """
+
+    base: int
+    first: int
+    policy: PricedPolicy
+    curve: tuple
 
 
 class AddonOptions(NamedTuple):
@@ -95,7 +108,7 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
     return AddonOptions(np.array(addons), np.array(chosen), list(thetas), np.column_stack(columns))
 
 
-class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
+class FrugalMCTClassifier(PricedMixin, CombiningRouter):
     r"""Ask a base service, look at its answer, buy at most one more, combine both.
 
     FrugalMCT [1]_. Every row goes to the base. From its scores an accuracy estimator
@@ -111,7 +124,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The services, with ``predict_proba``. Each is cloned and fitted; a fitted one is
+        The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
         `fit` should be new to it. A label that a service does not name has the score 0.
 
@@ -154,8 +167,8 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
         ``"batch"`` (the paper's offline) solves the assignment for the rows given; the
         budget is a hard cap on them.
 
-    sample_accuracy : callable, default=None
-        ``sample_accuracy(y_true, y_pred)`` returns the accuracy of each row, an array of
+    sample_quality : callable, default=None
+        ``sample_quality(y_true, y_pred)`` returns the accuracy of each row, an array of
         shape (n_samples,), which everything here then maximises. None is 1 for the right
         label and 0 otherwise; for several labels the number of labels in common divided
         by that of labels in either.
@@ -186,7 +199,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     choice_thresholds_ : ndarray of shape (n_choices,)
         theta; where y is an indicator matrix.
 
-    members_ : list of str
+    member_names_ : list of str
         Names of the services.
 
     estimators_ : list of classifiers
@@ -207,7 +220,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     accuracy_estimators_ : list of estimators
         One fitted for each possible base.
 
-    validation_accuracy_ : float
+    validation_quality_ : float
         Mean accuracy at the constructor's budget, by out-of-sample estimates.
 
     validation_cost_ : float
@@ -264,13 +277,15 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
 
     _acts_at_once = ("budget", "policy")
     _parameter_constraints: dict = {
-        **BaseFirstClassifier._parameter_constraints,
+        **CombiningRouter._parameter_constraints,
+        "base": [str],
+        "cv": ["cv_object"],
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
         "weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
         "policy": [StrOptions({"online", "batch"})],
-        "sample_accuracy": [callable, None],
+        "sample_quality": [callable, None],
     }
 
     def __init__(
@@ -285,7 +300,7 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
         threshold="auto",
         delta=0.0,
         policy="online",
-        sample_accuracy=None,
+        sample_quality=None,
         cv=5,
         n_jobs=None,
     ):
@@ -298,43 +313,42 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
         self.threshold = threshold
         self.delta = delta
         self.policy = policy
-        self.sample_accuracy = sample_accuracy
+        self.sample_quality = sample_quality
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _fit_policy(self, X, target, scores):
-        names = self.members_
-        n_members = len(names)
+    def _check(self, X, members):
+        check_base(self.base, members)
+
+    def _least_cost(self, costs, names):
+        return float(costs[possible_bases(self.base, names)].min())
+
+    def _row_accuracy(self, target, answers):
+        return self._target.quality(target, answers, self.sample_quality)
+
+    def _learn(self, X, target, answers):
+        names, scores = answers.names, answers.responses
         weights = GRID if self.weight == "auto" else [self.weight]
         thresholds = GRID if self.threshold == "auto" else [self.threshold]
         budget = check_budget(self.budget)
-        labels, combiners, all_thresholds = [], [], []
-        self._bases = self._possible_bases()
-        self.accuracy_estimators_, self._paths, self._curves, self._deltas = [], [], [], []
-        self._first_choice, self._option_costs = [], []
-        unit = np.eye(n_members)
-        alone = {}
-        for base in self._bases:
+        labels, combiners, all_thresholds, alone = [], [], [], {}
+        self._trades, unit = [], np.eye(len(names))
+        for base in possible_bases(self.base, names):
             options = addon_options(scores, base, target, self._row_accuracy, weights, thresholds)
             realised = options.accuracies
             fitted, estimate = fit_predictor(
-                self.accuracy_estimator, self._features(scores[base]), realised, self.cv
+                self.accuracy_estimator, self._features(scores[base]), realised, answers.folds
             )
-            costs = self.costs_[base] + np.r_[0.0, self.costs_[options.addons[1:]]]
-            path = assignment_path(estimate, costs)
-            delta = self.delta
+            fixed, added = self.costs_[base], np.r_[0.0, self.costs_[options.addons[1:]]]
+            costs, delta = fixed + added, self.delta
             if delta == "auto":
-                delta = 0.0
-                if budget >= costs[0]:
-                    delta = search_delta(estimate, realised, costs, costs[0], budget)
-            self.accuracy_estimators_.append(fitted)
-            self._paths.append(path)
-            self._deltas.append(float(delta))
-            self._curves.append(
-                price_curve(estimate, realised, costs, spread_prices(path, _N_CURVE))
+                affordable = budget >= fixed
+                delta = search_delta(estimate, realised, costs, fixed, budget) if affordable else 0
+            policy = PricedPolicy(
+                fitted, estimate, realised, added, deciding=fixed, margin=float(delta)
             )
-            self._first_choice.append(len(labels))
-            self._option_costs.append(costs)
+            curve = price_curve(estimate, realised, costs, spread_prices(policy.path, _N_CURVE))
+            self._trades.append(BaseTrade(base, len(labels), policy, curve))
             for column, (k, weight) in enumerate(zip(options.addons, options.weights)):
                 if k == base or weight == 0:
                     alone[k] = realised[:, column]
@@ -342,13 +356,6 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
                 labels.append(names[k] if k == base else pair)
                 combiners.append((base, k, weight))
             all_thresholds += options.thresholds
-        at = self._base_for(budget)
-        self.base_ = names[self._bases[at]]
-        self.delta_ = self._deltas[at]
-        self.price_ = self._price(at, budget)
-        cost, accuracy = self._curves[at]
-        self.validation_cost_ = float(min(budget, cost[-1]))
-        self.validation_accuracy_ = float(np.interp(self.validation_cost_, cost, accuracy))
         self._set_choices(
             labels,
             [(unit[base] + unit[k]) > 0 for base, k, _ in combiners],
@@ -359,17 +366,18 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
 
     def _warn_if_a_single_service_is_better(self, alone, budget):
         """Say so when one affordable service is better on validation rows, beyond noise."""
-        affordable = [k for k in alone if self.costs_[k] <= budget * (1 + 1e-12)]
+        affordable = [k for k in alone if affords(budget, self.costs_[k])]
         if not affordable:
             return
         single = max(affordable, key=lambda k: alone[k].mean())
+        found = self.validation_quality_
         error = alone[single].std() / np.sqrt(len(alone[single]))
-        if alone[single].mean() - self.validation_accuracy_ > 1.645 * error > 0:
+        if alone[single].mean() - found > 1.645 * error > 0:
             warnings.warn(
-                f"On validation rows the accuracy {self.validation_accuracy_:.4g} is below the "
-                f"{alone[single].mean():.4g} of {self.members_[single]!r} alone, which fits the "
-                'budget. Try base="auto", another accuracy_estimator, or use that service for all '
-                "rows.",
+                f"On validation rows the quality {found:.4g} is below the "
+                f"{alone[single].mean():.4g} of {self.member_names_[single]!r} alone, which fits "
+                'the budget. Try base="auto", another accuracy_estimator, or use that member for '
+                "all rows.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -377,67 +385,60 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
     def _features(self, scores):
         return answer_features([scores], multilabel=self._multilabel)
 
-    def _base_for(self, budget):
-        """The base with the best validated accuracy among those that the budget allows."""
-        accuracy = np.full(len(self._bases), -np.inf)
-        for at, (base, curve) in enumerate(zip(self._bases, self._curves)):
-            if self.costs_[base] <= budget * (1 + 1e-12):
-                accuracy[at] = np.interp(budget, *curve)
-        return int(accuracy.argmax())
+    def _trade(self, budget):
+        """The base with the best validated quality among those that the budget allows."""
+        # A total that does not pay for the cheapest base is refused by the stream.
+        budget = max(budget, self._least())
+        allowed = [trade for trade in self._trades if affords(budget, trade.policy.deciding)]
+        return max(allowed, key=lambda trade: np.interp(budget, *trade.curve))
 
-    def _price(self, at, budget):
-        path = self._paths[at]
-        if not np.isfinite(budget):
-            return 0.0
-        fixed = self.costs_[self._bases[at]]
-        return path.price(max(reduced_budget(budget, fixed, self._deltas[at]), path.budgets[0]))
+    def _trade_now(self):
+        check_is_fitted(self)
+        return self._trade(self._effective_budget(None))
+
+    def _policy(self):
+        return self._trade_now().policy
+
+    def _least(self):
+        return float(self.choice_costs_.min())
+
+    @property
+    def base_(self):
+        """Name of the base at the constructor's budget."""
+        return self.member_names_[self._trade_now().base]
+
+    @property
+    def delta_(self):
+        """Delta at the constructor's budget."""
+        return self._policy().margin
+
+    @property
+    def accuracy_estimators_(self):
+        """The accuracy estimators, one fitted for each possible base."""
+        check_is_fitted(self)
+        return [trade.policy.estimator for trade in self._trades]
 
     def _plan(self, X, budget):
-        self._check_call_budget(budget)
-        at = self._base_for(budget)
-        base = self._bases[at]
-        answers = Answers(self, X)
-        features = self._features(answers.ask(base, np.arange(num_samples(X))))
-        costs = self._option_costs[at]
-        values = self._option_values(at, features)
-        if self.policy == "online":
-            option = choose_at_price(values, costs, self._price(at, budget))
-        else:
-            option = solve_assignment(values, costs, budget).choices
-        return Plan(self._first_choice[at] + option, costs[option], answers)
+        check_affordable(budget, self._least())
+        trade = self._trade(budget)
+        policy, answers = trade.policy, Answers(self, X)
+        values = policy.values(self._base_features(answers, trade))
+        plan = policy.decide(values, policy.costs, budget, policy=self.policy)
+        return Plan(trade.first + plan.route, plan.cost, answers)
 
-    def _stream_policy(self, budget):
-        # A total that does not pay for the cheapest base is refused by the stream.
-        at = self._base_for(max(budget, float(self.choice_costs_.min())))
-        costs, first = self._option_costs[at], self._first_choice[at]
-        return StreamPolicy(
-            names=self.choices_[first : first + len(costs)],
-            first=first,
-            deciding=float(costs[0]),
-            costs=(costs - costs[0]).tolist(),
-            least=0.0,
-            penalty=[0.0] * len(costs),
-            look=partial(self._look, at),
-            quality=partial(self._option_values, at),
-            price=partial(self._addon_price, at),
-        )
+    def _base_features(self, answers, trade):
+        rows = np.arange(num_samples(answers.X))
+        return self._features(answers.ask(trade.base, rows))
 
-    def _look(self, at, x):
+    def _look(self, x, trade):
         answers = Answers(self, x)
-        features = self._features(answers.ask(self._bases[at], np.arange(1)))
-        first = self._first_choice[at]
-        alone = Plan(np.array([first]), self._option_costs[at][:1], answers)
-        return features, {first: self._answer(x, alone, "predict")[0]}, answers
+        features = self._base_features(answers, trade)
+        alone = Plan(np.array([trade.first]), np.array([trade.policy.deciding]), answers)
+        answer = self._answer(x, alone, "predict")[0]
+        return Look(features, {trade.first: answer}, answers)
 
-    def _option_values(self, at, features):
-        n_options = len(self._option_costs[at])
-        return predict_values(self.accuracy_estimators_[at], features, n_options)
-
-    def _addon_price(self, at, budget):
-        return self._price(at, budget + self._option_costs[at][0])
-
-    def predict_accuracy(self, X):
-        """Estimated accuracy of each choice that the base leaves open; asks the base.
+    def predict_quality(self, X):
+        """Estimated quality of each choice that the base leaves open; asks the base.
 
         Parameters
         ----------
@@ -451,11 +452,10 @@ class FrugalMCTClassifier(StreamMixin, BaseFirstClassifier):
             ``base_``.
         """
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        at = self._base_for(self._effective_budget(None))
-        scores = Answers(self, X).ask(self._bases[at], np.arange(num_samples(X)))
-        n_options, first = len(self._option_costs[at]), self._first_choice[at]
-        estimate = np.full((len(scores), len(self.choices_)), np.nan)
-        values = self._option_values(at, self._features(scores))
-        estimate[:, first : first + n_options] = values
+        self._check_unchanged()
+        X = self._check_X(X)
+        trade = self._trade_now()
+        values = trade.policy.estimates(self._base_features(Answers(self, X), trade))
+        estimate = np.full((len(values), len(self.choices_)), np.nan)
+        estimate[:, trade.first : trade.first + values.shape[1]] = values
         return estimate

@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from skroute.base import Plan
-from skroute.routing._baselines import row_uniforms
-from skroute.routing._label_options import label_groups, label_options, label_policies
-from skroute.routing._policies import PolicyHull
-from skroute.routing._services import Answers, BaseFirstClassifier
-from skroute.utils._compat import Integral, Interval, num_samples
+from skroute.base import Plan, check_affordable
+from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
+from skroute.routing._label_options import label_groups, label_options, label_rules
+from skroute.routing._mixtures import Mixture
+from skroute.routing._targets import SingleLabel
+from skroute.utils._compat import Integral, Interval
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
 _MIN_ROWS = 30
 
 
-class FrugalMLClassifier(BaseFirstClassifier):
-    """Ask a base service; keep its answer where its score is high enough for its label.
+class FrugalMLClassifier(CombiningRouter):
+    """Ask a base; keep its answer where its score is high enough for its label.
 
-    FrugalML [1]_. A row goes to a base service, which answers with a label and a score.
+    FrugalML [1]_. A row goes to a base, which answers with a label and a score.
     Each label has a threshold and an add-on: a score of at least the threshold is
     accepted, otherwise the add-on is bought and its answer given. Thresholds and add-ons
     of all labels are chosen together, under the budget. Up to two bases are mixed to
@@ -25,17 +25,17 @@ class FrugalMLClassifier(BaseFirstClassifier):
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The services, with ``predict_proba``. Each is cloned and fitted; a fitted one is
+        The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
         `fit` should be new to it. The score of an answer is its largest probability.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
-        Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
+        Cost per call of each member. ``"time"`` measures seconds per sample in `fit`.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, base and add-on included. None is
-        unlimited. Raising it raises thresholds, buys dearer add-ons and takes dearer
-        bases.
+        unlimited. Raising it raises thresholds, buys more expensive add-ons and takes
+        more expensive bases.
 
     base : str, default="auto"
         Name of the base. ``"auto"`` chooses one, or mixes two, at the budget asked for.
@@ -46,6 +46,7 @@ class FrugalMLClassifier(BaseFirstClassifier):
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers out-of-sample.
+        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -62,18 +63,18 @@ class FrugalMLClassifier(BaseFirstClassifier):
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
 
-    members_ : list of str
-        Names of the services.
+    member_names_ : list of str
+        Names of the members.
 
     estimators_ : list of classifiers
-        The fitted services.
+        The fitted members.
 
     costs_ : ndarray of shape (n_members,)
-        Cost of each service's call.
+        Cost of each member's call.
 
-    policies_ : LabelPolicies
+    rules_ : LabelRules
         Base, thresholds and add-ons for every budget, by rising cost, with their mean
-        cost and accuracy on training rows.
+        cost and quality on training rows.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -88,10 +89,14 @@ class FrugalMLClassifier(BaseFirstClassifier):
 
     Notes
     -----
-    Which of two mixed bases a row goes to is drawn from a hash of the row, so that it is
-    the same in every batch. `route` and `predict_cost` ask the base, since its answer is
-    what decides. Thresholds are only as good as the scores: where a service's score says
-    little about whether it is right, use :class:`FrugalMCTClassifier`.
+    Which of two mixed bases a row goes to is drawn from a hash of the row and of how often
+    it came before in the call: a row goes the same way in every batch and container, and
+    of many equal rows in one call the right share goes each way. In calls of one row each,
+    equal rows all go one way. Rows of a torch data set are drawn by their position in it.
+
+    `route` and `predict_cost` ask the base, since its answer is what decides. Thresholds
+    are only as good as the scores: where a member's score says little about whether it is
+    right, use :class:`FrugalMCTClassifier`.
 
     References
     ----------
@@ -120,10 +125,12 @@ class FrugalMLClassifier(BaseFirstClassifier):
     """
 
     _parameter_constraints: dict = {
-        **BaseFirstClassifier._parameter_constraints,
+        **CombiningRouter._parameter_constraints,
+        "base": [str],
+        "cv": ["cv_object"],
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
-    _multilabel_allowed = False
+    _target_kinds = (SingleLabel,)
 
     def __init__(
         self,
@@ -144,9 +151,16 @@ class FrugalMLClassifier(BaseFirstClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _fit_policy(self, X, target, scores):
-        names, m = self.members_, len(self.members_)
-        bases = self._possible_bases()
+    def _check(self, X, members):
+        check_base(self.base, members)
+
+    def _least_cost(self, costs, names):
+        return float(costs[possible_bases(self.base, names)].min())
+
+    def _learn(self, X, target, answers):
+        names, scores = answers.names, answers.responses
+        m = len(names)
+        bases = possible_bases(self.base, names)
         labels = np.column_stack([part.argmax(axis=1) for part in scores])
         correct = (labels == target[:, np.newaxis]).astype(np.float64)
         n_labels = len(self.classes_)
@@ -165,7 +179,7 @@ class FrugalMLClassifier(BaseFirstClassifier):
                     self.n_thresholds,
                 )
             )
-        self.policies_ = label_policies(options, bases)
+        self.rules_ = label_rules(options, bases)
         unit = np.eye(m)
         pairs = [(base, addon) for base in bases for addon in range(m)]
         self._bases = bases
@@ -173,26 +187,20 @@ class FrugalMLClassifier(BaseFirstClassifier):
             [names[a] if a == b else f"{names[b]} > {names[a]}" for b, a in pairs],
             [(unit[base] + unit[addon]) > 0 for base, addon in pairs],
             [unit[addon] for _, addon in pairs],
-            None,
         )
 
     def _plan(self, X, budget):
-        self._check_call_budget(budget)
-        policies = self.policies_
-        hull = PolicyHull(policies.cost, policies.accuracy, np.arange(len(policies.base)))
-        low, high, share = hull.mixture(budget)
-        n = num_samples(X)
-        policy = np.full(n, low, dtype=np.int64)
-        if share > 0:
-            policy[row_uniforms(X, 1)[:, 0] < share] = high
+        check_affordable(budget, self._least())
+        rules = self.rules_
+        rule = Mixture(rules.cost, rules.quality).draw(X, budget)
         answers = Answers(self, X)
-        m = len(self.members_)
-        route = np.empty(n, dtype=np.int64)
-        for base in np.unique(policies.base[policy]):
-            rows = np.flatnonzero(policies.base[policy] == base)
+        m = len(self.member_names_)
+        route = np.empty(len(rule), dtype=np.int64)
+        for base in np.unique(rules.base[rule]):
+            rows = np.flatnonzero(rules.base[rule] == base)
             scores = answers.ask(base, rows)
             group = self._groups[base][scores.argmax(axis=1)]
-            keep = scores.max(axis=1) >= policies.thresholds[policy[rows], group]
-            addon = np.where(keep, base, policies.addons[policy[rows], group])
+            keep = scores.max(axis=1) >= rules.thresholds[rule[rows], group]
+            addon = np.where(keep, base, rules.addons[rule[rows], group])
             route[rows] = self._bases.index(base) * m + addon
         return Plan(route, self.choice_costs_[route], answers)

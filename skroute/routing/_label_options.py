@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.routing._policies import policy_hull
+from skroute.routing._mixtures import best_mixture
 
 
 class LabelOptions(NamedTuple):
@@ -21,7 +21,7 @@ class LabelOptions(NamedTuple):
 
     addons : ndarray of shape (n_options,), dtype=int64
 
-    accuracy : ndarray of shape (n_groups, n_options)
+    quality : ndarray of shape (n_groups, n_options)
         Share of the group's rows answered correctly.
 
     cost : ndarray of shape (n_groups, n_options)
@@ -33,23 +33,23 @@ class LabelOptions(NamedTuple):
 
     thresholds: NDArray[np.float64]
     addons: NDArray[np.int64]
-    accuracy: NDArray[np.float64]
+    quality: NDArray[np.float64]
     cost: NDArray[np.float64]
     share: NDArray[np.float64]
 
 
-class LabelPolicies(NamedTuple):
-    """Policies on the hull over all bases and budgets, by rising cost.
+class LabelRules(NamedTuple):
+    """Rules that are worth mixing, over all bases and budgets, by rising cost.
 
     Attributes
     ----------
-    base : ndarray of shape (n_policies,), dtype=int64
+    base : ndarray of shape (n_rules,), dtype=int64
 
-    thresholds : ndarray of shape (n_policies, n_groups)
+    thresholds : ndarray of shape (n_rules, n_groups)
 
-    addons : ndarray of shape (n_policies, n_groups), dtype=int64
+    addons : ndarray of shape (n_rules, n_groups), dtype=int64
 
-    cost, accuracy : ndarray of shape (n_policies,)
+    cost, quality : ndarray of shape (n_rules,)
         Means on training rows.
     """
 
@@ -57,7 +57,7 @@ class LabelPolicies(NamedTuple):
     thresholds: NDArray[np.float64]
     addons: NDArray[np.int64]
     cost: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
+    quality: NDArray[np.float64]
 
 
 def label_groups(labels, n_labels, min_rows):
@@ -82,7 +82,7 @@ def label_groups(labels, n_labels, min_rows):
 
 
 def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
-    """Empirical accuracy and cost of each (threshold, add-on) for each group of labels.
+    """Mean quality and cost of each (threshold, add-on) for each group of labels.
 
     Thresholds are quantiles of the base's score within the group, and infinity.
 
@@ -94,10 +94,10 @@ def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
     scores : ndarray of shape (n_samples,)
         The base's score of its answer.
 
-    correct : ndarray of shape (n_samples, n_services)
-        Accuracy of each service's answer.
+    correct : ndarray of shape (n_samples, n_members)
+        Quality of each member's answer.
 
-    costs : ndarray of shape (n_services,)
+    costs : ndarray of shape (n_members,)
 
     base : int
 
@@ -113,7 +113,7 @@ def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
     addons = np.delete(np.arange(len(costs)), base)
     option_addons = np.r_[base, np.repeat(addons, n_thresholds)]
     thresholds = np.full((n_groups, len(option_addons)), -np.inf)
-    accuracy = np.zeros((n_groups, len(option_addons)))
+    quality = np.zeros((n_groups, len(option_addons)))
     cost = np.full((n_groups, len(option_addons)), costs[base])
     share = np.bincount(groups, minlength=n_groups) / len(groups)
     for group in np.flatnonzero(share):
@@ -123,17 +123,17 @@ def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
         levels = np.r_[levels, np.inf]
         kept = score >= levels[:, np.newaxis]
         sent = 1 - kept.mean(axis=1)
-        accuracy[group, 0] = right[:, base].mean()
+        quality[group, 0] = right[:, base].mean()
         for j, addon in enumerate(addons):
             at = slice(1 + j * n_thresholds, 1 + (j + 1) * n_thresholds)
             gain = (~kept) @ (right[:, addon] - right[:, base]) / len(rows)
             thresholds[group, at] = levels
-            accuracy[group, at] = accuracy[group, 0] + gain
+            quality[group, at] = quality[group, 0] + gain
             cost[group, at] += sent * costs[addon]
-    return LabelOptions(thresholds, option_addons, accuracy, cost, share)
+    return LabelOptions(thresholds, option_addons, quality, cost, share)
 
 
-def label_policies(options, bases):
+def label_rules(options, bases):
     """Best option of every label for every budget, over all bases.
 
     One option per label under a budget is the assignment problem with labels weighted by
@@ -149,29 +149,24 @@ def label_policies(options, bases):
 
     Returns
     -------
-    LabelPolicies
+    LabelRules
     """
-    base, thresholds, addons, cost, accuracy = [], [], [], [], []
-    for service, option in zip(bases, options):
+    base, thresholds, addons, cost, quality = [], [], [], [], []
+    for member, option in zip(bases, options):
         seen = option.share > 0
         weight = (option.share[seen] * seen.sum())[:, np.newaxis]
-        values, costs = option.accuracy[seen] * weight, option.cost[seen] * weight
+        values, costs = option.quality[seen] * weight, option.cost[seen] * weight
         path = assignment_path(values, costs)
         for price in path.prices:
             choice = np.zeros(len(seen), dtype=np.int64)
             choice[seen] = choose_at_price(values, costs, price)
             group = np.arange(len(seen))
-            base.append(service)
+            base.append(member)
             thresholds.append(option.thresholds[group, choice])
             addons.append(option.addons[choice])
             cost.append(option.share @ option.cost[group, choice])
-            accuracy.append(option.share @ option.accuracy[group, choice])
-    hull = policy_hull(cost, accuracy)
-    pick = hull.policy
-    return LabelPolicies(
-        np.array(base)[pick],
-        np.array(thresholds)[pick],
-        np.array(addons)[pick],
-        hull.cost,
-        hull.value,
+            quality.append(option.share @ option.quality[group, choice])
+    mixture, kept = best_mixture(cost, quality)
+    return LabelRules(
+        np.array(base)[kept], np.array(thresholds)[kept], np.array(addons)[kept], *mixture
     )

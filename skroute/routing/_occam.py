@@ -1,30 +1,27 @@
 """OCCAM: which classifier answers, per query."""
 
-from typing import NamedTuple
-
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing, check_array, get_tags
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_rows, note_failure
-from skroute.routing._budget_router import BudgetRouter, check_policy
+from skroute.assignment._decide import check_policy
+from skroute.base import check_affordable, check_budget, check_costs, note_failure
+from skroute.routing._base import BaseRouter
 from skroute.routing._embedding import call_with_layer, check_layer, reads_tensors
-from skroute.routing._members import BaseRouterClassifier, call_proba
-from skroute.routing._stream import StreamMixin
+from skroute.routing._fit_members import METHOD_OF_RESPONSE, response_quality
+from skroute.routing._priced import LoggedMixin, check_lambda, fit_policy
+from skroute.routing._stream import Look, Trade
+from skroute.routing._values import check_default_reads, default_accuracy_estimator, folds_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._tensors import holds_numbers
+from skroute.utils._pareto import undominated
 from skroute.utils._timing import seconds_per_sample
 
-
-class _State(NamedTuple):
-    """What planning leaves for answering: the embedding member's probabilities."""
-
-    choice: int
-    proba: np.ndarray
+# Rows whose layer is held at once when deciding: one row of a convolution can be a megabyte.
+_BLOCK = 1024
 
 
-class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
+class OccamRouterClassifier(LoggedMixin, BaseRouter):
     r"""Answer each row with the classifier that is worth its cost for that row.
 
     `fit` fits the members and records how each does on rows that it has not seen: the
@@ -46,7 +43,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, everything included. None is
-        unlimited. Raising it sends more rows to dearer members.
+        unlimited. Raising it sends more rows to more expensive members.
 
     accuracy_estimator : multi-output regressor, default=None
         Predicts the members' success from the embedding. None takes OCCAM's
@@ -54,18 +51,21 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
 
     embedding : None, transformer or str, default=None
         What the accuracy estimator sees: X itself; the output of a transformer, which is
-        cloned and fitted; or ``predict_proba`` of the member of that name. That member is
-        then called on every row: its cost is charged to every row and deducted from the
-        budget, and choosing it costs nothing more.
+        cloned and fitted; or ``predict_proba`` of the member of that name, out of fold in
+        `fit`. That member is then called on every row: its cost is charged to every row and
+        deducted from the budget, and choosing it costs nothing more. Unless it answers
+        otherwise than by its largest probability, which `fit` checks on held-out rows, as
+        nets and classifiers with a decision threshold do: then it is asked for its answer,
+        and paid, a second time where it is chosen.
 
     embedding_layer : str, default=None
         With the name of a net as `embedding` (skorch, or anything with a ``module_``): the
         layer whose output is the embedding instead of ``predict_proba``, as a path of
         attributes from its module, for example ``"features.3"``. It is computed in the pass
-        that answers, so that it costs nothing more. Unless the net is frozen, its layer is
-        fitted on the rows that it then embeds in `fit`; a
-        :class:`~sklearn.frozen.FrozenEstimator` and new rows give the accuracy estimator
-        the embeddings that it will meet later.
+        that answers, so that it costs nothing more. The net must be a
+        :class:`~sklearn.frozen.FrozenEstimator` fitted on other rows than those given to
+        `fit`, of which it would know the labels. In `fit` the layer of all rows is held in
+        memory, in float32; prefer a pooled layer to a wide convolution.
 
     response : {"predict", "proba"}, default="predict"
         Success as whether the answer is right, or as the probability that the member gives
@@ -87,7 +87,7 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         With ``policy="batch"``: maximise the mean estimated success or the smallest one.
 
     drop_dominated : bool, default=False
-        Whether to leave out members that are dearer and on average no better than
+        Whether to leave out members that are more expensive and on average no better than
         another.
 
     routing_cost : float, default=None
@@ -95,8 +95,11 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         `costs`; part of the budget. None measures it with ``costs="time"`` and is 0
         otherwise.
 
-    cv : int, splitter or iterable, default=5
-        Folds that make the members' answers and the accuracy estimates out-of-sample.
+    cv : int, splitter or iterable of splits, default=5
+        Folds that make the members' answers and the accuracy estimates out-of-sample. An
+        int is stratified by class for the members, and shuffled with a fixed seed for the
+        estimates; a splitter or a list of (train, test) serves both. ``groups`` reach a
+        splitter through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -118,14 +121,32 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
     min_budget_ : float
         The smallest feasible budget: the cheapest member and what every row pays for routing.
 
-    router_ : BudgetRouter
-        The fitted policy: estimates, price and path. Its costs are what choosing a member
-        adds to what every row pays.
+    routing_cost_ : float
+        What each row pays before its member is known: `routing_cost`, measured where
+        ``costs="time"``, and the member that embeds.
+
+    accuracy_estimator_ : estimator
+        Fitted on all rows.
+
+    quality_std_ : ndarray of shape (n_choices,)
+        Sigma: out-of-sample standard deviation of the estimation error.
+
+    price_path_ : AssignmentPath
+        Price for every budget, `routing_cost_` not included.
+
+    price_ : float
+        Price at `budget`; infinite where it is the smallest feasible one.
+
+    validation_quality_ : float
+        Mean quality of the cross-fitted decisions at `budget` on the rows of `fit`.
+
+    validation_cost_ : float
+        What they cost on average.
 
     embedding_ : transformer or None
         Fitted on all rows.
 
-    quality_ : ndarray of shape (n_choices,)
+    mean_quality_ : ndarray of shape (n_choices,)
         Mean out-of-sample success of each member.
 
     n_features_in_ : int
@@ -141,6 +162,10 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
 
     Notes
     -----
+    `reg_lambda` and `costs` act at once on a fitted router, as `budget`, `policy` and
+    `objective` do: estimates and quality of the rows of `fit` are kept, and the price is
+    solved for anew. Members left out by `drop_dominated` stay out.
+
     Under the online policy a row that is worth exactly the price goes to the cheaper
     member, so that budgets hold; where estimates take few distinct values the mean cost
     can stay below the budget.
@@ -172,9 +197,11 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
     True
     """
 
-    _acts_at_once = ("budget", "policy", "objective")
+    _acts_at_once = ("budget", "policy", "objective", "reg_lambda", "costs")
     _parameter_constraints: dict = {
-        **BaseRouterClassifier._parameter_constraints,
+        **BaseRouter._parameter_constraints,
+        "response": [StrOptions({"proba", "predict"})],
+        "cv": ["cv_object"],
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
         "embedding": [HasMethods(["fit", "transform"]), str, None],
         "embedding_layer": [str, None],
@@ -218,8 +245,14 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check_parameters(self, members):
-        super()._check_parameters(members)
+    def _asks(self):
+        return METHOD_OF_RESPONSE[self.response]
+
+    def _asks_member(self, name):
+        # Of the member that embeds both are needed: what it says, and what it answers.
+        return "both" if name == self.embedding else self._asks()
+
+    def _check(self, X, members):
         check_policy(self.policy, self.objective)
         if isinstance(self.embedding, str):
             if self.embedding not in members:
@@ -239,109 +272,135 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
                     f"must be the name of one of {list(members)!r}, got {self.embedding!r}."
                 )
             check_layer(self.embedding, members[self.embedding], self.embedding_layer)
-
-    def _check_inputs(self, X):
-        if self.embedding is not None or self.accuracy_estimator is not None:
-            return
-        advice = (
-            "Give the name of a member or a transformer as embedding, or an accuracy_estimator "
-            "that reads such rows."
-        )
-        shape = tuple(getattr(X, "shape", ()))
-        if len(shape) > 2:
-            raise ValueError(
-                "The default accuracy_estimator reads rows of numbers, but X has the shape "
-                f"{shape}. {advice}"
+        if self.embedding is None and self.accuracy_estimator is None:
+            check_default_reads(
+                X,
+                "Give the name of a member or a transformer as embedding, or an "
+                "accuracy_estimator that reads such rows.",
             )
-        if holds_numbers(X):
-            return
-        try:
-            check_array(_safe_indexing(X, slice(0, 100)), ensure_all_finite=False)
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(
-                f"The default accuracy_estimator reads rows of numbers, and X has others. {advice} "
-                f"Reading X said: {error}"
-            ) from error
 
-    def _fixed_cost(self, costs, names):
-        fixed = 0.0 if self.routing_cost is None else float(self.routing_cost)
-        if isinstance(self.embedding, str):
-            fixed += float(costs[names.index(self.embedding)])
-        return fixed
+    def _split_costs(self, costs, names, embedder, answered=None):
+        """What every row pays whoever answers, and what choosing each member adds."""
+        deciding, added = float(self.routing_cost or 0.0), np.array(costs, dtype=np.float64)
+        if embedder is not None:
+            at = names.index(embedder)
+            deciding += added[at]
+            # It is asked once, unless its answers are not what its probabilities say.
+            if self._answered if answered is None else answered:
+                added[at] = 0.0
+        return deciding, added
 
-    def _call_costs(self, costs, names):
-        added = np.array(costs, dtype=np.float64)
-        if isinstance(self.embedding, str):
-            added[names.index(self.embedding)] = 0.0
-        return added
+    def _least_cost(self, costs, names):
+        embedder = self.embedding if isinstance(self.embedding, str) else None
+        deciding, added = self._split_costs(costs, names, embedder, answered=True)
+        return deciding + float(added.min())
 
-    def _fit_routing(self, X, y, names, responses):
-        quality = np.column_stack([self._success(y, response) for response in responses])
-        self.embedding_ = None
+    def _learn(self, X, target, answers):
+        names, responses = answers.names, list(answers.responses)
+        self.embedding_, self._embedder = None, None
         features = X
-        self._embedder = None
         if isinstance(self.embedding, str):
             at = names.index(self.embedding)
+            proba, labels = responses[at][:, :-1], responses[at][:, -1].astype(np.int64)
             self._embedder = (names[at], self.estimators_[at])
-            out_of_fold = self.response == "proba" and self.embedding_layer is None
-            features = responses[at] if out_of_fold else self._embed(X)[0]
+            self._answered = bool((proba.argmax(axis=1) == labels).all())
+            responses[at] = labels if self.response == "predict" else proba
+            features = proba
+            if self.embedding_layer is not None:
+                # A layer of a frozen net, which has not seen the rows. One row alone first:
+                # where rows are not the first axis of the layer, it gives another number.
+                self._embed(_safe_indexing(X, [0]))
+                features = self._embed(X)[0]
         elif self.embedding is not None:
             self.embedding_ = clone(self.embedding)
             with note_failure("embedding", num_samples(X), "fit"):
-                features = self.embedding_.fit_transform(X, self.classes_[y])
-        router = BudgetRouter(
-            self.accuracy_estimator,
-            costs=dict(zip(names, self._call_costs(self.costs_, names))),
-            budget=self.budget,
+                features = self.embedding_.fit_transform(X, self.classes_[target])
+        quality = response_quality(target, responses)
+        embedder = self._embedder and self._embedder[0]
+        deciding, added = self._split_costs(self._costs_of_fit, names, embedder)
+        check_affordable(check_budget(self.budget), deciding + float(added.min()))
+        kept = np.arange(len(names))
+        if self.drop_dominated:
+            kept = np.sort(undominated(added, quality.mean(axis=0)))
+        estimator = self.accuracy_estimator
+        policy = fit_policy(
+            default_accuracy_estimator() if estimator is None else estimator,
+            features,
+            quality[:, kept],
+            added[kept],
+            folds=folds_of(answers.folds, features),
+            task=None,
             reg_lambda=self.reg_lambda,
-            policy=self.policy,
-            objective=self.objective,
-            drop_dominated=self.drop_dominated,
-            routing_cost=self._fixed_cost(self.costs_, names),
-            cv=self.cv if isinstance(self.cv, int) else 5,
+            deciding=deciding,
             n_jobs=self.n_jobs,
         )
-        router.fit(features, quality)
+        self._routing_seconds = 0.0
         if isinstance(self.costs, str) and self.routing_cost is None:
-            self._charge_measured_routing(router, X if self._embedder is None else features)
-        kept = [names.index(name) for name in router.choices_]
-        self.router_ = router
-        self.quality_ = router.mean_quality_
-        self.costs_ = self.costs_[kept]
+            # A member that embeds is charged as a member: its rows are embedded already.
+            rows = X if self._embedder is None else features
+            self._routing_seconds = seconds_per_sample(self._timed_decision(policy), rows)
+            policy = policy.solved(self.reg_lambda, deciding=deciding + self._routing_seconds)
+        check_affordable(check_budget(self.budget), policy.least)
+        self._priced, self._all_names = policy, names
+        self._measured = isinstance(self.costs, str)
+        self._kept = kept
         self.estimators_ = [self.estimators_[i] for i in kept]
-        self.choices_ = list(router.choices_)
+        self.member_names_ = [names[i] for i in kept]
+        self.choices_ = list(self.member_names_)
+        policy.warn_if_a_single_choice_is_better(self.choices_, check_budget(self.budget))
 
-    @property
-    def min_budget_(self):
-        check_is_fitted(self)
-        return self.router_.min_budget_
-
-    def _charge_measured_routing(self, router, rows):
-        """With measured time, what routing itself takes is part of the cost.
-
-        A member that embeds is charged as a member: `rows` are embedded by it already.
-        """
-
+    def _timed_decision(self, policy):
         def decide(rows):
             features = rows if self.embedding_ is None else self.embedding_.transform(rows)
-            router._plan(features, np.inf)
+            policy.decide(policy.values(features), policy.costs, np.inf, policy="online")
 
-        seconds = seconds_per_sample(decide, rows)
-        router.set_params(routing_cost=router.routing_cost + seconds)
-        router._check_affordable(self._effective_budget(None), router.costs_)
+        return decide
+
+    @property
+    def routing_cost_(self):
+        """What each row pays before its member is known: deciding, and who embeds it."""
+        return self._policy().deciding
+
+    @property
+    def costs_(self):
+        """Cost of each member's call, ndarray of shape (n_choices,)."""
+        return self._now()[self._kept]
+
+    @costs_.setter
+    def costs_(self, costs):
+        self._costs_of_fit, self._kept = costs, np.arange(len(costs))
+
+    def _now(self):
+        """The cost of every member of `fit`, by the constructor's `costs` of now."""
+        if not isinstance(self.costs, str):
+            return check_costs(self.costs, self._all_names)
+        if self._measured:
+            return self._costs_of_fit
+        raise ValueError(
+            f"costs={self.costs!r} was set after fit, which measures them: fit again, or give "
+            "the costs."
+        )
+
+    def _policy(self):
+        check_is_fitted(self)
+        embedder = self._embedder and self._embedder[0]
+        deciding, added = self._split_costs(self._now(), self._all_names, embedder)
+        if isinstance(self.costs, str):
+            deciding += self._routing_seconds
+        check_lambda(self.reg_lambda)
+        return self._priced.solved(self.reg_lambda, added[self._kept], deciding)
 
     def _embed(self, X):
-        """What the accuracy estimator sees, and what of it answers can reuse."""
+        """What the accuracy estimator sees, and the probabilities that came with it."""
         if self._embedder is not None:
             name, member = self._embedder
-            layer = self.embedding_layer
 
             def call(rows):
-                return call_proba(name, member, self.classes_, rows)
+                return self._target.call("predict_proba", name, member, rows)
 
-            if layer is not None:
+            if self.embedding_layer is not None:
                 as_tensor = reads_tensors(self.accuracy_estimator)
+                layer = self.embedding_layer
                 return call_with_layer(name, member, layer, call, X, as_tensor=as_tensor)[::-1]
             proba = call(X)
             return proba, proba
@@ -350,51 +409,54 @@ class OccamRouterClassifier(StreamMixin, BaseRouterClassifier):
                 return self.embedding_.transform(X), None
         return X, None
 
+    def _estimates_and_state(self, X):
+        """Quality of each member for each row, and the answers that came with it."""
+        policy = self._policy()
+        if self.embedding_layer is None:
+            features, proba = self._embed(X)
+            return policy.estimates(features), self._state(proba)
+        estimates, probas = [], []
+        for start in range(0, num_samples(X), _BLOCK):
+            stop = min(start + _BLOCK, num_samples(X))
+            features, proba = self._embed(_safe_indexing(X, np.arange(start, stop)))
+            estimates.append(policy.estimates(features))
+            probas.append(proba)
+        return np.concatenate(estimates), self._state(np.concatenate(probas))
+
+    def _estimates(self, X):
+        return self._estimates_and_state(X)[0]
+
     def _plan(self, X, budget):
-        features, proba = self._embed(X)
-        # By the parameters of now, as elsewhere: the inner router has those of fit.
-        plan = self.router_._plan_by(self.policy, self.objective, features, budget)
-        return plan._replace(state=self._embedded_state(proba))
+        policy = self._policy()
+        estimates, state = self._estimates_and_state(X)
+        plan = policy.decide(
+            estimates - policy.docked,
+            policy.costs,
+            budget,
+            policy=self.policy,
+            objective=self.objective,
+        )
+        return plan._replace(state=state)
 
-    def _embedded_state(self, proba):
-        if proba is None:
+    def _state(self, proba):
+        """What the member that embeds has answered already, if that is its answer."""
+        if proba is None or not self._answered or self._embedder[0] not in self.choices_:
             return None
-        name, _ = self._embedder
-        choice = self.choices_.index(name) if name in self.choices_ else -1
-        return _State(choice, proba)
+        choice = self.choices_.index(self._embedder[0])
+        return {(choice, "predict_proba"): proba, (choice, "predict"): proba.argmax(axis=1)}
 
-    def _stream_policy(self, budget):
-        return self.router_._stream_policy(budget)._replace(look=self._look)
+    def _trade(self, budget):
+        return Trade(self._policy())
 
-    def _look(self, x):
+    def _look(self, x, trade):
         features, proba = self._embed(x)
-        state = self._embedded_state(proba)
-        if state is None or state.choice < 0:
-            return features, None, state
-        return features, {state.choice: self.classes_[proba[0].argmax()]}, state
-
-    def _reuse(self, choice, rows, state, response):
-        if state is None or choice != state.choice:
-            return None
-        proba = state.proba[rows]
-        return proba.argmax(axis=1) if response == "predict" else proba
-
-    def predict_quality(self, X):
-        """Estimated success probability of each member, before the penalty.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_choices)
-            Columns in the order of ``choices_``.
-        """
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        return self.router_.predict_quality(self._embed(X)[0])
+        state = self._state(proba)
+        answered = {
+            choice: self.classes_[answer[0]]
+            for (choice, method), answer in (state or {}).items()
+            if method == "predict"
+        }
+        return Look(features, answered, state)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,6 +1,6 @@
-"""Which service to ask next, by what asking it has been worth: backward over sets.
+"""Which member to ask next, by what asking it has been worth: backward over sets.
 
-The state of a row is the set of services asked so far and their answers. States are
+The state of a row is the set of members asked so far and their answers. States are
 positions in a table of sets; ``following[state, k]`` is the set with k added, or -1.
 """
 
@@ -18,49 +18,49 @@ class Rollout(NamedTuple):
     ----------
     models : list
         For each state a fitted regressor, or None where there is nothing to decide. Its
-        outputs are the accuracy of each way to answer, then for each next service and
+        outputs are the quality of each way to answer, then for each next member and
         price the value of asking it (see `split_outputs`).
 
     cost : ndarray of shape (n_states, n_prices)
         Mean cost of what is bought from each state on, if all rows are in it.
 
-    accuracy : ndarray of shape (n_states, n_prices)
-        Mean accuracy of the answers that this ends with.
+    quality : ndarray of shape (n_states, n_prices)
+        Mean quality of the answers that this ends with.
     """
 
     models: list
     cost: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
+    quality: NDArray[np.float64]
 
 
-def service_sets(n_services, max_calls, before=None):
-    """All sets of up to `max_calls` services, smaller ones first, and what follows each.
+def member_sets(n_members, max_calls, before=None):
+    """All sets of up to `max_calls` members, smaller ones first, and what follows each.
 
     Parameters
     ----------
-    n_services : int
+    n_members : int
     max_calls : int
     before : sequence of int, default=None
-        For each service the one that must have been asked before it, or -1. None means
+        For each member the one that must have been asked before it, or -1. None means
         that each can be asked at any time.
 
     Returns
     -------
-    members : ndarray of shape (n_states, n_services), dtype=bool
-    following : ndarray of shape (n_states, n_services), dtype=int64
-        State with the service added; -1 where it is in already or the set is full.
+    members : ndarray of shape (n_states, n_members), dtype=bool
+    following : ndarray of shape (n_states, n_members), dtype=int64
+        State with the member added; -1 where it is in already or the set is full.
     """
     sets = [
         frozenset(part)
-        for size in range(1, min(max_calls, n_services) + 1)
-        for part in combinations(range(n_services), size)
+        for size in range(1, min(max_calls, n_members) + 1)
+        for part in combinations(range(n_members), size)
         if before is None or all(before[k] < 0 or before[k] in part for k in part)
     ]
     position = {part: i for i, part in enumerate(sets)}
-    members = np.array([[k in part for k in range(n_services)] for part in sets])
+    members = np.array([[k in part for k in range(n_members)] for part in sets])
     following = np.array(
         [
-            [-1 if k in part else position.get(part | {k}, -1) for k in range(n_services)]
+            [-1 if k in part else position.get(part | {k}, -1) for k in range(n_members)]
             for part in sets
         ]
     )
@@ -68,7 +68,7 @@ def service_sets(n_services, max_calls, before=None):
 
 
 def split_outputs(outputs, n_ways, n_next, n_prices):
-    """Accuracy of each way to answer, and value of each next service at each price.
+    """Quality of each way to answer, and value of each next member at each price.
 
     Returns
     -------
@@ -78,16 +78,16 @@ def split_outputs(outputs, n_ways, n_next, n_prices):
     return outputs[:, :n_ways], outputs[:, n_ways:].reshape(len(outputs), n_next, n_prices)
 
 
-def decide(stop, value, costs, price):
-    """Next service to ask, or -1 to stop.
+def next_member(stop, value, costs, price):
+    """Next member to ask, or -1 to stop.
 
     Parameters
     ----------
     stop : ndarray of shape (n_rows,)
-        Estimated accuracy of stopping.
+        Estimated quality of stopping.
 
     value : ndarray of shape (n_rows, n_next)
-        Estimated value, net of what is bought later, of going on with each service.
+        Estimated value, net of what is bought later, of going on with each member.
 
     costs : ndarray of shape (n_next,)
 
@@ -104,22 +104,22 @@ def decide(stop, value, costs, price):
 
 
 def roll_back(following, realised, costs, prices, fit, states=None):
-    """Fit when to go on, from the largest sets to single services.
+    """Fit when to go on, from the largest sets to single members.
 
     For a row in state S the value of asking k is what the policy from S + k on, fitted
-    before, has made of it: its realised accuracy minus price times cost of what it bought.
+    before, has made of it: its realised quality minus price times cost of what it bought.
     Rows are decided by estimates that are out of sample, so no estimate is taken for the
     truth, and the largest of several noisy ones is not taken for their value.
 
     Parameters
     ----------
-    following : ndarray of shape (n_states, n_services), dtype=int64
-        See `service_sets`; larger sets come later.
+    following : ndarray of shape (n_states, n_members), dtype=int64
+        See `member_sets`; larger sets come later.
 
     realised : sequence of ndarray of shape (n_rows, n_ways)
-        For each state the accuracy of each way to answer on each row.
+        For each state the quality of each way to answer on each row.
 
-    costs : ndarray of shape (n_services,)
+    costs : ndarray of shape (n_members,)
 
     prices : ndarray of shape (n_prices,)
 
@@ -138,35 +138,35 @@ def roll_back(following, realised, costs, prices, fit, states=None):
     n_states, n_prices = len(following), len(prices)
     rows = np.arange(len(realised[0]))
     models: list = [None] * n_states
-    accuracy: list = [None] * n_states
+    quality: list = [None] * n_states
     spent: list = [None] * n_states
     for state in sorted(range(n_states) if states is None else states, reverse=True):
         ways = realised[state]
-        next_services = np.flatnonzero(following[state] >= 0)
-        later = [following[state, k] for k in next_services]
+        next_members = np.flatnonzero(following[state] >= 0)
+        later = [following[state, k] for k in next_members]
         if ways.shape[1] + len(later) == 1:
-            accuracy[state] = np.repeat(ways, n_prices, axis=1)
-            spent[state] = np.zeros_like(accuracy[state])
+            quality[state] = np.repeat(ways, n_prices, axis=1)
+            spent[state] = np.zeros_like(quality[state])
             continue
-        net = [accuracy[after] - prices * spent[after] for after in later]
+        net = [quality[after] - prices * spent[after] for after in later]
         models[state], estimate = fit(state, np.column_stack([ways, *net]))
         way_values, value = split_outputs(estimate, ways.shape[1], len(later), n_prices)
         way = way_values.argmax(axis=1)
         stop_value = way_values[rows, way]
-        accuracy[state] = np.repeat(ways[rows, way][:, np.newaxis], n_prices, axis=1)
-        spent[state] = np.zeros_like(accuracy[state])
+        quality[state] = np.repeat(ways[rows, way][:, np.newaxis], n_prices, axis=1)
+        spent[state] = np.zeros_like(quality[state])
         if not later:
             continue
-        go_costs = costs[next_services]
-        accuracies = np.stack([accuracy[after] for after in later])
+        go_costs = costs[next_members]
+        qualities = np.stack([quality[after] for after in later])
         spents = np.stack([spent[after] for after in later])
         for j, price in enumerate(prices):
-            choice = decide(stop_value, value[:, :, j], go_costs, price)
+            choice = next_member(stop_value, value[:, :, j], go_costs, price)
             goes = np.flatnonzero(choice >= 0)
-            accuracy[state][goes, j] = accuracies[choice[goes], goes, j]
+            quality[state][goes, j] = qualities[choice[goes], goes, j]
             spent[state][goes, j] = go_costs[choice[goes]] + spents[choice[goes], goes, j]
     return Rollout(
         models,
         np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in spent]),
-        np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in accuracy]),
+        np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in quality]),
     )

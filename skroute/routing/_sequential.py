@@ -1,55 +1,123 @@
-"""Service after service, for as long as the next answer is worth its price."""
+"""Member after member, for as long as the next answer is worth its price."""
+
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.base import Plan
-from skroute.routing._baselines import row_uniforms
+from skroute.base import Plan, check_affordable
+from skroute.routing._answers import CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import search_combinations
 from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
-from skroute.routing._policies import PolicyHull, policy_hull, price_curve, spread_prices
-from skroute.routing._rollout import decide, roll_back, service_sets, split_outputs
-from skroute.routing._services import (
-    BaseFirstClassifier,
-    answer_features,
-    fit_predictor,
-    predict_values,
-)
-from skroute.utils._compat import HasMethods, Integral, Interval, num_samples
+from skroute.routing._mixtures import best_mixture, price_curve, spread_prices
+from skroute.routing._predictors import answer_features, fit_predictor, predict_values
+from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
+from skroute.utils._compat import HasMethods, Integral, Interval
 
 # Budgets at which the one-add-on policies of each base are candidates.
 _N_ADDON_PRICES = 33
-# One regressor is fitted for each set of services.
+# One regressor is fitted for each set of members.
 _MAX_SETS = 255
 
 
-class SequentialRouterClassifier(BaseFirstClassifier):
-    r"""Ask one service after another, for as long as the next answer is worth its price.
+class State(NamedTuple):
+    """A set of members that have answered a row.
+
+    Attributes
+    ----------
+    used : ndarray of shape (n_used,), dtype=int64
+        The members.
+
+    following : ndarray of shape (n_members,), dtype=int64
+        State with each member added, or -1.
+
+    weights : ndarray of shape (n_used,)
+        Combiner weights of their answers.
+
+    first_choice : int
+        Choice of answering here with all combined; each one alone comes after it.
+    """
+
+    used: NDArray[np.int64]
+    following: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    first_choice: int
+
+    @property
+    def n_ways(self):
+        """Ways to answer here."""
+        return 1 if len(self.used) == 1 else 1 + len(self.used)
+
+
+class Rule(NamedTuple):
+    """How rows are decided, and what that costs and brings on validation rows.
+
+    Attributes
+    ----------
+    start : int
+        State after the member that is asked first.
+
+    price_at : int
+        Position of the price in ``prices_``; -1 for one add-on at most.
+
+    price : float
+        What an answer must bring for each unit of its cost.
+
+    cost, quality : float
+        Means.
+    """
+
+    start: int
+    price_at: int
+    price: float
+    cost: float
+    quality: float
+
+
+class Models(NamedTuple):
+    """For each state a fitted regressor, or None where it decides nothing.
+
+    Attributes
+    ----------
+    addon : list
+        Of the quality of each add-on option, where at most one is bought.
+
+    rollout : list
+        See :class:`Rollout`.
+    """
+
+    addon: list[Any]
+    rollout: list[Any]
+
+
+class SequentialRouterClassifier(CombiningRouter):
+    r"""Ask one member after another, for as long as the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
     answers paid for (or with one of them, where that is estimated to be better), or asks
-    the service whose next answer is worth most: the service k that maximises
-    :math:`\hat V_{S \cup k}(x) - p\, c_k`, where :math:`S` are the services asked so far
+    the member whose next answer is worth most: the member k that maximises
+    :math:`\hat V_{S \cup k}(x) - p\, c_k`, where :math:`S` are the members asked so far
     and :math:`\hat V` estimates, from their answers, what going on is worth at the price
     :math:`p`, later purchases included.
 
-    :math:`\hat V` is fitted backward, from large sets of services to small ones, on what
-    the policy has made of training rows. The policies at several prices and from each
-    possible first service are then compared out of sample with one another and with their
+    :math:`\hat V` is fitted backward, from large sets of members to small ones, on what
+    they have made of training rows. The rules at several prices and from each
+    possible first member are then compared out of sample with one another and with their
     special case that buys one add-on at most, which is :class:`FrugalMCTClassifier`; for
     a budget the best one, or a mixture of two, is used.
 
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The services, with ``predict_proba``. Each is cloned and fitted; a fitted one is
+        The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
-        `fit` should be new to it. A label that a service does not name has the score 0.
+        `fit` should be new to it. A label that a member does not name has the score 0.
         The exits of a net (:meth:`skroute.members.MultiExitClassifier.exits`) are asked in
         their order, each going on from the one before.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
-        Cost per call of each service. ``"time"`` measures seconds per sample in `fit`. The
+        Cost per call of each member. ``"time"`` measures seconds per sample in `fit`. The
         cost of an exit is what it adds to the exit before.
 
     budget : float, default=None
@@ -57,15 +125,15 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         unlimited. Raising it buys more answers.
 
     base : str, default="auto"
-        Name of the service that is asked first. ``"auto"`` chooses one, or mixes two, at
+        Name of the member that is asked first. ``"auto"`` chooses one, or mixes two, at
         the budget asked for.
 
     max_calls : int, default=3
-        Services asked about one row at most. One regressor is fitted for each set of up
-        to that many of m services, up to :math:`2^m - 1`. 2 allows one add-on.
+        Members asked about one row at most. One regressor is fitted for each set of up
+        to that many of m members, up to :math:`2^m - 1`. 2 allows one add-on.
 
     n_prices : int, default=12
-        Prices that the sequential policies are fitted for. Raising it follows the budget
+        Prices that the sequential rules are fitted for. Raising it follows the budget
         more closely and fits regressors with more outputs.
 
     accuracy_estimator : multi-output regressor, default=None
@@ -74,14 +142,15 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         are estimated out of sample: from ``oob_prediction_`` where the fitted estimator
         has it, else by cross-validation.
 
-    sample_accuracy : callable, default=None
-        ``sample_accuracy(y_true, y_pred)`` returns the accuracy of each row, an array of
+    sample_quality : callable, default=None
+        ``sample_quality(y_true, y_pred)`` returns the quality of each row, an array of
         shape (n_samples,). None is 1 for the right label and 0 otherwise; for several
         labels the number of labels in common divided by that of labels in either.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
         out-of-sample.
+        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -92,7 +161,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         Class labels; the positions of the labels where y is an indicator matrix.
 
     choices_ : list of str
-        What `route` indexes: the sets of services that a row may end with, their answers
+        What `route` indexes: the sets of members that a row may end with, their answers
         combined ("cnn + ocr") or one of them preferred ("cnn + ocr > ocr").
 
     choice_costs_ : ndarray of shape (n_choices,)
@@ -104,20 +173,20 @@ class SequentialRouterClassifier(BaseFirstClassifier):
     choice_thresholds_ : ndarray of shape (n_choices,)
         Score above which a label is named; where y is an indicator matrix.
 
-    members_ : list of str
-        Names of the services.
+    member_names_ : list of str
+        Names of the members.
 
     estimators_ : list of classifiers
-        The fitted services.
+        The fitted members.
 
     costs_ : ndarray of shape (n_members,)
-        Cost of each service's call.
+        Cost of each member's call.
 
     prices_ : ndarray of shape (n_prices,)
-        Prices that the sequential policies were fitted for, falling.
+        Prices that the sequential rules were fitted for, falling.
 
-    hull_ : PolicyHull
-        Validated mean cost and accuracy of the policies that are used, by rising cost.
+    mixture_ : Mixture
+        Validated mean cost and quality of the rules that are used, by rising cost.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -132,9 +201,12 @@ class SequentialRouterClassifier(BaseFirstClassifier):
 
     Notes
     -----
-    Which of two mixed policies a row follows is drawn from a hash of the row, so that it
-    is the same in every batch. `route` and `predict_cost` ask the services that `predict`
-    asks, since their answers are what decides.
+    Which of two mixed rules a row follows is drawn from a hash of the row and of how often
+    it came before in the call: a row goes the same way in every batch and container, and
+    of many equal rows in one call the right share goes each way. In calls of one row each,
+    equal rows all go one way. Rows of a torch data set are drawn by their position in it.
+    `route` and `predict_cost` ask the members that `predict` asks, since their answers are
+    what decides.
 
     References
     ----------
@@ -173,11 +245,13 @@ class SequentialRouterClassifier(BaseFirstClassifier):
     """
 
     _parameter_constraints: dict = {
-        **BaseFirstClassifier._parameter_constraints,
+        **CombiningRouter._parameter_constraints,
+        "base": [str],
+        "cv": ["cv_object"],
         "max_calls": [Interval(Integral, 1, None, closed="left")],
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
-        "sample_accuracy": [callable, None],
+        "sample_quality": [callable, None],
     }
 
     def __init__(
@@ -190,7 +264,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         max_calls=3,
         n_prices=12,
         accuracy_estimator=None,
-        sample_accuracy=None,
+        sample_quality=None,
         cv=5,
         n_jobs=None,
     ):
@@ -201,12 +275,12 @@ class SequentialRouterClassifier(BaseFirstClassifier):
         self.max_calls = max_calls
         self.n_prices = n_prices
         self.accuracy_estimator = accuracy_estimator
-        self.sample_accuracy = sample_accuracy
+        self.sample_quality = sample_quality
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check_parameters(self, members):
-        super()._check_parameters(members)
+    def _check(self, X, members):
+        check_base(self.base, members)
         names = list(members)
         self._before = continued(members)
         for name, chain in zip(names, chains(self._before)):
@@ -220,7 +294,7 @@ class SequentialRouterClassifier(BaseFirstClassifier):
                     f"base={self.base!r} goes on from {names[chain[-2]]!r} and cannot be asked "
                     f"first; {names[chain[0]]!r} can."
                 )
-        n_sets = len(service_sets(len(members), self.max_calls, self._before)[0])
+        n_sets = len(member_sets(len(members), self.max_calls, self._before)[0])
         if n_sets > _MAX_SETS:
             raise ValueError(
                 f"max_calls={self.max_calls!r} with {len(members)} members needs a regressor for "
@@ -228,142 +302,135 @@ class SequentialRouterClassifier(BaseFirstClassifier):
                 "members."
             )
 
-    def _possible_bases(self):
-        return [k for k in super()._possible_bases() if self._before[k] < 0]
+    def _row_quality(self, target, answers):
+        return self._target.quality(target, answers, self.sample_quality)
 
-    def _call_costs(self, costs, names):
-        """What a plan that ends with each member adds to the fixed cost, at least."""
-        costs = super()._call_costs(costs, names)
-        return np.array([costs[chain].sum() for chain in chains(self._before)])
+    def _possible_bases(self, names):
+        return [k for k in possible_bases(self.base, names) if self._before[k] < 0]
+
+    def _least_cost(self, costs, names):
+        return float(costs[self._possible_bases(names)].min())
 
     def _timed_calls(self, names, fitted):
         return super()._timed_calls(names, fitted) | stage_calls(self._before, names, fitted)
 
-    def _fit_policy(self, X, target, scores):
-        members, following = service_sets(len(self.members_), self.max_calls, self._before)
-        found = search_combinations(scores, target, self._row_accuracy, self.max_calls)
-        # Ways to answer in each state: all combined, or any one of several services alone.
-        realised, choices = [], []
-        self._first_choice = []
-        for row in members:
+    def _learn(self, X, target, answers):
+        scores, names = answers.responses, answers.names
+        members, following = member_sets(len(names), self.max_calls, self._before)
+        found = search_combinations(scores, target, self._row_quality, self.max_calls)
+        # Ways to answer in each state: all combined, or any one of several members alone.
+        self._states, realised, choices = [], [], []
+        for row, after in zip(members, following):
             used = np.flatnonzero(row)
             ways = [found[frozenset(used)]]
             if len(used) > 1:
                 ways += [found[frozenset([k])] for k in used]
-            self._first_choice.append(len(choices))
-            name = " + ".join(np.array(self.members_)[used])
-            names = [name, *(f"{name} > {self.members_[k]}" for k in used)]
-            choices += [(name, row, w, theta) for name, (w, theta, _) in zip(names, ways)]
+            self._states.append(State(used, after, ways[0][0][used], len(choices)))
+            name = " + ".join(np.array(names)[used])
+            labels = [name, *(f"{name} > {names[k]}" for k in used)]
+            choices += [(label, row, w, theta) for label, (w, theta, _) in zip(labels, ways)]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
-        self._state_members, self._following = members, following
-        # States of one service, in the order of the services that may come first.
-        starts = [int(np.flatnonzero(members[:, k])[0]) for k in self._possible_bases()]
-        self._state_weights = np.array([choices[at][2] for at in self._first_choice])
 
         def fit(state, values):
-            used = np.flatnonzero(members[state])
-            features = self._features([scores[k] for k in used], state)
-            return fit_predictor(self.accuracy_estimator, features, values, self.cv)
+            used = self._states[state].used
+            features = self._features([scores[k] for k in used], self._states[state])
+            return fit_predictor(self.accuracy_estimator, features, values, answers.folds)
 
+        bases = self._possible_bases(names)
+        # States of one member, in the order of the members that may come first.
+        starts = [int(np.flatnonzero(members[:, k])[0]) for k in bases]
+        self._models = Models([None] * len(members), [None] * len(members))
         # The special case first: its estimates also say which prices matter.
-        candidates, prices = [], [0.0]
-        self._addon_models = [None] * len(members)
+        rules = self._learn_addons(starts, realised, fit)
+        if members.sum(axis=1).max() > 2:
+            reached = np.flatnonzero(members[:, bases].any(axis=1))
+            rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
+            self._models = self._models._replace(rollout=rollout.models)
+            for base in starts:
+                cost = self.costs_[members[base]].sum() + rollout.cost[base]
+                table = zip(self.prices_, cost, rollout.quality[base])
+                rules += [Rule(base, j, *row) for j, row in enumerate(table)]
+        self.mixture_, kept = best_mixture(
+            [rule.cost for rule in rules], [rule.quality for rule in rules]
+        )
+        self._rules = [rules[k] for k in kept]
+        self._set_choices(*zip(*choices))
+
+    def _learn_addons(self, starts, realised, fit):
+        """Rules that buy one add-on at most; sets the prices of those that may buy more."""
+        rules, prices = [], [0.0]
         for base in starts:
             options = self._addon_options(base)
             ways = np.column_stack([realised[state][:, way] for state, way, _ in options])
             costs = np.array([cost for _, _, cost in options])
-            self._addon_models[base], estimate = fit(base, ways)
+            self._models.addon[base], estimate = fit(base, ways)
             path = assignment_path(estimate, costs)
             own = spread_prices(path, _N_ADDON_PRICES)
-            curve = price_curve(estimate, ways, costs, own)
-            candidates += [(base, -1, p, c, a) for p, c, a in zip(own, *curve)]
+            table = zip(own, *price_curve(estimate, ways, costs, own))
+            rules += [Rule(base, -1, *row) for row in table]
             prices += list(spread_prices(path, self.n_prices + 1))
         # At an infinite price, that of the smallest budget, nothing is sequential.
         prices = np.unique(prices)[::-1]
         prices = prices[np.isfinite(prices)]
         at = np.linspace(0, len(prices) - 1, min(self.n_prices, len(prices)))
         self.prices_ = prices[np.unique(at.round().astype(int))]
-        self._models = [None] * len(members)
-        if members.sum(axis=1).max() > 2:
-            reached = np.flatnonzero(members[:, self._possible_bases()].any(axis=1))
-            rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
-            self._models = rollout.models
-            for base in starts:
-                cost = self.costs_[members[base]].sum() + rollout.cost[base]
-                rows = zip(range(len(self.prices_)), self.prices_, cost, rollout.accuracy[base])
-                candidates += [(base, j, p, c, a) for j, p, c, a in rows]
-        base, price_at, price, cost, accuracy = map(np.array, zip(*candidates))
-        hull = policy_hull(cost, accuracy)
-        self._policy_start = base[hull.policy]
-        self._policy_price_at = price_at[hull.policy]
-        self._policy_price = price[hull.policy]
-        self.hull_ = PolicyHull(hull.cost, hull.value, np.arange(len(hull.policy)))
-        self._set_choices(*zip(*choices))
+        return rules
 
     def _features(self, scores, state):
-        used = np.flatnonzero(self._state_members[state])
-        return answer_features(scores, self._state_weights[state, used], self._multilabel)
+        return answer_features(scores, state.weights, self._multilabel)
 
     def _addon_options(self, base):
-        """FrugalMCT's options from a state of one service.
+        """FrugalMCT's options from a state of one member.
 
         State, way to answer in it, and cost of getting there.
         """
-        base_cost = self.costs_[self._state_members[base]].sum()
+        base_cost = self.costs_[self._states[base].used].sum()
         options = [(base, 0, base_cost)]
-        for k in np.flatnonzero(self._following[base] >= 0):
-            state, cost = self._following[base, k], base_cost + self.costs_[k]
-            alone = 1 + int(np.flatnonzero(self._state_members[state]).searchsorted(k))
+        following = self._states[base].following
+        for k in np.flatnonzero(following >= 0):
+            state, cost = following[k], base_cost + self.costs_[k]
+            alone = 1 + int(self._states[state].used.searchsorted(k))
             options += [(state, 0, cost), (state, alone, cost)]
         return options
 
     def _plan(self, X, budget):
-        least = self._fixed_cost(self.costs_, self.members_)
-        least += float(self._call_costs(self.costs_, self.members_).min())
-        self._check_call_budget(budget, least)
-        low, high, share = self.hull_.mixture(budget)
-        n = num_samples(X)
-        policy = np.full(n, low, dtype=np.int64)
-        if share > 0:
-            policy[row_uniforms(X, 1)[:, 0] < share] = high
+        check_affordable(budget, self._least())
+        rule = self.mixture_.draw(X, budget)
         answers = ExitAnswers(self, X)
-        state = self._policy_start[policy].astype(np.int64)
-        way = np.zeros(n, dtype=np.int64)
-        active = np.arange(n)
+        state = np.array([one.start for one in self._rules])[rule]
+        way = np.zeros(len(rule), dtype=np.int64)
+        active = np.arange(len(rule))
         while len(active):
             going = []
-            groups = state[active] * len(self.hull_.cost) + policy[active]
+            groups = state[active] * len(self._rules) + rule[active]
             for group in np.unique(groups):
                 rows = active[groups == group]
-                at, one = divmod(int(group), len(self.hull_.cost))
-                state[rows], way[rows] = self._step(answers, rows, at, one)
+                at, one = divmod(int(group), len(self._rules))
+                state[rows], way[rows] = self._step(answers, rows, at, self._rules[one])
                 # One add-on is bought without coming back.
-                if self._policy_price_at[one] >= 0:
+                if self._rules[one].price_at >= 0:
                     going.append(rows[state[rows] != at])
             active = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *going]))
-        route = np.asarray(self._first_choice)[state] + way
+        route = np.array([one.first_choice for one in self._states])[state] + way
         return Plan(route, self.choice_costs_[route], answers)
 
-    def _step(self, answers, rows, state, policy):
-        """For some rows in one state under one policy: next state, way to answer there."""
-        price_at, price = self._policy_price_at[policy], self._policy_price[policy]
-        model = self._addon_models[state] if price_at < 0 else self._models[state]
-        used = np.flatnonzero(self._state_members[state])
-        features = self._features([answers.ask(k, rows) for k in used], state)
-        if price_at < 0:
-            states, ways, costs = map(np.array, zip(*self._addon_options(state)))
-            values = predict_values(model, features, len(states))
-            option = choose_at_price(values, costs, price)
+    def _step(self, answers, rows, at, rule):
+        """For some rows in one state under one rule: next state, way to answer there."""
+        state = self._states[at]
+        features = self._features([answers.ask(k, rows) for k in state.used], state)
+        if rule.price_at < 0:
+            states, ways, costs = map(np.array, zip(*self._addon_options(at)))
+            values = predict_values(self._models.addon[at], features, len(states))
+            option = choose_at_price(values, costs, rule.price)
             return states[option], ways[option]
-        nexts = np.flatnonzero(self._following[state] >= 0)
-        n_ways = 1 if len(used) == 1 else 1 + len(used)
-        n_outputs = n_ways + len(nexts) * len(self.prices_)
-        values, going = split_outputs(
-            predict_values(model, features, n_outputs), n_ways, len(nexts), len(self.prices_)
-        )
+        nexts = np.flatnonzero(state.following >= 0)
+        sizes = state.n_ways, len(nexts), len(self.prices_)
+        n_outputs = sizes[0] + sizes[1] * sizes[2]
+        outputs = predict_values(self._models.rollout[at], features, n_outputs)
+        values, going = split_outputs(outputs, *sizes)
         way = values.argmax(axis=1)
         if len(nexts) == 0:
-            return np.full(len(rows), state), way
+            return np.full(len(rows), at), way
         best = values[np.arange(len(rows)), way]
-        choice = decide(best, going[:, :, price_at], self.costs_[nexts], price)
-        return np.where(choice >= 0, self._following[state, nexts[choice]], state), way
+        choice = next_member(best, going[:, :, rule.price_at], self.costs_[nexts], rule.price)
+        return np.where(choice >= 0, state.following[nexts[choice]], at), way

@@ -1,78 +1,78 @@
 """A budget shared by the threads of a live service: FrugalMCT's Algorithm 1 with a ledger."""
 
+import copy
+import os
 import threading
+import uuid
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import Plan, check_budget, check_costs, check_rows
+from skroute.base import (
+    ROUNDING,
+    Plan,
+    affords,
+    check_affordable,
+    check_budget,
+    check_costs,
+    check_rows,
+)
 from skroute.utils._compat import Integral, num_samples
 
 # As in choose_at_price: efficiencies that differ by rounding are a tie.
 _TIE = 1e-9
 # Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
 _MOST = 1e15
-# As in the assignment: sums of many costs are exact to this.
-_ROUNDING = 1e-12
+
+# One lock for the books of all streams. A fork waits until no book is open, so that a child
+# finds neither a half-written one nor a lock that nobody will release.
+_BOOKS = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_BOOKS.acquire,
+        after_in_parent=_BOOKS.release,
+        after_in_child=_BOOKS._at_fork_reinit,
+    )
 
 
 class BudgetExhaustedError(RuntimeError):
     """Not even the cheapest choice fits, or a true cost has gone beyond the total."""
 
 
-class StreamPolicy(NamedTuple):
-    """What a stream needs of a fitted router, which makes it in ``_stream_policy(budget)``.
+class Look(NamedTuple):
+    """What a router knows of one row before it decides.
 
     Attributes
     ----------
-    names : sequence
-        Names of the choices that deciding leaves open.
+    features : indexable of one row
+        What its quality is estimated from.
 
-    first : int
-        Index of the first of them in the router's ``choices_``.
+    answered : dict from int to object
+        Answers that this has computed already, by choice.
 
-    deciding : float
-        What every request pays before its choice is known.
-
-    costs : list of float or None
-        What each choice costs on top; None where that differs from row to row.
-
-    least : float
-        Mean of the cheapest choices.
-
-    penalty : list of float
-        Taken from the quality of each choice.
-
-    look : callable
-        From one row to what its quality is estimated from, None or a dict from choice to the
-        answer that this has computed already, and the state that ``_answer`` finds in its plan.
-
-    quality : callable
-        From what `look` returned first to the quality of each choice, shape (1, n_choices).
-
-    price : callable
-        From a mean budget, `deciding` not included, to the price.
-
-    row_costs : callable
-        From features, given costs and their shape to the costs of a row.
-
-    estimated_costs : bool
-        Whether `row_costs` estimates them.
+    state : object, default=None
+        What `_answer` finds in its plan.
     """
 
-    names: Any
-    first: int
-    deciding: float
-    costs: list | None
-    least: float
-    penalty: list
-    look: Any
-    quality: Any
-    price: Any
-    row_costs: Any = None
-    estimated_costs: bool = False
+    features: Any
+    answered: dict
+    state: Any = None
+
+
+class Trade(NamedTuple):
+    """Which choices a stream decides between, and by which policy.
+
+    Attributes
+    ----------
+    policy : PricedPolicy
+    first : int, default=0
+        Index of the first of the choices in the router's ``choices_``.
+    """
+
+    policy: Any
+    first: int = 0
 
 
 class Ticket(NamedTuple):
@@ -80,13 +80,16 @@ class Ticket(NamedTuple):
 
     Attributes
     ----------
+    stream : str
+        Identity of the stream that issued it.
+
     id : int
         Number of the ticket within its stream.
 
     choice : int
         Index into the router's ``choices_``.
 
-    name : object
+    name : str
         ``choices_[choice]``.
 
     cost : float
@@ -103,9 +106,10 @@ class Ticket(NamedTuple):
         The answer, where deciding has computed it already and the call costs nothing.
     """
 
+    stream: str
     id: int
     choice: int
-    name: Any
+    name: str
     cost: float
     deciding: float
     reserved: float
@@ -148,6 +152,36 @@ class StreamStatus(NamedTuple):
     n_rejected: int
 
 
+def _check_n_expected(n_expected):
+    if n_expected is not None and (
+        not isinstance(n_expected, Integral) or isinstance(n_expected, bool) or n_expected < 1
+    ):
+        raise ValueError(
+            f"n_expected must be a positive int or None for unknown, got {n_expected!r}."
+        )
+
+
+def _check_row(row, n_choices, name):
+    """Finite numbers, one for each choice, as a list."""
+    row = np.asarray(row, dtype=np.float64)
+    if row.shape not in ((n_choices,), (1, n_choices)):
+        raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
+    row = row.ravel().tolist()
+    if not abs(sum(row)) < np.inf:
+        raise ValueError(f"{name} must be finite, got {row!r}.")
+    return row
+
+
+def _check_told(names, costs, bounds):
+    """Refuse costs above what a call can cost at most, before money moves."""
+    for name, cost, bound in zip(names, costs, bounds):
+        if not affords(bound, cost):
+            raise ValueError(
+                f"The cost of {name!r} is {cost!r}, above its max_costs of {bound!r}. Nothing "
+                "was reserved. max_costs must be upper bounds: make a stream with larger ones."
+            )
+
+
 class BudgetStream:
     r"""Spend a total on requests that come one by one, from any number of threads.
 
@@ -167,9 +201,11 @@ class BudgetStream:
     which not even that fits is rejected with :class:`BudgetExhaustedError`.
 
     **Known number of requests.** The price is that of the mean budget left,
-    money left by requests left, looked up anew for every request; and what the cheapest
-    choice is expected to cost is kept back for each request still to come, so that the
-    first `n_expected` requests are all answered unless costs run above expectation.
+    money left by requests left, looked up anew for every request; and the most that the
+    cheapest choice can cost is kept back for each request still to come. The first
+    `n_expected` requests are therefore all answered, whatever their calls cost up to what
+    is reserved for them. (With costs per row and no `max_costs`, the mean of the cheapest
+    costs in the log is kept back, and more expensive requests can use it up.)
 
     **Unknown number.** There is no rate to keep to but the router's own `budget` per
     request: the price is that of it, and the total is a cap on top.
@@ -188,15 +224,23 @@ class BudgetStream:
     max_costs : mapping from str to float or array-like of shape (n_choices,), default=None
         The most that a call of each choice can cost, which is what is reserved. None
         reserves the router's costs; where these are estimated by its `cost_estimator`,
-        there is no such default.
+        there is no such default. Raising them makes the cap safer and leaves more money
+        unused while calls are open.
 
     Attributes
     ----------
     router : estimator
-        The router.
+        The router as it was when the stream was made: fitting the original again, or
+        setting its parameters, does not change the stream. Make a new one for that.
 
     n_expected : int or None
         As given.
+
+    Raises
+    ------
+    ValueError
+        For a total that does not pay for the cheapest choice of every request expected,
+        or costs of the router that are above `max_costs`.
 
     Notes
     -----
@@ -205,7 +249,10 @@ class BudgetStream:
     above it is recorded as what it is, first out of money that nobody has reserved; if it
     breaks the cap, `commit` says so with :class:`BudgetExhaustedError`.
 
-    A pickled stream keeps its open tickets. A copy is a second purse, not a shared one.
+    A copy, by `pickle`, `copy` or a forked process, is a second purse and not a shared
+    one: it has the books of that moment and a new identity. Tickets that were open then can
+    be settled in each of them once; a ticket issued later can be settled only where it was
+    issued. What was held for requests that were still being decided is free in the copy.
 
     References
     ----------
@@ -245,51 +292,72 @@ class BudgetStream:
         max_costs: Any = None,
     ):
         check_is_fitted(router)
+        router._check_unchanged()
         total = check_budget(budget_total, name="budget_total")
         if not np.isfinite(total):
             raise ValueError(f"budget_total must be a finite number, got {budget_total!r}.")
-        if n_expected is not None and (
-            not isinstance(n_expected, Integral) or isinstance(n_expected, bool) or n_expected < 1
-        ):
-            raise ValueError(
-                f"n_expected must be a positive int or None for unknown, got {n_expected!r}."
-            )
-        mean = router._effective_budget(None)
-        policy = router._stream_policy(mean if n_expected is None else total / n_expected)
-        if max_costs is not None:
-            max_costs = check_costs(max_costs, policy.names, name="max_costs").tolist()
-        elif policy.estimated_costs:
-            raise ValueError(
-                "max_costs must be given, got None: this router estimates its costs, and a cap "
-                "cannot rest on estimates. Say what a call of each of "
-                f"{list(policy.names)!r} can cost at most."
-            )
-        self.router = router
+        _check_n_expected(n_expected)
+        # Its own, which neither a new fit nor new parameters of the original change.
+        self.router = copy.copy(router)
         self.n_expected = n_expected
-        self._policy = policy
-        self._max_costs = max_costs
-        self._budget = mean - policy.deciding
-        # What one request is expected to take at least; with costs per row the log's mean.
-        self._floor = policy.deciding + min(policy.costs or [policy.least])
-        least = self._floor * (1 if n_expected is None else n_expected)
-        if total < least * (1 - _ROUNDING):
-            raise ValueError(
-                f"budget_total={budget_total!r} is below the cheapest feasible plan: the smallest "
-                f"feasible total is {least:.17g}."
-            )
+        mean = router._effective_budget(None)
+        if n_expected is None:
+            check_affordable(mean, router.min_budget_)
+        trade = self.router._trade(mean if n_expected is None else total / n_expected)
+        self._trade, self._policy = trade, trade.policy
+        self._mean = mean
         self._total = total
-        self._limit = total * (1 + _ROUNDING)
+        self._limit = total * (1 + ROUNDING)
+        self._penalty = self._policy.docked.tolist()
+        n = len(self._penalty)
+        self._names = [str(name) for name in router.choices_[trade.first : trade.first + n]]
+        self._costs = None if self._policy.per_row else self._policy.costs.tolist()
+        self._max_costs = self._check_max_costs(max_costs)
+        # What one request takes at least; with costs per row the log's mean.
+        self._floor = self._policy.least
+        if self._max_costs or self._costs:
+            self._floor = self._policy.deciding + min(self._max_costs or self._costs)
+        least = self._floor * (1 if n_expected is None else n_expected)
+        check_affordable(total, least, name="budget_total")
         self._spent = 0.0
         self._reserved = 0.0
         # What open tickets are expected to cost: what is left is priced by this.
         self._pending = 0.0
-        self._open: dict[int, Ticket] = {}
+        self._open: dict[tuple[str, int], Ticket] = {}
+        # Amounts held for requests that are being decided, each under a key of its own.
+        self._held: dict[object, float] = {}
         self._n_started = 0
         self._n_issued = 0
         self._n_committed = 0
         self._n_refunded = 0
         self._n_rejected = 0
-        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self):
+        """A purse of its own from here on."""
+        self._id = uuid.uuid4().hex
+        self._pid = os.getpid()
+        self._n_started -= len(self._held)
+        self._held = {}
+
+    def _enter(self):
+        """Called with the books open: a forked child is a copy."""
+        if self._pid != os.getpid():
+            self._begin()
+
+    def _check_max_costs(self, max_costs):
+        if max_costs is None:
+            if getattr(self.router, "cost_estimator_", None) is not None:
+                raise ValueError(
+                    "max_costs must be given, got None: this router estimates its costs, and a "
+                    "cap cannot rest on estimates. Say what a call of each of "
+                    f"{self._names!r} can cost at most."
+                )
+            return None
+        max_costs = check_costs(max_costs, self._names, name="max_costs").tolist()
+        if self._costs is not None:
+            _check_told(self._names, self._costs, max_costs)
+        return max_costs
 
     def route(self, x: Any, *, costs: ArrayLike | None = None) -> Ticket:
         """Decide on one request and reserve what its call can cost.
@@ -303,17 +371,20 @@ class BudgetStream:
         x : {array-like, dataframe} of shape (1, n_features)
             One row of what the router was fitted on, for example a list with one text.
 
-        costs : array-like of shape (1, n_choices), default=None
-            Costs of this row, where the router was fitted on costs per row without a
-            `cost_estimator`.
+        costs : array-like of shape (n_choices,) or (1, n_choices), default=None
+            Costs of this request, where the router was fitted on costs per row; they must
+            be given unless it has a `cost_estimator`.
 
         Returns
         -------
         Ticket
-            Named tuple ``(id, choice, name, cost, deciding, reserved, answer)``.
+            Named tuple ``(stream, id, choice, name, cost, deciding, reserved, answer)``.
 
         Raises
         ------
+        ValueError
+            For bad costs, costs above `max_costs`, or estimates that are no numbers;
+            nothing stays reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
         """
@@ -321,32 +392,24 @@ class BudgetStream:
 
     def _decide(self, x, costs):
         """Ticket, the checked row, and what deciding leaves for answering."""
-        policy = self._policy
         x = check_rows(self.router, x, reset=False)
         if num_samples(x) != 1:
             raise ValueError(f"x must be one row, shape (1, n_features), got {num_samples(x)}.")
-        known, shape = policy.costs, (1, len(policy.names))
-        if known is None and not policy.estimated_costs:
-            known = policy.row_costs(x, costs, shape)[0].tolist()
-            costs = None
-        elif costs is not None:
-            raise ValueError(
-                "costs must be None: the router was not fitted on costs per row that are known "
-                f"before the call. Got {costs!r}."
-            )
-        held = self._policy.deciding + min(self._bounds(known))
-        self._hold(held)
+        known = self._known_costs(costs, estimated=True)
+        held = object()
         try:
-            features, answers, state = policy.look(x)
-            values = policy.quality(features)[0].tolist()
+            self._hold(known, held)
+            look = self.router._look(x, self._trade)
+            values = self._policy.values(look.features)[0].tolist()
             if known is None:
-                known = policy.row_costs(features, None, shape)[0].tolist()
+                # An estimate above what a call can cost at most is not believed.
+                estimated = self.router._row_costs(look.features, None)[0].tolist()
+                known = [min(pair) for pair in zip(estimated, self._max_costs)]
         except BaseException:
-            with self._lock:
-                self._reserved -= held
-                self._n_started -= 1
+            with _BOOKS:
+                self._release(held, n_started=-1)
             raise
-        return self._issue(values, known, held, answers), x, state
+        return self._issue(values, known, held, look.answered), x, look.state
 
     def reserve(self, quality: ArrayLike, *, costs: ArrayLike | None = None) -> Ticket:
         """Decide on one request whose quality is estimated already, and reserve.
@@ -361,102 +424,117 @@ class BudgetStream:
             Estimated quality of each choice, before the penalty.
 
         costs : array-like of shape (n_choices,), default=None
-            Expected cost of each choice for this request; where the router's costs are
-            per row it must be given, otherwise None takes the router's.
+            Expected cost of each choice for this request, where the router was fitted on
+            costs per row; there they must be given.
 
         Returns
         -------
         Ticket
-            Named tuple ``(id, choice, name, cost, deciding, reserved, answer)``.
+            Named tuple ``(stream, id, choice, name, cost, deciding, reserved, answer)``.
 
         Raises
         ------
+        ValueError
+            For quality or costs that are no finite numbers, or costs above `max_costs`;
+            nothing is reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
         """
-        values = self._check_row(quality, "quality")
-        if costs is not None:
-            known = self._check_row(costs, "costs")
-            if min(known) < 0:
-                raise ValueError(f"costs must not be negative, got {min(known)!r}.")
-        elif self._policy.costs is None:
+        quality = _check_row(quality, len(self._penalty), "quality")
+        values = [value - docked for value, docked in zip(quality, self._penalty)]
+        known = self._known_costs(costs, estimated=False)
+        held = object()
+        self._hold(known, held)
+        return self._issue(values, known, held, {})
+
+    def _known_costs(self, costs, estimated):
+        """Costs of a request as far as they are known before it is looked at."""
+        if self._costs is not None:
+            if costs is not None:
+                raise ValueError(
+                    "costs must be None: this router was not fitted on costs per row. For other "
+                    "prices set_params(costs=...) on the router and make a new stream of it."
+                )
+            return self._costs
+        if costs is None:
+            if estimated and self.router.cost_estimator_ is not None:
+                return None
             raise ValueError("costs must be given, got None: the router's costs are per row.")
-        else:
-            known = self._policy.costs
-        held = self._policy.deciding + min(self._bounds(known))
-        self._hold(held)
-        return self._issue(values, known, held, None)
+        known = _check_row(costs, len(self._penalty), "costs")
+        if min(known) < 0:
+            raise ValueError(f"costs must not be negative, got {min(known)!r}.")
+        if self._max_costs is not None:
+            _check_told(self._names, known, self._max_costs)
+        return known
 
-    def _bounds(self, costs):
-        """The most that each call can cost: what is reserved."""
-        return self._max_costs or costs
-
-    def _check_row(self, row, name):
-        row = np.asarray(row, dtype=np.float64)
-        if row.shape != (len(self._policy.penalty),):
-            raise ValueError(
-                f"{name} must have shape ({len(self._policy.penalty)},), got {row.shape}."
-            )
-        row = row.tolist()
-        if not abs(sum(row)) < np.inf:
-            raise ValueError(f"{name} must be finite, got {row!r}.")
-        return row
-
-    def _hold(self, amount):
+    def _hold(self, costs, key):
         """Take the smallest amount that the request can cost, or reject it."""
-        with self._lock:
-            if self._spent + self._reserved + amount > self._limit:
+        amount = self._policy.deciding + min(self._max_costs or costs)
+        with _BOOKS:
+            self._enter()
+            if self._taken() + amount > self._limit:
                 self._n_rejected += 1
                 raise BudgetExhaustedError(
                     f"Not even the cheapest choice fits: it takes {amount:.6g}, and of "
                     f"{self._total:.6g} in all {self._spent:.6g} is spent and "
-                    f"{self._reserved:.6g} reserved for {len(self._open)} open tickets."
+                    f"{self._taken() - self._spent:.6g} reserved for {len(self._open)} open "
+                    "tickets."
                 )
-            self._reserved += amount
+            self._held[key] = amount
             self._n_started += 1
 
-    def _issue(self, values, costs, held, answers):
+    def _taken(self):
+        return self._spent + self._reserved + sum(self._held.values())
+
+    def _release(self, key, n_started=0):
+        """Give back what was held, unless the stream has become a copy since."""
+        if self._held.pop(key, None) is not None:
+            self._n_started += n_started
+
+    def _issue(self, values, costs, held, answered):
         """Algorithm 1: the best at the price among what fits; the cheapest is held already."""
-        bounds = self._bounds(costs)
-        with self._lock:
-            self._reserved -= held
+        policy, first = self._policy, self._trade.first
+        bounds = self._max_costs or costs
+        with _BOOKS:
+            self._enter()
+            self._release(held)
             price = min(self._price(), _MOST) * (1 + _TIE)
-            room = self._limit - self._spent - self._reserved - self._policy.deciding
+            room = self._limit - self._taken() - policy.deciding
             if self.n_expected is not None:
                 # Not what rounding puts a hair above: the limit has room for it.
                 room -= self._floor * max(self.n_expected - self._n_started, 0)
-            worth = [value - sigma for value, sigma in zip(values, self._policy.penalty)]
             choice = bounds.index(min(bounds))
-            best = (worth[choice] - price * costs[choice], -costs[choice], worth[choice])
+            best = (values[choice] - price * costs[choice], -costs[choice], values[choice])
             for i, bound in enumerate(bounds):
                 if bound <= room:
                     # Ties go to the cheaper choice, and of equal costs to the better.
-                    net = (worth[i] - price * costs[i], -costs[i], worth[i])
+                    net = (values[i] - price * costs[i], -costs[i], values[i])
                     if net > best:
                         choice, best = i, net
             ticket = Ticket(
+                self._id,
                 self._n_issued,
-                self._policy.first + choice,
-                self._policy.names[choice],
-                min(costs[choice], bounds[choice]),
-                self._policy.deciding,
-                self._policy.deciding + bounds[choice],
-                None if answers is None else answers.get(self._policy.first + choice),
+                first + choice,
+                self._names[choice],
+                costs[choice],
+                policy.deciding,
+                policy.deciding + bounds[choice],
+                answered.get(first + choice),
             )
             self._n_issued += 1
             self._reserved += ticket.reserved
             self._pending += ticket.deciding + ticket.cost
-            self._open[ticket.id] = ticket
+            self._open[ticket.stream, ticket.id] = ticket
         return ticket
 
     def _price(self):
         """Price for the request that `_hold` has counted already."""
-        if self.n_expected is None:
-            budget = self._budget
-        else:
+        deciding = self._policy.deciding
+        budget = self._mean
+        if self.n_expected is not None:
             left = self._total - self._spent - self._pending
-            budget = left / max(self.n_expected - self._n_started + 1, 1) - self._policy.deciding
-        return self._policy.price(max(budget, 0.0))
+            budget = left / max(self.n_expected - self._n_started + 1, 1)
+        return self._policy.price(max(budget, deciding))
 
     def predict(self, x: Any) -> Any:
         """Answer one request with the router's own models: `route`, the call, `commit`.
@@ -519,7 +597,7 @@ class BudgetStream:
         cost = ticket.cost if cost is None else check_budget(cost, name="cost")
         if not cost < np.inf:
             raise ValueError(f"cost must be finite, got {cost!r}.")
-        with self._lock:
+        with _BOOKS:
             self._close(ticket, ticket.deciding + cost)
             self._n_committed += 1
             over = self._spent - self._limit
@@ -544,20 +622,25 @@ class BudgetStream:
         ValueError
             If the ticket is not open; nothing is changed.
         """
-        with self._lock:
+        with _BOOKS:
             self._close(ticket, ticket.deciding)
             self._n_refunded += 1
 
     def _close(self, ticket, charge):
-        if self._open.get(ticket.id) != ticket:
+        self._enter()
+        key = (ticket.stream, ticket.id)
+        # All but the answer, which may be an array.
+        if key not in self._open or self._open[key][:-1] != ticket[:-1]:
             raise ValueError(
-                f"{ticket!r} is not open: it was committed or refunded already, or belongs to "
-                "another stream."
+                f"Ticket {ticket.id} for {ticket.name!r} is not open: it was committed or refunded "
+                "already, was changed, or belongs to another stream."
             )
-        del self._open[ticket.id]
+        del self._open[key]
         self._spent += charge
-        self._reserved -= ticket.reserved
-        self._pending -= ticket.deciding + ticket.cost
+        # Where nothing is open no rounding of sums stays reserved.
+        self._reserved = self._reserved - ticket.reserved if self._open else 0.0
+        pending = ticket.deciding + ticket.cost
+        self._pending = self._pending - pending if self._open else 0.0
 
     def status(self) -> StreamStatus:
         """Where the stream stands.
@@ -568,11 +651,12 @@ class BudgetStream:
             Named tuple ``(budget_total, spent, reserved, n_open, n_committed, n_refunded,
             n_rejected)``.
         """
-        with self._lock:
+        with _BOOKS:
+            self._enter()
             return StreamStatus(
                 self._total,
                 self._spent,
-                self._reserved,
+                self._reserved + sum(self._held.values()),
                 len(self._open),
                 self._n_committed,
                 self._n_refunded,
@@ -587,21 +671,24 @@ class BudgetStream:
         )
 
     def __getstate__(self):
-        with self._lock:
+        with _BOOKS:
+            self._enter()
             state = self.__dict__.copy()
             state["_open"] = dict(self._open)
-        del state["_lock"]
+            state["_held"] = {}
+            state["_n_started"] = self._n_started - len(self._held)
         return state
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self._begin()
 
 
 class StreamMixin:
     """Mixin for routers that can spend a total on a stream of requests.
 
-    A subclass implements ``_stream_policy(budget) -> StreamPolicy`` for a mean budget.
+    A subclass implements ``_trade(budget)``, which returns a record with `policy` and
+    `first` for a mean budget, and ``_look(x, trade) -> Look`` for one row.
     """
 
     def stream(

@@ -1,25 +1,85 @@
-"""What a choice is worth: out-of-sample quality, its penalty, dominance."""
+"""What a choice is worth: out-of-sample quality, and how far such estimates are off."""
 
-from contextlib import contextmanager
-from numbers import Integral
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import KFold, check_cv, cross_val_predict
-from sklearn.utils import get_tags
+from sklearn.model_selection import KFold, check_cv
+from sklearn.utils import _safe_indexing, check_array, get_tags
+from sklearn.utils.parallel import Parallel, delayed
 
-from skroute.utils._tensors import on_host
+from skroute.base import note_failure
+from skroute.utils._compat import Integral, num_samples
+from skroute.utils._tensors import holds_numbers, on_host
+
+READABLE_INSTEAD = (
+    "Give an accuracy_estimator that reads such rows, for example a pipeline that begins with a "
+    "vectoriser or an encoder."
+)
 
 
-def quality_folds(cv):
-    """A splitter that can be used more than once.
+def default_accuracy_estimator():
+    """OCCAM's estimator on an embedding scaled to [0, 1], as in the paper."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler
 
-    An int, or None for 5, means that many folds of rows shuffled with a fixed seed, since
-    logs are often sorted.
+    from skroute.quality import BaggedNeighborsRegressor
+
+    return make_pipeline(MinMaxScaler(), BaggedNeighborsRegressor())
+
+
+def check_default_reads(X, advice=READABLE_INSTEAD):
+    """Refuse rows that the default accuracy estimator cannot read; the rows stay unsaid.
+
+    Parameters
+    ----------
+    X : indexable
+    advice : str
+        What to do about it.
+
+    Raises
+    ------
+    TypeError or ValueError
+    """
+    shape = tuple(getattr(X, "shape", ()))
+    if len(shape) > 2:
+        raise ValueError(
+            "The default accuracy_estimator reads rows of numbers, but X has the shape "
+            f"{shape}. {advice}"
+        )
+    if holds_numbers(X):
+        return
+    try:
+        check_array(_safe_indexing(X, slice(0, 100)), ensure_all_finite=False)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+    else:
+        return
+    # Not what numpy said: it quotes the row.
+    raise kind(f"The default accuracy_estimator reads rows of numbers, and X has others. {advice}")
+
+
+def folds_of(cv, X, y=None, **params):
+    """The splits of the rows, as a list that serves more than once.
+
+    Parameters
+    ----------
+    cv : int, splitter, iterable or None
+        An int, or None for 5, means that many folds of rows shuffled with a fixed seed,
+        since logs are often sorted.
+    X : indexable
+    y : ndarray, default=None
+        What the splitter may stratify by.
+    **params : dict
+        What it takes beside them, such as ``groups``.
+
+    Returns
+    -------
+    list of (ndarray of int, ndarray of int)
     """
     if cv is None or isinstance(cv, Integral):
-        return KFold(5 if cv is None else int(cv), shuffle=True, random_state=0)
-    return check_cv(cv)
+        cv = KFold(5 if cv is None else int(cv), shuffle=True, random_state=0)
+    return list(check_cv(cv).split(X, y, **params))
 
 
 @contextmanager
@@ -46,7 +106,60 @@ def note_outputs(estimator, n_outputs):
         raise
 
 
-def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None, fit_params=None):
+def as_target(quality):
+    """One choice is a single-output regression: not every regressor takes (n, 1)."""
+    return quality[:, 0] if quality.shape[1] == 1 else quality
+
+
+def predict_matrix(fitted, X, n_outputs, name):
+    """Outputs of a multi-output regressor as finite numbers, one column for each.
+
+    Parameters
+    ----------
+    fitted : regressor
+    X : indexable
+    n_outputs : int
+    name : str
+        The parameter that it comes from, for the messages.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_outputs), dtype=float64
+
+    Raises
+    ------
+    ValueError
+        For NaN or infinity: the row would silently go to whatever is compared first.
+    """
+    n = num_samples(X)
+    with note_failure(name, n, "predict"):
+        values = np.asarray(on_host(fitted.predict(X)), dtype=np.float64).reshape(n, n_outputs)
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")
+    return values
+
+
+def _fit_fold(step, estimator, X, target, train, test, fit_params, n_outputs, name):
+    with step:
+        own = {
+            key: value if np.ndim(value) == 0 else _safe_indexing(value, train)
+            for key, value in fit_params.items()
+        }
+        fitted = clone(estimator).fit(_safe_indexing(X, train), target[train], **own)
+        return predict_matrix(fitted, _safe_indexing(X, test), n_outputs, name)
+
+
+def out_of_sample_quality(
+    estimator,
+    X,
+    quality,
+    cv,
+    n_jobs=None,
+    fit_params=None,
+    *,
+    task=None,
+    name="accuracy_estimator",
+):
     """Cross-fitted estimates of each choice's quality on the rows that fit it.
 
     Parameters
@@ -54,21 +167,39 @@ def out_of_sample_quality(estimator, X, quality, cv, n_jobs=None, fit_params=Non
     estimator : multi-output regressor
     X : indexable of n_samples rows
     quality : ndarray of shape (n_samples, n_choices)
-    cv : splitter
+    cv : splitter, int or list of splits
     n_jobs : int, default=None
     fit_params : dict, default=None
         Metadata for the estimator's `fit`, one entry per row.
+    task : FitTask, default=None
+        Told of each fold.
+    name : str, default="accuracy_estimator"
+        The parameter that the estimator comes from.
 
     Returns
     -------
     ndarray of shape (n_samples, n_choices)
     """
-    target = quality[:, 0] if quality.shape[1] == 1 else quality
+    target = as_target(quality)
+    splits = list(check_cv(cv).split(X, target))
+    tested = np.concatenate([test for _, test in splits]) if splits else []
+    if not np.array_equal(np.sort(tested), np.arange(len(quality))):
+        raise ValueError("cv must be a partition of the rows: each row is tested exactly once.")
+    steps = [
+        nullcontext() if task is None else task.step(f"{name} without fold {i}")
+        for i in range(len(splits))
+    ]
     with note_outputs(estimator, quality.shape[1]):
-        estimate = cross_val_predict(
-            clone(estimator), X, target, cv=cv, n_jobs=n_jobs, params=fit_params
+        parts = Parallel(n_jobs=n_jobs)(
+            delayed(_fit_fold)(
+                step, estimator, X, target, train, test, fit_params or {}, quality.shape[1], name
+            )
+            for step, (train, test) in zip(steps, splits)
         )
-    return on_host(estimate).reshape(quality.shape)
+    estimate = np.empty(quality.shape)
+    for (_, test), part in zip(splits, parts):
+        estimate[test] = part
+    return estimate
 
 
 def penalty(estimate, quality):
@@ -77,25 +208,3 @@ def penalty(estimate, quality):
     # Scaled by powers of two, which changes no digit: the squares of large errors overflow.
     _, exponent = np.frexp(np.abs(error).max(axis=0))
     return np.ldexp(np.ldexp(error, -exponent).std(axis=0), exponent)
-
-
-def dominated(mean_quality, costs):
-    """Choices that are no better on average than another that costs no more.
-
-    Of choices equal in both the first is kept.
-
-    Parameters
-    ----------
-    mean_quality : ndarray of shape (n_choices,)
-    costs : ndarray of shape (n_choices,)
-
-    Returns
-    -------
-    ndarray of shape (n_choices,), dtype=bool
-    """
-    # By cost, then by falling quality: a choice must beat the best before it.
-    order = np.lexsort((-mean_quality, costs))
-    best_before = np.maximum.accumulate(np.r_[-np.inf, mean_quality[order][:-1]])
-    mask = np.empty(len(costs), dtype=bool)
-    mask[order] = mean_quality[order] <= best_before
-    return mask

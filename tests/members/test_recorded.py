@@ -216,8 +216,8 @@ def test_in_routers(router, response):
         assert x[300:][route == 1].mean() > x[300:][route == 0].mean()
         # What the recorded member was right about is its own record, not a refit.
         np.testing.assert_allclose(
-            router.quality_[0],
-            (answers[0] == y)[:300].mean() if response == "predict" else router.quality_[0],
+            router.mean_quality_[0],
+            (answers[0] == y)[:300].mean() if response == "predict" else router.mean_quality_[0],
         )
 
 

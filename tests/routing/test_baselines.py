@@ -29,7 +29,7 @@ def test_a_random_batch_spends_its_cap_and_no_more(budget):
 
 def test_an_oracle_is_told_only_labels_that_fit_has_seen():
     oracle = OracleRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2).fit(X, Y)
-    right = oracle.success(X, Y)
+    right = oracle.member_quality(X, Y)
     assert right.shape == (len(X), 2) and set(np.unique(right)) <= {0.0, 1.0}
     for unseen in (2, -1):
         with pytest.raises(ValueError, match=f"label {unseen}, which fit has not seen; known are"):

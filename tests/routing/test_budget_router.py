@@ -1,6 +1,8 @@
+import io
 import pickle
 import re
 import warnings
+from contextlib import redirect_stdout
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.callback import ProgressBar
 from sklearn.decomposition import TruncatedSVD
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
@@ -22,7 +25,8 @@ from sklearn.utils import estimator_html_repr, get_tags
 
 from skroute.assignment import choose_at_price, solve_assignment
 from skroute.routing import BudgetRouter
-from skroute.routing._values import dominated, out_of_sample_quality, penalty, quality_folds
+from skroute.routing._values import folds_of, out_of_sample_quality, penalty
+from skroute.utils._pareto import undominated
 
 
 def log(n=300, seed=0, noise=0.1):
@@ -118,19 +122,16 @@ def test_batch_policy_without_a_budget_and_max_min():
 
 
 def test_helpers():
-    folds = quality_folds(iter([([0, 1], [2, 3]), ([2, 3], [0, 1])]))
     X, Q = log(4)
+    folds = folds_of(iter([([0, 1], [2, 3]), ([2, 3], [0, 1])]), X)
     # An iterable of splits serves more than once.
     for _ in range(2):
         assert out_of_sample_quality(Ridge(), X, Q, folds).shape == (4, 2)
-    assert quality_folds(None).n_splits == 5 and quality_folds(np.int64(3)).n_splits == 3
+    X, _ = log(20)
+    assert len(folds_of(None, X)) == 5 and len(folds_of(np.int64(3), X)) == 3
     np.testing.assert_allclose(penalty(np.array([[1.0], [3.0]]), np.array([[0.0], [0.0]])), 1)
-    assert dominated(np.array([0.5, 0.4, 0.5, 0.9]), np.array([1, 2, 1, 3])).tolist() == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    quality = np.array([0.5, 0.4, 0.5, 0.9])
+    assert undominated(np.array([1, 2, 1, 3]), quality).tolist() == [0, 3]
 
 
 # --- costs per row -------------------------------------------------------------------------
@@ -151,11 +152,11 @@ def test_costs_per_row_known_before_the_call():
     X_new, Q_new = log(200, seed=1)
     C_new = row_costs(X_new, seed=1)
     y_pred, route, cost = router.predict_routed(X_new, costs=C_new)
-    np.testing.assert_array_equal(y_pred, route)
+    np.testing.assert_array_equal(y_pred, np.array(["choice0", "choice1"])[route])
     np.testing.assert_allclose(cost, C_new[np.arange(200), route])
     expected = choose_at_price(router.predict_quality(X_new), C_new, router.price_)
     np.testing.assert_array_equal(route, expected)
-    np.testing.assert_array_equal(router.predict(X_new, costs=C_new), route)
+    np.testing.assert_array_equal(router.predict(X_new, costs=C_new), y_pred)
     np.testing.assert_array_equal(router.predict_cost(X_new, costs=C_new), cost)
     assert router.score(X_new, Q_new, costs=C_new) == pytest.approx(
         Q_new[np.arange(200), route].mean()
@@ -176,9 +177,9 @@ def test_a_budget_that_only_the_row_wise_cheapest_meets():
     C = np.where(np.arange(200).reshape(100, 2) // 2 % 2 == [0, 1], 1.0, 3.0)
     router = BudgetRouter(Ridge(), budget=1.0).fit(X, Q, costs=C)
     np.testing.assert_array_equal(router.predict_cost(X, costs=C), 1.0)
-    with pytest.raises(ValueError, match="the smallest feasible budget is 1 per sample"):
+    with pytest.raises(ValueError, match="the smallest feasible budget is 1"):
         router.predict(X, costs=C, budget=0.9)
-    with pytest.raises(ValueError, match="the smallest feasible budget is 1 per sample"):
+    with pytest.raises(ValueError, match="the smallest feasible budget is 1"):
         clone(router).set_params(budget=0.9).fit(X, Q, costs=C)
 
 
@@ -231,8 +232,8 @@ def test_dominated_choices_are_left_out_of_everything():
     X, Q = log()
     Q3 = np.column_stack([Q[:, 0], Q[:, 0] - 1, Q[:, 1]])
     router = BudgetRouter(Ridge(), costs=[1, 2, 5], drop_dominated=True, budget=3).fit(X, Q3)
-    assert router.choices_ == [0, 2]
-    assert set(router.predict(X)) == {0, 2}
+    assert router.choices_ == ["choice0", "choice2"]
+    assert set(router.predict(X)) == {"choice0", "choice2"}
     assert router.score(X, Q3) == pytest.approx(
         Q3[np.arange(len(X)), np.array([0, 2])[router.route(X)]].mean()
     )
@@ -270,6 +271,189 @@ def test_one_choice():
     router = BudgetRouter(Ridge(), costs=[2.0]).fit(X, Q[:, 0])
     assert router.predict_quality(X).shape == (40, 1)
     assert router.score(X, Q[:, 0]) == pytest.approx(Q[:, 0].mean())
+
+
+# --- what acts at once ---------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_parameters_of_now_are_those_of_a_new_fit(data):
+    """Any order of settings and calls: what is not refused is what a new fit would do."""
+    X, Q = log(60, seed=data.draw(st.integers(0, 50)))
+    Q = np.column_stack([Q, Q.mean(axis=1)])
+    estimator = data.draw(st.sampled_from([Ridge(), DecisionTreeRegressor(max_depth=2)]))
+    router = BudgetRouter(estimator, costs=[1, 5, 2], cv=3, budget=3.0).fit(X, Q)
+    cost = st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0, 9.0])
+    for _ in range(data.draw(st.integers(1, 4))):
+        name = data.draw(st.sampled_from(["reg_lambda", "costs", "budget", "policy"]))
+        value = {
+            "reg_lambda": st.sampled_from([0.0, 0.5, 2.0]),
+            "costs": st.lists(cost, min_size=3, max_size=3),
+            "budget": st.sampled_from([0.5, 1.0, 1.5, 3.0, 6.0, None, np.inf]),
+            "policy": st.sampled_from(["online", "batch"]),
+        }[name]
+        router.set_params(**{name: data.draw(value)})
+        try:
+            new = clone(router).fit(X, Q)
+        except ValueError as refused:
+            for call in (router.predict, router.predict_cost):
+                with pytest.raises(ValueError, match=re.escape(str(refused))):
+                    call(X)
+            continue
+        np.testing.assert_array_equal(router.route(X), new.route(X))
+        np.testing.assert_array_equal(router.predict_cost(X), new.predict_cost(X))
+        for name in ("price_", "min_budget_", "validation_quality_", "validation_cost_"):
+            assert getattr(router, name) == getattr(new, name)
+        np.testing.assert_array_equal(router.costs_, new.costs_)
+        np.testing.assert_array_equal(router.price_path_.budgets, new.price_path_.budgets)
+        if router.policy == "batch" and router.budget is not None:
+            assert router.predict_cost(X).mean() <= router.budget * (1 + 1e-12)
+
+
+def test_what_cannot_act_at_once_is_refused():
+    X, Q = log(60)
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, Q)
+    with pytest.raises(ValueError, match="reg_lambda must be a finite number"):
+        router.set_params(reg_lambda=-1).predict(X)
+    router.set_params(reg_lambda=0)
+    with pytest.raises(ValueError, match="costs has no entry for"):
+        router.set_params(costs={"small": 1}).predict(X)
+    with pytest.raises(ValueError, match="between fixed and per row"):
+        router.set_params(costs=None).predict(X)
+    router.set_params(costs=COSTS)
+    with pytest.raises(ValueError, match="use set_params"):
+        router.predict(X, costs=np.ones((60, 2)))
+    with pytest.raises(ValueError, match="routing_cost was changed after fit"):
+        router.set_params(routing_cost=1.0).stream(100)
+
+
+def test_costs_of_a_call_decide_what_is_feasible():
+    X, Q = log(200)
+    C = np.ones((200, 2)) * [1.0, 5.0]
+    router = BudgetRouter(Ridge(), budget=1.5).fit(X, Q, costs=C)
+    for policy in ("online", "batch"):
+        router.set_params(policy=policy)
+        with pytest.raises(ValueError, match="smallest feasible budget is 2"):
+            router.predict(X, costs=C * [2.0, 1.0])
+        # What was infeasible on the log may be feasible now.
+        cheap = router.predict_cost(X, costs=C / 4, budget=0.3)
+        assert cheap.mean() <= 0.3
+    # One row has no mean: the online price decides it, whatever it costs.
+    router.set_params(policy="online")
+    assert router.predict_cost(X[:1], costs=[[7.0, 90.0]]).tolist() == [7.0]
+
+
+def test_at_the_smallest_budget_nothing_is_bought_whatever_new_rows_promise():
+    X = np.linspace(0, 1, 50)[:, None]
+    Q = np.column_stack([1 - X[:, 0], np.full(50, -1.0)])
+    router = BudgetRouter(Ridge(1e-6), costs=COSTS, budget=1.0).fit(X, Q)
+    # On the log the cheap choice is always the better one; far out it is not.
+    assert router.predict_quality([[9.0]]).argmax() == 1
+    assert router.predict([[9.0]]).tolist() == ["small"]
+
+
+def test_groups_reach_the_splitter():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(30), 6)
+    X = np.repeat(rng.normal(size=(30, 4)), 6, axis=0)
+    Q = np.repeat(rng.normal(size=(30, 2)), 6, axis=0)
+    tree = DecisionTreeRegressor(random_state=0)
+    router = BudgetRouter(tree, costs=[1, 1], cv=GroupKFold(5))
+    with sklearn.config_context(enable_metadata_routing=True):
+        router.fit(X, Q, groups=groups)
+    splits = list(GroupKFold(5).split(X, Q, groups))
+    same = clone(router).set_params(cv=splits).fit(X, Q)
+    assert router.quality_std_.tolist() == same.quality_std_.tolist()
+    # Copies of a row are not among those that estimate it.
+    assert clone(router).set_params(cv=5).fit(X, Q).quality_std_.max() < 0.2
+    assert router.quality_std_.min() > 0.8
+    with pytest.raises(ValueError, match="only supported if enable_metadata_routing=True"):
+        router.fit(X, Q, groups=groups)
+
+
+class Watched(RegressorMixin, BaseEstimator):
+    """Notes which rows it is fitted on and asked about, by their first column."""
+
+    calls: list = []  # noqa: RUF012
+
+    def fit(self, X, y):
+        self.rows_ = {int(row) for row in np.asarray(X)[:, 0]}
+        self.width_ = np.atleast_2d(y.T).shape[0]
+        return self
+
+    def predict(self, X):
+        asked = [int(row) for row in np.asarray(X)[:, 0]]
+        Watched.calls.append((self.rows_, asked))
+        return np.zeros((len(X), self.width_))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from([3, np.int64(4), None, KFold(3), "list", "iterator"]), st.booleans())
+def test_estimates_in_fit_are_out_of_sample_whatever_cv_is(cv, with_costs):
+    X, Q = np.arange(24.0)[:, None], np.ones((24, 2))
+    splits = list(GroupKFold(3).split(X, groups=np.arange(24) // 4))
+    given = {"list": splits, "iterator": iter(splits)}.get(cv, cv) if isinstance(cv, str) else cv
+    Watched.calls.clear()
+    estimator = Watched() if with_costs else None
+    router = BudgetRouter(
+        Watched(), costs=None if with_costs else [1, 2], cost_estimator=estimator, cv=given
+    )
+    router.fit(X, Q, costs=np.ones((24, 2)) if with_costs else None)
+    assert Watched.calls and not any(rows & set(asked) for rows, asked in Watched.calls)
+    if isinstance(cv, str):
+        tested = [sorted(asked) for _, asked in Watched.calls]
+        assert tested[:3] == [test.tolist() for _, test in splits]
+
+
+def test_errors_do_not_quote_rows():
+    texts = [f"my secret number {i}" for i in range(30)]
+    Q = np.ones((30, 2))
+    with pytest.raises(ValueError, match="a pipeline that begins with a vectoriser") as caught:
+        BudgetRouter(costs=COSTS).fit(texts, Q)
+    assert "secret" not in str(caught.value) and caught.value.__context__ is None
+    X, Q = log(30)
+    Q[3, 1] = np.nan
+    with pytest.raises(ValueError, match="y contains NaN"):
+        BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
+    C = np.ones((30, 2))
+    C[0] = np.nan
+    with pytest.raises(ValueError, match="costs contains NaN"):
+        BudgetRouter(Ridge()).fit(X, np.ones((30, 2)), costs=C)
+    quality = np.full((30, 2), "secret", dtype=object)
+    with pytest.raises(ValueError, match="y must be numbers") as caught:
+        BudgetRouter(Ridge(), costs=COSTS).fit(X, quality)
+    assert "secret" not in str(caught.value) and caught.value.__context__ is None
+    with pytest.raises(ValueError, match="'n_jobs' parameter"):
+        BudgetRouter(Ridge(), costs=COSTS, n_jobs=0).fit(X, C)
+    infinite = BudgetRouter(Ridge(), costs=COSTS, budget=np.inf).fit(X, np.ones((30, 2)))
+    assert infinite.price_ == 0
+
+    class Blank(DummyRegressor):
+        def predict(self, X):
+            return np.full((len(X), 2), np.nan)
+
+    with pytest.raises(ValueError, match="accuracy_estimator must estimate finite numbers"):
+        BudgetRouter(Blank(), costs=COSTS).fit(X, np.ones((30, 2)))
+
+
+def test_names_of_choices_are_strings():
+    pandas = pytest.importorskip("pandas")
+    X, Q = log(30)
+    router = BudgetRouter(Ridge(), costs={7: 1, 9: 5}).fit(X, pandas.DataFrame(Q, columns=[9, 7]))
+    assert router.choices_ == ["9", "7"] and router.costs_.tolist() == [5, 1]
+    assert BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q).choices_ == ["choice0", "choice1"]
+    with pytest.raises(ValueError, match="two columns of the same name"):
+        BudgetRouter(Ridge(), costs=[1, 5]).fit(X, pandas.DataFrame(Q, columns=["7", 7]))
+
+
+def test_a_fit_reports_its_steps():
+    pytest.importorskip("rich")
+    X, Q = log(60)
+    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), cv=3).set_callbacks(ProgressBar())
+    with redirect_stdout(io.StringIO()):
+        router.fit(X, Q, costs=row_costs(X))
+    assert router.choices_ == ["choice0", "choice1"]
 
 
 # --- what it composes with -----------------------------------------------------------------
@@ -363,7 +547,7 @@ def test_metadata_routing():
         Weighted.fits.clear()
         router.fit(X, Q, sample_weight=weight)
         # Three cross-fits with their rows' weights, and the fit on all rows.
-        folds = [train for train, _ in quality_folds(3).split(X)]
+        folds = [train for train, _ in folds_of(3, X)]
         assert len(Weighted.fits) == 4
         for seen, rows in zip(Weighted.fits, [*folds, np.arange(60)]):
             np.testing.assert_array_equal(seen, weight[rows])
@@ -392,7 +576,9 @@ def test_metadata_routing():
         pipeline = make_pipeline(step).fit(X, Q, costs=C)
         cheap = pipeline.predict(X, budget=1.5, costs=C)
         np.testing.assert_array_equal(cheap, pipeline[-1].predict(X, budget=1.5, costs=C))
-        assert (cheap == 1).sum() < (pipeline.predict(X, costs=C, budget=4.0) == 1).sum()
+        assert (cheap == "choice1").sum() < (
+            pipeline.predict(X, costs=C, budget=4.0) == "choice1"
+        ).sum()
 
 
 def test_splitters():
@@ -430,8 +616,8 @@ class Untouchable(Ridge):
 @pytest.mark.parametrize(
     ("params", "change", "message"),
     [
-        ({"budget": 0.5}, {}, "budget=0.5 is below the cheapest feasible plan: .* budget is 1 per"),
-        ({"budget": 1.2, "routing_cost": 0.5}, {}, "smallest feasible budget is 1.5 per sample"),
+        ({"budget": 0.5}, {}, "budget=0.5 is below the cheapest feasible plan: .* budget is 1"),
+        ({"budget": 1.2, "routing_cost": 0.5}, {}, "smallest feasible budget is 1.5"),
         ({"budget": -1}, {}, "'budget' parameter"),
         ({"reg_lambda": -1}, {}, "'reg_lambda' parameter"),
         ({"policy": "offline"}, {}, "'policy' parameter"),

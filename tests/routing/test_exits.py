@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 from skroute.members._multi_exit import ExitClassifier
 from skroute.routing import SequentialRouterClassifier
 from skroute.routing._exits import chains, continued
-from skroute.routing._rollout import service_sets
+from skroute.routing._rollout import member_sets
 from tests.exit_net import ColumnNet, column_rows
 
 TREE = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
@@ -43,7 +43,7 @@ def test_what_each_exit_goes_on_from():
 
 
 def test_sets_hold_what_must_have_been_asked():
-    members, following = service_sets(4, 4, [-1, 0, 1, -1])
+    members, following = member_sets(4, 4, [-1, 0, 1, -1])
     for row in members:
         assert not (row[1] and not row[0]) and not (row[2] and not row[1])
     assert len(members) == 7
@@ -119,7 +119,7 @@ def test_what_cannot_be_is_refused_before_anything_is_asked():
     with pytest.raises(ValueError, match="base='exit_2' goes on from 'exit_1'"):
         SequentialRouterClassifier(exits(net), costs=costs, base="exit_2").fit(X, y)
     # A later exit costs little more, but not without what comes before it.
-    with pytest.raises(ValueError, match="smallest feasible budget is 3 per sample"):
+    with pytest.raises(ValueError, match="smallest feasible budget is 3"):
         SequentialRouterClassifier(exits(net), costs=costs, budget=2).fit(X, y)
     assert net.rows_ == [0] * 3
 

@@ -9,26 +9,25 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import jaccard_score
 
+from skroute.metrics._curve import quality_of_rows
 from skroute.routing._combiner import (
     GRID,
     combine,
-    equal_samples,
-    jaccard_samples,
     named_labels,
     search_combination,
     search_combinations,
     search_threshold,
 )
 from skroute.routing._frugal_mct import addon_options
-from skroute.routing._label_options import label_groups, label_options, label_policies
-from skroute.routing._policies import (
-    policy_hull,
+from skroute.routing._label_options import label_groups, label_options, label_rules
+from skroute.routing._mixtures import (
+    best_mixture,
     price_curve,
     reduced_budget,
     search_delta,
     spread_prices,
 )
-from skroute.routing._rollout import decide, roll_back, service_sets, split_outputs
+from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -49,7 +48,7 @@ def test_jaccard_is_scikit_learns(seed):
     expected = [
         jaccard_score(x, y, zero_division=1.0) if (x | y).any() else 1.0 for x, y in zip(a, b)
     ]
-    assert_allclose(jaccard_samples(a, b), expected)
+    assert_allclose(quality_of_rows(a, b), expected)
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
@@ -57,7 +56,7 @@ def test_jaccard_is_scikit_learns(seed):
 @settings(max_examples=15, deadline=None)
 def test_combination_is_the_best_of_the_grid(multilabel, seed):
     (base, addon, _), target = answers(seed, multilabel=multilabel)
-    accuracy = jaccard_samples if multilabel else equal_samples
+    accuracy = quality_of_rows
     weight, theta, per_row = search_combination(base, addon, target, accuracy)
     means = [
         accuracy(target, named_labels(combine((base, addon), (w, 1 - w)), t)).mean()
@@ -70,12 +69,12 @@ def test_combination_is_the_best_of_the_grid(multilabel, seed):
 
 def test_combination_of_services_that_agree():
     scores = np.eye(3)
-    weight, theta, per_row = search_combination(scores, scores, np.arange(3), equal_samples)
+    weight, theta, per_row = search_combination(scores, scores, np.arange(3), quality_of_rows)
     assert (weight, theta) == (0.5, None)
     assert_array_equal(per_row, 1)
     # And of services that never do: no row is left that any weight answers alike.
     other = np.roll(scores, 1, axis=1)
-    weight, _, per_row = search_combination(scores, other, np.arange(3), equal_samples)
+    weight, _, per_row = search_combination(scores, other, np.arange(3), quality_of_rows)
     assert weight > 0.5
     assert_array_equal(per_row, 1)
 
@@ -85,7 +84,7 @@ def test_combination_of_services_that_agree():
 @settings(max_examples=10, deadline=None)
 def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
     scores, target = answers(seed, multilabel=multilabel)
-    accuracy = jaccard_samples if multilabel else equal_samples
+    accuracy = quality_of_rows
     found = search_combinations(scores, target, accuracy, 3)
     assert len(found) == 7
     for part, (weights, theta, per_row) in found.items():
@@ -99,18 +98,18 @@ def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
 
 def test_threshold_zero_names_what_has_a_score():
     scores = np.array([[0.0, 0.2], [0.9, 0.0]])
-    theta, per_row = search_threshold(scores, scores > 0, jaccard_samples)
+    theta, per_row = search_threshold(scores, scores > 0, quality_of_rows)
     assert theta == 0
     assert_array_equal(per_row, 1)
 
 
 def test_addon_options_offer_the_addon_alone():
     scores, target = answers(0, n=200)
-    options = addon_options(scores, 1, target, equal_samples, GRID, GRID)
+    options = addon_options(scores, 1, target, quality_of_rows, GRID, GRID)
     assert options.addons[0] == 1 and options.weights[0] == 1
     for k in (0, 2):
         assert 0 in options.weights[options.addons == k]
-    fixed = addon_options(scores, 1, target, equal_samples, [0.5], GRID)
+    fixed = addon_options(scores, 1, target, quality_of_rows, [0.5], GRID)
     assert_array_equal(fixed.addons, [1, 0, 2])
     assert_array_equal(fixed.weights, [1, 0.5, 0.5])
 
@@ -122,8 +121,9 @@ points = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1,
 @settings(max_examples=60, deadline=None)
 def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
     cost, value = np.array(found, dtype=float).T
-    hull = policy_hull(cost, value)
-    assert (np.diff(hull.cost) > 0).all() and (np.diff(hull.value) > 0).all()
+    hull, kept = best_mixture(cost, value)
+    assert_array_equal(hull.cost, cost[kept])
+    assert (np.diff(hull.cost) > 0).all() and (np.diff(hull.quality) > 0).all()
     budget = max(budget, cost.min())
     best = -np.inf
     for i, j in product(range(len(cost)), repeat=2):
@@ -134,10 +134,11 @@ def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
         }:
             if 0 <= share <= 1 and (1 - share) * cost[i] + share * cost[j] <= budget + 1e-9:
                 best = max(best, (1 - share) * value[i] + share * value[j])
-    low, high, share = hull.mixture(budget)
+    low, high, share = hull.share(budget)
+    cost, value = hull
     assert (1 - share) * cost[low] + share * cost[high] <= budget + 1e-9
     assert (1 - share) * value[low] + share * value[high] == pytest.approx(best)
-    assert hull.value_at(budget) == pytest.approx(best)
+    assert hull.quality_at(budget) == pytest.approx(best)
 
 
 def test_price_curve_and_prices():
@@ -185,7 +186,7 @@ def test_label_options_are_what_they_say(seed):
     groups, scores = rng.integers(0, 3, n), rng.random(n).round(1)
     correct = (rng.random((n, 3)) < 0.5).astype(float)
     options = label_options(groups, scores, correct, costs, 1, 4, 5)
-    assert options.accuracy.shape == (4, 1 + 2 * 5)
+    assert options.quality.shape == (4, 1 + 2 * 5)
     assert options.share.sum() == pytest.approx(1) and options.share[3] == 0
     for group in np.flatnonzero(options.share):
         rows = groups == group
@@ -193,7 +194,7 @@ def test_label_options_are_what_they_say(seed):
             keep = scores[rows] >= options.thresholds[group, option]
             accuracy = np.where(keep, correct[rows, 1], correct[rows, addon]).mean()
             cost = costs[1] + np.where(keep, 0, costs[addon]).mean()
-            assert options.accuracy[group, option] == pytest.approx(accuracy)
+            assert options.quality[group, option] == pytest.approx(accuracy)
             assert options.cost[group, option] == pytest.approx(cost)
     assert np.isneginf(options.thresholds[:, 0]).all()
 
@@ -209,13 +210,13 @@ def test_label_policies_are_the_best_plans(seed, budget):
     options = [
         label_options(groups[base], rng.random(n), correct, costs, base, 2, 3) for base in range(2)
     ]
-    policies = label_policies(options, [0, 1])
-    mixed = np.interp(budget, policies.cost, policies.accuracy)
+    policies = label_rules(options, [0, 1])
+    mixed = np.interp(budget, policies.cost, policies.quality)
     for option in options:
         for plan in product(range(len(option.addons)), repeat=2):
             cost = sum(option.share[g] * option.cost[g, o] for g, o in enumerate(plan))
             if cost <= budget:
-                accuracy = sum(option.share[g] * option.accuracy[g, o] for g, o in enumerate(plan))
+                accuracy = sum(option.share[g] * option.quality[g, o] for g, o in enumerate(plan))
                 assert accuracy <= mixed + 1e-9
 
 
@@ -224,8 +225,8 @@ def test_rare_labels_share_a_group():
     assert_array_equal(label_groups(labels, 4, 30), [1, 0, 3, 0])
 
 
-def test_service_sets():
-    members, following = service_sets(3, 2)
+def test_member_sets():
+    members, following = member_sets(3, 2)
     assert_array_equal(members.sum(axis=1), [1, 1, 1, 2, 2, 2])
     for state, row in enumerate(following):
         for k, after in enumerate(row):
@@ -234,13 +235,13 @@ def test_service_sets():
                 assert_array_equal(members[after], members[state] | (np.arange(3) == k))
             else:
                 assert members[state, k] or members[state].sum() == 2
-    assert len(service_sets(4, 9)[0]) == 15
+    assert len(member_sets(4, 9)[0]) == 15
 
 
 def test_decide_takes_what_pays_and_stops_at_ties():
     stop = np.array([0.5, 0.5, 0.5, 0.9])
     value = np.array([[0.7, 0.9], [0.8, 0.8], [0.6, 0.7], [1.0, 1.0]])
-    assert_array_equal(decide(stop, value, np.array([1.0, 2.0]), 0.1), [1, 0, -1, -1])
+    assert_array_equal(next_member(stop, value, np.array([1.0, 2.0]), 0.1), [1, 0, -1, -1])
 
 
 def test_split_outputs():
@@ -256,7 +257,7 @@ def test_roll_back_with_full_knowledge_is_the_best_set_of_each_row(seed):
     """Told the truth, the policy ends each row in the set with the best net value."""
     rng = np.random.default_rng(seed)
     n, costs, prices = 20, np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.0])
-    members, following = service_sets(3, 3)
+    members, following = member_sets(3, 3)
     realised = [rng.random((n, 1 if row.sum() == 1 else 1 + row.sum())) for row in members]
     rollout = roll_back(following, realised, costs, prices, lambda state, target: (None, target))
     set_costs = members @ costs
@@ -270,12 +271,12 @@ def test_roll_back_with_full_knowledge_is_the_best_set_of_each_row(seed):
                 ]
             )
             expected = net.max(axis=1).mean()
-            found = rollout.accuracy[state, j] - price * rollout.cost[state, j]
+            found = rollout.quality[state, j] - price * rollout.cost[state, j]
             assert found == pytest.approx(expected)
 
 
 def test_roll_back_leaves_out_what_is_not_reached():
-    _, following = service_sets(2, 2)
+    _, following = member_sets(2, 2)
     realised = [np.ones((5, 1)), np.ones((5, 1)), np.ones((5, 3))]
     asked = []
 
@@ -286,13 +287,13 @@ def test_roll_back_leaves_out_what_is_not_reached():
     rollout = roll_back(following, realised, np.ones(2), np.array([0.0]), fit, states=[0, 2])
     assert asked == [2, 0]
     assert rollout.models == [0, None, 2]
-    assert rollout.accuracy[1] == 0
+    assert rollout.quality[1] == 0
 
 
 def test_roll_back_with_nothing_to_decide():
-    _, following = service_sets(2, 1)
+    _, following = member_sets(2, 1)
     realised = [np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
     rollout = roll_back(following, realised, np.ones(2), np.array([0.5, 0.0]), None)
     assert rollout.models == [None, None]
-    assert_array_equal(rollout.accuracy, [[0.5, 0.5], [1, 1]])
+    assert_array_equal(rollout.quality, [[0.5, 0.5], [1, 1]])
     assert_array_equal(rollout.cost, 0)

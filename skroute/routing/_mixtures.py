@@ -1,4 +1,4 @@
-"""Policies on a curve: what they cost, what they bring, and which to mix for a budget."""
+"""Rules on a curve: what they cost, what they bring, and which to mix for a budget."""
 
 from typing import NamedTuple
 
@@ -6,29 +6,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path, choose_at_price
+from skroute.base import affords
+from skroute.routing._draws import row_uniforms
+from skroute.utils._compat import num_samples
 
 
-class PolicyHull(NamedTuple):
-    """Policies none of which is beaten by a mixture of others, by rising cost.
+class Mixture(NamedTuple):
+    """Rules none of which is beaten by a mixture of others, by rising cost.
 
     Attributes
     ----------
-    cost : ndarray of shape (n_vertices,)
+    cost : ndarray of shape (n_rules,)
         Mean cost of each, rising.
 
-    value : ndarray of shape (n_vertices,)
-        Mean value of each, rising.
-
-    policy : ndarray of shape (n_vertices,), dtype=int64
-        Which of the policies given each is.
+    quality : ndarray of shape (n_rules,)
+        Mean quality of each, rising.
     """
 
     cost: NDArray[np.float64]
-    value: NDArray[np.float64]
-    policy: NDArray[np.int64]
+    quality: NDArray[np.float64]
 
-    def mixture(self, budget):
-        """Two neighbouring policies and how often to take the dearer one.
+    def share(self, budget):
+        """Two neighbouring rules and how often to take the more expensive one.
 
         Parameters
         ----------
@@ -38,49 +37,48 @@ class PolicyHull(NamedTuple):
         Returns
         -------
         low, high : int
-            Entries of `policy`; the same where one policy alone is best.
+            Positions; the same where one rule alone is best.
         share : float
             Share of rows for `high`, so that the mean cost is the budget.
         """
-        at = int(np.searchsorted(self.cost, budget * (1 + 1e-12), side="right")) - 1
-        at = max(at, 0)
-        low = int(self.policy[at])
-        if at == len(self.cost) - 1:
+        low = max(int(np.count_nonzero(affords(budget, self.cost))) - 1, 0)
+        if low == len(self.cost) - 1:
             return low, low, 0.0
-        share = (budget - self.cost[at]) / (self.cost[at + 1] - self.cost[at])
-        return low, int(self.policy[at + 1]), float(min(max(share, 0.0), 1.0))
+        share = (budget - self.cost[low]) / (self.cost[low + 1] - self.cost[low])
+        return low, low + 1, float(min(max(share, 0.0), 1.0))
 
-    def value_at(self, budget):
-        """Mean value of the mixture for a budget."""
-        return float(np.interp(budget, self.cost, self.value))
+    def draw(self, X, budget):
+        """For each row the position of the rule that it follows."""
+        low, high, share = self.share(budget)
+        rule = np.full(num_samples(X), low, dtype=np.int64)
+        if share > 0:
+            rule[row_uniforms(X, 1)[:, 0] < share] = high
+        return rule
+
+    def quality_at(self, budget):
+        """Mean quality of the mixture for a budget."""
+        return float(np.interp(budget, self.cost, self.quality))
 
 
-def policy_hull(cost, value):
-    """Upper concave hull of (cost, value), from the cheapest policy to the best one.
+def best_mixture(cost, quality):
+    """The rules that are worth mixing, from the cheapest to the best one.
 
     Parameters
     ----------
-    cost, value : ndarray of shape (n_policies,)
+    cost, quality : array-like of shape (n_rules,)
 
     Returns
     -------
-    PolicyHull
+    mixture : Mixture
+    kept : ndarray of shape (n_kept,), dtype=int64
+        Which of the rules given these are.
     """
-    cost, value = np.asarray(cost, dtype=np.float64), np.asarray(value, dtype=np.float64)
-    kept: list[int] = []
-    for i in np.lexsort((-value, cost)):
-        if kept and value[i] <= value[kept[-1]]:
-            continue
-        # Monotone chain: drop what lies under the line from before it to the new point.
-        while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
-            rise = (value[b] - value[a]) * (cost[i] - cost[a])
-            if rise > (value[i] - value[a]) * (cost[b] - cost[a]):
-                break
-            kept.pop()
-        kept.append(int(i))
-    policy = np.array(kept, dtype=np.int64)
-    return PolicyHull(cost[policy], value[policy], policy)
+    cost, quality = np.asarray(cost, dtype=np.float64), np.asarray(quality, dtype=np.float64)
+    # A problem of one row whose choices are the rules: its plans are the hull.
+    values = quality[np.newaxis]
+    path = assignment_path(values, cost)
+    kept = np.array([choose_at_price(values, cost, price)[0] for price in path.prices])
+    return Mixture(cost[kept], quality[kept]), kept
 
 
 def price_curve(estimate, realised, costs, prices):
@@ -113,7 +111,7 @@ def price_curve(estimate, realised, costs, prices):
 
 
 def spread_prices(path, n_prices):
-    """Prices at evenly spaced budgets from the cheapest plan to the dearest, falling.
+    """Prices at evenly spaced budgets from the cheapest plan to the most expensive, falling.
 
     Parameters
     ----------
@@ -135,7 +133,7 @@ def reduced_budget(budget, fixed_cost, delta):
     return fixed_cost + (1 - delta) * (budget - fixed_cost)
 
 
-def search_delta(estimate, realised, costs, fixed_cost, budget, seed=0):
+def search_delta(estimate, realised, costs, fixed_cost, budget, random_state=0):
     """Delta among ``alpha * log(N) / N``, alpha in -10, ..., 10, on validation rows.
 
     The price is learned on one half of the rows and met on the other, and the other way
@@ -155,7 +153,7 @@ def search_delta(estimate, realised, costs, fixed_cost, budget, seed=0):
 
     budget : float
 
-    seed : int, default=0
+    random_state : int, default=0
         Of the halves.
 
     Returns
@@ -167,7 +165,7 @@ def search_delta(estimate, realised, costs, fixed_cost, budget, seed=0):
         return 0.0
     deltas = np.arange(10, -11, -1) * np.log(n) / n
     deltas = deltas[deltas <= 1]
-    halves = np.array_split(np.random.default_rng(seed).permutation(n), 2)
+    halves = np.array_split(np.random.default_rng(random_state).permutation(n), 2)
     cost, value = np.zeros(len(deltas)), np.zeros(len(deltas))
     for learn, check in (halves, halves[::-1]):
         path = assignment_path(estimate[learn], costs)
@@ -175,7 +173,7 @@ def search_delta(estimate, realised, costs, fixed_cost, budget, seed=0):
         part = price_curve(estimate[check], realised[check], costs, prices)
         cost += part[0] * len(check) / n
         value += part[1] * len(check) / n
-    allowed = cost <= budget * (1 + 1e-12)
+    allowed = affords(budget, cost)
     if not allowed.any():
         return float(deltas[0])
     return float(deltas[int(np.where(allowed, value, -np.inf).argmax())])

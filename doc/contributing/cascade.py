@@ -1,0 +1,60 @@
+"""A confidence cascade: ask members by rising cost until one is sure enough."""
+
+import numpy as np
+
+from skroute.base import Plan, check_affordable
+from skroute.routing._answers import Answers, CombiningRouter
+from skroute.routing._mixtures import best_mixture
+from skroute.routing._targets import SingleLabel
+from skroute.utils._compat import Integral, Interval, num_samples
+
+
+class CascadeClassifier(CombiningRouter):
+    """Ask members by rising cost; take the first answer whose score is high enough."""
+
+    _parameter_constraints = {
+        **CombiningRouter._parameter_constraints,
+        "n_thresholds": [Interval(Integral, 2, None, closed="left")],
+        "cv": ["cv_object"],
+    }
+    _target_kinds = (SingleLabel,)
+
+    def __init__(self, estimators, *, costs, budget=None, n_thresholds=20, cv=5, n_jobs=None):
+        self.estimators = estimators
+        self.costs = costs
+        self.budget = budget
+        self.n_thresholds = n_thresholds
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def _learn(self, X, target, answers):
+        self._order = np.argsort(self.costs_, kind="stable")
+        scores = np.stack([answers.responses[k] for k in self._order], axis=1)
+        right = scores.argmax(axis=2) == target[:, np.newaxis]
+        spent, rows = np.cumsum(self.costs_[self._order]), np.arange(len(target))
+        thresholds, found = np.linspace(0, 1, self.n_thresholds), []
+        for threshold in thresholds:
+            sure = scores.max(axis=2) >= threshold
+            sure[:, -1] = True
+            stop = sure.argmax(axis=1)
+            found.append((spent[stop].mean(), right[rows, stop].mean()))
+        self.mixture_, kept = best_mixture(*zip(*found))
+        self._thresholds = thresholds[kept]
+        chains = [self._order[: k + 1] for k in range(len(self._order))]
+        self._set_choices(
+            [" > ".join(answers.names[k] for k in chain) for chain in chains],
+            [np.isin(np.arange(len(chains)), chain) for chain in chains],
+            np.eye(len(chains))[self._order],
+        )
+
+    def _plan(self, X, budget):
+        check_affordable(budget, self._least())
+        threshold = self._thresholds[self.mixture_.draw(X, budget)]
+        answers, active = Answers(self, X), np.arange(num_samples(X))
+        route = np.zeros(len(active), dtype=np.int64)
+        for step, member in enumerate(self._order[:-1]):
+            active = active[answers.ask(member, active).max(axis=1) < threshold[active]]
+            if len(active) == 0:
+                break
+            route[active] = step + 1
+        return Plan(route, self.choice_costs_[route], answers)

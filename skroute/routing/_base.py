@@ -1,0 +1,186 @@
+"""What every router of classifiers shares: members with prices, fitted and called on demand."""
+
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import Bunch, _safe_indexing, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.parallel import Parallel, delayed
+
+from skroute.base import (
+    CostAwareMixin,
+    NamedMembersMixin,
+    check_affordable,
+    check_budget,
+    check_costs,
+    check_rows,
+    dispatch,
+    measure_costs,
+)
+from skroute.routing._fit_members import (
+    METHODS,
+    MemberAnswers,
+    all_classes,
+    check_classifiers,
+    fit_member,
+    member_folds,
+)
+from skroute.routing._targets import MultiLabel, SingleLabel, make_target, rows_of_failure
+from skroute.utils._compat import Integral, Interval, Real, StrOptions
+from skroute.utils._tensors import on_host
+
+# The range of n_jobs: 0 jobs do nothing.
+N_JOBS = [
+    Interval(Integral, None, -1, closed="right"),
+    Interval(Integral, 1, None, closed="left"),
+    None,
+]
+
+
+class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembersMixin):
+    """Classifiers with prices; each row is answered by one of them.
+
+    A router says what it asks its members in `fit` (`_asks`) and implements two steps:
+
+    ``_learn(X, target, answers)``
+        Learn where each member is good. `target` are the encoded labels and `answers` a
+        `MemberAnswers`. ``costs_``, ``classes_``, ``estimators_`` and ``member_names_`` are
+        there already. It sets ``choices_`` last.
+
+    ``_plan(X, budget)``
+        Choose: a `Plan` with the index of the choice for each row. Its state may map
+        ``(choice, method)`` to answers to all rows that deciding has paid for.
+    """
+
+    _parameter_constraints: dict = {
+        "estimators": [list],
+        "costs": [dict, "array-like", StrOptions({"time"})],
+        "budget": [Interval(Real, 0, None, closed="both"), None],
+        "n_jobs": N_JOBS,
+    }
+    # The kinds of target that the router takes.
+    _target_kinds: tuple[type, ...] = (SingleLabel,)
+
+    def _asks(self):
+        """How members are asked about training rows, see `SingleLabel.call`; None if not."""
+        return "predict_proba"
+
+    def _asks_member(self, name):
+        """How one member is asked, where that differs from the others."""
+        return self._asks()
+
+    def _check(self, X, members):
+        """Rules between parameters, rows and members (by name), before any is fitted."""
+
+    def _least_cost(self, costs, names):
+        """Mean cost of the cheapest plan, from the cost of each named member."""
+        return float(costs.min())
+
+    def _least(self):
+        return self._least_cost(self.costs_, self.member_names_)
+
+    def _timed_calls(self, names, fitted):
+        """For each member a function of rows that takes the time that it costs."""
+        method = METHODS[self._asks()]
+        return {name: getattr(member, method) for name, member in zip(names, fitted)}
+
+    def _fit(self, X, y, *, task, **params):
+        names, members = self._check_members()
+        ask = self._asks()
+        check_classifiers(self, dict(zip(names, members)), ask)
+        X, y = check_rows(self, X, reset=True), on_host(y)
+        self._check(X, dict(zip(names, members)))
+        costs = None
+        if not isinstance(self.costs, str):
+            costs = self._affordable(check_costs(self.costs, names), names)
+        y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
+        target = kind(all_classes(classes, members) if kind is SingleLabel else classes)
+        routed = self._route_metadata(params)
+        split_params = routed["cv"]["split"] if hasattr(self, "cv") else {}
+        splits, folds = member_folds(getattr(self, "cv", None), X, y, split_params)
+        # Steps are made before the parallel loop: a worker must not change the estimator.
+        steps = [task.step(f"fit {name}") for name in names]
+        fitted, responses = zip(
+            *Parallel(n_jobs=self.n_jobs)(
+                delayed(fit_member)(
+                    step,
+                    name,
+                    member,
+                    X,
+                    y,
+                    target,
+                    ask=self._asks_member(name),
+                    splits=splits,
+                    fit_params=routed[name]["fit"],
+                )
+                for step, name, member in zip(steps, names, members)
+            )
+        )
+        if costs is None:
+            costs = measure_costs(self._timed_calls(names, fitted), X)
+            self._affordable(costs, names)
+        with task.step("learn routing"):
+            self._target = target
+            self.classes_ = target.classes
+            self.costs_ = costs
+            self.estimators_ = list(fitted)
+            self.member_names_ = list(names)
+            self._learn(X, target.positions(y), MemberAnswers(list(names), list(responses), folds))
+
+    def _affordable(self, costs, names):
+        check_affordable(check_budget(self.budget), self._least_cost(costs, names))
+        return costs
+
+    def _answer(self, X, plan, response):
+        known = plan.state or {}
+
+        def answer(choice, rows):
+            if (choice, response) in known:
+                return known[choice, response][rows]
+            name, member = self.choices_[choice], self.estimators_[choice]
+            with rows_of_failure(rows):
+                return self._target.call(response, name, member, _safe_indexing(X, rows))
+
+        answers = dispatch(plan.route, answer)
+        return self._target.labels(answers) if response == "predict" else answers
+
+    @property
+    def named_estimators_(self):
+        """The fitted members by name (:class:`~sklearn.utils.Bunch`)."""
+        return Bunch(**dict(zip(self.member_names_, self.estimators_)))
+
+    def _offers_proba(self):
+        """When every member, whichever a row is routed to, has `predict_proba`."""
+        members = getattr(self, "estimators_", None)
+        if members is None:
+            members = [member for _, member in self.estimators if member != "drop"]
+        # A member's own AttributeError goes through: it says why.
+        return all(callable(member.predict_proba) for member in members)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        try:
+            _, members = self._check_members()
+        except ValueError:
+            return tags
+        kinds = [get_tags(member).classifier_tags for member in members]
+        tags.classifier_tags.multi_class = all(kind is None or kind.multi_class for kind in kinds)
+        tags.classifier_tags.multi_label = MultiLabel in self._target_kinds and all(
+            kind is not None and kind.multi_label for kind in kinds
+        )
+        return tags
+
+    def get_metadata_routing(self):
+        """Metadata routing of this object.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        for name, member in self.estimators:
+            if member != "drop":
+                router.add(**{name: member}, method_mapping=fit)
+        if hasattr(self, "cv"):
+            split = MethodMapping().add(caller="fit", callee="split")
+            router.add(cv=self.cv, method_mapping=split)
+        return router

@@ -1,0 +1,319 @@
+"""What members answer with: one label per row, or several."""
+
+from contextlib import contextmanager
+
+import numpy as np
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+from skroute.base import note_failure
+from skroute.metrics._curve import quality_of_rows
+from skroute.routing._combiner import named_labels
+from skroute.utils._compat import num_samples
+
+# Room for the rounding of probabilities, half precision included. Logits are far outside.
+_PROBABILITY_ROOM = 0.01
+
+
+@contextmanager
+def rows_of_failure(rows):
+    """Let a failure through whose ``rows`` count from the first row of the call.
+
+    Parameters
+    ----------
+    rows : ndarray of int
+        Rows of the call; the error then says which of them were lost.
+    """
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "rows"):
+            error.rows = rows[error.rows]
+        raise
+
+
+def check_probabilities(proba, name, method="predict_proba", total=1.0):
+    """Refuse numbers that are no probabilities, such as logits.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_samples, n_labels)
+    name : str
+        The member that gave them.
+    method : str, default="predict_proba"
+        Its method that gave them.
+    total : float or None, default=1.0
+        What each row sums to; None for scores of labels that do not exclude one another.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_labels)
+        `proba`.
+
+    Raises
+    ------
+    ValueError
+    """
+    low, high = -_PROBABILITY_ROOM, 1 + _PROBABILITY_ROOM
+    wrong = ~((proba >= low) & (proba <= high)).all(axis=1)
+    if total is not None:
+        wrong |= ~(np.abs(proba.sum(axis=1, dtype=np.float64) - total) <= _PROBABILITY_ROOM)
+    if wrong.any():
+        row = [float(f"{value:.3g}") for value in proba[wrong][0][:5]]
+        end = "" if total is None else " with the sum 1 in each row"
+        raise ValueError(
+            f"{method} of {name!r} must give probabilities between 0 and 1{end}, but it gave "
+            f"{row!r} for a row. Logits need a softmax first: for a skorch net set "
+            'predict_nonlinearity (the default "auto" knows the losses of torch alone); scores '
+            "of another kind need sklearn.calibration.CalibratedClassifierCV."
+        )
+    return proba
+
+
+def align_proba(proba, own_classes, classes):
+    """Columns of `own_classes` put in the order of `classes`; 0 where there is none."""
+    if np.array_equal(own_classes, classes):
+        return proba
+    aligned = np.zeros((len(proba), len(classes)), dtype=proba.dtype)
+    aligned[:, np.searchsorted(classes, own_classes)] = proba
+    return aligned
+
+
+class SingleLabel:
+    """One label per row. Encoded answers are positions in ``classes``.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Sorted.
+    """
+
+    def __init__(self, classes):
+        self.classes = classes
+
+    @classmethod
+    def encode(cls, X, y, name):
+        """Validated y, and the sorted labels in it."""
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{name} needs at least two classes in y, got one class: {classes.tolist()[0]!r}."
+            )
+        return y, classes
+
+    def positions(self, y):
+        """Encoded labels, all of them known."""
+        return np.searchsorted(self.classes, y)
+
+    def labels(self, answers):
+        """Encoded answers as the user knows them."""
+        return self.classes[answers]
+
+    def call(self, method, name, member, X):
+        """What a fitted member says of some rows, in the order of `classes`.
+
+        Parameters
+        ----------
+        method : {"predict", "predict_proba", "both", "scores", "votes"}
+            Both are the probabilities and, as the last column, the answers. Scores are the
+            member's ``predict_scores`` where it has them, since the probabilities of a log
+            are made up where it has one score per answer; votes are 1 for its answer.
+
+        name : str
+        member : estimator
+        X : indexable of n_samples rows
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+        """
+        if method == "votes":
+            return np.eye(len(self.classes))[self._predict(name, member, X)]
+        if method == "predict":
+            return self._predict(name, member, X)
+        if method == "both":
+            proba = self._predict_proba(name, member, X)
+            return np.column_stack([proba, self._predict(name, member, X).astype(proba.dtype)])
+        if method == "scores" and hasattr(member, "predict_scores"):
+            with note_failure(name, num_samples(X), "predict_scores"):
+                scores = np.asarray(member.predict_scores(X))
+            return align_proba(scores, member.classes_, self.classes)
+        return self._predict_proba(name, member, X)
+
+    def _predict_proba(self, name, member, X):
+        with note_failure(name, num_samples(X), "predict_proba"):
+            proba = np.asarray(member.predict_proba(X))
+            own_classes = member.classes_
+            if proba.shape[1] != len(own_classes):
+                raise ValueError(
+                    f"The probabilities have {proba.shape[1]} columns, but classes_ names "
+                    f"{len(own_classes)} labels: {own_classes!r}."
+                )
+            check_probabilities(proba, name)
+        return align_proba(proba, own_classes, self.classes)
+
+    def _predict(self, name, member, X):
+        classes = self.classes
+        with note_failure(name, num_samples(X), "predict"):
+            answers = np.asarray(member.predict(X))
+            positions = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
+            if (unknown := classes[positions] != answers).any():
+                raise ValueError(
+                    f"The answer {answers[unknown].tolist()[0]!r} is not among the labels "
+                    f"{classes.tolist()!r}. "
+                    "(The nets of skorch answer with positions: encode y as 0, ..., "
+                    "n_classes - 1.)"
+                )
+            return positions
+
+    def decide(self, scores, thresholds=None):
+        """Encoded answers that scores amount to."""
+        return named_labels(scores)
+
+    def quality(self, target, answers, function=None):
+        """Quality of each encoded answer: 1 where right, or the user's function."""
+        if function is None:
+            return quality_of_rows(target, answers)
+        return _checked_quality(function, self.labels(target), self.labels(answers))
+
+
+class MultiLabel:
+    """Several labels per row. Encoded answers are indicator matrices.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_labels,)
+        Positions of the labels.
+    """
+
+    def __init__(self, classes):
+        self.classes = classes
+
+    @classmethod
+    def encode(cls, X, y, name):
+        """Validated y, and the positions of its labels."""
+        y = np.asarray(y.todense() if hasattr(y, "todense") else y).astype(np.int64)
+        check_consistent_length(X, y)
+        return y, np.arange(y.shape[1])
+
+    def positions(self, y):
+        """The labels as truth values."""
+        return y.astype(bool)
+
+    def labels(self, answers):
+        """Encoded answers as the user knows them."""
+        return answers.astype(np.int64)
+
+    def call(self, method, name, member, X):
+        """Scores of each label, see `SingleLabel.call`."""
+        method = {"scores": "predict_proba", "votes": "predict"}.get(method, method)
+        if method == "predict_proba" and hasattr(member, "predict_scores"):
+            method = "predict_scores"
+        with note_failure(name, num_samples(X), method):
+            scores = getattr(member, method)(X)
+            own = member.classes_ if isinstance(scores, list) else None
+            scores = label_scores(scores, own, len(self.classes), name)
+            if method == "predict_proba":
+                check_probabilities(scores, name, total=None)
+        return scores
+
+    def decide(self, scores, thresholds):
+        """Encoded answers that scores amount to; one threshold per row."""
+        return named_labels(scores, thresholds[:, np.newaxis])
+
+    def quality(self, target, answers, function=None):
+        """Quality of each label set: its Jaccard index, or the user's function."""
+        if function is None:
+            return quality_of_rows(target, answers)
+        return _checked_quality(function, target, answers)
+
+
+def make_target(X, y, kinds, name):
+    """Validate y; say what kind of target it is.
+
+    Parameters
+    ----------
+    X : indexable
+        Rows, to be as many.
+
+    y : array-like of shape (n_samples,) or (n_samples, n_labels)
+
+    kinds : tuple of type
+        What the router takes: `SingleLabel`, and perhaps `MultiLabel`.
+
+    name : str
+        Of the router, for messages.
+
+    Returns
+    -------
+    y : ndarray
+    classes : ndarray
+        Labels in y.
+    kind : type
+    """
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    kind = SingleLabel
+    # What numpy cannot make an array of is refused by the encoding.
+    if getattr(y, "ndim", None) == 2 or isinstance(y, list):
+        kind = MultiLabel if type_of_target(y) == "multilabel-indicator" else SingleLabel
+    if kind not in kinds:
+        raise ValueError(
+            f"{name} is for one label per row, but y is an indicator matrix. "
+            "FrugalMCTClassifier, SequentialRouterClassifier and VoteClassifier take several "
+            "labels."
+        )
+    y, classes = kind.encode(X, y, name)
+    return y, classes, kind
+
+
+def label_scores(scores, own_classes, n_labels, name):
+    """Scores of each label as one matrix, in whichever form a classifier gives them.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_labels), or list of ndarray
+        A list has one matrix per label, the last column for its presence.
+
+    own_classes : sequence of array-like
+        For a list: the values that each label had in training, of which there may be one.
+
+    n_labels : int
+
+    name : str
+        Whose scores they are.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_labels), dtype=float64
+
+    Raises
+    ------
+    ValueError
+    """
+    if isinstance(scores, list):
+        scores = np.column_stack(
+            [
+                part[:, -1] * (classes[-1] == 1) if len(classes) == 1 else part[:, 1]
+                for part, classes in zip(scores, own_classes)
+            ]
+        )
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.ndim != 2 or scores.shape[1] != n_labels:
+        raise ValueError(
+            f"{name!r} must give a score for each of {n_labels} labels, got shape {scores.shape}."
+        )
+    return scores
+
+
+def _checked_quality(function, target, answers):
+    per_row = np.asarray(function(target, answers), dtype=np.float64)
+    if per_row.shape != (len(target),) or not np.isfinite(per_row).all():
+        raise ValueError(
+            "sample_quality must return one finite number for each row, shape "
+            f"({len(target)},), got shape {per_row.shape}."
+        )
+    return per_row

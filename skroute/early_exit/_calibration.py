@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from skroute.early_exit._policies import policy_leaving
 from skroute.early_exit._thresholds import is_wrong, running_values
 
 
@@ -111,7 +110,7 @@ def judge(policies, values, bad, spent):
 
     Parameters
     ----------
-    policies : list of dict
+    policies : list of ExitThresholds
     values, bad : ndarray of shape (n_members, n_samples)
         From :func:`running_values`.
 
@@ -129,7 +128,7 @@ def judge(policies, values, bad, spent):
     cost = np.empty(len(policies))
     wrong = np.empty((len(policies), len(spent)), dtype=np.int64)
     for i, policy in enumerate(policies):
-        position, side = policy_leaving(values, policy)
+        position, side = policy.leaving(values)
         cost[i] = spent[position].sum()
         wrong[i] = np.bincount(position[is_wrong(position, side, bad)], minlength=len(spent))
     return cost, wrong

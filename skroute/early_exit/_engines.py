@@ -5,28 +5,17 @@ from copy import copy
 
 import numpy as np
 from joblib import effective_n_jobs
-from scipy.sparse import issparse
 from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import _safe_indexing
 
 from skroute.base import note_failure
-from skroute.early_exit._readers import find_reader
 from skroute.early_exit._thresholds import leader_and_margin
+from skroute.forests import find_reader
+from skroute.forests._rows import rows_of
 from skroute.utils._compat import check_response_method, num_samples
 
 _BLOCK = 1024
-
-
-def fixed_policy(lo, hi):
-    """A pair of thresholds for each position, in the form that the walks take."""
-    return {
-        "lo": lo,
-        "hi": hi,
-        "start": np.arange(len(lo) + 1, dtype=np.int64),
-        "first": np.zeros(len(lo), dtype=np.int64),
-        "bins_per_unit": 0.0,
-    }
 
 
 class ForestEngine:
@@ -46,49 +35,21 @@ class ForestEngine:
         self.slope = forest.slope
         self.offset = forest.offset
         self.beta = forest.beta
-        self.special = forest.special
         self.n_members = forest.n_members
         self.n_outputs = forest.n_outputs
         self.weights = np.ones(forest.n_members)
 
     def reordered(self, order):
         """The engine that evaluates its members in another order."""
-        return ForestEngine(self.forest.reordered(order))
-
-    def prepare(self, X):
-        """The rows as the array that the source library reads."""
-        forest = self.forest
-        if issparse(X):
-            X = X.toarray()
-        if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
-            X = encode_categories(X, forest.categories, forest.n_features)
-        X = check_array(X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite)
-        if X.shape[1] != forest.n_features:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."
-            )
-        return X
+        return ForestEngine(self.forest.taken(order))
 
     def scores(self, X):
         """What each member adds: ndarray (n_members, n_samples, n_outputs), float32."""
-        from skroute.early_exit._kernels import member_scores
+        from skroute.forests._kernels import member_scores
 
-        f = self.forest
-        X = self.prepare(X)
-        out = np.empty((f.n_members, len(X), f.n_outputs), dtype=np.float32)
-        member_scores(
-            X,
-            f.nodes,
-            f.values,
-            f.roots,
-            f.depths,
-            f.outputs,
-            f.member_start,
-            self.special,
-            f.cat_words,
-            f.cat_start,
-            out,
-        )
+        X = rows_of(self.forest, X)
+        out = np.empty((self.n_members, len(X), self.n_outputs), dtype=np.float32)
+        member_scores(X, self.forest.trees, out)
         return out
 
     def walk(self, X, policy, n_jobs=None):
@@ -100,7 +61,7 @@ class ForestEngine:
         members : ndarray of shape (n_samples,), dtype=int64
         side : ndarray of shape (n_samples,), dtype=int8
         """
-        X = self.prepare(X)
+        X = rows_of(self.forest, X)
         n = len(X)
         score = np.empty((n, self.n_outputs))
         members = np.empty(n, dtype=np.int64)
@@ -120,85 +81,17 @@ class ForestEngine:
                 job.result()
         return score, members, side
 
-    def _walk(self, X, start, stop, policy, score, members, side):
+    def _walk(self, X, start, stop, policy, *out):
         from skroute.early_exit._kernels import walk_scalar, walk_vector
 
-        f = self.forest
-        block = min(_BLOCK, stop - start)
-        if self.n_outputs == 1 and f.values.shape[1] == 1 and len(f.roots) == f.n_members:
-            walk_scalar(
-                X,
-                start,
-                stop,
-                block,
-                f.nodes,
-                f.values[:, 0],
-                f.roots,
-                f.depths,
-                self.special,
-                f.cat_words,
-                f.cat_start,
-                float(f.offset[0]),
-                policy["lo"],
-                policy["hi"],
-                policy["start"],
-                policy["first"],
-                policy["bins_per_unit"],
-                score[:, 0],
-                members,
-                side,
-            )
-        else:
-            walk_vector(
-                X,
-                start,
-                stop,
-                block,
-                f.nodes,
-                f.values,
-                f.roots,
-                f.depths,
-                f.outputs,
-                f.member_start,
-                self.special,
-                f.cat_words,
-                f.cat_start,
-                f.offset,
-                policy["hi"],
-                score,
-                members,
-                side,
-            )
+        trees = self.forest.trees
+        one = trees.values.shape[1] == 1 and len(trees.roots) == self.n_members
+        walk = walk_scalar if self.n_outputs == 1 and one else walk_vector
+        walk(X, start, stop, trees, self.offset, policy, *out)
 
     def member_calls(self):
         """For each member a function of rows, to time it."""
-        return {t: ForestEngine(self.forest.reordered([t])).scores for t in range(self.n_members)}
-
-
-def encode_categories(X, categories, n_features):
-    """Columns with categories as positions in them; NaN for a value that is not there.
-
-    Parameters
-    ----------
-    X : array-like or data frame of shape (n_samples, n_features)
-    categories : dict from int to ndarray
-    n_features : int
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features), dtype=float64
-    """
-    out = np.empty((num_samples(X), n_features))
-    if not hasattr(X, "shape"):
-        X = np.asarray(X)
-    for column in range(n_features):
-        values = np.asarray(_safe_indexing(X, column, axis=1))
-        if column in categories:
-            codes = {value: code for code, value in enumerate(categories[column].tolist())}
-            out[:, column] = [codes.get(value, np.nan) for value in values.tolist()]
-        else:
-            out[:, column] = values
-    return out
+        return {t: ForestEngine(self.forest.taken([t])).scores for t in range(self.n_members)}
 
 
 class MemberEngine:
@@ -289,8 +182,8 @@ class MemberEngine:
             members[rows] = r + 1
             if r == self.n_members - 1:
                 break
-            low, high, unseen = limits(policy, r, score[rows])
-            locked[rows] |= unseen
+            low, high = policy.of_rows(r, score[rows, 0])
+            locked[rows] |= np.isnan(low)
             v = score[rows, 0] if self.n_outputs == 1 else leader_and_margin(score[rows])[1]
             up, down = (v > high) & ~locked[rows], (v < low) & ~locked[rows]
             side[rows[up]], side[rows[down]] = 1, -1
@@ -310,20 +203,6 @@ class _Call:
 
     def __call__(self, X):
         return self.engine.score(self.t, X)
-
-
-def limits(policy, r, score):
-    """Thresholds of each row at position `r`, and whether its bin was never seen."""
-    start, stop = policy["start"][r], policy["start"][r + 1]
-    if policy["bins_per_unit"] == 0.0:
-        return policy["lo"][start], policy["hi"][start], False
-    number = np.rint(score[:, 0] * policy["bins_per_unit"]).astype(np.int64)
-    number -= policy["first"][r]
-    inside = (number >= 0) & (number < stop - start)
-    at = start + np.where(inside, number, 0)
-    low = np.where(inside, policy["lo"][at], np.nan)
-    high = np.where(inside, policy["hi"][at], np.nan)
-    return low, high, np.isnan(low)
 
 
 def response_of(member):

@@ -3,7 +3,6 @@
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from skroute.early_exit._engines import limits
 from skroute.early_exit._thresholds import leader_and_margin
 from skroute.utils._compat import num_samples
 
@@ -96,8 +95,8 @@ class ExitEngine:
             score[rows], members[rows] = now, k + 1
             if k == self.n_members - 1:
                 break
-            low, high, unseen = limits(policy, k, now)
-            locked |= unseen
+            low, high = policy.of_rows(k, now[:, 0])
+            locked |= np.isnan(low)
             value = now[:, 0] if self.n_outputs == 1 else leader_and_margin(now)[1]
             up, down = (value > high) & ~locked, (value < low) & ~locked
             side[rows[up]], side[rows[down]] = 1, -1

@@ -5,7 +5,14 @@ import os
 
 import numpy as np
 
-from skroute.early_exit._forest import NODE, Forest, forest_scores_reference
+from skroute.forests._forest import (
+    CATEGORICAL,
+    NODE,
+    ZERO_MISSING,
+    Forest,
+    Trees,
+    member_scores_reference,
+)
 from skroute.utils._compat import validate_params
 
 __all__ = ["evaluate_exported", "export_ensemble", "load_exported"]
@@ -13,17 +20,8 @@ __all__ = ["evaluate_exported", "export_ensemble", "load_exported"]
 FORMAT = "skroute-early-exit"
 VERSION = 1
 
-_ARRAYS = (
-    "values",
-    "roots",
-    "depths",
-    "outputs",
-    "member_start",
-    "cat_words",
-    "cat_start",
-    "offset",
-)
-_NUMBERS = ("beta", "link", "slope", "n_features", "dtype")
+_ARRAYS = tuple(name for name in Trees._fields if name not in ("nodes", "special"))
+_NUMBERS = ("offset", "beta", "link", "slope", "n_features", "dtype")
 _NEEDED = (*_ARRAYS, *_NUMBERS, *(NODE.names or ()), "lo", "hi", "classes")
 
 
@@ -84,9 +82,10 @@ def export_ensemble(estimator, path):
             "This ensemble encodes categories of its own before it reads them, which plain "
             "arrays cannot hold; train it on encoded columns to export it."
         )
-    content = {name: getattr(forest, name) for name in (*_ARRAYS, *_NUMBERS)}
+    content = {name: getattr(forest.trees, name) for name in _ARRAYS}
+    content |= {name: getattr(forest, name) for name in _NUMBERS}
     for name in NODE.names:
-        content[name] = np.ascontiguousarray(forest.nodes[name])
+        content[name] = np.ascontiguousarray(forest.trees.nodes[name])
     lo, hi = estimator.thresholds_.T
     # Labels of strings may be objects, which only a pickle holds.
     classes = np.asarray(estimator.classes_.tolist())
@@ -188,6 +187,15 @@ def load_exported(path):
     return content
 
 
+def _forest_of(exported):
+    nodes = np.empty(len(exported["child"]), dtype=NODE)
+    for name in NODE.names:
+        nodes[name] = exported[name]
+    special = bool(np.any(nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
+    trees = Trees(nodes, *(exported[name] for name in _ARRAYS), special)
+    return Forest(trees, **{name: exported[name] for name in _NUMBERS})
+
+
 @validate_params({"exported": [dict]}, prefer_skip_nested_validation=True)
 def evaluate_exported(exported, X):
     """Predict from an exported ensemble with numpy alone.
@@ -238,17 +246,14 @@ def evaluate_exported(exported, X):
         raise ValueError(
             f"exported has no entry for {missing!r}; it must be what load_exported returns."
         )
-    nodes = np.empty(len(exported["child"]), dtype=NODE)
-    for name in NODE.names:
-        nodes[name] = exported[name]
-    forest = Forest(nodes=nodes, **{name: exported[name] for name in (*_ARRAYS, *_NUMBERS)})
+    forest = _forest_of(exported)
     X = np.ascontiguousarray(X, dtype=forest.dtype)
     if X.ndim != 2 or X.shape[1] != forest.n_features or not len(X):
         raise ValueError(
             f"X must be a table of at least one row and {forest.n_features} columns, those that "
             f"the ensemble was fitted on, got shape {X.shape}."
         )
-    total = forest.offset + np.cumsum(forest_scores_reference(forest, X), axis=0)
+    total = forest.offset + np.cumsum(member_scores_reference(forest, X), axis=0)
     if forest.n_outputs == 1:
         running, positive = total[:, :, 0], total[-1, :, 0] > forest.beta
         answers = np.where(positive, len(exported["classes"]) - 1, 0)

@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 
-from skroute.early_exit._engines import fixed_policy
-from skroute.early_exit._fan import fan_leaving, fan_table, fan_thresholds
+from skroute.early_exit._exit_thresholds import ExitThresholds
+from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._order import greedy_mse_order, individual_mse_order, qwyc_order
 from skroute.early_exit._thresholds import (
     doubtful,
@@ -94,7 +94,7 @@ class Recipe:
         Returns
         -------
         order : ndarray of shape (n_members,), dtype=int64
-        policies : list of dict
+        policies : list of ExitThresholds
         values, bad : ndarray of shape (n_members, n_samples)
             From :func:`running_values`.
         """
@@ -127,7 +127,7 @@ class Recipe:
 
     def _policies(self, values, bad, costs, beta):
         n_members, n_samples = values.shape
-        never = fixed_policy(np.full(n_members, -np.inf), np.full(n_members, np.inf))
+        never = ExitThresholds.never(n_members)
         if self.never:
             return [never]
         if self.stopping == "fan":
@@ -143,26 +143,7 @@ class Recipe:
                 for share in np.minimum(self.alpha * SHARES, 0.5)
             ]
         path = widened(values, *path[0], WIDER) + path
-        return [never, *(fixed_policy(lo, hi) for lo, hi in path)]
-
-
-def policy_leaving(values, policy):
-    """Where rows leave: index of the last member evaluated, and the side."""
-    if policy["bins_per_unit"] == 0.0:
-        from skroute.early_exit._kernels import leave_at
-
-        position = np.empty(values.shape[1], dtype=np.int64)
-        side = np.empty(values.shape[1], dtype=np.int8)
-        leave_at(values, policy["lo"], policy["hi"], position, side)
-        return position, side
-    return fan_leaving(
-        values,
-        policy["lo"],
-        policy["hi"],
-        policy["start"],
-        policy["first"],
-        1.0 / policy["bins_per_unit"],
-    )
+        return [never, *(ExitThresholds.per_position(lo, hi) for lo, hi in path)]
 
 
 def fan_policies(values, beta, use_hi):
@@ -174,9 +155,7 @@ def fan_policies(values, beta, use_hi):
         lo, hi = fan_thresholds(mean, deviation, beta, gamma)
         if not use_hi:
             hi = np.where(np.isnan(hi), np.nan, np.inf)
-        policies.append(
-            {"lo": lo, "hi": hi, "start": start, "first": first, "bins_per_unit": 1.0 / width}
-        )
+        policies.append(ExitThresholds(lo, hi, start, first, 1.0 / width))
     return policies
 
 
@@ -193,9 +172,9 @@ def single_row_arguments(engine, policy):
     if (
         forest is None
         or engine.n_outputs > 1
-        or forest.values.shape[1] > 1
-        or len(forest.roots) != forest.n_members
-        or policy["bins_per_unit"] > 0
+        or forest.trees.values.shape[1] > 1
+        or len(forest.trees.roots) != forest.n_members
+        or policy.bins_per_unit > 0
         or (forest.categories and forest.encode_arrays)
     ):
         return None
@@ -203,15 +182,15 @@ def single_row_arguments(engine, policy):
         (1, forest.n_features),
         np.dtype(forest.dtype),
         (
-            forest.nodes,
-            np.ascontiguousarray(forest.values[:, 0]),
-            forest.roots,
-            engine.special,
-            forest.cat_words,
-            forest.cat_start,
+            forest.trees.nodes,
+            np.ascontiguousarray(forest.trees.values[:, 0]),
+            forest.trees.roots,
+            forest.trees.special,
+            forest.trees.cat_words,
+            forest.trees.cat_start,
             float(forest.offset[0]),
-            policy["lo"],
-            policy["hi"],
+            policy.lo,
+            policy.hi,
         ),
         forest.beta,
         forest.finite is False,

@@ -541,7 +541,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self._spent = np.concatenate([[0.0], spent])
         self._weight = np.concatenate([[0.0], np.cumsum(engine.weights[order])])
         self._engine = engine.reordered(order)
-        self.thresholds_ = np.column_stack([policies[chosen]["lo"], policies[chosen]["hi"]])
+        self.thresholds_ = np.column_stack([policies[chosen].lo, policies[chosen].hi])
         # Arrays without names only: with names, scikit-learn has something to check.
         named = hasattr(self, "feature_names_in_")
         self._single = None if named else single_row_arguments(self._engine, policies[chosen])

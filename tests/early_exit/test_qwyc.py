@@ -385,7 +385,7 @@ def test_folds_are_judged_by_what_was_learned_without_them():
         values, bad = running_values(scores[:, fold == left_out].copy(), order, *known[:2])
         spent = np.cumsum(known[2][order])
         for i, policy in enumerate(policies):
-            position, side = leaving(values, policy["lo"], policy["hi"])
+            position, side = leaving(values, policy.lo, policy.hi)
             expected_cost += spent[position].sum() * (np.arange(len(policies)) == i)
             expected_wrong += is_wrong(position, side, bad).sum() * (np.arange(len(policies)) == i)
     np.testing.assert_allclose(cost, expected_cost)

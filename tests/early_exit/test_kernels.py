@@ -99,7 +99,8 @@ def test_one_row_interpreted(kind, interpreted):
         FrozenEstimator(model), alpha=0.2, order="natural", calibration=None
     ).optimize(X)
     engine, _ = ensemble_engine(model)
-    arguments = list(estimator._single[2])
+    estimator.predict(X[:1])
+    arguments = list(estimator._single.arguments)
     spread = np.linspace(0.4, 0.1, engine.n_members)
     arguments[-2:] = -spread, spread
     compiled = [_kernels.walk_one(X[i : i + 1], *arguments) for i in range(len(X))]

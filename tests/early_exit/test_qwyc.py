@@ -147,6 +147,43 @@ def test_one_row_takes_the_short_path_to_the_same_answer(quick, problem):
         quick.predict(X[:1, :9])
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, "list", "frame"])
+def test_one_row_is_answered_as_in_a_batch_whatever_holds_it(dtype, quick, problem):
+    X = np.round(4 * problem[2][:40])
+    if dtype == "list":
+        whole, rows = X.tolist(), [[row] for row in X.tolist()]
+    elif dtype == "frame":
+        whole = pd.DataFrame(X)
+        rows = [whole.iloc[i : i + 1] for i in range(40)]
+    else:
+        whole = X.astype(dtype)
+        rows = [whole[i : i + 1].copy() for i in range(40)]
+    expected = quick.predict(whole)
+    np.testing.assert_array_equal([quick.predict(row)[0] for row in rows], expected)
+
+
+def test_what_changed_since_fit_acts_or_is_refused_on_both_paths(problem, boosted):
+    X, y, X_test, _ = problem
+    quick = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.02, budget=np.inf, random_state=0)
+    quick.fit(X[:1000], y[:1000])
+    row = X_test[:1].copy()
+    quick.predict(row)
+    quick.set_params(budget=quick.min_budget_)
+    assert quick.predict_cost(X_test).mean() < 80
+    quick.set_params(budget=None, alpha=0.1)
+    for rows in (row, X_test):
+        with pytest.raises(ValueError, match="alpha was changed after fit"):
+            quick.predict(rows)
+    quick.set_params(alpha=0.02)
+    assert quick.predict(row).shape == (1,)
+    other = GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, y)
+    quick.set_params(estimator=FrozenEstimator(other)).optimize(X[:1000])
+    assert quick.estimator_ is other
+    quick.set_params(estimator=GradientBoostingClassifier())
+    with pytest.raises(ValueError, match="optimize needs a fitted ensemble"):
+        quick.optimize(X)
+
+
 def test_the_short_path_refuses_what_the_library_refuses(problem):
     X, y, _, _ = problem
     model = GradientBoostingClassifier(n_estimators=10, random_state=0)

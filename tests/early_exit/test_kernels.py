@@ -11,8 +11,9 @@ from skroute.early_exit._engines import ensemble_engine
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._thresholds import lagrangian_path, leaving, running_values
+from skroute.early_exit._thresholds import lagrangian_path, running_values
 from skroute.forests import _kernels as forest_kernels
+from tests.early_exit.reference import leaving
 
 lgb = pytest.importorskip("lightgbm")
 

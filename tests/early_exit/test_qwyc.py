@@ -49,8 +49,9 @@ from skroute.early_exit import (
 )
 from skroute.early_exit._calibration import cross_fit, hold_out
 from skroute.early_exit._policies import Recipe
-from skroute.early_exit._thresholds import is_wrong, leaving, running_values
+from skroute.early_exit._thresholds import is_wrong, running_values
 from skroute.routing import OccamRouterClassifier
+from tests.early_exit.reference import leaving
 
 lgb = pytest.importorskip("lightgbm")
 

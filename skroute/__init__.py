@@ -11,6 +11,7 @@ __all__ = [
     "datasets",
     "early_exit",
     "feature_sets",
+    "forests",
     "gating",
     "members",
     "metrics",

@@ -61,30 +61,3 @@ def fan_thresholds(mean, deviation, beta, gamma):
         NaN where no row fell: such rows are evaluated to the end.
     """
     return beta - mean - gamma * deviation, beta - mean + gamma * deviation
-
-
-def fan_leaving(values, lo, hi, start, first, bin_width):
-    """Where rows leave under thresholds per bin; numpy twin of the walk kernel.
-
-    Returns
-    -------
-    position : ndarray of shape (n_samples,), dtype=int64
-    side : ndarray of shape (n_samples,), dtype=int8
-    """
-    n_members, n_samples = values.shape
-    position = np.full(n_samples, n_members - 1)
-    side = np.zeros(n_samples, dtype=np.int8)
-    rows = np.arange(n_samples)
-    for r in range(n_members - 1):
-        v = values[r, rows]
-        number = np.rint(v.astype(np.float64) * (1.0 / bin_width)).astype(np.int64) - first[r]
-        inside = (number >= 0) & (number < start[r + 1] - start[r])
-        at = start[r] + np.where(inside, number, 0)
-        low, high = np.where(inside, lo[at], np.nan), np.where(inside, hi[at], np.nan)
-        up, down = v > high, v < low
-        leave = up | down
-        position[rows[leave]] = r
-        side[rows[leave]] = np.where(up[leave], 1, -1)
-        # An unseen bin is evaluated to the end.
-        rows = rows[~leave & ~np.isnan(low)]
-    return position, side

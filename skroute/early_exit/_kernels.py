@@ -1,179 +1,64 @@
-"""Compiled kernels: the forest walk and the order search. Imported on first use."""
+"""Compiled kernels: the early-exit walk and the order search. Imported on first use."""
 
 import numpy as np
 from numba import njit
 
-# The layout of _forest.py; compiled code wants literals of its own.
-_MASK = (1 << 28) - 1
-_MISSING_RIGHT_BIT = 28
-_CATEGORICAL = 1 << 29
-_ZERO_MISSING = 1 << 30
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _step(X, i, nodes, at):
-    """Child that row `i` goes to from a numerical node; a leaf returns itself."""
-    node = nodes[at]
-    x = X[i, node["feature"] & _MASK]
-    missing_right = (node["feature"] >> _MISSING_RIGHT_BIT) & 1
-    return node["child"] + ((x > node["threshold"]) | ((x != x) & missing_right))
+from skroute.forests._kernels import leaves, step, step_special
 
 
 @njit(cache=True, nogil=True)
-def _step_special(X, i, nodes, at, cat_words, cat_start):
-    """As `_step`, for forests with categorical nodes or zero as missing."""
-    node = nodes[at]
-    x = X[i, node["feature"] & _MASK]
-    missing = x != x or ((node["feature"] & _ZERO_MISSING) != 0 and abs(x) <= 1e-35)
-    if missing:
-        return node["child"] + ((node["feature"] >> _MISSING_RIGHT_BIT) & 1)
-    if node["feature"] & _CATEGORICAL:
-        s = int(node["threshold"])
-        code = np.int64(-1)
-        if -1 < x < 2147483648.0:
-            code = np.int64(x)
-        if 0 <= code < 32 * (cat_start[s + 1] - cat_start[s]):
-            word = np.int64(cat_words[cat_start[s] + code // 32])
-            return node["child"] + (1 - ((word >> (code % 32)) & 1))
-        return node["child"] + 1
-    return node["child"] + (x > node["threshold"])
-
-
-@njit(cache=True, nogil=True)
-def _leaves(X, rows, m, nodes, root, depth, special, cat_words, cat_start, out):
-    """Leaf of each of the first `m` rows of `rows` in one tree, into `out`."""
-    j = 0
-    if special:
-        while j < m:
-            at = np.int64(root)
-            while True:
-                nxt = _step_special(X, rows[j], nodes, at, cat_words, cat_start)
-                if nxt == at:
-                    break
-                at = nxt
-            out[j] = at
-            j += 1
-        return
-    # Eight rows at a time: their loads overlap, no branch depends on the data.
-    while j + 8 <= m:
-        r0, r1, r2, r3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
-        r4, r5, r6, r7 = rows[j + 4], rows[j + 5], rows[j + 6], rows[j + 7]
-        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.int64(root)
-        for level in range(depth):
-            b0, b1 = _step(X, r0, nodes, a0), _step(X, r1, nodes, a1)
-            b2, b3 = _step(X, r2, nodes, a2), _step(X, r3, nodes, a3)
-            b4, b5 = _step(X, r4, nodes, a4), _step(X, r5, nodes, a5)
-            b6, b7 = _step(X, r6, nodes, a6), _step(X, r7, nodes, a7)
-            # In an unbalanced tree all rows may be at leaves long before its depth.
-            if (
-                level >= 6
-                and b0 == a0
-                and b1 == a1
-                and b2 == a2
-                and b3 == a3
-                and b4 == a4
-                and b5 == a5
-                and b6 == a6
-                and b7 == a7
-            ):
-                break
-            a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
-        out[j], out[j + 1], out[j + 2], out[j + 3] = a0, a1, a2, a3
-        out[j + 4], out[j + 5], out[j + 6], out[j + 7] = a4, a5, a6, a7
-        j += 8
-    while j < m:
-        at = np.int64(root)
-        while True:
-            nxt = _step(X, rows[j], nodes, at)
-            if nxt == at:
-                break
-            at = nxt
-        out[j] = at
-        j += 1
-
-
-@njit(cache=True, nogil=True)
-def walk_scalar(
-    X,
-    start,
-    stop,
-    block,
-    nodes,
-    values,
-    roots,
-    depths,
-    special,
-    cat_words,
-    cat_start,
-    offset,
-    lo,
-    hi,
-    bin_start,
-    bin_first,
-    bins_per_unit,
-    score,
-    members,
-    side,
-):
+def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side):
     """Early-exit walk of rows ``start:stop``, one score per row, one tree per member.
 
-    A row leaves after member `r` when its partial sum is below `lo` or above `hi` of
-    that position and, with bins, of its bin. Results go into `score` (the partial sum),
-    `members` (how many were evaluated) and `side` (1 left above, -1 below, 0 never).
+    A row leaves after member `r` when its partial sum is below the lower or above the
+    upper threshold of that position and, with bins, of its bin. Results go into `score`
+    (the partial sum), `members` (how many were evaluated) and `side` (1 left above, -1
+    below, 0 never).
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-    start, stop, block : int
-        Rows, and how many of them are walked together.
+    start, stop : int
+    trees : Trees
+        In evaluation order, with one output.
 
-    nodes, values, roots, depths, special, cat_words, cat_start
-        The forest in evaluation order; `values` of shape (n_nodes,).
-
-    offset : float
-    lo, hi : ndarray of shape (n_thresholds,)
-        NaN marks a bin that was never seen: its rows are evaluated to the end.
-
-    bin_start : ndarray of shape (n_members + 1,)
-        Where the thresholds of a position start.
-
-    bin_first : ndarray of shape (n_members,)
-        Number of the first bin of a position.
-
-    bins_per_unit : float
-        Bins per unit of score, 0 for one threshold pair per position.
-
-    score, members, side : ndarray of shape (n_samples,)
+    offset : ndarray of shape (1,)
+    thresholds : ExitThresholds
+    score : ndarray of shape (n_samples, 1)
+    members, side : ndarray of shape (n_samples,)
     """
-    n_members = len(roots)
+    n_members = len(trees.roots)
+    lo, hi, bin_start = thresholds.lo, thresholds.hi, thresholds.start
+    bins_per_unit = thresholds.bins_per_unit
+    block = min(1024, stop - start)
     rows = np.empty(block, dtype=np.int64)
     g = np.empty(block, dtype=np.float64)
     leaf = np.empty(block, dtype=np.int64)
     locked = np.zeros(block, dtype=np.bool_)
-    for first in range(start, stop, block):
-        m = min(block, stop - first)
+    for begin in range(start, stop, block):
+        m = min(block, stop - begin)
         for j in range(m):
-            rows[j] = first + j
-            g[j] = offset
+            rows[j] = begin + j
+            g[j] = offset[0]
             locked[j] = False
         for r in range(n_members):
-            _leaves(X, rows, m, nodes, roots[r], depths[r], special, cat_words, cat_start, leaf)
+            leaves(X, rows, m, trees, r, leaf)
             last = r == n_members - 1
             kept = 0
             for j in range(m):
-                x = g[j] + values[leaf[j]]
+                x = g[j] + trees.values[leaf[j], 0]
                 i = rows[j]
                 b = np.int64(bin_start[r])
                 lock = locked[j]
                 if bins_per_unit > 0.0:
-                    bin_ = np.int64(np.rint(x * bins_per_unit)) - bin_first[r]
+                    bin_ = np.int64(np.rint(x * bins_per_unit)) - thresholds.first[r]
                     if 0 <= bin_ < bin_start[r + 1] - bin_start[r]:
                         b += bin_
                         lock |= lo[b] != lo[b]
                     else:
                         lock = True
                 if last or (not lock and (x < lo[b] or x > hi[b])):
-                    score[i] = x
+                    score[i, 0] = x
                     members[i] = r + 1
                     side[i] = 0 if last else (1 if x > hi[b] else -1)
                 else:
@@ -195,9 +80,9 @@ def walk_one(X, nodes, values, roots, special, cat_words, cat_start, offset, lo,
         at = np.int64(roots[r])
         while True:
             if special:
-                nxt = _step_special(X, 0, nodes, at, cat_words, cat_start)
+                nxt = step_special(X, 0, nodes, at, cat_words, cat_start)
             else:
-                nxt = _step(X, 0, nodes, at)
+                nxt = step(X, 0, nodes, at)
             if nxt == at:
                 break
             at = nxt
@@ -225,41 +110,24 @@ def _top_two(g, j):
 
 
 @njit(cache=True, nogil=True)
-def walk_vector(
-    X,
-    start,
-    stop,
-    block,
-    nodes,
-    values,
-    roots,
-    depths,
-    outputs,
-    member_start,
-    special,
-    cat_words,
-    cat_start,
-    offset,
-    hi,
-    score,
-    members,
-    side,
-):
+def walk_vector(X, start, stop, trees, offset, thresholds, score, members, side):
     """As `walk_scalar`, with one score per class: a row leaves when the margin between
-    the two leading classes is above `hi` of the position."""
-    n_members = len(member_start) - 1
+    the two leading classes is above the upper threshold of the position."""
+    n_members = len(trees.member_start) - 1
     n_outputs = len(offset)
+    outputs, values = trees.outputs, trees.values
+    block = min(1024, stop - start)
     rows = np.empty(block, dtype=np.int64)
     g = np.empty((block, n_outputs), dtype=np.float64)
     leaf = np.empty(block, dtype=np.int64)
-    for first in range(start, stop, block):
-        m = min(block, stop - first)
+    for begin in range(start, stop, block):
+        m = min(block, stop - begin)
         for j in range(m):
-            rows[j] = first + j
+            rows[j] = begin + j
             g[j] = offset
         for r in range(n_members):
-            for t in range(member_start[r], member_start[r + 1]):
-                _leaves(X, rows, m, nodes, roots[t], depths[t], special, cat_words, cat_start, leaf)
+            for t in range(trees.member_start[r], trees.member_start[r + 1]):
+                leaves(X, rows, m, trees, t, leaf)
                 if outputs[t] < 0:
                     for j in range(m):
                         for k in range(n_outputs):
@@ -272,7 +140,7 @@ def walk_vector(
             for j in range(m):
                 leave = last
                 if not last:
-                    leave = _top_two(g, j)[1] > hi[r]
+                    leave = _top_two(g, j)[1] > thresholds.hi[r]
                 i = rows[j]
                 if leave:
                     score[i] = g[j]
@@ -286,44 +154,6 @@ def walk_vector(
             m = kept
             if m == 0:
                 break
-
-
-@njit(cache=True, nogil=True)
-def member_scores(
-    X,
-    nodes,
-    values,
-    roots,
-    depths,
-    outputs,
-    member_start,
-    special,
-    cat_words,
-    cat_start,
-    out,
-):
-    """What each member adds to each score, into `out` of shape
-    (n_members, n_samples, n_outputs)."""
-    n = X.shape[0]
-    block = 1024
-    rows = np.empty(block, dtype=np.int64)
-    leaf = np.empty(block, dtype=np.int64)
-    for first in range(0, n, block):
-        m = min(block, n - first)
-        for j in range(m):
-            rows[j] = first + j
-        for r in range(len(member_start) - 1):
-            for j in range(m):
-                out[r, first + j] = 0.0
-            for t in range(member_start[r], member_start[r + 1]):
-                _leaves(X, rows, m, nodes, roots[t], depths[t], special, cat_words, cat_start, leaf)
-                if outputs[t] < 0:
-                    for j in range(m):
-                        for k in range(out.shape[2]):
-                            out[r, first + j, k] += values[leaf[j], k]
-                else:
-                    for j in range(m):
-                        out[r, first + j, outputs[t]] += values[leaf[j], 0]
 
 
 @njit(cache=True, nogil=True)

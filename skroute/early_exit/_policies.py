@@ -1,12 +1,11 @@
 """Policies: thresholds in the form that the walks take, and where rows leave under them."""
 
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
-from skroute.early_exit._engines import fixed_policy
-from skroute.early_exit._fan import fan_leaving, fan_table, fan_thresholds
+from skroute.early_exit._exit_thresholds import ExitThresholds
+from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._order import greedy_mse_order, individual_mse_order, qwyc_order
 from skroute.early_exit._thresholds import (
     doubtful,
@@ -79,7 +78,7 @@ class Recipe:
             return replace(self, order=rng.permutation(n_members))
         return self
 
-    def learn(self, scores, offset, beta, costs, on_position=None):
+    def learn(self, scores, offset, beta, costs, task=None):
         """Order, policies from cautious to hurried, and what they were fitted on.
 
         Parameters
@@ -88,16 +87,22 @@ class Recipe:
         offset : ndarray of shape (n_outputs,)
         beta : float
         costs : ndarray of shape (n_members,)
-        on_position : callable, default=None
-            Called at each position of the order search.
+        task : FitTask, default=None
+            Gets a step for each position of the order search.
 
         Returns
         -------
         order : ndarray of shape (n_members,), dtype=int64
-        policies : list of dict
+        policies : list of ExitThresholds
         values, bad : ndarray of shape (n_members, n_samples)
             From :func:`running_values`.
         """
+
+        def on_position():
+            if task is not None:
+                with task.step("position"):
+                    pass
+
         order = self._order(scores, offset, beta, costs, on_position)
         values, bad = running_values(scores, order, offset, beta)
         return order, self._policies(values, bad, costs[order], beta), values, bad
@@ -127,7 +132,7 @@ class Recipe:
 
     def _policies(self, values, bad, costs, beta):
         n_members, n_samples = values.shape
-        never = fixed_policy(np.full(n_members, -np.inf), np.full(n_members, np.inf))
+        never = ExitThresholds.never(n_members)
         if self.never:
             return [never]
         if self.stopping == "fan":
@@ -143,26 +148,7 @@ class Recipe:
                 for share in np.minimum(self.alpha * SHARES, 0.5)
             ]
         path = widened(values, *path[0], WIDER) + path
-        return [never, *(fixed_policy(lo, hi) for lo, hi in path)]
-
-
-def policy_leaving(values, policy):
-    """Where rows leave: index of the last member evaluated, and the side."""
-    if policy["bins_per_unit"] == 0.0:
-        from skroute.early_exit._kernels import leave_at
-
-        position = np.empty(values.shape[1], dtype=np.int64)
-        side = np.empty(values.shape[1], dtype=np.int8)
-        leave_at(values, policy["lo"], policy["hi"], position, side)
-        return position, side
-    return fan_leaving(
-        values,
-        policy["lo"],
-        policy["hi"],
-        policy["start"],
-        policy["first"],
-        1.0 / policy["bins_per_unit"],
-    )
+        return [never, *(ExitThresholds.per_position(lo, hi) for lo, hi in path)]
 
 
 def fan_policies(values, beta, use_hi):
@@ -174,45 +160,5 @@ def fan_policies(values, beta, use_hi):
         lo, hi = fan_thresholds(mean, deviation, beta, gamma)
         if not use_hi:
             hi = np.where(np.isnan(hi), np.nan, np.inf)
-        policies.append(
-            {"lo": lo, "hi": hi, "start": start, "first": first, "bins_per_unit": 1.0 / width}
-        )
+        policies.append(ExitThresholds(lo, hi, start, first, 1.0 / width))
     return policies
-
-
-@cache
-def compiled_walk_one():
-    from skroute.early_exit._kernels import walk_one
-
-    return walk_one
-
-
-def single_row_arguments(engine, policy):
-    """What the single-row path needs, None where there is none."""
-    forest = getattr(engine, "forest", None)
-    if (
-        forest is None
-        or engine.n_outputs > 1
-        or forest.values.shape[1] > 1
-        or len(forest.roots) != forest.n_members
-        or policy["bins_per_unit"] > 0
-        or (forest.categories and forest.encode_arrays)
-    ):
-        return None
-    return (
-        (1, forest.n_features),
-        np.dtype(forest.dtype),
-        (
-            forest.nodes,
-            np.ascontiguousarray(forest.values[:, 0]),
-            forest.roots,
-            engine.special,
-            forest.cat_words,
-            forest.cat_start,
-            float(forest.offset[0]),
-            policy["lo"],
-            policy["hi"],
-        ),
-        forest.beta,
-        forest.finite is False,
-    )

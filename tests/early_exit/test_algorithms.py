@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skroute.early_exit._calibration import allowed_wrong, fixed_sequence, upper_bound
-from skroute.early_exit._engines import MemberEngine, fixed_policy
-from skroute.early_exit._fan import fan_leaving, fan_table, fan_thresholds
+from skroute.early_exit._engines import MemberEngine
+from skroute.early_exit._exit_thresholds import ExitThresholds
+from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._order import (
     greedy_mse_order,
     individual_mse_order,
     qwyc_order,
-    qwyc_order_reference,
 )
 from skroute.early_exit._thresholds import (
     allowance,
@@ -22,13 +22,13 @@ from skroute.early_exit._thresholds import (
     is_wrong,
     lagrangian_path,
     leader_and_margin,
-    leaving,
     most_decided,
     optimal_thresholds,
     running_values,
     spend_thresholds,
     sweep_back,
 )
+from tests.early_exit.reference import leaving, qwyc_order_reference
 
 ZERO = np.zeros(1)
 FEW = settings(max_examples=60, deadline=None)
@@ -324,8 +324,8 @@ def test_fan_table_by_hand_and_walk_against_twin():
     lo, hi = fan_thresholds(mean, deviation, 0.0, 0.7)
     # Rows that the table has not seen fall into unseen bins too.
     values, _ = running_values(scores, np.arange(8), ZERO, 0.0)
-    position, side = fan_leaving(values, lo, hi, start, first, 0.4)
-    policy = {"lo": lo, "hi": hi, "start": start, "first": first, "bins_per_unit": 1 / 0.4}
+    policy = ExitThresholds(lo, hi, start, first, 1 / 0.4)
+    position, side = policy.leaving(values)
     rows = np.arange(300)
 
     def member(t):
@@ -347,7 +347,7 @@ def test_member_engine_asks_only_undecided_rows():
 
     X = np.array([[5.0], [-5.0], [0.1], [0.2]])
     engine = MemberEngine([member] * 3, np.array([0, 1]), np.ones(3))
-    policy = fixed_policy(np.full(3, -1.0), np.full(3, 1.0))
+    policy = ExitThresholds.per_position(np.full(3, -1.0), np.full(3, 1.0))
     _, members, _ = engine.walk(X, policy)
     assert asked == [4, 2, 2]
     np.testing.assert_array_equal(members, [1, 1, 3, 3])

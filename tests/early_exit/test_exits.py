@@ -11,9 +11,10 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import ExitDisplay, QWYCEnsemble, export_ensemble
-from skroute.early_exit._engines import MemberEngine, ensemble_engine, fixed_policy
-from skroute.early_exit._exits import ExitEngine, only_order
-from skroute.early_exit._policies import fan_policies, policy_leaving
+from skroute.early_exit._engines import MemberEngine, ensemble_engine
+from skroute.early_exit._exit_engine import ExitEngine, only_order
+from skroute.early_exit._exit_thresholds import ExitThresholds
+from skroute.early_exit._policies import fan_policies
 from skroute.early_exit._thresholds import running_values
 from tests.exit_net import ColumnNet, column_rows
 
@@ -38,9 +39,9 @@ def test_the_walk_is_what_thresholds_on_running_sums_say(seed, n_classes, n_exit
     np.testing.assert_allclose(np.cumsum(added, axis=0), logits, atol=1e-12)
     rng = np.random.default_rng(seed)
     hi = rng.uniform(0.5, 4, n_exits)
-    policy = fixed_policy(-hi if n_classes == 2 else np.full(n_exits, -np.inf), hi)
+    policy = ExitThresholds.per_position(-hi if n_classes == 2 else np.full(n_exits, -np.inf), hi)
     values, _ = running_values(added, np.arange(n_exits), engine.offset, engine.beta)
-    position, expected_side = policy_leaving(values, policy)
+    position, expected_side = policy.leaving(values)
     net.rows_ = [0] * n_exits
     score, members, side = engine.walk(X, policy)
     np.testing.assert_array_equal(members, position + 1)
@@ -70,9 +71,9 @@ class _Difference:
 def test_blocks_of_rows_do_not_change_the_answers(monkeypatch):
     net, X, _ = fitted_net(3, 3)
     engine = ExitEngine(net)
-    policy = fixed_policy(np.full(3, -np.inf), np.array([1.0, 2.0, np.inf]))
+    policy = ExitThresholds.per_position(np.full(3, -np.inf), np.array([1.0, 2.0, np.inf]))
     whole, scores = engine.walk(X, policy), engine.scores(X)
-    monkeypatch.setattr("skroute.early_exit._exits._BLOCK", 7)
+    monkeypatch.setattr("skroute.early_exit._exit_engine._BLOCK", 7)
     for one, other in zip(whole, engine.walk(X, policy)):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(engine.scores(X), scores)
@@ -100,7 +101,7 @@ def test_disagreement_cost_and_counts(n_classes):
         np.testing.assert_array_equal(y_pred[here], own)
         proba = quick.predict_proba(X[3000:][here])
         np.testing.assert_allclose(proba, net._exit_proba(X[3000:][here], k), atol=1e-9)
-    fewer = quick.predict_cost(X[3000:], budget=quick.path_["cost"].min())
+    fewer = quick.predict_cost(X[3000:], budget=quick.tradeoff_.cost.min())
     assert fewer.mean() < cost.mean()
     full = quick.predict_cost(X[3000:], budget=np.inf)
     np.testing.assert_array_equal(full, cost)

@@ -8,9 +8,12 @@ from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble, _kernels
 from skroute.early_exit._engines import ensemble_engine
+from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._thresholds import lagrangian_path, leaving, running_values
+from skroute.early_exit._thresholds import lagrangian_path, running_values
+from skroute.forests import _kernels as forest_kernels
+from tests.early_exit.reference import leaving
 
 lgb = pytest.importorskip("lightgbm")
 
@@ -18,9 +21,10 @@ lgb = pytest.importorskip("lightgbm")
 @pytest.fixture
 def interpreted(monkeypatch):
     def switch():
-        for name, item in list(vars(_kernels).items()):
-            if hasattr(item, "py_func"):
-                monkeypatch.setattr(_kernels, name, item.py_func)
+        for module in (_kernels, forest_kernels):
+            for name, item in list(vars(module).items()):
+                if hasattr(item, "py_func"):
+                    monkeypatch.setattr(module, name, item.py_func)
 
     yield switch
 
@@ -76,13 +80,11 @@ def test_everything_interpreted(kind, interpreted):
             out += [*found, *np.ravel(path)]
         # A part of the rows leaves at each position.
         lo, hi = np.quantile(values, [0.2, 0.7], axis=1)
-        policy = {"lo": lo, "hi": hi, "start": np.arange(n + 1), "first": np.zeros(n, int)}
-        out += engine.walk(X, policy | {"bins_per_unit": 0.0})
+        out += engine.walk(X, ExitThresholds.per_position(lo, hi))
         if engine.n_outputs == 1:
             start, first, mean, deviation = fan_table(values[:, :60], 0.3)
             lo, hi = fan_thresholds(mean, deviation, engine.beta, 1.0)
-            policy = {"lo": lo, "hi": hi, "start": start, "first": first}
-            out += engine.walk(X, policy | {"bins_per_unit": 1 / 0.3})
+            out += engine.walk(X, ExitThresholds(lo, hi, start, first, 1 / 0.3))
         return out
 
     compiled = run()
@@ -98,7 +100,8 @@ def test_one_row_interpreted(kind, interpreted):
         FrozenEstimator(model), alpha=0.2, order="natural", calibration=None
     ).optimize(X)
     engine, _ = ensemble_engine(model)
-    arguments = list(estimator._single[2])
+    estimator.predict(X[:1])
+    arguments = list(estimator._single.arguments)
     spread = np.linspace(0.4, 0.1, engine.n_members)
     arguments[-2:] = -spread, spread
     compiled = [_kernels.walk_one(X[i : i + 1], *arguments) for i in range(len(X))]

@@ -1,6 +1,7 @@
 """The full evaluation equals the library's own prediction."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,14 +21,16 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from skroute.early_exit._engines import ForestEngine, MemberEngine, ensemble_engine, fixed_policy
-from skroute.early_exit._forest import forest_scores_reference
+from skroute.early_exit._engines import ForestEngine, MemberEngine, ensemble_engine
+from skroute.early_exit._exit_thresholds import ExitThresholds
+from skroute.forests._forest import member_scores_reference
+from skroute.forests._rows import rows_of
 
 lgb = pytest.importorskip("lightgbm")
 
 
 def full_scores(engine, X):
-    never = fixed_policy(np.full(engine.n_members, -np.inf), np.full(engine.n_members, np.inf))
+    never = ExitThresholds.never(engine.n_members)
     score, members, side = engine.walk(X, never)
     assert np.all(members == engine.n_members)
     assert np.all(side == 0)
@@ -52,7 +55,7 @@ EXTREME = np.array([[np.inf] * 8, [-np.inf] * 8, [1e300] * 8, [-1e300] * 8, [0.0
 
 
 def assert_layouts_agree(engine, X):
-    expected = forest_scores_reference(engine.forest, engine.prepare(X))
+    expected = member_scores_reference(engine.forest, rows_of(engine.forest, X))
     np.testing.assert_allclose(engine.scores(X), expected, rtol=1e-6, atol=1e-7)
     full = full_scores(engine, X)
     np.testing.assert_allclose(full, engine.offset + expected.sum(axis=0), atol=1e-10)
@@ -95,7 +98,7 @@ def test_lightgbm_categories_unseen_ones_and_fractions(n_classes):
     strange = np.vstack([X, with_missing(X), EXTREME])
     strange[:20, 0] = [70, 71, 500, -1, -0.5, 0.7, 1e9, 3e9, -3e9, np.nan, 31, 32, 33] + [2.9] * 7
     engine, _ = ensemble_engine(model)
-    assert engine.special
+    assert engine.forest.trees.special
     expected = model.predict(strange, raw_score=True).reshape(len(strange), -1)
     np.testing.assert_allclose(full_scores(engine, strange), expected, rtol=1e-12, atol=1e-12)
     assert_layouts_agree(engine, strange)
@@ -173,7 +176,7 @@ def test_a_member_that_saw_fewer_classes():
 def test_lightgbm_refuses_what_is_no_classifier():
     X, y = data()
     regressor = lgb.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, y)
-    with pytest.raises(ValueError, match=re.escape("objective 'regression'; early exit needs")):
+    with pytest.raises(ValueError, match=re.escape("objective 'regression'; it must be")):
         ensemble_engine(regressor.booster_)
     linear = lgb.LGBMClassifier(n_estimators=2, verbose=-1, linear_tree=True).fit(X, y)
     with pytest.raises(ValueError, match="Linear trees"):
@@ -217,7 +220,7 @@ def test_scikit_learn_forests(model, n_classes):
 def test_exponential_loss_has_its_own_link():
     X, y = data()
     model = GradientBoostingClassifier(n_estimators=5, loss="exponential", random_state=0)
-    assert ensemble_engine(model.fit(X, y))[0].slope == 2.0
+    assert ensemble_engine(model.fit(X, y))[0].link.slope == 2.0
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -276,11 +279,11 @@ def test_missing_values_that_fit_did_not_see():
     np.testing.assert_allclose(full_scores(engine, queries)[:, 0], sum_of(model, queries))
     model = GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, y)
     engine, _ = ensemble_engine(model)
-    for call in (model.predict, engine.prepare):
+    for call in (model.predict, partial(rows_of, engine.forest)):
         with pytest.raises(ValueError, match="contains NaN"):
             call(queries)
     with pytest.raises(ValueError, match="X has 7 features, but the ensemble was trained on 8"):
-        engine.prepare(X[:, :7])
+        rows_of(engine.forest, X[:, :7])
 
 
 def test_refused_sklearn_ensembles():
@@ -317,14 +320,14 @@ def test_voting_bagging_and_adaboost_of_other_models(n_classes):
     bagging = BaggingClassifier(GaussianNB(), 4, max_features=0.5, random_state=0).fit(X, labels)
     engine, _ = ensemble_engine(bagging)
     expected = sum_of(bagging, X).reshape(len(X), -1)
-    engine = engine.reordered(np.array([2, 0, 3, 1]))
+    engine = engine.taken(np.array([2, 0, 3, 1]))
     np.testing.assert_allclose(full_scores(engine, X), expected, atol=1e-12)
     same = BaggingClassifier(KNeighborsClassifier(3), 3, random_state=0).fit(X, labels)
     assert ensemble_engine(same)[0].columns is None
 
     boosted = AdaBoostClassifier(GaussianNB(), n_estimators=4, random_state=0).fit(X, labels)
     engine, _ = ensemble_engine(boosted)
-    engine = engine.reordered(np.arange(engine.n_members)[::-1])
+    engine = engine.taken(np.arange(engine.n_members)[::-1])
     expected = boosted.decision_function(X).reshape(len(X), -1)
     np.testing.assert_allclose(full_scores(engine, X), expected, atol=1e-12)
 
@@ -373,7 +376,7 @@ def test_xgboost_categories_and_early_stopping():
     ).fit(X[:400], y[:400], eval_set=[(X[400:], y[400:])], verbose=False)
     engine, _ = ensemble_engine(model)
     assert engine.n_members == model.best_iteration + 1
-    assert engine.special
+    assert engine.forest.trees.special
     queries = X.copy()
     queries[:3, 0] = np.nan
     expected = model.predict(queries, output_margin=True)
@@ -396,7 +399,7 @@ def test_reordered_forest_adds_the_same_scores():
     model = lgb.LGBMClassifier(n_estimators=6, verbose=-1, n_jobs=1).fit(X, y)
     engine, _ = ensemble_engine(model)
     order = np.array([3, 1, 5, 0, 2, 4])
-    moved = engine.reordered(order)
+    moved = engine.taken(order)
     np.testing.assert_array_equal(moved.scores(X), engine.scores(X)[order])
     np.testing.assert_allclose(full_scores(moved, X), full_scores(engine, X), atol=1e-12)
     single = engine.member_calls()[2](X)
@@ -406,6 +409,6 @@ def test_reordered_forest_adds_the_same_scores():
 def test_threads_change_nothing():
     X, y = data(n=2500)
     engine, _ = ensemble_engine(lgb.LGBMClassifier(n_estimators=9, verbose=-1).fit(X, y))
-    policy = fixed_policy(np.full(9, -0.3), np.full(9, 0.4))
+    policy = ExitThresholds.per_position(np.full(9, -0.3), np.full(9, 0.4))
     for one, two in zip(engine.walk(X, policy), engine.walk(X, policy, n_jobs=2)):
         np.testing.assert_array_equal(one, two)

@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from skroute.early_exit._forest import (
+from skroute.forests._forest import (
     CATEGORICAL,
     MISSING_RIGHT,
     ZERO_MISSING,
     ForestBuilder,
+    member_scores_reference,
 )
+from skroute.utils._short_repr import short_repr
 
 _READERS: dict[tuple[str, str], Callable] = {}
 
@@ -30,7 +32,7 @@ def reads(package, name):
 
 
 def find_reader(estimator):
-    """The reader for a fitted ensemble.
+    """The reader for an ensemble, fitted or not.
 
     Parameters
     ----------
@@ -39,14 +41,56 @@ def find_reader(estimator):
     Returns
     -------
     callable or None
-        Function of the ensemble that returns ``(Forest, classes)``, where ``classes`` is
-        None when the model does not know its labels. None when no reader fits.
+        Function of the fitted ensemble that returns ``(Forest, classes)``, where
+        ``classes`` is None when the model does not know its labels, or None when this
+        ensemble has no trees. None when no reader fits.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skroute.forests import find_reader
+    >>> find_reader(RandomForestClassifier()) is None, find_reader(GaussianNB()) is None
+    (False, True)
     """
     for cls in type(estimator).__mro__:
         reader = _READERS.get((cls.__module__.split(".")[0], cls.__name__))
         if reader is not None:
             return reader
     return None
+
+
+def read_forest(estimator):
+    """Trees of a fitted ensemble.
+
+    Parameters
+    ----------
+    estimator : object
+        Classifier of LightGBM, XGBoost or scikit-learn, or a LightGBM booster.
+
+    Returns
+    -------
+    (Forest, classes) or None
+        `classes` is None where the ensemble does not know its labels. None where no
+        reader fits.
+
+    Raises
+    ------
+    ValueError
+        If the ensemble is of a kind that is read, with an option that is not.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.forests import read_forest
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest, classes = read_forest(RandomForestClassifier(7, random_state=0).fit(X, y))
+    >>> forest.n_members
+    7
+    """
+    reader = find_reader(estimator)
+    return None if reader is None else reader(estimator)
 
 
 def reads_trees(estimator):
@@ -60,26 +104,62 @@ def reads_trees(estimator):
 @reads("lightgbm", "LGBMClassifier")
 def read_lgbm_classifier(model):
     """Forest of a fitted ``lightgbm.LGBMClassifier``."""
-    forest, _ = read_lightgbm(model.booster_)
+    forest, _ = read_lightgbm_classifier(model.booster_)
     return forest, np.asarray(model.classes_)
 
 
 @reads("lightgbm", "Booster")
-def read_lightgbm(booster):
-    """Forest of a ``lightgbm.Booster``, from the text that it saves."""
-    blocks = booster.model_to_string().split("\n\n")
-    head = _fields(blocks[0])
-    objective, *options = head.get("objective", "none").split()
-    options = dict(option.split(":") for option in options if ":" in option)
+def read_lightgbm_classifier(booster):
+    """Forest of a ``lightgbm.Booster`` that classifies; it does not know its labels."""
+    objective, options = _lightgbm_objective(booster)
     if objective not in ("binary", "cross_entropy", "multiclass", "multiclassova"):
         raise ValueError(
-            f"The booster has the objective {objective!r}; early exit needs a classifier: "
+            f"The booster has the objective {objective!r}; it must be that of a classifier: "
             "'binary', 'cross_entropy', 'multiclass' or 'multiclassova'."
         )
+    forest = read_lightgbm(booster)
+    forest.link = {"multiclass": "softmax", "multiclassova": "ova"}.get(objective, "logistic")
+    forest.slope *= float(options.get("sigmoid", 1.0))
+    return forest, None
+
+
+def read_lightgbm(booster, num_iteration=None):
+    """Trees of a LightGBM booster with any objective; its scores get no link.
+
+    Parameters
+    ----------
+    booster : lightgbm.Booster
+        Without linear trees.
+
+    num_iteration : int, default=None
+        How many boosting iterations to read, -1 for all. None takes those up to the best
+        one where there is one, as the booster's own ``predict`` does.
+
+    Returns
+    -------
+    Forest
+        Members are boosting iterations, with one tree for each output.
+
+    Raises
+    ------
+    ValueError
+        If the booster has linear trees, or categories that its text does not name.
+
+    Examples
+    --------
+    >>> import lightgbm, numpy as np
+    >>> from skroute.forests import leaf_sums, read_lightgbm
+    >>> X = np.random.default_rng(0).random((200, 3))
+    >>> data = lightgbm.Dataset(X, X[:, 0] > 0.5)
+    >>> booster = lightgbm.train({"objective": "binary", "verbose": -1}, data, 5)
+    >>> forest = read_lightgbm(booster)
+    >>> bool(np.allclose(leaf_sums(forest, X)[:, 0], booster.predict(X, raw_score=True)))
+    True
+    """
+    blocks = booster.model_to_string(num_iteration=num_iteration).split("\n\n")
+    head = _fields(blocks[0])
     per_iteration = int(head["num_tree_per_iteration"])
     trees = [_fields(block) for block in blocks if block.lstrip().startswith("Tree=")]
-    # boosting="rf" adds its trees up and averages inside the link.
-    slope = per_iteration / len(trees) if "average_output" in blocks[0] else 1.0
     builder = ForestBuilder()
     for i, tree in enumerate(trees):
         if tree.get("is_linear", "0") != "0":
@@ -89,10 +169,10 @@ def read_lightgbm(booster):
             builder.end_member()
     columns = booster.pandas_categorical or []
     categorical = _lightgbm_categorical_columns(head, len(columns))
-    forest = builder.build(
+    return builder.build(
         np.zeros(per_iteration),
-        link={"multiclass": "softmax", "multiclassova": "ova"}.get(objective, "logistic"),
-        slope=slope * float(options.get("sigmoid", 1.0)),
+        # boosting="rf" adds its trees up and averages inside the link.
+        slope=per_iteration / len(trees) if "average_output" in blocks[0] else 1.0,
         n_features=int(head["max_feature_idx"]) + 1,
         finite=False,
         categories={
@@ -100,7 +180,13 @@ def read_lightgbm(booster):
             for column, values in zip(categorical, columns)
         },
     )
-    return forest, None
+
+
+def _lightgbm_objective(booster):
+    """Name of the objective, and its options."""
+    head = _fields(booster.model_to_string(num_iteration=1).split("\n\n")[0])
+    objective, *options = head.get("objective", "none").split()
+    return objective, dict(option.split(":") for option in options if ":" in option)
 
 
 def _has_text(values):
@@ -264,23 +350,13 @@ def read_adaboost(model):
     return forest, np.asarray(classes)
 
 
-def _set_offset(forest, decision):
-    """Take the score before the first tree from one call of the library's own function."""
-    from skroute.early_exit._forest import forest_scores_reference
-
-    probe = np.zeros((1, forest.n_features))
-    total = forest_scores_reference(forest, probe).sum(axis=0).ravel()
-    forest.offset = np.ravel(decision(probe)).astype(np.float64) - total
-    return forest
-
-
 @reads("sklearn", "GradientBoostingClassifier")
 def read_gradient_boosting(model):
     """Forest of a fitted ``GradientBoostingClassifier``."""
     if not (model.init is None or isinstance(model.init, str)):
         raise ValueError(
-            f"GradientBoostingClassifier has init={model.init!r}: the score before the first "
-            "tree depends on the row. Use init=None or init='zero'."
+            f"GradientBoostingClassifier has init={short_repr(model.init)}: the score before the "
+            "first tree depends on the row. Use init=None or init='zero'."
         )
     builder = ForestBuilder()
     for stage in model.estimators_:
@@ -290,15 +366,15 @@ def read_gradient_boosting(model):
         builder.end_member()
     n_outputs = model.estimators_.shape[1]
     forest = builder.build(
-        np.zeros(n_outputs),
+        np.ravel(model._raw_predict_init(np.zeros((1, model.n_features_in_)))),
         link="logistic" if n_outputs == 1 else "softmax",
         slope=1.0 if model.loss == "log_loss" else 2.0,
         n_features=model.n_features_in_,
         dtype="float32",
+        # This library answers positive at a score of exactly zero.
+        beta=float(np.nextafter(0.0, -1.0)),
     )
-    # This library answers positive at a score of exactly zero.
-    forest.beta = float(np.nextafter(0.0, -1.0))
-    return _set_offset(forest, model.decision_function), np.asarray(model.classes_)
+    return forest, np.asarray(model.classes_)
 
 
 @reads("sklearn", "HistGradientBoostingClassifier")
@@ -354,6 +430,14 @@ def _hist_columns(model):
 # XGBoost ----------------------------------------------------------------------------
 
 
+_XGBOOST_LINKS = {
+    "binary:logistic": "logistic",
+    "reg:logistic": "logistic",
+    "multi:softmax": "softmax",
+    "multi:softprob": "softmax",
+}
+
+
 @reads("xgboost", "XGBClassifier")
 def read_xgb_classifier(model):
     """Forest of a fitted ``xgboost.XGBClassifier``."""
@@ -369,7 +453,18 @@ def read_xgb_classifier(model):
         raise ValueError(
             f"XGBClassifier has booster={boost['name']!r}; only 'gbtree' is supported."
         )
+    objective = learner["objective"]["name"]
+    if objective not in _XGBOOST_LINKS:
+        raise ValueError(
+            f"XGBClassifier has objective={objective!r}; how its scores become probabilities is "
+            f"known for {sorted(_XGBOOST_LINKS)!r} only."
+        )
     boost = boost["model"]
+    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in boost["trees"]):
+        raise ValueError(
+            "XGBClassifier has multi_strategy='multi_output_tree'; only 'one_output_per_tree' is "
+            "supported."
+        )
     bounds = boost["iteration_indptr"]
     if best is not None:
         bounds = bounds[: int(best) + 2]
@@ -381,12 +476,16 @@ def read_xgb_classifier(model):
     n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
     forest = builder.build(
         np.zeros(n_outputs),
-        link="logistic" if n_outputs == 1 else "softmax",
+        link=_XGBOOST_LINKS[objective],
         n_features=int(learner["learner_model_param"]["num_feature"]),
         dtype="float32",
-        finite="allow-nan",
+        finite=False,
+        sums="float32",
     )
-    forest = _set_offset(forest, lambda X: model.predict(X, output_margin=True))
+    # The score before the first tree, from one call of the library's own function.
+    probe = np.zeros((1, forest.n_features))
+    total = member_scores_reference(forest, probe).sum(axis=0).ravel()
+    forest.offset = np.ravel(model.predict(probe, output_margin=True)).astype(np.float64) - total
     return forest, np.asarray(model.classes_)
 
 

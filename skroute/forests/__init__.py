@@ -1,0 +1,13 @@
+"""Forests of any library in one layout: readers, and fast walks through their trees."""
+
+from skroute.forests._forest import Forest, ForestBuilder, leaf_sums
+from skroute.forests._readers import find_reader, read_forest, read_lightgbm
+
+__all__ = [
+    "Forest",
+    "ForestBuilder",
+    "find_reader",
+    "leaf_sums",
+    "read_forest",
+    "read_lightgbm",
+]

@@ -1,0 +1,485 @@
+"""A compact layout for forests of any library, and its reference evaluation.
+
+Siblings are neighbours, so a node stores one child; a leaf is its own child, so a walk
+may take steps beyond it. A node has 16 bytes.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NODE = np.dtype([("threshold", np.float64), ("feature", np.int32), ("child", np.int32)])
+
+# The upper bits of NODE["feature"].
+FEATURE_MASK = (1 << 28) - 1
+MISSING_RIGHT = 1 << 28
+CATEGORICAL = 1 << 29
+ZERO_MISSING = 1 << 30
+
+# LightGBM's kZeroThreshold: what counts as zero where zero means missing.
+ZERO = 1e-35
+
+
+class Trees(NamedTuple):
+    """Trees of an additive ensemble as plain arrays: what compiled kernels take.
+
+    A row with features `x` goes right at a node where ``x > threshold``; a missing value
+    goes where the node says. At a categorical node ``threshold`` is the number of a bit
+    set, and members of the set go left.
+
+    Attributes
+    ----------
+    nodes : ndarray of shape (n_nodes,), dtype=NODE
+        All nodes, tree after tree.
+
+    values : ndarray of shape (n_nodes, width), dtype=float64
+        What a leaf adds: one number, or one for each output.
+
+    roots, depths, outputs : ndarray of shape (n_trees,), dtype=int32
+        First node and depth of each tree, and the output that it adds to (-1: leaves
+        hold one number for each output).
+
+    member_start : ndarray of shape (n_members + 1,), dtype=int32
+        Trees of member `t` are ``member_start[t]:member_start[t + 1]``.
+
+    cat_words, cat_start : ndarray, dtype=uint32 and int32
+        Bit sets: set `s` is ``cat_words[cat_start[s]:cat_start[s + 1]]``.
+
+    special : bool
+        Whether some node is categorical or takes zero as missing.
+    """
+
+    nodes: Any
+    values: Any
+    roots: Any
+    depths: Any
+    outputs: Any
+    member_start: Any
+    cat_words: Any
+    cat_start: Any
+    special: bool
+
+    def taken(self, order):
+        """These members in this order, and their nodes in memory as well."""
+        members = [np.arange(self.member_start[t], self.member_start[t + 1]) for t in order]
+        picked = np.concatenate(members)
+        ends = np.append(self.roots[1:], len(self.nodes))
+        spans = [np.arange(self.roots[t], ends[t]) for t in picked]
+        sizes = np.array([len(span) for span in spans])
+        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+        take = np.concatenate(spans)
+        nodes = self.nodes[take]
+        nodes["child"] += np.repeat(roots - self.roots[picked], sizes)
+        sizes = np.array([len(member) for member in members])
+        return self._replace(
+            nodes=nodes,
+            values=np.ascontiguousarray(self.values[take]),
+            roots=roots,
+            depths=self.depths[picked],
+            outputs=self.outputs[picked],
+            member_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
+        )
+
+    def checked(self, n_features, n_outputs):
+        """These trees, if a walk through them stays inside the arrays and ends.
+
+        Files can be damaged, and compiled code trusts its arrays.
+
+        Parameters
+        ----------
+        n_features, n_outputs : int
+
+        Returns
+        -------
+        Trees
+
+        Raises
+        ------
+        ValueError
+            Names what is wrong.
+        """
+        wrong = _first_fault(self, n_features, n_outputs)
+        if wrong is not None:
+            raise ValueError(f"The arrays of the forest are damaged: {wrong}.")
+        return self
+
+
+_KINDS = {
+    "nodes": (NODE, 1),
+    "values": (np.float64, 2),
+    "roots": (np.int32, 1),
+    "depths": (np.int32, 1),
+    "outputs": (np.int32, 1),
+    "member_start": (np.int32, 1),
+    "cat_words": (np.uint32, 1),
+    "cat_start": (np.int32, 1),
+}
+
+
+def _first_fault(trees, n_features, n_outputs):
+    """What is wrong with the arrays, in words; None where nothing is."""
+    for name, (dtype, ndim) in _KINDS.items():
+        array = getattr(trees, name)
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != ndim:
+            return f"{name} is no array of {ndim} dimension(s) and dtype {np.dtype(dtype)}"
+    nodes, roots, size = trees.nodes, trees.roots, len(trees.nodes)
+    at, child = np.arange(size), nodes["child"]
+    feature = nodes["feature"]
+    n_sets = len(trees.cat_start) - 1
+    if len(roots) == 0 or roots[0] != 0 or (np.diff(roots) <= 0).any() or roots[-1] >= size:
+        return "roots do not rise from 0 within the nodes"
+    leaf = child == at
+    tree = np.searchsorted(roots, at, side="right") - 1
+    ends = np.append(roots[1:], size)[tree]
+    # Children come after their parents, so that a walk ends.
+    if (~leaf & ((child <= at) | (child + 1 >= ends))).any():
+        return "a child is not behind its parent in the same tree"
+    if (leaf & ~(nodes["threshold"] == np.inf)).any() or (leaf & (feature != 0)).any():
+        return "a leaf has a split"
+    if ((feature < 0) | ((feature & FEATURE_MASK) >= n_features)).any():
+        return f"a feature is not among the {n_features} columns"
+    inner = np.flatnonzero(~leaf)
+    below = np.sort(np.concatenate([child[inner], child[inner] + 1]))
+    if not np.array_equal(below, np.setdiff1d(at, roots)):
+        return "a node has not one parent"
+    level, depths, here = 0, np.zeros(len(roots), dtype=np.int64), roots.astype(np.int64)
+    while len(here):
+        np.maximum.at(depths, tree[here], level)
+        here = here[~leaf[here]]
+        here = np.concatenate([child[here], child[here] + 1]).astype(np.int64)
+        level += 1
+    if not np.array_equal(trees.depths, depths):
+        return "depths are not those of the trees"
+    if len(trees.values) != size or trees.values.shape[1] not in (1, n_outputs):
+        return "values have not one row for each node"
+    if (
+        len(trees.outputs) != len(roots)
+        or (
+            (trees.outputs < (0 if trees.values.shape[1] == 1 and n_outputs > 1 else -1))
+            | (trees.outputs >= n_outputs)
+        ).any()
+    ):
+        return f"outputs are not among the {n_outputs}"
+    start = trees.member_start
+    if len(start) < 2 or start[0] != 0 or start[-1] != len(roots) or (np.diff(start) < 0).any():
+        return "member_start does not rise from 0 to the number of trees"
+    if n_sets < 0 or trees.cat_start[0] != 0 or (np.diff(trees.cat_start) < 0).any():
+        return "cat_start does not rise from 0"
+    if trees.cat_start[-1] > len(trees.cat_words):
+        return "cat_start points behind the bit sets"
+    sets = nodes["threshold"][(feature & CATEGORICAL) != 0]
+    if not np.isin(sets, np.arange(n_sets)).all():
+        return "a categorical split has no bit set"
+    if bool(trees.special) != _is_special(nodes):
+        return "special does not say which splits there are"
+    return None
+
+
+def _is_special(nodes):
+    return bool(np.any(nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
+
+
+@dataclass
+class Forest:
+    """An additive ensemble of trees, and how its library reads rows and answers.
+
+    Attributes
+    ----------
+    trees : Trees
+        The arrays.
+
+    offset : ndarray of shape (n_outputs,), dtype=float64
+        Score before any member.
+
+    n_features : int
+    beta : float
+        Binary decision: positive where the score is above.
+
+    link : {"logistic", "softmax", "ova", "mean"} or None
+        How scores become probabilities.
+
+    slope : float
+        Factor of the score inside the link.
+
+    dtype : str
+        What the source library casts its input to.
+
+    finite : bool or "allow-nan"
+        What it accepts, as `ensure_all_finite` of scikit-learn's ``check_array``.
+
+    categories : dict from int to ndarray
+        Columns that the source library encodes as positions in these categories.
+
+    encode_arrays : bool
+        Whether plain arrays are encoded too, or only data frames.
+
+    sums : {"float64", "float32"}
+        Precision in which the library adds up.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.forests import read_forest
+    >>> model = RandomForestClassifier(7, random_state=0).fit(*load_iris(return_X_y=True))
+    >>> forest, classes = read_forest(model)
+    >>> forest.n_members, forest.n_outputs, classes
+    (7, 3, array([0, 1, 2]))
+    """
+
+    trees: Trees
+    offset: np.ndarray
+    n_features: int
+    beta: float = 0.0
+    link: str | None = None
+    slope: float = 1.0
+    dtype: str = "float64"
+    finite: object = True
+    categories: dict = field(default_factory=dict)
+    encode_arrays: bool = False
+    sums: str = "float64"
+
+    def __setstate__(self, state):
+        # Files can be damaged, and compiled code trusts these arrays.
+        vars(self).update(state)
+        if self.offset.ndim != 1:
+            raise ValueError("The arrays of the forest are damaged: offset has no one dimension.")
+        self.trees.checked(self.n_features, self.n_outputs)
+
+    @property
+    def rounding(self):
+        """How close to a tie the library, adding up in its own way, may answer otherwise."""
+        trees = self.trees
+        largest = np.maximum.reduceat(np.abs(trees.values).max(axis=1), trees.roots)
+        size = float(np.abs(self.offset).max() + largest.sum())
+        if self.sums == "float64" and size < 2**30:
+            whole = np.append(self.offset, trees.values) * 2**20
+            # Sums of these are exact in any order.
+            if np.array_equal(whole, np.rint(whole)):
+                return 0.0
+        return float(16 * np.finfo(self.sums).eps * (size + 1.0))
+
+    @property
+    def n_members(self):
+        """Number of members (boosting iterations, or trees of a bagged forest)."""
+        return len(self.trees.member_start) - 1
+
+    @property
+    def n_outputs(self):
+        """Number of scores per row: 1 for two classes, else the number of classes."""
+        return len(self.offset)
+
+    def taken(self, order):
+        """The forest of these members in this order.
+
+        Parameters
+        ----------
+        order : sequence of int
+            Members; all of them for another order, ``range(k)`` for the first `k`.
+
+        Returns
+        -------
+        Forest
+        """
+        return replace(self, trees=self.trees.taken(order))
+
+    def features_of(self, outputs):
+        """Sorted features that the trees of some outputs split on.
+
+        Parameters
+        ----------
+        outputs : sequence of int
+
+        Returns
+        -------
+        ndarray of int
+        """
+        trees = self.trees
+        ends = np.append(trees.roots[1:], len(trees.nodes))
+        of_node = np.repeat(trees.outputs, ends - trees.roots)
+        inner = trees.nodes["child"] != np.arange(len(trees.nodes))
+        split = trees.nodes["feature"][inner & np.isin(of_node, outputs)] & FEATURE_MASK
+        return np.unique(split).astype(np.intp)
+
+
+class ForestBuilder:
+    """Collects trees given as parallel arrays and lays them out breadth first."""
+
+    def __init__(self):
+        self._nodes, self._values, self._depths, self._outputs = [], [], [], []
+        self._roots, self._starts, self._size = [], [0], 0
+        self._words, self._cat_start = [], [0]
+
+    def add_set(self, words):
+        """Store a bit set of categories and return its number."""
+        self._words.extend(words)
+        self._cat_start.append(len(self._words))
+        return len(self._cat_start) - 2
+
+    def add_tree(self, left, right, feature, threshold, value, flags, output=0):
+        """Append one tree to the member that is being built.
+
+        Parameters
+        ----------
+        left, right : ndarray of shape (n,), dtype=int
+            Children, negative at leaves; node 0 is the root.
+
+        feature, threshold, flags : ndarray of shape (n,)
+            The split; `flags` holds the upper bits of ``NODE["feature"]``.
+
+        value : ndarray of shape (n, width)
+            What a leaf adds.
+
+        output : int, default=0
+            Output that a leaf adds to, -1 when it has one value for each.
+        """
+        source, children, depth, level = [], [], -1, np.array([0])
+        size = self._size + 1
+        while len(level):
+            depth += 1
+            source.append(level)
+            inner = left[level] >= 0
+            child = np.full(len(level), -1)
+            child[inner] = size + 2 * np.arange(inner.sum())
+            children.append(child)
+            size += 2 * int(inner.sum())
+            level = np.column_stack([left[level[inner]], right[level[inner]]]).ravel()
+        source, child = np.concatenate(source), np.concatenate(children)
+        leaf = child < 0
+        child[leaf] = self._size + np.flatnonzero(leaf)
+        nodes = np.empty(len(source), dtype=NODE)
+        # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
+        nodes["threshold"] = np.where(leaf, np.inf, threshold[source])
+        nodes["feature"] = np.where(leaf, 0, feature[source] | flags[source])
+        nodes["child"] = child
+        self._roots.append(self._size)
+        self._nodes.append(nodes)
+        self._values.append(np.where(leaf[:, None], value[source], 0.0))
+        self._depths.append(depth)
+        self._outputs.append(output)
+        self._size = size
+
+    def end_member(self):
+        """Close the member: trees added from here on belong to the next one."""
+        self._starts.append(len(self._roots))
+
+    def build(self, offset, **keywords):
+        """The forest of all trees added.
+
+        Parameters
+        ----------
+        offset : array-like of shape (n_outputs,)
+            Score before any member.
+
+        **keywords
+            The other attributes of :class:`Forest`.
+
+        Returns
+        -------
+        Forest
+        """
+        nodes = np.concatenate(self._nodes)
+        trees = Trees(
+            nodes=nodes,
+            values=np.ascontiguousarray(np.concatenate(self._values), dtype=np.float64),
+            roots=np.array(self._roots, dtype=np.int32),
+            depths=np.array(self._depths, dtype=np.int32),
+            outputs=np.array(self._outputs, dtype=np.int32),
+            member_start=np.array(self._starts, dtype=np.int32),
+            cat_words=np.array(self._words or [0], dtype=np.uint32),
+            cat_start=np.array(self._cat_start, dtype=np.int32),
+            special=_is_special(nodes),
+        )
+        return Forest(trees, np.atleast_1d(np.asarray(offset, dtype=np.float64)), **keywords)
+
+
+def go_right(x, node, cat_words, cat_start):
+    """Whether values `x` go right at nodes `node`; the numpy twin of one kernel step."""
+    feature = node["feature"]
+    missing = np.isnan(x) | (((feature & ZERO_MISSING) != 0) & (np.abs(x) <= ZERO))
+    with np.errstate(invalid="ignore"):
+        right = x > node["threshold"]
+    for i in np.flatnonzero((feature & CATEGORICAL) != 0):
+        s = int(node["threshold"][i])
+        words = cat_words[cat_start[s] : cat_start[s + 1]]
+        # Truncation as in C: -0.5 is category 0.
+        code = int(x[i]) if -1 < x[i] < 2**31 else -1
+        in_set = 0 <= code < 32 * len(words) and (int(words[code // 32]) >> (code % 32)) & 1
+        right[i] = not in_set
+    return np.where(missing, (feature & MISSING_RIGHT) != 0, right)
+
+
+def member_scores_reference(forest, X):
+    """What each member adds, with numpy alone.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : ndarray of shape (n_samples, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_members, n_samples, n_outputs), dtype=float64
+    """
+    trees = forest.trees
+    scores = np.zeros((forest.n_members, len(X), forest.n_outputs))
+    rows = np.arange(len(X))
+    for t in range(forest.n_members):
+        for tree in range(trees.member_start[t], trees.member_start[t + 1]):
+            at = np.full(len(X), trees.roots[tree])
+            for _ in range(trees.depths[tree]):
+                node = trees.nodes[at]
+                x = X[rows, node["feature"] & FEATURE_MASK].astype(np.float64)
+                at = node["child"] + go_right(x, node, trees.cat_words, trees.cat_start)
+            if trees.outputs[tree] < 0:
+                scores[t] += trees.values[at]
+            else:
+                scores[t, :, trees.outputs[tree]] += trees.values[at, 0]
+    return scores
+
+
+def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
+    """Sum of the leaves that rows reach, per output; the offset is not in it.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : ndarray of shape (n_samples, n_features)
+        Rows as the source library reads them.
+
+    outputs : sequence of int, default=None
+        Outputs to evaluate: only their trees are walked. None takes all.
+
+    first, last : int, default=0, None
+        Members ``first, ..., last - 1`` are added up; None goes to the last member.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, len(outputs)), dtype=float64
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.forests import leaf_sums, read_forest
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest, _ = read_forest(RandomForestClassifier(7, random_state=0).fit(X, y))
+    >>> leaf_sums(forest, X[:1]) / 7
+    array([[1., 0., 0.]])
+    """
+    from skroute.forests._kernels import add_leaves
+
+    X = np.ascontiguousarray(X, dtype=forest.dtype)
+    last = forest.n_members if last is None else last
+    if X.ndim != 2 or X.shape[1] != forest.n_features or not 0 <= first <= last <= forest.n_members:
+        raise ValueError(
+            f"The forest has {forest.n_features} features and {forest.n_members} members, got X "
+            f"of shape {X.shape} and the members from {first!r} to {last!r}."
+        )
+    column = np.full(forest.n_outputs, -1)
+    chosen = np.arange(forest.n_outputs) if outputs is None else np.asarray(outputs)
+    column[chosen] = np.arange(len(chosen))
+    out = np.zeros((len(X), len(chosen)))
+    add_leaves(X, forest.trees, first, last, column, out)
+    return out

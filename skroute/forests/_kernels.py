@@ -1,0 +1,163 @@
+"""Compiled walks through trees. Imported on first use.
+
+`trees` is always a :class:`skroute.forests._forest.Trees`.
+"""
+
+import numpy as np
+from numba import njit
+
+# The layout of _forest.py; compiled code wants literals of its own.
+_MASK = (1 << 28) - 1
+_MISSING_RIGHT_BIT = 28
+_CATEGORICAL = 1 << 29
+_ZERO_MISSING = 1 << 30
+
+
+@njit(cache=True, nogil=True, inline="always")
+def step(X, i, nodes, at):
+    """Child that row `i` goes to from a numerical node; a leaf returns itself."""
+    node = nodes[at]
+    x = X[i, node["feature"] & _MASK]
+    missing_right = (node["feature"] >> _MISSING_RIGHT_BIT) & 1
+    return node["child"] + ((x > node["threshold"]) | ((x != x) & missing_right))
+
+
+@njit(cache=True, nogil=True)
+def step_special(X, i, nodes, at, cat_words, cat_start):
+    """As `step`, for forests with categorical nodes or zero as missing."""
+    node = nodes[at]
+    x = X[i, node["feature"] & _MASK]
+    missing = x != x or ((node["feature"] & _ZERO_MISSING) != 0 and abs(x) <= 1e-35)
+    if missing:
+        return node["child"] + ((node["feature"] >> _MISSING_RIGHT_BIT) & 1)
+    if node["feature"] & _CATEGORICAL:
+        s = int(node["threshold"])
+        code = np.int64(-1)
+        if -1 < x < 2147483648.0:
+            code = np.int64(x)
+        if 0 <= code < 32 * (cat_start[s + 1] - cat_start[s]):
+            word = np.int64(cat_words[cat_start[s] + code // 32])
+            return node["child"] + (1 - ((word >> (code % 32)) & 1))
+        return node["child"] + 1
+    return node["child"] + (x > node["threshold"])
+
+
+@njit(cache=True, nogil=True)
+def leaves(X, rows, m, trees, tree, out):
+    """Leaf of each of the first `m` rows of `rows` in one tree, into `out`."""
+    nodes = trees.nodes
+    root, depth = trees.roots[tree], trees.depths[tree]
+    j = 0
+    if trees.special:
+        while j < m:
+            at = np.int64(root)
+            while True:
+                nxt = step_special(X, rows[j], nodes, at, trees.cat_words, trees.cat_start)
+                if nxt == at:
+                    break
+                at = nxt
+            out[j] = at
+            j += 1
+        return
+    # Eight rows at a time: their loads overlap, no branch depends on the data.
+    while j + 8 <= m:
+        r0, r1, r2, r3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+        r4, r5, r6, r7 = rows[j + 4], rows[j + 5], rows[j + 6], rows[j + 7]
+        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.int64(root)
+        for level in range(depth):
+            b0, b1 = step(X, r0, nodes, a0), step(X, r1, nodes, a1)
+            b2, b3 = step(X, r2, nodes, a2), step(X, r3, nodes, a3)
+            b4, b5 = step(X, r4, nodes, a4), step(X, r5, nodes, a5)
+            b6, b7 = step(X, r6, nodes, a6), step(X, r7, nodes, a7)
+            # In an unbalanced tree all rows may be at leaves long before its depth.
+            if (
+                level >= 6
+                and b0 == a0
+                and b1 == a1
+                and b2 == a2
+                and b3 == a3
+                and b4 == a4
+                and b5 == a5
+                and b6 == a6
+                and b7 == a7
+            ):
+                break
+            a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
+        out[j], out[j + 1], out[j + 2], out[j + 3] = a0, a1, a2, a3
+        out[j + 4], out[j + 5], out[j + 6], out[j + 7] = a4, a5, a6, a7
+        j += 8
+    while j < m:
+        at = np.int64(root)
+        while True:
+            nxt = step(X, rows[j], nodes, at)
+            if nxt == at:
+                break
+            at = nxt
+        out[j] = at
+        j += 1
+
+
+@njit(cache=True, nogil=True)
+def member_scores(X, trees, out):
+    """What each member adds to each score, into `out` of shape
+    (n_members, n_samples, n_outputs)."""
+    n = X.shape[0]
+    block = min(1024, n)
+    rows = np.empty(block, dtype=np.int64)
+    leaf = np.empty(block, dtype=np.int64)
+    for begin in range(0, n, 1024):
+        m = min(1024, n - begin)
+        for j in range(m):
+            rows[j] = begin + j
+        for r in range(len(trees.member_start) - 1):
+            for j in range(m):
+                out[r, begin + j] = 0.0
+            for t in range(trees.member_start[r], trees.member_start[r + 1]):
+                leaves(X, rows, m, trees, t, leaf)
+                if trees.outputs[t] < 0:
+                    for j in range(m):
+                        for k in range(out.shape[2]):
+                            out[r, begin + j, k] += trees.values[leaf[j], k]
+                else:
+                    for j in range(m):
+                        out[r, begin + j, trees.outputs[t]] += trees.values[leaf[j], 0]
+
+
+@njit(cache=True, nogil=True)
+def add_leaves(X, trees, first, last, column, out):
+    """Add the leaves of members ``first, ..., last - 1`` to `out`, in place.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    trees : Trees
+    first, last : int
+    column : ndarray of shape (n_outputs,), dtype=int64
+        Column of `out` that each output adds to, -1 for none.
+
+    out : float64 ndarray of shape (n_samples, n_columns)
+    """
+    n = X.shape[0]
+    block = min(512, n)
+    rows = np.empty(block, dtype=np.int64)
+    leaf = np.empty(block, dtype=np.int64)
+    for begin in range(0, n, 512):
+        m = min(512, n - begin)
+        for j in range(m):
+            rows[j] = begin + j
+        for t in range(trees.member_start[first], trees.member_start[last]):
+            output = trees.outputs[t]
+            if output < 0:
+                leaves(X, rows, m, trees, t, leaf)
+                for k in range(len(column)):
+                    if column[k] >= 0:
+                        for j in range(m):
+                            out[begin + j, column[k]] += trees.values[leaf[j], k]
+            elif column[output] >= 0:
+                root = trees.roots[t]
+                # A tree without a split that adds nothing: rounds that skip an output.
+                if trees.depths[t] == 0 and trees.values[root, 0] == 0.0:
+                    continue
+                leaves(X, rows, m, trees, t, leaf)
+                for j in range(m):
+                    out[begin + j, column[output]] += trees.values[leaf[j], 0]

@@ -1,0 +1,73 @@
+"""Rows as the array that the library of a forest reads."""
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import _safe_indexing, check_array
+
+from skroute.utils._compat import num_samples
+
+
+def rows_of(forest, X):
+    """The rows as the array that the source library reads.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+
+    Raises
+    ------
+    ValueError
+        If the library refuses such values, or the number of columns is another one.
+    """
+    if issparse(X):
+        X = X.toarray()
+    if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
+        X = encode_categories(X, forest.categories, forest.n_features)
+    # What is beyond single precision becomes infinite, which the library takes or refuses.
+    with np.errstate(over="ignore"):
+        X = check_array(X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite)
+    if X.shape[1] != forest.n_features:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."
+        )
+    return X
+
+
+def encode_categories(X, categories, n_features):
+    """Columns with categories as positions in them; NaN for a value that is not there.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_samples, n_features)
+    categories : dict from int to ndarray
+    n_features : int
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features), dtype=float64
+    """
+    if not hasattr(X, "shape"):
+        X = np.asarray(X)
+    if X.shape[1] != n_features:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the ensemble was trained on {n_features}."
+        )
+    out = np.empty((num_samples(X), n_features))
+    for column in range(n_features):
+        values = np.asarray(_safe_indexing(X, column, axis=1))
+        if column in categories:
+            # Missing is no category, also where the encoder lists it as the last one.
+            codes = {
+                value: code
+                for code, value in enumerate(categories[column].tolist())
+                if not (isinstance(value, float) and np.isnan(value))
+            }
+            out[:, column] = [codes.get(value, np.nan) for value in values.tolist()]
+        else:
+            out[:, column] = values
+    return out

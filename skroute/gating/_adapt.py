@@ -5,14 +5,14 @@ from contextlib import contextmanager, nullcontext
 import numpy as np
 from sklearn.utils import get_tags
 
-from skroute.gating._base import GatingBase, surplus
+from skroute.gating._base import GatingBase
 from skroute.gating._boosting import (
     boost,
     calibrate,
     finish,
-    most_accurate_level,
     training_rows,
 )
+from skroute.gating._levels import find_cuts, lowest_level, most_accurate_level
 from skroute.gating._linear import adapt_linear, adapt_linear_multistart
 from skroute.gating._two_models import PairMixin, TwoModelBase
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, _fit_context
@@ -309,8 +309,7 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
         prepared = super()._prepare(X, y, sample_weight, params)
         if self.method != "gbrt":
             return prepared
-        parts = self._split(prepared)[0], prepared
-        return prepared._replace(boosting=[training_rows(*part[:4]) for part in parts])
+        return prepared._replace(boosting=training_rows(*self._split(prepared)[0][:4]))
 
     def _allows_nan(self):
         return self.method == "gbrt" and get_tags(self.estimator).input_tags.allow_nan
@@ -318,43 +317,35 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
     def _fit_prepared(self, prepared, start=None, progress=nullcontext):
         """Fit f1 and g for the present `p_full` and `gamma`."""
         fit = self._fit_boosted if self.method == "gbrt" else self._fit_linear
-        gate, weight = fit(prepared, start, progress)
-        return self._conclude(prepared, gate, weight)
+        fit(prepared, start, progress)
+        return self._conclude(prepared)
 
     @property
     def _gate_reads_cheap(self):
         return self.method == "gbrt"
 
+    def _lower_gate(self, level):
+        if self.method == "gbrt":
+            self.pair_["doubt"] = self.pair_["doubt"] - np.array([0.0, level])
+        else:
+            super()._lower_gate(level)
+
     def _fit_boosted(self, prepared, start, progress):
         _, test = self._split(prepared)
         how = {"p_full": self.p_full, "max_iter": self.max_iter, "progress": progress}
-        first, everything = prepared.boosting
-        found = calibrate(
-            self._boost(first, **how),
-            *test[:4],
-            n_classes=len(self.classes_),
-            p_full=self.p_full,
-        )
-        pair = self._boost(everything, **how)
-        coef, gate = found["doubt"], found["gate"]
-        if self.p_full > 0:
-            gain = test[4] - found["right"]
-            level = most_accurate_level(gate, gain, test[3], self.p_full)
-            coef, gate = coef - np.array([0.0, level]), gate - level
-        self.pair_, cheap, reads = finish(pair, found["rounds"], coef)
-        if not len(reads):
-            # A gate without features is one number: the one that was checked against p_full.
-            self.pair_["doubt"] = np.array([0.0, gate[0]])
+        pair = self._boost(prepared.boosting, **how)
+        found = calibrate(pair, *test[:4], n_classes=len(self.classes_), p_full=self.p_full)
+        self.pair_, cheap, reads = finish(pair, found["rounds"], found["doubt"])
         self.features_used_ = {"gate": reads, "cheap": cheap}
+        gain = test[4] - found["right"]
+        self._set_level(prepared, lambda *at: most_accurate_level(at[0], gain, at[1], self.p_full))
         self.objective_ = np.array(pair["objectives"])
         self.held_out_objective_ = np.array(found["objectives"])
         self.n_iter_ = found["rounds"]
-        return gate, test[3]
 
     def _fit_linear(self, prepared, start, progress):
         scaled, mean, scale = self._standardised(prepared)
-        weight = scaled.weight / scaled.weight.sum()
-        train, test = self._split(scaled)
+        train, _ = self._split(scaled)
         how = {
             "n_classes": len(self.classes_),
             "p_full": self.p_full,
@@ -368,18 +359,14 @@ class AdaptGatingClassifier(GbrtParameters, TwoModelBase):
         }
         solve = adapt_linear_multistart if start is None else adapt_linear
         begin = {} if start is None else {"start": start}
-        W, intercept, objectives = solve(*scaled[:3], weight, **how, **begin)
+        W, intercept, objectives = solve(*train[:3], train[3] / train[3].sum(), **how, **begin)
         self.start_ = W, intercept
-        # The level of the gate comes from rows that it has not seen.
-        again = {} if self.p_full == 0 else {"start": (W, intercept)}
-        part = adapt_linear(*train[:3], train[3] / train[3].sum(), **how, **again)
-        gate = test[0] @ part[0][:, -1] + part[1][-1]
-        excess = surplus(gate, test[3], self.p_full) if self.p_full > 0 else 0.0
-        self._set_linear(W, intercept, mean, scale, excess, gate - excess)
+        self._set_linear(W, intercept, mean, scale)
+        # The logistic fit puts the level at 0, unless more than p_full is sent from there.
+        self._set_level(prepared, lambda *at: max(0.0, lowest_level(find_cuts(*at), self.p_full)))
         self.objective_ = np.array(objectives)
         self.held_out_objective_ = np.empty(0)
         self.n_iter_ = len(objectives)
-        return gate - excess, test[3]
 
 
 class GreedyMiserClassifier(GbrtParameters, PairMixin, GatingBase):
@@ -515,7 +502,7 @@ class GreedyMiserClassifier(GbrtParameters, PairMixin, GatingBase):
         -------
         self
         """
-        vars(self).pop("choices_", None)
+        self._unfit()
         values, encoded, weight = self._checked(X, y, sample_weight)
         self._set_groups()
         self.model_costs_ = np.zeros(3)

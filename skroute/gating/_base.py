@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -9,10 +10,18 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from skroute.base import CostAwareMixin, Plan, Routed, check_costs, note_failure
-from skroute.gating._acquisition import FeatureLedger, LazyFeatures
+from skroute.base import (
+    ROUNDING,
+    CostAwareMixin,
+    Plan,
+    check_affordable,
+    check_costs,
+    note_failure,
+)
+from skroute.gating._acquisition import FeatureLedger, LazyFeatures, check_bought
+from skroute.gating._levels import lowest_level
 from skroute.utils._compat import Interval, Real, StrOptions, check_sample_weight, num_samples
 
 
@@ -43,15 +52,15 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
     A subclass sets in `fit`, before ``choices_``: ``classes_``, ``features_used_`` (dict
     with the positions for ``"gate"``, ``"cheap"`` and, with a full model, ``"full"``),
     ``group_of_``, ``group_costs_``, ``model_costs_`` (gate, cheap, full),
-    ``cost_table_`` and ``held_out_gate_`` (gate scores, falling, with the running share
-    of weight); it implements ``_cheap_scores(values)`` and ``_gate_scores(values, scores)``.
+    ``cost_table_`` and ``cuts_`` (of the held-out gate); it implements
+    ``_cheap_scores(values)`` and ``_gate_scores(values, scores)``.
     """
 
     _acts_at_once = ("budget", "policy")
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
         "feature_groups": [Mapping, None],
-        "budget": [Interval(Real, 0, None, closed="left"), None],
+        "budget": [Interval(Real, 0, None, closed="both"), None],
         "policy": [StrOptions({"online", "batch"})],
     }
 
@@ -69,9 +78,10 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
     def _checked(self, X, y, sample_weight):
         """Numeric rows, class indices and weights; sets ``classes_``."""
         allow_nan = self.__sklearn_tags__().input_tags.allow_nan
-        values, y = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan" if allow_nan else True
-        )
+        with naming_text(X):
+            values, y = validate_data(
+                self, X, y, dtype=np.float64, ensure_all_finite="allow-nan" if allow_nan else True
+            )
         check_classification_targets(y)
         weight = check_sample_weight(
             sample_weight, values, dtype=np.float64, ensure_non_negative=True
@@ -130,7 +140,9 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
             return names.index(column)
         if isinstance(column, Integral) and 0 <= column < len(names):
             return int(column)
-        raise ValueError(f"{where} names column {column!r}, which is not among {names!r}.")
+        renamed = [name for name in names if isinstance(name, str) and str(column) in name]
+        hint = f" Is it encoded in {renamed!r}? Then name these." if renamed else ""
+        raise ValueError(f"{where} names column {column!r}, which is not among {names!r}.{hint}")
 
     def _set_cost_table(self, mean_full_cost=None):
         """Cost of a row by choice: what `predict` spends if it takes that choice."""
@@ -155,34 +167,39 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
 
     # Predict --------------------------------------------------------------------------
 
-    def _respond(self, X, response, *, budget=None, **context):
-        if not isinstance(X, (LazyFeatures, Mapping)):
-            return super()._respond(X, response, budget=budget, **context)
-        check_is_fitted(self)
-        X = X if isinstance(X, LazyFeatures) else LazyFeatures(X)
-        plan = self._plan(X, self._effective_budget(budget))
-        y_pred = None if response is None else self._answer(X, plan, response)
-        return Routed(y_pred, plan.route, plan.cost)
+    def _check_X(self, X):
+        if isinstance(X, LazyFeatures):
+            return X
+        return LazyFeatures(X) if isinstance(X, Mapping) else super()._check_X(X)
+
+    def _least(self):
+        return min(cost for name, cost in self.cost_table_.items() if name != "gate")
+
+    def _offers_proba(self):
+        return True
 
     def _ledger(self, X):
         shape = num_samples(X), self.n_features_in_
         groups = self.group_of_, len(self.group_costs_)
+        allow_nan = self.__sklearn_tags__().input_tags.allow_nan
         if isinstance(X, LazyFeatures):
             names = self._column_names()
-            return FeatureLedger(
-                *shape,
-                *groups,
-                read=lambda columns, rows: X.read([names[column] for column in columns], rows),
+
+            def read(columns, rows):
+                asked = [names[column] for column in columns]
+                values = X.read(asked, rows)
+                check_bought(values, asked, allow_nan=allow_nan)
+                return values
+
+            return FeatureLedger(*shape, *groups, read=read)
+        with naming_text(X):
+            values = validate_data(
+                self,
+                X,
+                reset=False,
+                dtype=np.float64,
+                ensure_all_finite="allow-nan" if allow_nan else True,
             )
-        # Feature names were checked on X itself.
-        allow_nan = self.__sklearn_tags__().input_tags.allow_nan
-        values = validate_data(
-            self,
-            X,
-            reset=False,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan" if allow_nan else True,
-        )
         return FeatureLedger(*shape, *groups, values=values)
 
     def _plan(self, X, budget):
@@ -228,13 +245,7 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
         return Decision(sent, scores, inner, evaluation)
 
     def _check_feasible(self, budget):
-        smallest = min(cost for name, cost in self.cost_table_.items() if name != "gate")
-        # Rounding of a sum of costs must not make the exact minimum infeasible.
-        if budget < smallest * (1 - 1e-12):
-            raise ValueError(
-                f"budget must cover the features of the cheap model on every row, got {budget!r}: "
-                f"the smallest feasible budget is {smallest:.6g}. Raise gamma to buy fewer."
-            )
+        check_affordable(budget, self._least(), advice="Raise gamma to buy fewer features.")
 
     def _send(self, gate, budget):
         """Rows that go to the full model: gate > 0, the highest first while the budget lasts."""
@@ -246,21 +257,17 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
             extra = self.full_cost_bound_ - cheap
             if extra > 0:
                 spare = max((budget - cheap) * len(gate), 0.0)
-                affordable = int(spare / extra * (1 + 1e-12))
+                affordable = int(spare / extra * (1 + ROUNDING))
                 order = np.argsort(-gate, kind="stable")
                 sent[order[affordable:]] = False
             return sent
         if full > cheap:
             share = (budget - cheap) / (full - cheap)
-            return gate > max(0.0, self._gate_threshold(share))
+            if share < self.cuts_.share[1]:
+                # Not even the held-out rows with the highest score.
+                return np.zeros(len(gate), dtype=bool)
+            return gate > max(0.0, lowest_level(self.cuts_, share) if share < 1 else 0.0)
         return sent
-
-    def _gate_threshold(self, share):
-        """Gate score that a share of the held-out rows exceeds."""
-        scores, running = self.held_out_gate_
-        if share <= 0 or share >= 1:
-            return np.inf if share <= 0 else -np.inf
-        return scores[np.searchsorted(running, share * (1 + 1e-12), side="right")]
 
     def _reply(self, ledger, rows, decision, response, X):
         """Answers for rows, calling the full model on those that were sent only."""
@@ -295,7 +302,7 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
             with note_failure("full", len(rows), response):
                 answer = getattr(model, response)(self._full_input(ledger, rows, X))
         if response == "predict_proba":
-            return answer[:, np.searchsorted(model.classes_, self.classes_)]
+            return answer[:, np.argsort(model.classes_)]
         return answer
 
     def _full_input(self, ledger, rows, X):
@@ -315,59 +322,22 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
         names = [self._column_names()[column] for column in columns]
         return frame(dict(zip(names, values.T)))
 
-    def predict_proba(self, X, budget=None):
-        """Class probabilities, from whichever model answers the row.
 
-        Parameters
-        ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows, or where to get them.
-
-        budget : float, default=None
-            Mean cost per sample for this call, in the unit of `feature_costs`. None takes
-            the constructor's; ``numpy.inf`` is unlimited.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
-        return self._respond(X, "predict_proba", budget=budget).y_pred
-
-    def gate_function(self, X):
-        """The gate g; rows with ``g > 0`` go to the full model.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows. Of lazy features only those of the gate are asked for.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            ``-inf`` everywhere if no row may be sent (``p_full=0``).
-        """
-        check_is_fitted(self)
-        if isinstance(X, Mapping):
-            X = LazyFeatures(X)
-        ledger = self._ledger(X)
-        rows = np.arange(num_samples(X))
-        if self.p_full == 0:
-            return np.full(len(rows), -np.inf)
-        values = ledger.take(rows, self.features_used_["gate"])
-        scores = self._cheap_scores(values) if self._gate_reads_cheap else None
-        return self._gate_scores(values, scores)
-
-
-def falling_with_share(gate, weight):
-    """Gate scores in falling order and the running share of weight, for thresholds."""
-    order = np.argsort(-gate, kind="stable")
-    share = np.cumsum(weight[order])
-    return np.vstack([gate[order], share / share[-1]])
-
-
-def surplus(gate, weight, p_full):
-    """What to take off the gate so that at most a share `p_full` of rows has ``g > 0``."""
-    scores, running = falling_with_share(gate, weight)
-    first_out = np.searchsorted(running, p_full * (1 + 1e-12), side="right")
-    return max(scores[first_out], 0.0) if first_out < len(scores) else 0.0
+@contextmanager
+def naming_text(X):
+    """Name the columns that hold text where numbers must be, and show none of it."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("could not convert string to float"):
+            raise
+        names = list(getattr(X, "columns", range(np.shape(X)[1])))
+        table = np.asarray(X, dtype=object)
+        text = [
+            name for name, cells in zip(names, table.T) if any(isinstance(c, str) for c in cells)
+        ]
+        raise ValueError(
+            f"X must be numeric, but there is text in column(s) {text!r}. Encode it before, for "
+            "example with OrdinalEncoder or OneHotEncoder in a ColumnTransformer with "
+            'set_output(transform="pandas"), which keeps the names.'
+        ) from None

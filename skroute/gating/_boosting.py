@@ -12,6 +12,7 @@ the others in the group are set to zero before the next round; within a round, f
 one group bought by different trees are charged each.
 """
 
+import os
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -32,6 +33,23 @@ from skroute.gating._objective import (
 # Gradients are rounded to multiples of this. Sums of them in double precision are then
 # exact, so that ties do not depend on row order.
 _RESOLUTION = 2.0**-20
+_forked = False
+
+
+def _note_fork():
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def safe_threads(n_threads):
+    """One thread in a forked child: OpenMP's threads do not come along, and it waits for them."""
+    return 1 if _forked else n_threads
+
+
 # LightGBM's kZeroThreshold.
 _ZERO = 1e-35
 
@@ -178,7 +196,7 @@ def boost(
         "cegb_penalty_feature_coupled": prices[group_of].tolist(),
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": n_threads,
+        "num_threads": safe_threads(n_threads),
         "verbosity": -1,
     }
     booster = lightgbm.Booster(params, rows.data)
@@ -330,39 +348,6 @@ def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternation
             best = {"value": value, "rounds": end, "doubt": coef, "gate": gate}
             best["right"] = (log_probabilities(scores[:, :columns]).argmax(axis=1) == y) * 1.0
     return best | {"objectives": objectives}
-
-
-def most_accurate_level(gate, gain, weight, p_full):
-    """Level above which sending rows raises accuracy most.
-
-    Parameters
-    ----------
-    gate : ndarray of shape (n_samples,)
-        Held-out gate scores.
-    gain : ndarray of shape (n_samples,)
-        1 where the full model is right and the cheap one wrong, -1 the other way round.
-    weight : ndarray of shape (n_samples,)
-    p_full : float
-        Largest share of weight above the level.
-
-    Returns
-    -------
-    float
-        The smallest share is sent among those that gain most; rows with equal gate are
-        sent together or not at all.
-    """
-    order = np.argsort(-gate, kind="stable")
-    falling = gate[order]
-    share = np.cumsum(weight[order]) / weight.sum()
-    total = np.cumsum((weight * gain)[order])
-    # A cut is possible where the gate falls.
-    cut = np.append(falling[1:] < falling[:-1], True) & (share <= p_full * (1 + 1e-12))
-    total = np.where(cut, total, -np.inf)
-    # A gain of a millionth of a row is rounding.
-    best = int(np.argmax(total >= total.max() - 1e-6 * weight.max()))
-    if total[best] <= 0:
-        return falling[0]
-    return falling[best + 1] if best + 1 < len(falling) else falling[-1] - 1.0
 
 
 def finish(pair, rounds, coef):

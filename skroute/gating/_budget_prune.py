@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.utils import check_random_state
 
+from skroute.gating._acquisition import FeatureLedger
 from skroute.gating._base import Decision, GatingBase
 from skroute.gating._pruning import first_uses, prune, split_gains, worth_growing
 from skroute.utils._compat import Integral, Interval, Real, _fit_context
@@ -140,7 +141,7 @@ class BudgetPruneClassifier(GatingBase):
         -------
         self
         """
-        vars(self).pop("choices_", None)
+        self._unfit()
         values, encoded, _ = self._checked(X, y, None)
         self._set_groups()
         rng = check_random_state(self.random_state)
@@ -153,7 +154,7 @@ class BudgetPruneClassifier(GatingBase):
         sample = np.sort(rng.choice(len(values), n_rows, replace=False))
         self._prune(forest, values, encoded, sample)
         self.features_used_ = {"forest": np.unique(self.feature_[self.left_ >= 0]).astype(np.intp)}
-        ledger = self._ledger(values)
+        ledger = FeatureLedger(*values.shape, self.group_of_, len(self.group_costs_), values=values)
         self._walk(ledger, np.arange(len(values)))
         self.cost_table_ = {"forest": float((ledger.planned @ self.group_costs_).mean())}
         self._check_feasible(self._effective_budget(None))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skroute.gating._base import falling_with_share
+from skroute.gating._levels import find_cuts, lowest_level
 from skroute.gating._linear import adapt_linear
 from skroute.gating._objective import log_probabilities
 from skroute.gating._two_models import TwoModelBase
@@ -162,16 +162,10 @@ class L1GatingClassifier(TwoModelBase):
 
     def _fit_prepared(self, prepared):
         scaled, mean, scale = self._standardised(prepared)
-        train, test = self._split(scaled)
-        W, intercept = self._three_steps(*train[:4])
-        gate = test[0] @ W[:, -1] + intercept[-1]
-        W, intercept = self._three_steps(*scaled[:4])
-        scores, running = falling_with_share(gate, test[3])
-        # The p_full share with the highest scores is sent.
-        last = np.searchsorted(running, self.p_full * (1 + 1e-12), side="right")
-        level = scores[last] if last < len(scores) else scores[-1] - 1.0
-        self._set_linear(W, intercept, mean, scale, level, gate - level)
-        return self._conclude(prepared, gate - level, test[3])
+        train, _ = self._split(scaled)
+        self._set_linear(*self._three_steps(*train[:4]), mean, scale)
+        self._set_level(prepared, lambda *at: lowest_level(find_cuts(*at), self.p_full))
+        return self._conclude(prepared)
 
     def _three_steps(self, X, y, full_loss, weight):
         how = {"p_full": 0.0, "least_squares": False, "max_iter": 1, "tol": 1e-5}

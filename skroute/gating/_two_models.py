@@ -10,19 +10,21 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import check_costs
 from skroute.gating._acquisition import FeatureLedger
-from skroute.gating._base import GatingBase, falling_with_share
+from skroute.gating._base import GatingBase
 from skroute.gating._forest import forest_scores
-from skroute.gating._full import fit_full, out_of_sample_proba
+from skroute.gating._full import find_splits, fit_full, hold_out, out_of_sample_proba
+from skroute.gating._levels import find_cuts, lowest_level
 from skroute.gating._objective import doubt, full_losses, log_probabilities
 from skroute.utils._compat import (
     HasMethods,
     Interval,
     Real,
     VisualBlock,
+    num_samples,
     process_routing,
     raise_for_params,
     routing_enabled,
@@ -87,16 +89,18 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
 
     def _prepare(self, X, y, sample_weight, params):
         """Everything that does not depend on `p_full` and `gamma`."""
-        vars(self).pop("choices_", None)
+        self._unfit()
         X, y = indexable(X, y)
         values, encoded, weight = self._checked(X, y, sample_weight)
         y = self.classes_[encoded]
         extra = {} if sample_weight is None else {"sample_weight": weight}
-        fit_params = self._fit_params(extra, params)
+        fit_params, split_params = self._fit_params(extra, params)
         self._set_groups()
         self.model_costs_ = self._check_model_costs()
         full = self._full_columns()
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y))
+        splits = find_splits(self.cv, X, y, split_params)
+        held_out = hold_out(splits, len(y))
+        self._check_held_out(held_out, encoded, weight)
         module = type(X).__module__.split(".")[0]
         self.frame_ = module if hasattr(X, "columns") else None
         if self.full_features is not None:
@@ -114,8 +118,6 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
             used = self.estimator_.features_used_
             full = np.unique(np.concatenate([used[name] for name in used]))
         self._full = full
-        held_out = np.zeros(len(y), dtype=bool)
-        held_out[splits[0][1]] = True
         # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
         kept = weight > 0
         parts = values, encoded, full_losses(p0[:, 0]), weight, held_out, p0[:, 1]
@@ -126,7 +128,8 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
 
     def _fit_params(self, extra, params):
         if routing_enabled():
-            return process_routing(self, "fit", **extra, **params)["estimator"]["fit"]
+            routed = process_routing(self, "fit", **extra, **params)
+            return routed["estimator"]["fit"], routed["splitter"]["split"]
         raise_for_params(params, self, "fit")
         takes_weight = has_fit_parameter(self.estimator, "sample_weight") or isinstance(
             self.estimator, FrozenEstimator
@@ -137,7 +140,7 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
                 "Leave it out, or enable metadata routing to weight the cheap model and the gate "
                 "only."
             )
-        return extra
+        return extra, {}
 
     def _check_model_costs(self):
         names = ["gate", "cheap", "full"]
@@ -159,12 +162,10 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
         return np.unique(columns)
 
     def _split(self, prepared):
-        """Rows to fit the first time, and rows held out; all in both if there are too few."""
+        """Rows to fit f1 and g on, and rows held out."""
         out = prepared.held_out
-        everything = np.ones(len(out), dtype=bool)
-        fitted, out = (everything, everything) if out.all() or not out.any() else (~out, out)
         parts = *prepared[:4], prepared.full_right
-        return tuple(part[fitted] for part in parts), tuple(part[out] for part in parts)
+        return tuple(part[~out] for part in parts), tuple(part[out] for part in parts)
 
     def _standardised(self, prepared):
         """Rows with mean 0 and variance 1, so that one penalty suits all columns."""
@@ -175,26 +176,55 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
         scale[scale <= 1e-12 * np.abs(mean)] = np.inf
         return prepared._replace(values=(prepared.values - mean) / scale), mean, scale
 
-    def _set_linear(self, W, intercept, mean, scale, level, gate):
-        """Coefficients for raw columns, the gate lowered by `level` to `gate` held out."""
+    def _check_held_out(self, held_out, y, weight):
+        fitted = np.unique(y[~held_out & (weight > 0)])
+        if len(fitted) < len(np.unique(y[weight > 0])) or not weight[held_out].any():
+            raise ValueError(
+                "cv must hold out rows of positive weight in its first test set and leave rows of "
+                f"every class to learn from: it holds out {int(held_out.sum())} of {len(y)} rows "
+                f"and leaves {len(fitted)} classes. Use fewer or other splits."
+            )
+
+    def _gate_of(self, values):
+        scores = self._cheap_scores(values) if self._gate_reads_cheap else None
+        return self._gate_scores(values, scores)
+
+    def _set_linear(self, W, intercept, mean, scale):
+        """Coefficients for raw columns."""
         coef = W / scale[:, None]
         intercept = intercept - mean @ coef
-        # A gate without features is one number: the one that was checked against p_full.
-        intercept[-1] = intercept[-1] - level if coef[:, -1].any() else gate[0]
         self.pair_ = {"coef": coef, "intercept": intercept}
         self.features_used_ = {
             "gate": np.flatnonzero(coef[:, -1]),
             "cheap": np.flatnonzero(coef[:, :-1].any(axis=1)),
         }
 
-    def _conclude(self, prepared, gate, weight):
-        """Cost table, thresholds, and at last ``choices_``."""
+    def _set_level(self, prepared, choose):
+        """Lower the gate to the level that `choose` takes from its held-out scores.
+
+        The level is never so low that more than `p_full` of the training rows are sent.
+        """
+        self.cuts_ = None
+        if self.p_full == 0:
+            return
+        gate, out, weight = self._gate_of(prepared.values), prepared.held_out, prepared.weight
+        level = max(
+            choose(gate[out], weight[out]),
+            lowest_level(find_cuts(gate, weight), self.p_full),
+        )
+        self.cuts_ = find_cuts(gate[out], weight[out]).lowered(level)
+        self._lower_gate(level)
+
+    def _lower_gate(self, level):
+        self.pair_["intercept"][-1] -= level
+
+    def _conclude(self, prepared):
+        """Cost table, and at last ``choices_``."""
         self.features_used_["full"] = self._full
         self._set_cost_table()
         if hasattr(self.estimator_, "_decide"):
             self._set_cost_table(self._mean_nested_cost(prepared))
         self._check_feasible(self._effective_budget(None))
-        self.held_out_gate_ = falling_with_share(gate, weight)
         self.choices_ = ["cheap", "full"]
         return self
 
@@ -214,6 +244,30 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
         own = self.cost_table_["gate"] - gate_only + self.model_costs_[2]
         return float(np.average(features + decision.evaluation, weights=prepared.weight) + own)
 
+    def gate_function(self, X):
+        """The gate g; rows with ``g > 0`` go to the full model.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
+            The rows. Of lazy features only those of the gate are asked for.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            ``-inf`` everywhere if no row may be sent (``p_full=0``).
+        """
+        check_is_fitted(self)
+        self._check_unchanged()
+        X = self._check_X(X)
+        ledger = self._ledger(X)
+        rows = np.arange(num_samples(X))
+        if self.p_full == 0:
+            return np.full(len(rows), -np.inf)
+        values = ledger.take(rows, self.features_used_["gate"])
+        scores = self._cheap_scores(values) if self._gate_reads_cheap else None
+        return self._gate_scores(values, scores)
+
     def get_metadata_routing(self):
         """Routing of `sample_weight` and other metadata to the full model.
 
@@ -227,6 +281,10 @@ class TwoModelBase(PairMixin, MetaEstimatorMixin, GatingBase):
             .add(
                 estimator=self.estimator,
                 method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            )
+            .add(
+                splitter=check_cv(self.cv, classifier=True),
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
             )
         )
 

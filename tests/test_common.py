@@ -43,7 +43,8 @@ def public_estimators():
         package = importlib.import_module(module.name)
         for name in getattr(package, "__all__", []):
             item = getattr(package, name)
-            if inspect.isclass(item) and issubclass(item, BaseEstimator):
+            # A parameter object, such as BoostedGate, is not fitted.
+            if inspect.isclass(item) and issubclass(item, BaseEstimator) and hasattr(item, "fit"):
                 found.add(item)
     return found
 

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skroute import assignment, early_exit, metrics
 from skroute.early_exit import QWYCEnsemble
-from skroute.gating import AdaptGatingClassifier
+from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.routing import BudgetRouter
 from tests.test_hostile import assert_clear, each
 from tests.test_public_api import public_functions
@@ -101,8 +101,10 @@ def calls(tmp_path):
         "early_exit.evaluate_exported": {"exported": early_exit.load_exported(exported), "X": X},
         "early_exit.export_ensemble": {"estimator": quick, "path": tmp_path / "again.npz"},
         "early_exit.load_exported": {"path": exported},
-        "gating.adapt_path": {
-            "estimator": AdaptGatingClassifier(LogisticRegression(), cv=2, n_estimators=2),
+        "gating.adapt_grid": {
+            "estimator": AdaptGatingClassifier(
+                LogisticRegression(), gate=BoostedGate(n_estimators=2), cv=2
+            ),
             "X": X,
             "y": Y,
             "X_val": X,

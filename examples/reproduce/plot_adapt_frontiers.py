@@ -29,10 +29,11 @@ from sklearn.model_selection import train_test_split
 from skroute.datasets import fetch_covertype_sample, fetch_letter
 from skroute.gating import (
     AdaptGatingClassifier,
+    BoostedGate,
     BudgetPruneClassifier,
     GreedyMiserClassifier,
     L1GatingClassifier,
-    adapt_path,
+    adapt_grid,
 )
 from skroute.metrics import pareto_front
 
@@ -70,9 +71,9 @@ def contest(X, y, n_rows, gammas, p_full, prices):
     X, X_val, y, y_val = train_test_split(X, y, test_size=0.3, random_state=0)
     train, val, test = (X, y), (X_val, y_val), (X_test, y_test)
     forest = RandomForestClassifier(60, oob_score=True, random_state=0)
-    adapt = AdaptGatingClassifier(forest, n_estimators=ROUNDS)
-    path = adapt_path(adapt, *train, *val, p_full=p_full, gamma=gammas[::2])
-    full = path.estimators[0].estimator_
+    adapt = AdaptGatingClassifier(forest, gate=BoostedGate(n_estimators=ROUNDS))
+    grid = adapt_grid(adapt, *train, *val, p_full=p_full, gamma=gammas[::2])
+    full = grid.estimators[0].estimator_
     others = {
         "GreedyMiser": [GreedyMiserClassifier(gamma=g, n_estimators=ROUNDS) for g in gammas],
         "L1": [
@@ -83,11 +84,11 @@ def contest(X, y, n_rows, gammas, p_full, prices):
         # Trees share what they buy: many trees pay off only where nearly all is bought.
         "BudgetPrune": [
             BudgetPruneClassifier(gamma=g, n_estimators=n, max_samples=150, random_state=0)
-            for n, dearer in ((1, 4), (4, 2), (10, 1))
-            for g in dearer * np.asarray(prices)
+            for n, factor in ((1, 4), (4, 2), (10, 1))
+            for g in factor * np.asarray(prices)
         ],
     }
-    points = {"Adapt-Gbrt": [(measure(m, *val), measure(m, *test)) for m in path.estimators]}
+    points = {"Adapt-Gbrt": [(measure(m, *val), measure(m, *test)) for m in grid.estimators]}
     for name, models in others.items():
         fitted = [model.fit(*train) for model in models]
         points[name] = [(measure(m, *val), measure(m, *test)) for m in fitted]

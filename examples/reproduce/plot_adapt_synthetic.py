@@ -22,15 +22,19 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.svm import SVC
 
 from skroute.datasets import make_four_clusters, make_hard_centre
-from skroute.gating import AdaptGatingClassifier, L1GatingClassifier
+from skroute.gating import (
+    AdaptGatingClassifier,
+    BoostedGate,
+    L1GatingClassifier,
+    LinearGate,
+)
 
 X, y = make_hard_centre(1200, random_state=0)
 X_test, y_test = make_hard_centre(1200, random_state=1)
 full = CalibratedClassifierCV(SVC(gamma=8, C=10), ensemble=False)
 
-gate = AdaptGatingClassifier(
-    full, p_full=0.5, gamma=0.0, n_estimators=10, max_leaf_nodes=4, max_iter=10
-).fit(X, y)
+trees = BoostedGate(n_estimators=10, max_leaf_nodes=4)
+gate = AdaptGatingClassifier(full, gate=trees, p_full=0.5, gamma=0.0).fit(X, y)
 routed = gate.predict_routed(X_test)
 
 fig, axes = plt.subplots(1, 3, figsize=(11, 4.2), sharex=True, sharey=True, layout="constrained")
@@ -75,18 +79,19 @@ plt.show()
 X, y, cluster = make_four_clusters(400, random_state=0)
 # Both features, on one scale: any such model separates the clusters.
 full = CalibratedClassifierCV(SVC(gamma=1.0, C=10), ensemble=False)
+linear = LinearGate(max_iter=30)
 shares = (0.1, 0.25, 0.4, 0.5, 0.55, 0.6, 0.7, 0.76, 0.8, 0.9)
 curves = {"Adapt-Lin": [], "L1 baseline": []}
 for p_full in shares:
     for gamma in (0.01, 0.02):
         curves["Adapt-Lin"].append(
-            AdaptGatingClassifier(full, method="lin", p_full=p_full, gamma=gamma, max_iter=30)
+            AdaptGatingClassifier(full, gate=linear, p_full=p_full, gamma=gamma)
         )
     for gamma in (0.1, 0.2):
         curves["L1 baseline"].append(L1GatingClassifier(full, p_full=p_full, gamma=gamma))
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-best = AdaptGatingClassifier(full, method="lin", p_full=0.55, gamma=0.02, max_iter=30).fit(X, y)
+best = AdaptGatingClassifier(full, gate=linear, p_full=0.55, gamma=0.02).fit(X, y)
 sent = best.route(X) == 1
 for answer, marker in ((0, "o"), (1, "^")):
     for to_full, colour in ((False, "tab:green"), (True, "tab:orange")):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from numbers import Integral
 
 import numpy as np
+from sklearn.utils import check_array
 
 __all__ = ["FeatureLedger", "LazyFeatures"]
 
@@ -11,44 +12,46 @@ __all__ = ["FeatureLedger", "LazyFeatures"]
 class LazyFeatures:
     """Features that are fetched when they are needed, in place of a matrix.
 
-    ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the gating
-    estimators accept it as `X`. Each row is asked for the features of the gate and the
-    cheap model first, and for the rest only if the gate sends it to the full model.
-    Nothing is asked for twice within one call.
+        ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the gating
+        estimators accept it as `X`. Each row is asked for the features of the gate and the
+        cheap model first, and for the rest only if the gate sends it to the full model.
+        Nothing is asked for twice within one call.
 
-    Parameters
-    ----------
-    source : callable or mapping
-        A callable ``source(columns, rows)`` returns an array-like of shape
-        ``(len(rows), len(columns))``; `columns` are the names seen in fit, or positions
-        if fit saw none, `rows` are positions (ndarray of int). A mapping has for each
-        column an array-like of shape ``(n_samples,)`` or a callable ``f(rows)`` that
-        returns the values of those rows.
+        Parameters
+        ----------
+        source : callable or mapping
+            A callable ``source(columns, rows)`` returns an array-like of shape
+            ``(len(rows), len(columns))``; `columns` are the names seen in fit, or positions
+            if fit saw none, `rows` are positions (ndarray of int). A mapping has for each
+            column an array-like of shape ``(n_samples,)`` or a callable ``f(rows)`` that
+            returns the values of those rows.
 
-    n_samples : int, default=None
-        Number of rows. May be left out for a mapping that holds an array.
+        n_samples : int, default=None
+            Number of rows. May be left out for a mapping that holds an array.
 
-    Attributes
-    ----------
-    asked_ : list of tuple (columns, rows)
-        Every request made so far, in order.
+        Attributes
+        ----------
+        asked_ : list of tuple (columns, rows)
+            Every request that was answered so far, in order. A request that failed is not
+            among them.
 
-    Raises
-    ------
-    ValueError
-        If `source` is neither, or the number of rows cannot be told.
+        Raises
+        ------
+        ValueError
+            If `source` is neither, or the number of rows cannot be told; in a call, if
+            `source` returns what a matrix could not hold.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skroute.gating import LazyFeatures
-    >>> X = np.arange(6.0).reshape(3, 2)
-    >>> lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=3)
-    >>> lazy.read([1], np.array([0, 2]))
-    array([[1.],
-           [5.]])
-    >>> lazy.asked_
-    [([1], array([0, 2]))]
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skroute.gating import LazyFeatures
+        >>> X = np.arange(6.0).reshape(3, 2)
+        >>> lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=3)
+        >>> lazy.read([1], np.array([0, 2]))
+        array([[1.],
+               [5.]])
+        >>> lazy.asked_
+        [([1], array([0, 2]))]
     """
 
     def __init__(self, source, n_samples=None):
@@ -65,11 +68,12 @@ class LazyFeatures:
                         "source must have an array of shape (n_samples,) or a callable for each "
                         f"column, got {part!r} for {name!r}."
                     )
-        if n_samples is None and isinstance(source, Mapping):
             lengths = {len(part) for part in arrays.values()}
+            lengths |= set() if n_samples is None else {n_samples}
             if len(lengths) > 1:
                 raise ValueError(
-                    f"The arrays in source must have one length, got {sorted(lengths)}."
+                    "The arrays in source must have one length, that of n_samples, "
+                    f"got {sorted(lengths)}."
                 )
             n_samples = lengths.pop() if lengths else None
         if not isinstance(n_samples, Integral) or n_samples < 1:
@@ -96,24 +100,85 @@ class LazyFeatures:
         -------
         ndarray of shape (n_rows, n_columns), dtype=float64
         """
-        self.asked_.append((columns, rows))
+        columns = list(columns)
         if isinstance(self.source, Mapping):
             if missing := [column for column in columns if column not in self.source]:
                 raise ValueError(f"The feature source has no entry for {missing!r}.")
-            parts = [self.source[column] for column in columns]
-            values = np.column_stack(
-                [part(rows) if callable(part) else np.asarray(part)[rows] for part in parts]
-            )
+            values = np.empty((len(rows), len(columns)))
+            for at, column in enumerate(columns):
+                part = self.source[column]
+                part = part(rows) if callable(part) else np.asanyarray(part)[rows]
+                values[:, at] = _as_numbers(part, (len(rows),), [column])
         else:
-            values = np.asarray(self.source(columns, rows))
-        values = values.astype(np.float64)
-        if values.shape != (len(rows), len(columns)):
-            raise ValueError(
-                f"The feature source returned an array of shape {values.shape} for "
-                f"{len(rows)} rows and {len(columns)} columns; it must be "
-                f"{(len(rows), len(columns))}."
-            )
+            values = self.source(columns, rows)
+            if hasattr(values, "columns"):
+                values = _select(values, columns)
+            values = _as_numbers(values, (len(rows), len(columns)), columns)
+        self.asked_.append((columns, rows))
         return values
+
+
+def _select(frame, columns):
+    """The columns asked for, by name; a frame without names has them in the order asked for."""
+    names = list(frame.columns)
+    if set(columns) <= set(names):
+        return frame[columns]
+    if any(isinstance(column, str) for column in columns):
+        missing = [column for column in columns if column not in names]
+        raise ValueError(f"The feature source returned no column {missing!r}.")
+    return frame
+
+
+def _as_numbers(values, shape, columns):
+    """What a source returned as float64 of the shape expected; masked cells are NaN."""
+    if np.ma.isMaskedArray(values):
+        values = values.astype(np.float64).filled(np.nan)
+    try:
+        values = check_array(
+            values,
+            dtype=np.float64,
+            ensure_2d=False,
+            allow_nd=True,
+            ensure_all_finite=False,
+            ensure_min_samples=0,
+            ensure_min_features=0,
+        )
+    except (TypeError, ValueError) as error:
+        # The message of the conversion has the value in it.
+        kind = type(error).__name__
+        raise ValueError(
+            f"The feature source returned values that are not real numbers ({kind}) for the "
+            f"columns {columns!r}."
+        ) from None
+    if values.shape != shape:
+        raise ValueError(
+            f"The feature source returned an array of shape {values.shape} for {shape[0]} rows "
+            f"of the columns {columns!r}; it must be {shape}."
+        )
+    return values
+
+
+def check_bought(values, columns, *, allow_nan):
+    """Refuse bought features that a matrix could not have.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+    columns : list of str or int
+        For the message.
+    allow_nan : bool
+
+    Raises
+    ------
+    ValueError
+    """
+    for bad, what in ((np.isinf(values), "infinity"), (np.isnan(values), "NaN or nothing")):
+        if bad.any() and not (allow_nan and what != "infinity"):
+            names = [columns[at] for at in np.flatnonzero(bad.any(axis=0))]
+            raise ValueError(
+                f"The feature source returned {what} in {int(bad.any(axis=1).sum())} of "
+                f"{len(values)} rows for the columns {names!r}; the models need finite numbers."
+            )
 
 
 class FeatureLedger:
@@ -165,5 +230,5 @@ class FeatureLedger:
                     asked = rows[inverse.ravel() == index]
                     bought = np.flatnonzero(np.isin(self.group_of, groups[pattern]))
                     self._values[np.ix_(asked, bought)] = self._read(bought, asked)
-            self._bought[np.ix_(rows, groups)] = True
+                    self._bought[np.ix_(asked, groups)] = True
         return self._values if len(rows) == len(self._values) else self._values[rows]

@@ -1,19 +1,18 @@
-"""What the gating estimators share: features bought per row, a gate, two models."""
+"""What the gating estimators share: features bought per row."""
 
-import importlib
 from collections.abc import Mapping
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from skroute.base import CostAwareMixin, Plan, Routed, check_costs, note_failure
-from skroute.gating._acquisition import FeatureLedger, LazyFeatures
-from skroute.utils._compat import Interval, Real, StrOptions, check_sample_weight, num_samples
+from skroute.base import CostAwareMixin, Plan, check_affordable, check_costs
+from skroute.gating._acquisition import FeatureLedger, LazyFeatures, check_bought
+from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
 
 
 class Decision(NamedTuple):
@@ -24,7 +23,7 @@ class Decision(NamedTuple):
     sent : ndarray of shape (n_rows,), dtype=bool
         Rows for the full model.
     scores : ndarray of shape (n_rows, n_outputs) or None
-        Output of the cheap model, if the gate needed it.
+        Output of the cheap model, if deciding needed it.
     inner : Decision or None
         What the full model decided for its rows, if it is a gating estimator itself.
     evaluation : ndarray of shape (n_rows,)
@@ -36,42 +35,42 @@ class Decision(NamedTuple):
     inner: Any
     evaluation: Any
 
+    @classmethod
+    def nobody_sent(cls, n_rows, scores=None):
+        """One model answers all rows."""
+        return cls(np.zeros(n_rows, dtype=bool), scores, None, np.zeros(n_rows))
 
-class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
+
+class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
     """Base of the estimators that buy features row by row.
 
-    A subclass sets in `fit`, before ``choices_``: ``classes_``, ``features_used_`` (dict
-    with the positions for ``"gate"``, ``"cheap"`` and, with a full model, ``"full"``),
-    ``group_of_``, ``group_costs_``, ``model_costs_`` (gate, cheap, full),
-    ``cost_table_`` and ``held_out_gate_`` (gate scores, falling, with the running share
-    of weight); it implements ``_cheap_scores(values)`` and ``_gate_scores(values, scores)``.
+    A subclass sets in `_fit`, before ``choices_``: ``features_used_`` (dict with the
+    positions by model) and ``cost_table_``; it implements ``_decide(ledger, rows,
+    budget)``, and ``_own_proba(ledger, rows, decision)`` or ``_reply``.
     """
 
-    _acts_at_once = ("budget", "policy")
+    _acts_at_once: tuple[str, ...] = ("budget",)
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
         "feature_groups": [Mapping, None],
-        "budget": [Interval(Real, 0, None, closed="left"), None],
-        "policy": [StrOptions({"online", "batch"})],
+        "budget": [Interval(Real, 0, None, closed="both"), None],
     }
-
-    # Whether the gate is a function of the cheap model's output.
-    _gate_reads_cheap = False
-    policy = "online"
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         return tags
 
-    # Fit ------------------------------------------------------------------------------
+    def _finite(self):
+        return "allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True
 
     def _checked(self, X, y, sample_weight):
-        """Numeric rows, class indices and weights; sets ``classes_``."""
-        allow_nan = self.__sklearn_tags__().input_tags.allow_nan
-        values, y = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan" if allow_nan else True
-        )
+        """Numeric rows, class indices and weights; sets ``classes_`` and the groups."""
+        with naming_text(X):
+            values, y = validate_data(
+                self, X, y, dtype=np.float64, ensure_all_finite=self._finite()
+            )
+        self._set_groups()
         check_classification_targets(y)
         weight = check_sample_weight(
             sample_weight, values, dtype=np.float64, ensure_non_negative=True
@@ -130,65 +129,55 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
             return names.index(column)
         if isinstance(column, Integral) and 0 <= column < len(names):
             return int(column)
-        raise ValueError(f"{where} names column {column!r}, which is not among {names!r}.")
+        renamed = [name for name in names if isinstance(name, str) and str(column) in name]
+        hint = f" Is it encoded in {renamed!r}? Then name these." if renamed else ""
+        raise ValueError(f"{where} names column {column!r}, which is not among {names!r}.{hint}")
 
-    def _set_cost_table(self, mean_full_cost=None):
-        """Cost of a row by choice: what `predict` spends if it takes that choice."""
-        gate, cheap, full = self.model_costs_
-        used = self.features_used_
+    def _feature_cost(self, *columns):
+        """Cost of buying all of these columns."""
+        groups = np.unique(self.group_of_[np.concatenate(columns)])
+        return float(self.group_costs_[groups].sum())
 
-        def feature_cost(*names):
-            columns = np.concatenate([used[name] for name in names])
-            return float(self.group_costs_[np.unique(self.group_of_[columns])].sum())
+    def _check_X(self, X):
+        if isinstance(X, LazyFeatures):
+            return X
+        return LazyFeatures(X) if isinstance(X, Mapping) else super()._check_X(X)
 
-        table = {"gate": feature_cost("gate"), "cheap": feature_cost("gate", "cheap")}
-        table["gate"] += gate + (cheap if self._gate_reads_cheap else 0.0)
-        table["cheap"] += gate + cheap
-        if "full" in used:
-            table["full"] = (
-                feature_cost("gate", "full") + full + table["gate"] - feature_cost("gate")
-            )
-            self.full_cost_bound_ = table["full"]
-            if mean_full_cost is not None:
-                table["full"] = mean_full_cost
-        self.cost_table_ = {choice: float(cost) for choice, cost in table.items()}
+    def _least(self):
+        return min(cost for name, cost in self.cost_table_.items() if name != "gate")
 
-    # Predict --------------------------------------------------------------------------
+    def _check_feasible(self, budget):
+        check_affordable(budget, self._least(), advice="Raise gamma to buy fewer features.")
 
-    def _respond(self, X, response, *, budget=None, **context):
-        if not isinstance(X, (LazyFeatures, Mapping)):
-            return super()._respond(X, response, budget=budget, **context)
-        check_is_fitted(self)
-        X = X if isinstance(X, LazyFeatures) else LazyFeatures(X)
-        plan = self._plan(X, self._effective_budget(budget))
-        y_pred = None if response is None else self._answer(X, plan, response)
-        return Routed(y_pred, plan.route, plan.cost)
+    def _offers_proba(self):
+        return True
 
     def _ledger(self, X):
+        """The rows as a ledger: bought already if X is a table, else to be asked for."""
+        if not isinstance(X, LazyFeatures):
+            # Feature names were checked on X itself.
+            with naming_text(X):
+                values = validate_data(
+                    self, X, reset=False, dtype=np.float64, ensure_all_finite=self._finite()
+                )
+            return self._ledger_of(values)
+        names, allow_nan = self._column_names(), self._finite() == "allow-nan"
+
+        def read(columns, rows):
+            asked = [names[column] for column in columns]
+            values = X.read(asked, rows)
+            check_bought(values, asked, allow_nan=allow_nan)
+            return values
+
         shape = num_samples(X), self.n_features_in_
-        groups = self.group_of_, len(self.group_costs_)
-        if isinstance(X, LazyFeatures):
-            names = self._column_names()
-            return FeatureLedger(
-                *shape,
-                *groups,
-                read=lambda columns, rows: X.read([names[column] for column in columns], rows),
-            )
-        # Feature names were checked on X itself.
-        allow_nan = self.__sklearn_tags__().input_tags.allow_nan
-        values = validate_data(
-            self,
-            X,
-            reset=False,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan" if allow_nan else True,
-        )
-        return FeatureLedger(*shape, *groups, values=values)
+        return FeatureLedger(*shape, self.group_of_, len(self.group_costs_), read=read)
+
+    def _ledger_of(self, values):
+        return FeatureLedger(*values.shape, self.group_of_, len(self.group_costs_), values=values)
 
     def _plan(self, X, budget):
         ledger = self._ledger(X)
-        rows = np.arange(num_samples(X))
-        decision = self._decide(ledger, rows, budget)
+        decision = self._decide(ledger, np.arange(num_samples(X)), budget)
         cost = ledger.planned @ self.group_costs_ + decision.evaluation
         return Plan(decision.sent.astype(np.int64), cost, (ledger, decision))
 
@@ -196,178 +185,29 @@ class GatingBase(CostAwareMixin, ClassifierMixin, BaseEstimator):
         ledger, decision = plan.state
         return self._reply(ledger, np.arange(len(plan.route)), decision, response, X)
 
-    def _decide(self, ledger, rows, budget):
-        """Run the gate on rows of a ledger and plan what their answers will need."""
-        used = self.features_used_
-        gate_cost, cheap_cost, full_cost = self.model_costs_
-        self._check_feasible(budget)
-        evaluation = np.zeros(len(rows))
-        scores = inner = None
-        sent = np.zeros(len(rows), dtype=bool)
-        if "full" in used and self.p_full > 0:
-            ledger.plan(rows, used["gate"])
-            values = ledger.take(rows, used["gate"])
-            if self._gate_reads_cheap:
-                scores = self._cheap_scores(values)
-            gate = self._gate_scores(values, scores)
-            sent = self._send(gate, budget)
-            evaluation += gate_cost
-        ledger.plan(rows[~sent], used["cheap"])
-        evaluation[~sent] += cheap_cost
-        if sent.any():
-            if self._gate_reads_cheap:
-                evaluation[sent] += cheap_cost
-            evaluation[sent] += full_cost
-            if hasattr(self.estimator_, "_decide"):
-                inner = self.estimator_._decide(
-                    ledger, rows[sent], self.estimator_._effective_budget(None)
-                )
-                evaluation[sent] += inner.evaluation
-            else:
-                ledger.plan(rows[sent], used["full"])
-        return Decision(sent, scores, inner, evaluation)
-
-    def _check_feasible(self, budget):
-        smallest = min(cost for name, cost in self.cost_table_.items() if name != "gate")
-        # Rounding of a sum of costs must not make the exact minimum infeasible.
-        if budget < smallest * (1 - 1e-12):
-            raise ValueError(
-                f"budget must cover the features of the cheap model on every row, got {budget!r}: "
-                f"the smallest feasible budget is {smallest:.6g}. Raise gamma to buy fewer."
-            )
-
-    def _send(self, gate, budget):
-        """Rows that go to the full model: gate > 0, the highest first while the budget lasts."""
-        sent = gate > 0
-        if not np.isfinite(budget):
-            return sent
-        cheap, full = self.cost_table_["cheap"], self.cost_table_["full"]
-        if self.policy == "batch":
-            extra = self.full_cost_bound_ - cheap
-            if extra > 0:
-                spare = max((budget - cheap) * len(gate), 0.0)
-                affordable = int(spare / extra * (1 + 1e-12))
-                order = np.argsort(-gate, kind="stable")
-                sent[order[affordable:]] = False
-            return sent
-        if full > cheap:
-            share = (budget - cheap) / (full - cheap)
-            return gate > max(0.0, self._gate_threshold(share))
-        return sent
-
-    def _gate_threshold(self, share):
-        """Gate score that a share of the held-out rows exceeds."""
-        scores, running = self.held_out_gate_
-        if share <= 0 or share >= 1:
-            return np.inf if share <= 0 else -np.inf
-        return scores[np.searchsorted(running, share * (1 + 1e-12), side="right")]
-
     def _reply(self, ledger, rows, decision, response, X):
-        """Answers for rows, calling the full model on those that were sent only."""
-        sent, kept = np.flatnonzero(decision.sent), np.flatnonzero(~decision.sent)
-        parts = []
-        if len(kept):
-            if decision.scores is None:
-                values = ledger.take(rows[kept], self.features_used_["cheap"])
-                scores = self._cheap_scores(values)
-            else:
-                scores = decision.scores[kept]
-            parts.append((kept, self._cheap_answer(scores, response)))
-        if len(sent):
-            parts.append((sent, self._full_answer(ledger, rows[sent], decision, response, X)))
-        first = parts[0][1]
-        dtype = np.result_type(*(part for _, part in parts)) if len(parts) > 1 else first.dtype
-        out = np.empty((len(rows), *first.shape[1:]), dtype=dtype)
-        for at, part in parts:
-            out[at] = part
-        return out
+        """Answers for rows of a ledger; X is what the user gave."""
+        return self._answers_of(self._own_proba(ledger, rows, decision), response)
 
-    def _cheap_answer(self, scores, response):
-        if response == "predict_proba":
-            return self._cheap_proba(scores)
-        return self.classes_[self._cheap_proba(scores).argmax(axis=1)]
-
-    def _full_answer(self, ledger, rows, decision, response, X):
-        model = self.estimator_
-        if decision.inner is not None:
-            answer = model._reply(ledger, rows, decision.inner, response, X)
-        else:
-            with note_failure("full", len(rows), response):
-                answer = getattr(model, response)(self._full_input(ledger, rows, X))
-        if response == "predict_proba":
-            return answer[:, np.searchsorted(model.classes_, self.classes_)]
-        return answer
-
-    def _full_input(self, ledger, rows, X):
-        columns = self.features_used_["full"]
-        if not isinstance(X, LazyFeatures):
-            rows = _safe_indexing(X, rows)
-            return (
-                _safe_indexing(rows, columns, axis=1)
-                if len(columns) < self.n_features_in_
-                else rows
-            )
-        values = ledger.take(rows, columns)[:, columns]
-        if self.frame_ is None:
-            return values
-        # The full model was fitted on a data frame: it gets one of the same library.
-        frame = importlib.import_module(self.frame_).DataFrame
-        names = [self._column_names()[column] for column in columns]
-        return frame(dict(zip(names, values.T)))
-
-    def predict_proba(self, X, budget=None):
-        """Class probabilities, from whichever model answers the row.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows, or where to get them.
-
-        budget : float, default=None
-            Mean cost per sample for this call, in the unit of `feature_costs`. None takes
-            the constructor's; ``numpy.inf`` is unlimited.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
-        return self._respond(X, "predict_proba", budget=budget).y_pred
-
-    def gate_function(self, X):
-        """The gate g; rows with ``g > 0`` go to the full model.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows. Of lazy features only those of the gate are asked for.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            ``-inf`` everywhere if no row may be sent (``p_full=0``).
-        """
-        check_is_fitted(self)
-        if isinstance(X, Mapping):
-            X = LazyFeatures(X)
-        ledger = self._ledger(X)
-        rows = np.arange(num_samples(X))
-        if self.p_full == 0:
-            return np.full(len(rows), -np.inf)
-        values = ledger.take(rows, self.features_used_["gate"])
-        scores = self._cheap_scores(values) if self._gate_reads_cheap else None
-        return self._gate_scores(values, scores)
+    def _answers_of(self, proba, response):
+        return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
 
 
-def falling_with_share(gate, weight):
-    """Gate scores in falling order and the running share of weight, for thresholds."""
-    order = np.argsort(-gate, kind="stable")
-    share = np.cumsum(weight[order])
-    return np.vstack([gate[order], share / share[-1]])
-
-
-def surplus(gate, weight, p_full):
-    """What to take off the gate so that at most a share `p_full` of rows has ``g > 0``."""
-    scores, running = falling_with_share(gate, weight)
-    first_out = np.searchsorted(running, p_full * (1 + 1e-12), side="right")
-    return max(scores[first_out], 0.0) if first_out < len(scores) else 0.0
+@contextmanager
+def naming_text(X):
+    """Name the columns that hold text where numbers must be, and show none of it."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("could not convert string to float"):
+            raise
+        names = list(getattr(X, "columns", range(np.shape(X)[1])))
+        table = np.asarray(X, dtype=object)
+        text = [
+            name for name, cells in zip(names, table.T) if any(isinstance(c, str) for c in cells)
+        ]
+        raise ValueError(
+            f"X must be numeric, but there is text in column(s) {text!r}. Encode it before, for "
+            "example with OrdinalEncoder or OneHotEncoder in a ColumnTransformer with "
+            'set_output(transform="pandas"), which keeps the names.'
+        ) from None

@@ -12,26 +12,44 @@ the others in the group are set to zero before the next round; within a round, f
 one group bought by different trees are charged each.
 """
 
+import os
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
 
-from skroute.gating._forest import features_of, forest_arrays, forest_scores, truncate
+from skroute.forests import Forest, leaf_sums, read_lightgbm
 from skroute.gating._objective import (
     class_losses,
     doubt,
     fit_doubt,
     kl_objective,
-    log_probabilities,
     modelled_probabilities,
     q_step,
 )
+from skroute.gating._pairs import BoostedPair
 
 # Gradients are rounded to multiples of this. Sums of them in double precision are then
 # exact, so that ties do not depend on row order.
 _RESOLUTION = 2.0**-20
+_forked = False
+
+
+def _note_fork():
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def safe_threads(n_threads):
+    """One thread in a forked child: OpenMP's threads do not come along, and it waits for them."""
+    return 1 if _forked else n_threads
+
+
 # LightGBM's kZeroThreshold.
 _ZERO = 1e-35
 
@@ -143,10 +161,7 @@ def boost(
 
     Returns
     -------
-    dict
-        ``forest`` (see :func:`~skroute.gating._forest.forest_arrays`), ``base`` (scores
-        before the first tree), ``doubt`` (a, b), ``objectives`` and ``rounds`` (at each
-        q-step: (OPT) on the training rows, rounds grown).
+    Boosted
     """
     import lightgbm
 
@@ -178,7 +193,7 @@ def boost(
         "cegb_penalty_feature_coupled": prices[group_of].tolist(),
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": n_threads,
+        "num_threads": safe_threads(n_threads),
         "verbosity": -1,
     }
     booster = lightgbm.Booster(params, rows.data)
@@ -263,13 +278,34 @@ def boost(
         return "objective", objectives[-1], False
 
     booster.eval_train(last_step)
-    return {
-        "forest": forest_arrays(booster, outputs),
-        "base": base,
-        "doubt": coef,
-        "objectives": objectives,
-        "rounds": rounds,
-    }
+    return Boosted(read_lightgbm(booster, -1), base[:columns], coef, objectives, rounds)
+
+
+class Boosted(NamedTuple):
+    """What boosting grew.
+
+    Attributes
+    ----------
+    forest : Forest
+        Members are rounds.
+    base : ndarray of shape (n_outputs,)
+        Scores of f1 before the first tree.
+    doubt : ndarray of shape (2,)
+        ``(a, b)`` of the gate.
+    objectives, rounds : list
+        At each q-step: (OPT) on the training rows, rounds grown.
+    """
+
+    forest: Forest
+    base: Any
+    doubt: Any
+    objectives: list
+    rounds: list
+
+    def pair(self, rounds, coef):
+        """The pair of the first `rounds`, with (a, b) of the gate."""
+        kept = self.forest.taken(range(min(rounds, self.forest.n_members)))
+        return BoostedPair(kept, self.base, coef)
 
 
 def base_scores(y, share, n_classes):
@@ -280,8 +316,26 @@ def base_scores(y, share, n_classes):
     return np.array([*cheap, 0.0])
 
 
-def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternations=3):
-    """Objective on rows not used for boosting, at each q-step, and the gate fitted there.
+class BestRound(NamedTuple):
+    """The iterate with the lowest objective on held-out rows.
+
+    Attributes
+    ----------
+    rounds : int
+        Boosting rounds to keep.
+    doubt : ndarray of shape (2,)
+        ``(a, b)`` of the gate, fitted on the held-out rows.
+    objectives : list of float
+        Held out, without feature costs, at each q-step.
+    """
+
+    rounds: int
+    doubt: Any
+    objectives: list
+
+
+def best_round(boosted, X, y, full_loss, weight, *, p_full, n_alternations=3):
+    """Number of rounds with the lowest objective on held-out rows, and the gate fitted there.
 
     Boosted trees fit their training rows so well that q believes them: f1 looks better,
     and the gate sharper, than either is. The two numbers of the gate that can undo this
@@ -290,90 +344,33 @@ def calibrate(pair, X, y, full_loss, weight, *, n_classes, p_full, n_alternation
 
     Parameters
     ----------
-    pair : dict
-        From :func:`boost`.
+    boosted : Boosted
+        With a gate.
     X, y, full_loss, weight
         Rows that `boost` has not seen.
-    n_classes : int
     p_full : float
     n_alternations : int, default=3
         q-steps and refits of (a, b) at each point.
 
     Returns
     -------
-    dict
-        ``rounds`` (best number), ``doubt`` (a, b), ``objectives`` (held out, without
-        feature costs), ``gate`` (held-out gate scores at the best number), ``right`` (where
-        f1 answers correctly there).
+    BestRound
     """
     share = weight / weight.sum()
-    columns = 1 if n_classes == 2 else n_classes
-    outputs = pair["forest"]["n_outputs"]
-    scores = np.tile(pair["base"][:outputs], (len(X), 1))
-    best, objectives, begin = None, [], 0
-    for end in pair["rounds"]:
-        scores += forest_scores(pair["forest"], X, range(outputs), rounds=range(begin, end))
+    columns = len(boosted.base)
+    scores = np.tile(np.append(boosted.base, 0.0), (len(X), 1))
+    best, lowest, objectives, begin = None, np.inf, [], 0
+    for end in boosted.rounds:
+        scores += leaf_sums(boosted.forest, X, first=begin, last=end)
         begin = end
         cheap_loss = class_losses(scores[:, :columns], y)
-        coef, gate = pair["doubt"], np.full(len(X), -np.inf)
-        value = float(share @ cheap_loss)
-        if outputs > columns:
-            u, trees = doubt(scores[:, :columns]), scores[:, columns]
-            for _ in range(n_alternations):
-                gate = coef[0] * u + coef[1] + trees
-                q, _ = q_step(cheap_loss, full_loss, gate, p_full, share)
-                coef = fit_doubt(u, q, trees, share, start=coef)
+        u, trees, coef = doubt(scores[:, :columns]), scores[:, columns], boosted.doubt
+        gate = coef[0] * u + coef[1] + trees
+        for _ in range(n_alternations):
+            q, _ = q_step(cheap_loss, full_loss, gate, p_full, share)
+            coef = fit_doubt(u, q, trees, share, start=coef)
             gate = coef[0] * u + coef[1] + trees
-            value = kl_objective(q, cheap_loss, full_loss, gate, share)
-        objectives.append(value)
-        if best is None or value < best["value"]:
-            best = {"value": value, "rounds": end, "doubt": coef, "gate": gate}
-            best["right"] = (log_probabilities(scores[:, :columns]).argmax(axis=1) == y) * 1.0
-    return best | {"objectives": objectives}
-
-
-def most_accurate_level(gate, gain, weight, p_full):
-    """Level above which sending rows raises accuracy most.
-
-    Parameters
-    ----------
-    gate : ndarray of shape (n_samples,)
-        Held-out gate scores.
-    gain : ndarray of shape (n_samples,)
-        1 where the full model is right and the cheap one wrong, -1 the other way round.
-    weight : ndarray of shape (n_samples,)
-    p_full : float
-        Largest share of weight above the level.
-
-    Returns
-    -------
-    float
-        The smallest share is sent among those that gain most; rows with equal gate are
-        sent together or not at all.
-    """
-    order = np.argsort(-gate, kind="stable")
-    falling = gate[order]
-    share = np.cumsum(weight[order]) / weight.sum()
-    total = np.cumsum((weight * gain)[order])
-    # A cut is possible where the gate falls.
-    cut = np.append(falling[1:] < falling[:-1], True) & (share <= p_full * (1 + 1e-12))
-    total = np.where(cut, total, -np.inf)
-    # A gain of a millionth of a row is rounding.
-    best = int(np.argmax(total >= total.max() - 1e-6 * weight.max()))
-    if total[best] <= 0:
-        return falling[0]
-    return falling[best + 1] if best + 1 < len(falling) else falling[-1] - 1.0
-
-
-def finish(pair, rounds, coef):
-    """The fitted state that predictions need: the first `rounds`, and the gate's (a, b)."""
-    outputs = pair["forest"]["n_outputs"]
-    grown = (len(pair["forest"]["nodes"]) - 1) // outputs
-    forest = truncate(pair["forest"], min(rounds, grown))
-    n_cheap = len(pair["base"]) - 1
-    cheap = features_of(forest, range(n_cheap))
-    if forest["n_outputs"] == n_cheap:
-        return {"forest": forest, "base": pair["base"], "doubt": coef}, cheap, cheap[:0]
-    # The gate reads f1's doubt, so it reads all that f1 reads.
-    gate = np.union1d(cheap, features_of(forest, [n_cheap])).astype(np.intp)
-    return {"forest": forest, "base": pair["base"], "doubt": coef}, cheap, gate
+        objectives.append(kl_objective(q, cheap_loss, full_loss, gate, share))
+        if objectives[-1] < lowest:
+            best, lowest = BestRound(end, coef, objectives), objectives[-1]
+    return best

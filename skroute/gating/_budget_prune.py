@@ -4,14 +4,14 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.utils import check_random_state
 
-from skroute.gating._base import Decision, GatingBase
+from skroute.gating._base import Decision, FeatureBuyer
 from skroute.gating._pruning import first_uses, prune, split_gains, worth_growing
-from skroute.utils._compat import Integral, Interval, Real, _fit_context
+from skroute.utils._compat import Integral, Interval, Real
 
 __all__ = ["BudgetPruneClassifier"]
 
 
-class BudgetPruneClassifier(GatingBase):
+class BudgetPruneClassifier(FeatureBuyer):
     """Random forest, pruned so that its rows need few features.
 
     Minimises, over all prunings of all trees at once, the mean error of the trees plus
@@ -62,6 +62,9 @@ class BudgetPruneClassifier(GatingBase):
     cost_table_ : dict of float
         Mean cost of a training row.
 
+    min_budget_ : float
+        The mean cost of a training row.
+
     objective_ : float
         Optimal value of the program, less the error of the roots.
 
@@ -95,7 +98,7 @@ class BudgetPruneClassifier(GatingBase):
     """
 
     _parameter_constraints: dict = {
-        **{k: v for k, v in GatingBase._parameter_constraints.items() if k != "policy"},
+        **FeatureBuyer._parameter_constraints,
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
         "max_depth": [Interval(Integral, 1, None, closed="left"), None],
         "gamma": [Interval(Real, 0, None, closed="left")],
@@ -124,41 +127,26 @@ class BudgetPruneClassifier(GatingBase):
         self.budget = budget
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y):
-        """Grow the forest and prune it.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features)
-            Numeric rows.
-
-        y : array-like of shape (n_samples,)
-            Class labels.
-
-        Returns
-        -------
-        self
-        """
-        vars(self).pop("choices_", None)
+    def _fit(self, X, y, *, task):
         values, encoded, _ = self._checked(X, y, None)
-        self._set_groups()
         rng = check_random_state(self.random_state)
         forest = RandomForestClassifier(
             self.n_estimators,
             max_depth=self.max_depth,
             random_state=rng.randint(np.iinfo(np.int32).max),
-        ).fit(values, encoded)
+        )
+        with task.step("fit forest"):
+            forest.fit(values, encoded)
         n_rows = min(self.max_samples, len(values))
         sample = np.sort(rng.choice(len(values), n_rows, replace=False))
-        self._prune(forest, values, encoded, sample)
+        with task.step("prune"):
+            self._prune(forest, values, encoded, sample)
         self.features_used_ = {"forest": np.unique(self.feature_[self.left_ >= 0]).astype(np.intp)}
-        ledger = self._ledger(values)
+        ledger = self._ledger_of(values)
         self._walk(ledger, np.arange(len(values)))
         self.cost_table_ = {"forest": float((ledger.planned @ self.group_costs_).mean())}
         self._check_feasible(self._effective_budget(None))
         self.choices_ = ["forest"]
-        return self
 
     def _prune(self, forest, X, y, sample):
         """Trees as arrays, all in one numbering of nodes, without the splits cut off."""
@@ -257,8 +245,7 @@ class BudgetPruneClassifier(GatingBase):
     def _decide(self, ledger, rows, budget):
         self._check_feasible(budget)
         leaf = self._walk(ledger, rows)
-        proba = self.value_[leaf].mean(axis=1)
-        return Decision(np.zeros(len(rows), dtype=bool), proba, None, np.zeros(len(rows)))
+        return Decision.nobody_sent(len(rows), self.value_[leaf].mean(axis=1))
 
-    def _cheap_proba(self, scores):
-        return scores
+    def _own_proba(self, ledger, rows, decision):
+        return decision.scores

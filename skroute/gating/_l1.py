@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from skroute.gating._base import falling_with_share
+from skroute.gating._gated import GatedBuyer
+from skroute.gating._gates import Standardised
+from skroute.gating._levels import find_cuts, lowest_level
 from skroute.gating._linear import adapt_linear
 from skroute.gating._objective import log_probabilities
-from skroute.gating._two_models import TwoModelBase
-from skroute.utils._compat import Interval, Real, _fit_context
 
 __all__ = ["L1GatingClassifier"]
 
 
-class L1GatingClassifier(TwoModelBase):
+class L1GatingClassifier(GatedBuyer):
     """Baseline gate: features from an L1 penalty, then a cheap model, then a gate.
 
     The baseline of Nan and Saligrama [1]_, section 5: (1) a sparse logistic regression on all
@@ -26,7 +26,7 @@ class L1GatingClassifier(TwoModelBase):
         The full model.
 
     p_full : float, default=0.3
-        Share of rows sent to the full model.
+        Share of rows sent to the full model: at most this of the training rows.
 
     gamma : float, default=0.001
         Strength of the penalty ``gamma * sum_a sqrt(c_a) ||f1_a||`` of step 1, which is the
@@ -45,8 +45,7 @@ class L1GatingClassifier(TwoModelBase):
         Cost of evaluating ``"gate"``, ``"cheap"`` and ``"full"`` for a row. None: all 0.
 
     cv : int, cross-validation generator or iterable, default=None
-        The test rows of the first split are held out from a first fit, to set the gate's
-        level. None: 5-fold.
+        See :class:`AdaptGatingClassifier`.
 
     budget : float, default=None
         Mean cost per sample. None: unlimited.
@@ -73,6 +72,9 @@ class L1GatingClassifier(TwoModelBase):
 
     cost_table_ : dict of float
         Cost of a row by choice.
+
+    min_budget_ : float
+        The smallest feasible budget.
 
     group_names_, group_of_, group_costs_ : list, ndarray, ndarray
         The groups, the group of each column and the cost of each group.
@@ -104,11 +106,6 @@ class L1GatingClassifier(TwoModelBase):
     True
     """
 
-    _parameter_constraints: dict = {
-        **TwoModelBase._parameter_constraints,
-        "gamma": [Interval(Real, 0, None, closed="left")],
-    }
-
     def __init__(
         self,
         estimator,
@@ -136,56 +133,28 @@ class L1GatingClassifier(TwoModelBase):
         self.policy = policy
         self.n_jobs = n_jobs
 
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, sample_weight=None, **params):
-        """Fit the full model, then features, cheap model and gate in turn.
+    def _ready(self, rows):
+        return Standardised.of(rows)
 
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features)
-            Numeric rows.
-
-        y : array-like of shape (n_samples,)
-            Class labels.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; passed to the full model too, if it takes them.
-
-        **params : dict
-            Parameters for the full model's `fit`, with metadata routing enabled.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit_prepared(self._prepare(X, y, sample_weight, params))
-
-    def _fit_prepared(self, prepared):
-        scaled, mean, scale = self._standardised(prepared)
-        train, test = self._split(scaled)
-        W, intercept = self._three_steps(*train[:4])
-        gate = test[0] @ W[:, -1] + intercept[-1]
-        W, intercept = self._three_steps(*scaled[:4])
-        scores, running = falling_with_share(gate, test[3])
-        # The p_full share with the highest scores is sent.
-        last = np.searchsorted(running, self.p_full * (1 + 1e-12), side="right")
-        level = scores[last] if last < len(scores) else scores[-1] - 1.0
-        self._set_linear(W, intercept, mean, scale, level, gate - level)
-        return self._conclude(prepared, gate - level, test[3])
-
-    def _three_steps(self, X, y, full_loss, weight):
-        how = {"p_full": 0.0, "least_squares": False, "max_iter": 1, "tol": 1e-5}
-        how |= {"full_loss": full_loss, "weight": weight / weight.sum()}
-        n_classes = len(self.classes_)
-        groups = {"group_of": self.group_of_, "group_costs": self.group_costs_}
-        W, _, _ = adapt_linear(X, y, n_classes=n_classes, gamma=self.gamma, **groups, **how)
+    def _fit_pair(self, rows, held_out, ready, problem, start, progress):
+        """The three steps; features are selected at `gamma`, the rest is not penalised."""
+        y, columns = rows.y, problem.group_of
+        how = {"full_loss": rows.full_loss, "weight": rows.weight / rows.weight.sum()}
+        how |= {"p_full": 0.0, "max_iter": 1, "tol": 1e-5}
+        alone = problem._asdict() | how
+        W, _, _ = adapt_linear(ready.values, y, **alone)
         chosen = np.flatnonzero(W.any(axis=1))
-        part = X[:, chosen]
-        free = {"group_of": np.zeros(len(chosen), dtype=np.intp), "group_costs": np.zeros(1)}
-        cheap, base, _ = adapt_linear(part, y, n_classes=n_classes, gamma=0.0, **free, **how)
+        part = ready.values[:, chosen]
+        free = {"gamma": 0.0, "group_of": np.zeros(len(chosen), dtype=columns.dtype)}
+        free = alone | free | {"group_costs": np.zeros(1)}
+        cheap, base, _ = adapt_linear(part, y, **free)
         scores = part @ cheap[:, :-1] + base[:-1]
         wrong = (log_probabilities(scores).argmax(axis=1) != y).astype(np.intp)
-        gate, level, _ = adapt_linear(part, wrong, n_classes=2, gamma=0.0, **free, **how)
+        gate, level, _ = adapt_linear(part, wrong, **free | {"n_classes": 2})
         W[:] = 0.0
         W[chosen, :-1], W[chosen, -1] = cheap[:, :-1], gate[:, 0]
-        return W, np.append(base[:-1], level[0])
+        return ready.raw(W, np.append(base[:-1], level[0])), None
+
+    def _level(self, pair, gate, rows):
+        """The `p_full` share with the highest scores is sent."""
+        return lowest_level(find_cuts(gate, rows.weight), self.p_full)

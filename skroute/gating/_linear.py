@@ -7,16 +7,9 @@ Rows of W that belong to features bought together form one group.
 from contextlib import nullcontext
 
 import numpy as np
-from scipy.special import expit, logit
 
-from skroute.gating._objective import (
-    class_losses,
-    kl_objective,
-    lstsq_objective,
-    lstsq_q_step,
-    modelled_probabilities,
-    q_step,
-)
+from skroute.gating._losses import KL, cheap_curvature, cheap_part
+from skroute.gating._objective import class_losses
 
 # Keeps the optimum finite on separable data, and the duality gap finite at every point.
 RIDGE = 1e-4
@@ -81,49 +74,6 @@ def duality_gap(W, intercept, gradient, gradient_intercept, group_of, thresholds
         + intercept @ gradient_intercept
         + ((over**2).sum() + (gradient_intercept**2).sum()) / (2 * ridge)
     )
-
-
-def loss_kl(scores, y, q, weight):
-    """Smooth part of (OPT2) for given q, and its gradient in the scores.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_outputs + 1)
-        Outputs of f1, and the gate last.
-    y : ndarray of shape (n_samples,), dtype=int
-    q : ndarray of shape (n_samples,)
-    weight : ndarray of shape (n_samples,)
-        Sums to 1.
-
-    Returns
-    -------
-    value : float
-    gradient : ndarray of shape (n_samples, n_outputs + 1)
-    """
-    gate = scores[:, -1]
-    value, gradient = _cheap_part(scores, y, q, weight)
-    value += (weight * (np.logaddexp(0, gate) - q * gate)).sum()
-    gradient[:, -1] = weight * (expit(gate) - q)
-    return float(value), gradient
-
-
-def loss_lstsq(scores, y, q, weight):
-    """The same with ``(logit(q) - g)^2``: the gate is a least-squares fit."""
-    residual = scores[:, -1] - logit(q)
-    value, gradient = _cheap_part(scores, y, q, weight)
-    gradient[:, -1] = 2 * weight * residual
-    return float(value + (weight * residual**2).sum()), gradient
-
-
-def _cheap_part(scores, y, q, weight):
-    cheap = scores[:, :-1]
-    columns = cheap.shape[1]
-    kept = weight * (1 - q)
-    # One output stands for the second of two classes.
-    target = y[:, None] == (np.arange(1, 2) if columns == 1 else np.arange(columns))
-    gradient = np.empty_like(scores)
-    gradient[:, :-1] = kept[:, None] * (modelled_probabilities(cheap) - target)
-    return (kept * class_losses(cheap, y)).sum(), gradient
 
 
 def accelerated_proximal_gradient(
@@ -203,7 +153,7 @@ def adapt_linear(
     gamma,
     group_of,
     group_costs,
-    least_squares,
+    loss=KL,
     max_iter,
     tol,
     start=None,
@@ -227,8 +177,8 @@ def adapt_linear(
     gamma : float
     group_of : ndarray of shape (n_features,), dtype=int
     group_costs : ndarray of shape (n_groups,)
-    least_squares : bool
-        Adapt-LstSq instead of Adapt-Lin.
+    loss : Loss, default=KL
+        ``KL`` for Adapt-Lin, ``LEAST_SQUARES`` for Adapt-LstSq.
     max_iter : int
         Alternations.
     tol : float
@@ -252,19 +202,12 @@ def adapt_linear(
     thresholds = gamma * np.sqrt(group_costs)
     if p_full == 0:
         return _cheap_alone(X, y, weight, columns, thresholds, group_of, tol, solver_iter)
-    loss_of, q_of, value_of = (
-        (loss_lstsq, lstsq_q_step, lstsq_objective)
-        if least_squares
-        else (loss_kl, q_step, kl_objective)
-    )
-    # Hessian bounds: 1/4 logistic, 1/2 softmax, 2 least squares.
-    bound = 2.0 if least_squares else (0.25 if n_classes == 2 else 0.5)
-    curvature = bound * squared_norm(X, weight)
+    curvature = loss.curvature(n_classes) * squared_norm(X, weight)
 
     def solve(q, W, intercept):
         return accelerated_proximal_gradient(
             X,
-            lambda scores: loss_of(scores, y, q, weight),
+            lambda scores: loss.smooth(scores, y, q, weight),
             W,
             intercept,
             group_of,
@@ -277,7 +220,7 @@ def adapt_linear(
     def objective(q, W, intercept):
         scores = X @ W + intercept
         cheap_loss = class_losses(scores[:, :-1], y)
-        value = value_of(q, cheap_loss, full_loss, scores[:, -1], weight)
+        value = loss.objective(q, cheap_loss, full_loss, scores[:, -1], weight)
         return value + penalty(W, intercept, group_of, thresholds)
 
     if start is None:
@@ -289,7 +232,7 @@ def adapt_linear(
     for _ in range(max_iter):
         with progress():
             scores = X @ W + intercept
-            proposal, _ = q_of(
+            proposal, _ = loss.q_step(
                 class_losses(scores[:, :-1], y), full_loss, scores[:, -1], p_full, weight
             )
             if q is None or objective(proposal, W, intercept) <= objectives[-1]:
@@ -311,7 +254,7 @@ def _cheap_alone(X, y, weight, columns, thresholds, group_of, tol, solver_iter):
     nothing = np.zeros(len(X))
 
     def loss(scores):
-        value, gradient = _cheap_part(np.column_stack([scores, nothing]), y, nothing, weight)
+        value, gradient = cheap_part(np.column_stack([scores, nothing]), y, nothing, weight)
         return value, gradient[:, :-1]
 
     W, intercept, _ = accelerated_proximal_gradient(
@@ -321,7 +264,7 @@ def _cheap_alone(X, y, weight, columns, thresholds, group_of, tol, solver_iter):
         np.zeros(columns - 1),
         group_of,
         thresholds,
-        curvature=(0.25 if columns == 2 else 0.5) * squared_norm(X, weight),
+        curvature=cheap_curvature(columns) * squared_norm(X, weight),
         tol=0.1 * tol,
         max_iter=solver_iter,
     )
@@ -351,7 +294,7 @@ def adapt_linear_multistart(X, y, full_loss, weight, *, group_of, group_costs, n
         return best
     columns = best[0].shape[1]
     q = np.full(len(X), min(how["p_full"], 0.5))
-    _, gradient = loss_kl(np.zeros((len(X), columns)), y, q, weight)
+    _, gradient = KL.smooth(np.zeros((len(X), columns)), y, q, weight)
     promise = group_norms(X.T @ (gradient - gradient.mean(axis=0)), group_of, n_groups)
     promise -= how["gamma"] * np.sqrt(group_costs)
     alone = None

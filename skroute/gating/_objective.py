@@ -9,7 +9,7 @@ sent to the full model f0, ``g`` the gate (``g > 0`` sends to f0), ``f1`` the ch
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit, log_expit, logit, xlogy
+from scipy.special import expit, log_expit, log_softmax, logit, softmax, xlogy
 
 # p0 is clipped so that one row, confidently wrong out of sample, has a bounded loss.
 MIN_PROBABILITY = 1e-3
@@ -29,8 +29,7 @@ def log_probabilities(scores):
     """
     if scores.shape[1] == 1:
         return np.column_stack([log_expit(-scores[:, 0]), log_expit(scores[:, 0])])
-    shifted = scores - scores.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return log_softmax(scores, axis=1)
 
 
 def modelled_probabilities(scores):
@@ -45,10 +44,7 @@ def modelled_probabilities(scores):
     ndarray of shape (n_samples, n_outputs)
         Of the second of two classes if there is one output.
     """
-    if scores.shape[1] == 1:
-        return expit(scores)
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+    return expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)
 
 
 def class_losses(scores, y):

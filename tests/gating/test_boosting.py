@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import lightgbm
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,9 +9,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
 
+from skroute.forests import leaf_sums
 from skroute.gating import _boosting as gbrt
-from skroute.gating._forest import features_of, forest_arrays, forest_scores, truncate
+from skroute.gating._levels import most_accurate_level
 from skroute.gating._objective import class_losses, doubt
+from skroute.gating._pairs import gate_of
 
 
 def rows(n=400, n_classes=2, seed=0):
@@ -22,6 +23,12 @@ def rows(n=400, n_classes=2, seed=0):
     )  # fmt: skip
     rng = np.random.default_rng(seed)
     return X, y, rng.exponential(0.2, n), np.ones(n)
+
+
+def splits(boosted):
+    """Features of all inner nodes."""
+    nodes = boosted.forest.trees.nodes
+    return nodes["feature"][nodes["child"] != np.arange(len(nodes))]
 
 
 def grow(X, y, full_loss, weight, **changes):
@@ -34,65 +41,20 @@ def grow(X, y, full_loss, weight, **changes):
     return gbrt.boost(gbrt.training_rows(X, y, full_loss, weight), **how | changes)
 
 
-def walk(forest, X, output):
-    """Numpy twin of the kernel: all rows at once, one tree after another."""
-    total = np.zeros(len(X))
-    for tree in range(output, len(forest["nodes"]) - 1, forest["n_outputs"]):
-        begin, end = forest["nodes"][tree : tree + 2]
-        leaf = forest["leaf"][forest["leaves"][tree] :]
-        node = np.zeros(len(X), dtype=int) if end > begin else np.full(len(X), -1)
-        while (inner := node >= 0).any():
-            at = begin + np.maximum(node, 0)
-            value, missing = X[np.arange(len(X)), forest["feature"][at]], forest["missing"][at]
-            filled = np.where(np.isnan(value), 0.0, value)
-            left = filled <= forest["threshold"][at]
-            left = np.where(np.isnan(value) & (missing & 1 > 0), missing & 2 > 0, left)
-            node = np.where(inner, np.where(left, forest["left"][at], forest["right"][at]), node)
-        total += leaf[~node]
-    return total
-
-
-@pytest.mark.parametrize("with_nan", [False, True])
-def test_arrays_predict_as_lightgbm_and_as_numpy(with_nan):
-    X, y, _, _ = rows()
-    rng = np.random.default_rng(0)
-    if with_nan:
-        X[rng.random(X.shape) < 0.2] = np.nan
-        X[:, 0] = np.nan_to_num(X[:, 0])
-    params = {"objective": "multiclass", "num_class": 3, "verbosity": -1, "num_leaves": 9}
-    target = (y + (rng.random(len(y)) < 0.3)).astype(int)
-    booster = lightgbm.train(params, lightgbm.Dataset(X, target), num_boost_round=7)
-    forest = forest_arrays(booster, 3)
-    X_new = X + rng.normal(0, 0.1, X.shape)
-    X_new[0, 0] = np.nan  # not seen in training: LightGBM takes it for 0
-    X_new = np.asfortranarray(X_new)
-    X_new.flags.writeable = False
-    expected = booster.predict(X_new, raw_score=True)
-    # LightGBM folds the class priors into the first trees.
-    assert_allclose(forest_scores(forest, X_new, range(3)), expected, rtol=1e-12)
-    for output in range(3):
-        assert_allclose(walk(forest, X_new, output), expected[:, output], rtol=1e-12)
-    part = forest_scores(forest, X_new, [2], rounds=range(2, 5))
-    first = forest_scores(truncate(forest, 5), X_new, [2])
-    assert_allclose(part, first - forest_scores(truncate(forest, 2), X_new, [2]), atol=1e-12)
-    importance = booster.feature_importance()
-    assert_array_equal(features_of(forest, range(3)), np.flatnonzero(importance))
-
-
 def test_penalty_is_charged_once_over_outputs_and_rounds():
     """Free features lose to one that was bought, unless they gain more than it cost."""
     X, y, full_loss, weight = rows(n_classes=3)
     bought = []
     for gamma in (0.0, 0.003, 0.01, 0.03, 0.1, 10.0):
         pair = grow(X, y, full_loss, weight, gamma=gamma)
-        bought.append(len(features_of(pair["forest"], range(4))))
+        bought.append(len(pair.forest.features_of(range(4))))
     assert bought[0] == 8 and bought[-1] == 0
     assert (np.diff(bought) <= 0).all() and 0 < bought[3] < 8
     # A feature that is bought early is split on by many trees, of f1 and of the gate.
     pair = grow(X, y, full_loss, weight, gamma=0.03)
-    used = features_of(pair["forest"], range(4))
-    assert set(features_of(pair["forest"], [3])) <= set(used)
-    assert len(pair["forest"]["feature"]) > 10 * len(used)
+    used = pair.forest.features_of(range(4))
+    assert set(pair.forest.features_of([3])) <= set(used)
+    assert len(splits(pair)) > 10 * len(used)
 
 
 def test_penalty_has_the_scale_of_the_mean_loss():
@@ -107,7 +69,7 @@ def test_penalty_has_the_scale_of_the_mean_loss():
     }  # fmt: skip
     nothing = np.zeros(500)
     pair = grow(X, y, nothing, weight, gamma=0.0, **how)
-    left = X[:, 0] <= pair["forest"]["threshold"][0]
+    left = X[:, 0] <= pair.forest.trees.nodes["threshold"][0]
     p = y.mean()
     G, H = p - y, p * (1 - p)
     # Decrease of the quadratic model of the mean loss.
@@ -116,16 +78,16 @@ def test_penalty_has_the_scale_of_the_mean_loss():
         pair = grow(
             X, y, nothing, weight, gamma=factor * decrease / 5, group_costs=np.array([5.0]), **how
         )
-        assert (len(pair["forest"]["feature"]) > 0) is grows
+        assert (len(splits(pair)) > 0) is grows
 
 
 def test_features_of_a_group_are_free_once_one_is_bought():
     X, y, full_loss, weight = rows()
     groups = {"group_of": np.repeat([0, 1], 4), "group_costs": np.array([1.0, 1e6])}
     pair = grow(X, y, full_loss, weight, gamma=0.02, **groups)
-    assert_array_equal(features_of(pair["forest"], [0, 1]), [0, 1, 2, 3])
+    assert_array_equal(pair.forest.features_of([0, 1]), [0, 1, 2, 3])
     alone = grow(X, y, full_loss, weight, gamma=0.02, group_costs=np.repeat([1.0, 1e6], 4))
-    assert len(features_of(alone["forest"], [0, 1])) < 4
+    assert len(alone.forest.features_of([0, 1])) < 4
 
 
 def test_weights_scale_the_penalty_and_not_the_trees():
@@ -134,8 +96,8 @@ def test_weights_scale_the_penalty_and_not_the_trees():
     how = {"l2_regularization": 0.0, "max_leaf_nodes": 3, "n_estimators": 8, "max_iter": 2}
     one = grow(X, y, full_loss, 16 * weight, **how)
     ten = grow(X, y, full_loss, 32 * weight, **how)
-    assert_array_equal(one["forest"]["feature"], ten["forest"]["feature"])
-    assert_allclose(one["objectives"], ten["objectives"], rtol=1e-5)
+    assert_array_equal(splits(one), splits(ten))
+    assert_allclose(one.objectives, ten.objectives, rtol=1e-5)
 
 
 @settings(max_examples=20, deadline=None)
@@ -155,10 +117,9 @@ def test_an_integer_weight_is_a_repetition(seed, n, n_classes, with_nan):
     repeated = rng.permutation(np.repeat(np.arange(n), weight))
     one = grow(X, y, full_loss, weight.astype(float))
     other = grow(X[repeated], y[repeated], full_loss[repeated], np.ones(len(repeated)))
-    for name in ("feature", "threshold", "nodes"):
-        assert_array_equal(one["forest"][name], other["forest"][name])
-    assert_allclose(one["forest"]["leaf"], other["forest"]["leaf"], rtol=1e-6, atol=1e-7)
-    assert_allclose(one["objectives"], other["objectives"])
+    assert_array_equal(one.forest.trees.nodes, other.forest.trees.nodes)
+    assert_allclose(one.forest.trees.values, other.forest.trees.values, rtol=1e-6, atol=1e-7)
+    assert_allclose(one.objectives, other.objectives)
 
 
 def test_equal_rows_are_merged():
@@ -184,36 +145,36 @@ def test_boosters_in_threads_share_one_dataset():
         found = list(pool.map(lambda gamma: gbrt.boost(shared, gamma=gamma, **how), prices))
     for gamma, pair in zip(prices, found):
         alone = grow(X, y, full_loss, weight, gamma=gamma)
-        for name, value in alone["forest"].items():
-            assert_array_equal(pair["forest"][name], value)
+        for ours, theirs in zip(pair.forest.trees, alone.forest.trees):
+            assert_array_equal(ours, theirs)
 
 
 def test_objective_is_recorded_at_each_q_step():
     X, y, full_loss, weight = rows()
     pair = grow(X, y, full_loss, weight)
-    assert pair["rounds"] == [4, 8, 12, 16, 20]
-    assert len(pair["objectives"]) == 5
-    used = features_of(pair["forest"], [0, 1])
-    assert pair["objectives"][-1] > 0.01 * len(used)
-    assert pair["objectives"][-1] < pair["objectives"][0]
+    assert pair.rounds == [4, 8, 12, 16, 20]
+    assert len(pair.objectives) == 5
+    used = pair.forest.features_of([0, 1])
+    assert pair.objectives[-1] > 0.01 * len(used)
+    assert pair.objectives[-1] < pair.objectives[0]
 
 
 def test_without_a_gate_the_objective_is_loss_plus_cost():
     X, y, _, weight = rows()
     pair = grow(X, y, np.zeros(len(X)), weight, p_full=0.0)
-    scores = forest_scores(pair["forest"], X, [0]) + pair["base"][0]
-    used = features_of(pair["forest"], [0])
+    scores = leaf_sums(pair.forest, X, [0]) + pair.base[0]
+    used = pair.forest.features_of([0])
     expected = class_losses(scores, y).mean() + 0.01 * len(used)
-    assert_allclose(pair["objectives"][-1], expected)
+    assert_allclose(pair.objectives[-1], expected)
 
 
 def test_boosting_stops_where_nothing_is_worth_buying():
     X, y, full_loss, weight = rows()
     pair = grow(X, y, full_loss, weight, gamma=1e6)
-    assert len(pair["forest"]["feature"]) == 0
-    state, cheap, gate = gbrt.finish(pair, 20, pair["doubt"])
-    assert len(cheap) == len(gate) == 0
-    assert_allclose(forest_scores(state["forest"], X, [0]), 0)
+    assert len(splits(pair)) == 0
+    state = pair.pair(20, pair.doubt)
+    assert len(state.cheap_features) == len(state.gate_features) == 0
+    assert_allclose(state.cheap_scores(X), np.tile(pair.base, (len(X), 1)))
 
 
 def test_calibrated_gate_sends_what_it_should_on_new_rows():
@@ -224,12 +185,13 @@ def test_calibrated_gate_sends_what_it_should_on_new_rows():
         X[half], y[half], full_loss[half], weight[half], n_estimators=60, max_leaf_nodes=31,
     )  # fmt: skip
     test = X[~half], y[~half], full_loss[~half], weight[~half]
-    found = gbrt.calibrate(pair, *test, n_classes=2, p_full=0.3)
-    assert found["rounds"] == pair["rounds"][int(np.argmin(found["objectives"]))]
-    state, _, _ = gbrt.finish(pair, found["rounds"], found["doubt"])
-    scores = forest_scores(state["forest"], test[0], [0, 1]) + state["base"]
-    gate = found["doubt"][0] * doubt(scores[:, :1]) + found["doubt"][1] + scores[:, 1]
-    assert_allclose(gate, found["gate"])
+    found = gbrt.best_round(pair, *test, p_full=0.3)
+    assert found.rounds == pair.rounds[int(np.argmin(found.objectives))]
+    state = pair.pair(found.rounds, found.doubt)
+    scores = leaf_sums(state.forest, test[0]) + np.append(state.base, 0.0)
+    gate = found.doubt[0] * doubt(scores[:, :1]) + found.doubt[1] + scores[:, 1]
+    assert_allclose(gate, gate_of(state, test[0]))
+    assert_allclose(gate_of(state.lowered(2.0), test[0]), gate - 2.0)
     assert_allclose((1 / (1 + np.exp(-gate))).mean(), 0.3, atol=0.01)
 
 
@@ -239,7 +201,7 @@ def test_most_accurate_level_by_brute_force(seed):
     gate = rng.integers(0, 6, 12).astype(float)
     gain, weight = rng.integers(-1, 2, 12).astype(float), rng.integers(1, 4, 12).astype(float)
     p_full = rng.random()
-    level = gbrt.most_accurate_level(gate, gain, weight, p_full)
+    level = most_accurate_level(gate, gain, weight, p_full)
     best = 0.0
     for cut in np.unique(gate) - 0.5:
         sent = gate > cut
@@ -252,30 +214,5 @@ def test_most_accurate_level_by_brute_force(seed):
 
 def test_level_that_sends_everything_or_nothing():
     gate, ones = np.array([2.0, 1.0, 1.0]), np.ones(3)
-    assert (gate > gbrt.most_accurate_level(gate, ones, ones, 1.0)).all()
-    assert not (gate > gbrt.most_accurate_level(gate, -ones, ones, 1.0)).any()
-
-
-def test_kernel_as_plain_python():
-    from skroute.gating import _kernels
-
-    X, y, full_loss, weight = rows(60)
-    X[::7, 2] = np.nan
-    pair = grow(X, y, full_loss, weight, gamma=0.0)
-    compiled = forest_scores(pair["forest"], X, [0, 1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernels, "add_trees", _kernels.add_trees.py_func)
-        assert_array_equal(forest_scores(pair["forest"], X, [0, 1]), compiled)
-    # A tree grown on rows without NaN takes NaN for 0, as LightGBM does.
-    complete = grow(np.nan_to_num(X), y, full_loss, weight, gamma=0.0)["forest"]
-    of_zeros = forest_scores(complete, np.nan_to_num(X), [0])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernels, "add_trees", _kernels.add_trees.py_func)
-        assert_array_equal(forest_scores(complete, X, [0]), of_zeros)
-    # Nothing bought: each tree is one leaf.
-    forest = grow(X, y, full_loss, weight, gamma=1e9)["forest"]
-    ones = forest | {"leaf": np.ones_like(forest["leaf"])}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernels, "add_trees", _kernels.add_trees.py_func)
-        scores = forest_scores(ones, X, [0])
-    assert_allclose(scores, (len(forest["nodes"]) - 1) // forest["n_outputs"])
+    assert (gate > most_accurate_level(gate, ones, ones, 1.0)).all()
+    assert not (gate > most_accurate_level(gate, -ones, ones, 1.0)).any()

@@ -3,13 +3,13 @@
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skroute.gating import AdaptGatingClassifier
+from tests.gating.kinds import adapt_of
 
 
 @parametrize_with_checks(
     [
-        AdaptGatingClassifier(LogisticRegression(), method="lin", cv=2, max_iter=2, tol=0.1),
-        AdaptGatingClassifier(LogisticRegression(), method="lstsq", cv=2, max_iter=2, tol=0.1),
+        adapt_of(LogisticRegression(), "lin", cv=2, max_iter=2, tol=0.1),
+        adapt_of(LogisticRegression(), "lstsq", cv=2, max_iter=2, tol=0.1),
     ],
     xfail_strict=True,
 )

@@ -9,6 +9,7 @@ from sklearn.datasets import make_classification
 
 from skroute.datasets._adapt import make_four_clusters, make_hard_centre
 from skroute.gating import _linear as lin
+from skroute.gating import _losses as losses
 
 
 @settings(max_examples=10, deadline=None)
@@ -42,7 +43,7 @@ def test_opt2_equals_cvxpy(n_classes, kind):
     q = 0.05 + 0.9 * q
     columns = (1 if n_classes == 2 else 3) + 1
     group_of, thresholds = np.array([0, 1, 1, 2, 3]), 0.02 * np.sqrt([1.0, 2.0, 0.5, 3.0])
-    loss_of = {"kl": lin.loss_kl, "lstsq": lin.loss_lstsq}[kind]
+    loss_of = {"kl": losses.loss_kl, "lstsq": losses.loss_lstsq}[kind]
     W, intercept, gap = lin.accelerated_proximal_gradient(
         X,
         lambda scores: loss_of(scores, y, q, weight),
@@ -85,7 +86,7 @@ def test_gradients_are_finite_differences(seed):
     for columns, classes in ((2, 2), (4, 3)):
         scores, y = rng.normal(size=(4, columns)), rng.integers(0, classes, 4)
         q, weight = 0.1 + 0.8 * rng.random(4), np.full(4, 0.25)
-        for loss in (lin.loss_kl, lin.loss_lstsq):
+        for loss in (losses.loss_kl, losses.loss_lstsq):
             _, gradient = loss(scores, y, q, weight)
             for i in range(4):
                 for j in range(columns):
@@ -100,7 +101,7 @@ def test_duality_gap_bounds_the_distance_to_the_optimum():
     group_of, thresholds = np.arange(5), np.full(5, 0.03)
 
     def loss(scores):
-        return lin.loss_kl(scores, y, q, weight)
+        return losses.loss_kl(scores, y, q, weight)
 
     def solve(steps):
         return lin.accelerated_proximal_gradient(
@@ -125,9 +126,9 @@ DATA = {
 
 
 @pytest.mark.parametrize("name", DATA)
-@pytest.mark.parametrize("least_squares", [False, True])
+@pytest.mark.parametrize("loss", [losses.KL, losses.LEAST_SQUARES], ids=["kl", "lstsq"])
 @pytest.mark.parametrize("p_full", [0.2, 0.7])
-def test_objective_never_rises(name, least_squares, p_full):
+def test_objective_never_rises(name, loss, p_full):
     X, y = DATA[name]()
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     rng = np.random.default_rng(0)
@@ -141,7 +142,7 @@ def test_objective_never_rises(name, least_squares, p_full):
         gamma=0.01,
         group_of=np.arange(X.shape[1]),
         group_costs=np.ones(X.shape[1]),
-        least_squares=least_squares,
+        loss=loss,
         max_iter=15,
         tol=0.0,
     )
@@ -155,7 +156,7 @@ def test_two_starts_are_never_worse_than_one():
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     how = {
         "n_classes": 2, "p_full": 0.55, "gamma": 0.02, "group_of": np.arange(2),
-        "group_costs": np.ones(2), "least_squares": False, "max_iter": 30, "tol": 1e-6,
+        "group_costs": np.ones(2), "max_iter": 30, "tol": 1e-6,
     }  # fmt: skip
     rows = X, y, np.full(len(X), 0.01), np.full(len(X), 1 / len(X))
     one, two = lin.adapt_linear(*rows, **how), lin.adapt_linear_multistart(*rows, **how)
@@ -168,6 +169,6 @@ def test_groups_enter_together():
     W, _, _ = lin.adapt_linear(
         X, y, full_loss, weight, n_classes=2, p_full=0.3, gamma=0.05,
         group_of=np.array([0, 0, 1, 1, 1]), group_costs=np.array([1.0, 100.0]),
-        least_squares=False, max_iter=5, tol=1e-6,
+        max_iter=5, tol=1e-6,
     )  # fmt: skip
     assert W[:2].all() and not W[2:].any()

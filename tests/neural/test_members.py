@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import PolyDomSelector
-from skroute.gating import AdaptGatingClassifier
+from skroute.gating import AdaptGatingClassifier, BoostedGate, LinearGate
 from skroute.routing import (
     BudgetRouter,
     FrugalMCTClassifier,
@@ -221,8 +221,10 @@ def test_labels_that_a_net_cannot_name():
             [("a", dense()), ("b", binary())], costs=[1, 3], budget=2, cv=2, n_prices=2
         ),
         QWYCEnsemble([dense(), binary()], alpha=0.2, random_state=0),
-        AdaptGatingClassifier(binary(), p_full=0.5, max_iter=2, n_estimators=3, cv=2),
-        AdaptGatingClassifier(dense(), method="lin", p_full=0.5, max_iter=2, cv=2),
+        AdaptGatingClassifier(
+            binary(), gate=BoostedGate(max_iter=2, n_estimators=3), p_full=0.5, cv=2
+        ),
+        AdaptGatingClassifier(dense(), gate=LinearGate(max_iter=2), p_full=0.5, cv=2),
         PolyDomSelector(dense(), max_models=3, cv=2, monotonicity_tol=1.0),
         PolyDomSelector(
             binary(), {"a": [0], "b": [1, 2]}, costs={"a": 1, "b": 2}, cv=2, monotonicity_tol=1.0

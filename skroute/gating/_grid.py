@@ -7,17 +7,18 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 from sklearn.utils.parallel import Parallel, delayed
 
-from skroute.metrics import pareto_front
-from skroute.utils._compat import HasMethods, Integral, validate_params
-from skroute.utils._optional import import_optional
+from skroute.base import affords, check_affordable, check_budget
+from skroute.gating._adapt_gating import AdaptGatingClassifier
+from skroute.metrics import AccuracyCostDisplay, pareto_front
+from skroute.utils._compat import Integral, validate_params
 
-__all__ = ["AdaptPath", "adapt_path"]
+__all__ = ["AdaptGrid", "adapt_grid"]
 
 
-class AdaptPath:
+class AdaptGrid:
     """Settings of an :class:`AdaptGatingClassifier` with their cost and accuracy.
 
-    Made by :func:`adapt_path`.
+    Made by :func:`adapt_grid`.
 
     Parameters
     ----------
@@ -40,12 +41,12 @@ class AdaptPath:
 
     Examples
     --------
-    >>> from skroute.gating import AdaptGatingClassifier, AdaptPath
+    >>> from skroute.gating import AdaptGatingClassifier, AdaptGrid
     >>> settings = [AdaptGatingClassifier(None, gamma=gamma) for gamma in (1e-4, 1e-3, 1e-2)]
-    >>> path = AdaptPath(settings, cost=[9, 4, 6], accuracy=[0.95, 0.9, 0.89], full_accuracy=0.95)
-    >>> path.frontier
+    >>> grid = AdaptGrid(settings, cost=[9, 4, 6], accuracy=[0.95, 0.9, 0.89], full_accuracy=0.95)
+    >>> grid.frontier
     array([1, 0])
-    >>> path.best_within(5).gamma
+    >>> grid.best_within(5).gamma
     0.001
     """
 
@@ -75,12 +76,9 @@ class AdaptPath:
         ValueError
             If no setting is that cheap.
         """
-        within = self.frontier[self.cost[self.frontier] <= budget]
-        if not len(within):
-            raise ValueError(
-                f"budget must be at least {self.cost.min():.6g}, the cheapest setting of the path, "
-                f"got {budget!r}. Extend the path to a larger gamma."
-            )
+        budget = check_budget(budget)
+        check_affordable(budget, self.cost.min(), advice="Extend the grid to a larger gamma.")
+        within = self.frontier[affords(budget, self.cost[self.frontier])]
         return self.estimators[within[-1]]
 
     def cheapest_with(self, accuracy):
@@ -102,56 +100,53 @@ class AdaptPath:
         good = self.frontier[self.accuracy[self.frontier] >= accuracy]
         if not len(good):
             raise ValueError(
-                f"accuracy must be at most {self.accuracy.max():.6g}, the best of the path, "
-                f"got {accuracy!r}. Extend the path to a larger p_full or a smaller gamma."
+                f"accuracy must be at most {self.accuracy.max():.6g}, the best of the grid, "
+                f"got {accuracy!r}. Extend the grid to a larger p_full or a smaller gamma."
             )
         return self.estimators[good[0]]
 
-    def plot(self, *, ax=None, name=None):
-        """Draw all settings and the frontier.
+    def plot(self, *, ax=None, name=None, curve_kwargs=None):
+        """Draw all settings, and the frontier as a curve.
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None makes a figure.
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
 
         name : str, default=None
-            Label of the frontier.
+            Name of the frontier for the legend. None draws no legend.
+
+        curve_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot`` for the frontier.
 
         Returns
         -------
-        self
-            With ``ax_``, ``figure_`` and ``line_``.
+        display : :class:`~skroute.metrics.AccuracyCostDisplay`
+            Of the frontier, with `ax_`, `figure_` and `line_`.
         """
-        pyplot = import_optional("matplotlib.pyplot", "AdaptPath.plot")
-        ax = pyplot.subplots()[1] if ax is None else ax
-        points = ax.scatter(self.cost, self.accuracy, s=12, alpha=0.35)
-        (self.line_,) = ax.plot(
-            self.cost[self.frontier],
-            self.accuracy[self.frontier],
-            marker="o",
-            markersize=4,
-            drawstyle="steps-post",
-            color=points.get_facecolor()[0][:3],
-            label=name,
+        front = self.frontier
+        display = AccuracyCostDisplay(
+            cost=self.cost[front], quality=self.accuracy[front], name=name
         )
-        ax.set(xlabel="Mean cost per sample", ylabel="Accuracy")
-        if name is not None:
-            ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        # Settings cannot be mixed.
+        steps = {"drawstyle": "steps-post"} | (curve_kwargs or {})
+        display.plot(ax=ax, curve_kwargs=steps)
+        colour = display.line_.get_color()
+        display.ax_.scatter(self.cost, self.accuracy, s=12, alpha=0.35, color=colour)
+        display.ax_.set(ylabel="Accuracy")
+        return display
 
 
 @validate_params(
     {
-        "estimator": [HasMethods(["fit", "predict_routed", "set_params"])],
+        "estimator": [AdaptGatingClassifier],
         "p_full": ["array-like"],
         "gamma": ["array-like"],
         "n_jobs": [Integral, None],
     },
     prefer_skip_nested_validation=False,
 )
-def adapt_path(
+def adapt_grid(
     estimator,
     X,
     y,
@@ -177,7 +172,7 @@ def adapt_path(
         Training rows.
 
     X_val, y_val : {array-like, dataframe} and array-like
-        Rows to measure cost and accuracy on, not those of `X`: choices made along the path
+        Rows to measure cost and accuracy on, not those of `X`: choices made from the grid
         are choices made on these rows.
 
     p_full : array-like of float
@@ -194,7 +189,8 @@ def adapt_path(
 
     Returns
     -------
-    AdaptPath
+    AdaptGrid
+        Its estimators share one full model.
 
     Raises
     ------
@@ -205,15 +201,15 @@ def adapt_path(
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from skroute.gating import AdaptGatingClassifier, adapt_path
+    >>> from skroute.gating import AdaptGatingClassifier, adapt_grid
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> gate = AdaptGatingClassifier(RandomForestClassifier(oob_score=True, random_state=0))
-    >>> path = adapt_path(
+    >>> grid = adapt_grid(
     ...     gate, X[::2], y[::2], X[1::2], y[1::2], p_full=[0.1, 0.3], gamma=[0.01, 0.1]
     ... )
-    >>> path.cost.shape
+    >>> grid.cost.shape
     (4,)
-    >>> bool(path.best_within(15.0).predict_cost(X).mean() < 15.5)
+    >>> bool(grid.best_within(15.0).predict_cost(X).mean() < 15.5)
     True
     """
     for name, values in (("p_full", p_full), ("gamma", gamma)):
@@ -225,20 +221,22 @@ def adapt_path(
     for value in gamma:
         template.set_params(gamma=value)._validate_params()
     prepared = template._prepare(X, y, sample_weight, {})
+    # Made ready before the threads share it.
+    for share in p_full:
+        _ = prepared.gated if share > 0 else prepared.alone
     rows = Parallel(n_jobs=n_jobs, prefer="threads")(
         delayed(_one_gamma)(template, prepared, value, p_full, X_val, y_val) for value in gamma
     )
     estimators, cost, accuracy = ([item for row in rows for item in row[part]] for part in range(3))
     full = accuracy_score(y_val, template.estimator_.predict(X_val))
-    return AdaptPath(estimators, cost, accuracy, float(full))
+    return AdaptGrid(estimators, cost, accuracy, float(full))
 
 
 def _one_gamma(template, prepared, gamma, p_full, X_val, y_val):
     estimators, cost, accuracy, start = [], [], [], None
     for value in p_full:
         model = copy.copy(template).set_params(p_full=value, gamma=gamma)
-        model._fit_prepared(prepared, start)
-        start = getattr(model, "start_", None) if value > 0 else None
+        start = model._fit_prepared(prepared, start)
         routed = model.predict_routed(X_val)
         estimators.append(model)
         cost.append(routed.cost.mean())

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -79,7 +80,79 @@ def of_label(proba, classes, y):
 
     Both are 0 for a class that the model has not seen.
     """
-    at = np.clip(np.searchsorted(classes, y), 0, len(classes) - 1)
+    order = np.argsort(classes)
+    at = order[np.clip(np.searchsorted(classes, y, sorter=order), 0, len(classes) - 1)]
     known = classes[at] == y
     own = np.where(known, proba[np.arange(len(y)), at], 0.0)
     return np.column_stack([own, known & (proba.argmax(axis=1) == at)])
+
+
+def find_splits(cv, X, y, params):
+    """Train and test positions of each split.
+
+    Parameters
+    ----------
+    cv : int, cross-validation generator or iterable, or None
+    X, y : the rows
+    params : dict
+        What the splitter takes besides, such as ``groups``.
+
+    Returns
+    -------
+    list of (train, test)
+
+    Raises
+    ------
+    ValueError
+        If a test row is a training row of its split, or the splitter misses its groups.
+    """
+    splitter = check_cv(cv, y, classifier=True)
+    routing = getattr(splitter, "get_metadata_routing", None)
+    asks = routing().split.requests if routing else {}
+    if asks.get("groups") is True and params.get("groups") is None:
+        raise ValueError(
+            f"cv={cv!r} needs groups: give cv the list of its splits, "
+            "list(cv.split(X, y, groups)), or enable scikit-learn's metadata routing and pass "
+            "groups to fit."
+        )
+    splits = list(splitter.split(X, y, **params))
+    for train, test in splits:
+        if np.isin(test, train).any():
+            raise ValueError(
+                "cv must have no test row among the training rows of its split: what is learned "
+                "from it would not be out of sample."
+            )
+    return splits
+
+
+def hold_out(splits, y, weight):
+    """The test rows of the first splits: as many splits as make a tenth of the rows.
+
+    Parameters
+    ----------
+    splits : list of (train, test)
+    y : ndarray of shape (n_samples,), dtype=int
+    weight : ndarray of shape (n_samples,)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=bool
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to hold out, or a class is held out whole.
+    """
+    out = np.zeros(len(y), dtype=bool)
+    for _, test in splits:
+        out[test] = True
+        if 10 * out.sum() >= len(y):
+            break
+    left, there = np.unique(y[~out & (weight > 0)]), np.unique(y[weight > 0])
+    if len(left) < len(there) or not weight[out].any():
+        raise ValueError(
+            "cv must hold out rows of positive weight in its first test set, and leave rows of "
+            f"every class to learn from: it holds out {int(out.sum())} of {len(y)} rows and "
+            f"leaves {len(left)} of {len(there)} classes. Use fewer or other splits."
+        )
+    return out

@@ -478,10 +478,10 @@ def test_embedded_positions_beside_images():
     class Positions(nn.Module):
         def __init__(self):
             super().__init__()
-            self.at, self.linear = nn.Embedding(6, 1), nn.Linear(6, 8)
+            self.at, self.linear = nn.Embedding(8, 1), nn.Linear(6, 8)
 
         def forward(self, rows):
-            return self.linear(rows + self.at(torch.arange(6))[:, 0])
+            return self.linear(rows) + self.at(torch.arange(8))[:, 0]
 
     module = nn.Module()
     module.stages, module.heads = nn.ModuleList([Positions()]), nn.ModuleList([nn.Linear(8, 3)])

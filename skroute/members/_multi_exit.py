@@ -44,19 +44,20 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     ----------
     module : torch.nn.Module or callable
         The net. Training starts from its weights and does not change them: `fit` works on
-        a copy. A function ``module(n_features, n_classes)`` builds a new one in each `fit`.
+        a copy; with ``max_epochs=0`` on the net itself, which it puts into evaluation mode. A function ``module(n_features, n_classes)`` builds a new one in each `fit`.
 
     stages : sequence of str or of sequence of str, default=None
         Names of submodules, in order; each takes what the one before it returned. Several
         names for one stage are applied one after the other:
         ``[("conv1", "relu", "layer1"), "layer2"]``. None takes the children of
-        ``module.stages``. What a stage returns is a tensor, or tensors in a tuple, list or
-        dict, with one entry per row along the first axis.
+        ``module.stages``. What a stage returns is a tensor, or tensors and None in tuples,
+        lists and mappings, with one entry per row along the first axis.
 
     heads : sequence of str or of sequence of str, default=None
         Names of submodules, one for each stage. Each takes what its stage returned and
         gives a score (logit) for each class, in the order of ``classes_``; one score where
-        there are two classes. None takes the children of ``module.heads``.
+        there are two classes. None takes the children of ``module.heads``. A head that works
+        in place is given a copy.
 
     max_epochs : int, default=10
         Passes over the training rows. 0 takes `module` as it is trained: `fit` then learns
@@ -77,13 +78,14 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         Rows that a stage takes at once in prediction. A larger value uses more memory and
         keeps a large device busier.
 
-    device : str, default=None
+    device : str or torch.device, default=None
         Where the net is trained and evaluated, for example ``"cuda"``. None leaves it where
         `module` is.
 
     net_params : dict, default=None
         Further parameters of :class:`skorch.NeuralNetClassifier`, such as ``optimizer``
-        (Adam where it is not given), ``callbacks``, ``train_split`` or ``verbose``.
+        (Adam where it is not given), ``callbacks``, ``train_split`` or ``verbose``. Not those
+        that this class has itself, nor ``module`` and ``criterion``.
 
     random_state : int, RandomState instance or None, default=None
         Determines what is random in building and training. Torch's own generators are left
@@ -126,7 +128,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     ``QWYCEnsemble(FrozenEstimator(net)).optimize(X_rest)``.
 
     A net on a device is pickled on the CPU. It returns to the device when it is loaded on
-    a machine that has it, and stays on the CPU elsewhere.
+    a machine that has it; elsewhere it goes to another device of the kind or stays on the
+    CPU, and a warning says so.
 
     References
     ----------

@@ -3,6 +3,7 @@
 import pickle
 import warnings
 from collections import OrderedDict, namedtuple
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -399,6 +400,26 @@ def test_generators_of_devices_that_are_not_used_are_left_alone(monkeypatch):
     assert names == ["get_rng_state", "device", "manual_seed", "set_rng_state"]
     assert fake.calls[-1][-1] == one and fake.calls[1][-1] == one
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
+def test_the_clock_waits_for_every_device_in_use(kind, monkeypatch):
+    from skroute.utils._timing import synchronize_device
+
+    waited = []
+    fake = SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        device_count=lambda: 3,
+        memory_reserved=lambda device: 1024 * (device != 1),
+        synchronize=lambda *device: waited.append(device),
+    )
+    monkeypatch.setattr(torch, kind, fake)
+    if kind == "mps":
+        monkeypatch.setattr(torch.backends, "mps", fake)
+    synchronize_device()
+    # The one without memory is not in use, and would be set up.
+    assert waited == ([()] if kind == "mps" else [(0,), (2,)])
 
 
 # Rows -------------------------------------------------------------------------------

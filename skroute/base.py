@@ -6,7 +6,6 @@ and :meth:`CostAwareMixin._answer` (ask whoever was chosen); everything that a u
 calls is a view of these two.
 """
 
-import reprlib
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
@@ -446,14 +445,14 @@ def check_rows(estimator, X, *, reset):
     if X is None or isinstance(X, (str, bytes, Mapping)) or np.isscalar(X):
         raise TypeError(
             "X must be an array, a data frame, a sparse matrix or a list of rows, got "
-            f"{type(X).__name__}: {reprlib.repr(X)}."
+            f"{type(X).__name__}. One row is a list or an array of one."
         )
     (X,) = indexable(indexable_dataset(X))
     torch = torch_of(X)
     numeric = holds_numbers(X)
     if numeric and X.ndim == 1:
         raise ValueError(
-            f"Expected 2D array, got 1D array instead:\narray={X}.\nReshape your data using "
+            f"Expected 2D array, got 1D array of {len(X)} instead. Reshape your data using "
             "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
             "it contains a single sample."
         )
@@ -610,6 +609,8 @@ class CostAwareMixin(CallbackSupportMixin):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def _validate_and_run(self, learn, X, y, params, name):
+        if getattr(self, "n_jobs", None) == 0:
+            raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
         context = self._init_callback_context(task_name=name, max_subtasks=None)
         with FitTask(self, context, X, y) as task:
             learn(X, y, task=task, **params)

@@ -7,16 +7,25 @@
 import ast
 import difflib
 import inspect
+import re
 import subprocess
 import sys
 
 import numpy as np
 
 DECISIONS = {"routing", "gating", "early_exit", "feature_sets"}
-MECHANISMS = {"assignment", "quality", "metrics", "datasets", "members"}
+MECHANISMS = {
+    "assignment",
+    "datasets",
+    "distributed",
+    "forests",
+    "guarantees",
+    "ledgers",
+    "members",
+    "metrics",
+    "quality",
+}
 HEAVY = ("numba", "lightgbm", "highspy", "torch", "skorch", "matplotlib", "cvxpy")
-# What a module may have: the length that one reads in one go.
-MODULE_BYTES = 32 * 1024
 
 
 def imported_rooms(source):
@@ -134,3 +143,20 @@ def wrong_check_list(public, estimators, nets, models):
     wrong += [f"{cls.__name__} is public and in no list" for cls in public - listed]
     wrong += [f"{cls.__name__} is in a list and not public" for cls in listed - public]
     return sorted(wrong)
+
+
+def words_not_used(glossary):
+    """The table of the glossary: what is not said, and what is said instead."""
+    table = glossary.split("Words that are not used", 1)[1]
+    rows = re.findall(r"^ +\* - ``(.+?)``\n +- (.+)$", table, re.MULTILINE)
+    return {word: instead.strip("`") for word, instead in rows}
+
+
+def wrong_words(text, words):
+    """Where a text says a word that the glossary has another one for."""
+    pattern = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, words)) + r")(?!\w)")
+    return [
+        f"line {number}: {match[0]}, say {words[match[0]]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for match in pattern.finditer(line)
+    ]

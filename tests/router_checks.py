@@ -1,14 +1,10 @@
-"""Checks that every estimator choosing among named classifiers must pass.
+"""Checks that every estimator choosing among named classifiers must pass, beside those of
+`tests/decision_checks.py`.
 
 Each takes an unfitted instance whose members are called "tree" and "logreg" and whose
 budget is 2.0 (see `tests/estimators.py`).
 """
 
-import pickle
-import subprocess
-import sys
-
-import joblib
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -43,21 +39,6 @@ def problem(n=300, seed=0):
     )
     labels = np.array(["ant", "bee", "hornet"])
     return X[: n // 2], labels[y[: n // 2]], X[n // 2 :], labels[y[n // 2 :]]
-
-
-def check_router_protocol(estimator):
-    X, y, X_test, _ = problem()
-    router = clone(estimator).fit(X, y)
-    routed = router.predict_routed(X_test)
-    assert set(routed.y_pred) <= set(router.classes_)
-    assert routed.route.dtype == np.int64 and routed.cost.dtype == np.float64
-    assert routed.route.min() >= 0 and routed.route.max() < len(router.choices_)
-    np.testing.assert_array_equal(routed.y_pred, router.predict(X_test))
-    np.testing.assert_array_equal(routed.route, router.route(X_test))
-    np.testing.assert_array_equal(routed.cost, router.predict_cost(X_test))
-    proba = router.predict_proba(X_test)
-    np.testing.assert_allclose(proba.sum(axis=1), 1)
-    np.testing.assert_array_equal(router.classes_[proba.argmax(axis=1)], routed.y_pred)
 
 
 def check_router_answers_are_the_members_own(estimator):
@@ -129,34 +110,6 @@ def check_router_budget_of_the_call(estimator):
         router.predict(X_test, budget=0.5)
     with pytest.raises(ValueError, match="budget must be a non-negative number"):
         router.predict(X_test, budget=-1)
-
-
-def check_router_policy_of_now(estimator):
-    """The policy is one of prediction: changed after fit, it is the one that decides."""
-    if "policy" not in estimator.get_params(deep=False):
-        return
-    X, y, X_test, _ = problem()
-    fitted = clone(estimator).set_params(policy="batch").fit(X, y)
-    changed = clone(estimator).fit(X, y).set_params(policy="batch")
-    for budget in (1.3, 1.7, 2.0):
-        routed = changed.predict_routed(X_test, budget=budget)
-        assert routed.cost.mean() <= budget * (1 + 1e-9)
-        np.testing.assert_array_equal(routed.route, fitted.route(X_test, budget=budget))
-    if "objective" in estimator.get_params(deep=False):
-        with pytest.raises(ValueError, match='objective="min" needs policy="batch"'):
-            changed.set_params(policy="online", objective="min").predict(X_test)
-
-
-def check_router_is_batch_invariant(estimator):
-    X, y, X_test, _ = problem()
-    router = clone(estimator).fit(X, y)
-    whole = router.predict_routed(X_test)
-    order = np.random.default_rng(0).permutation(len(X_test))
-    for rows in np.array_split(order, 7):
-        part = router.predict_routed(X_test[rows])
-        np.testing.assert_array_equal(part.y_pred, whole.y_pred[rows])
-        np.testing.assert_array_equal(part.route, whole.route[rows])
-        np.testing.assert_array_equal(part.cost, whole.cost[rows])
 
 
 def check_router_takes_frozen_members(estimator):
@@ -237,40 +190,6 @@ def check_router_set_params_and_drop(estimator):
         router.fit(X, y)
         assert router.choices_ == ["tree"]
         assert (router.route(X_test) == 0).all()
-
-
-def check_router_pickles_into_a_fresh_process(estimator, tmp_path=None):
-    import tempfile
-    from pathlib import Path
-
-    X, y, X_test, _ = problem()
-    router = clone(estimator).fit(X, y)
-    expected = router.predict_routed(X_test)
-    same = pickle.loads(pickle.dumps(router)).predict_routed(X_test)
-    np.testing.assert_array_equal(same.route, expected.route)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "router.joblib"
-        joblib.dump((router, X_test), path)
-        script = (
-            "import joblib, sys; router, X = joblib.load(sys.argv[1]); "
-            "joblib.dump(router.predict_routed(X), sys.argv[1] + '.out')"
-        )
-        subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=300)
-        fresh = joblib.load(f"{path}.out")
-    for ours, theirs in zip(expected, fresh):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def check_router_skops_round_trip(estimator):
-    sio = pytest.importorskip("skops.io")
-    X, y, X_test, _ = problem()
-    router = clone(estimator).fit(X, y)
-    dumped = sio.dumps(router)
-    trusted = sio.get_untrusted_types(data=dumped)
-    assert all(name.startswith(("skroute.", "sklearn.", "numpy.")) for name in trusted), trusted
-    loaded = sio.loads(dumped, trusted=trusted)
-    for ours, theirs in zip(router.predict_routed(X_test), loaded.predict_routed(X_test)):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 ROUTER_CHECKS = [item for name, item in list(globals().items()) if name.startswith("check_router_")]

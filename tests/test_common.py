@@ -10,6 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skroute
 from tests import guards
+from tests.decision_checks import DECISION_CHECKS
 from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS
 from tests.router_checks import ROUTER_CHECKS
 
@@ -22,6 +23,15 @@ def test_sklearn_checks(estimator, check):
 @pytest.mark.parametrize("check", ROUTER_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("estimator", ROUTERS, ids=lambda e: f"{type(e).__name__}")
 def test_router_checks(estimator, check):
+    check(estimator)
+
+
+DECISIONS = [estimator for estimator in ESTIMATORS if hasattr(estimator, "predict_routed")]
+
+
+@pytest.mark.parametrize("check", DECISION_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("estimator", DECISIONS, ids=lambda e: f"{type(e).__name__}")
+def test_decision_checks(estimator, check):
     check(estimator)
 
 
@@ -43,15 +53,11 @@ def test_every_public_estimator_is_checked():
     assert not guards.wrong_check_list(public, ESTIMATORS, NETS, MODELS)
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [e for e in ESTIMATORS if hasattr(e, "predict_routed")],
-    ids=lambda e: type(e).__name__,
-)
-def test_the_protocol_is_the_same_everywhere(estimator):
-    """Every decision estimator answers the same calls and takes a budget in each of them."""
-    for name in ("predict", "predict_routed", "route", "predict_cost", "score"):
-        parameters = inspect.signature(getattr(estimator, name)).parameters
-        assert "budget" in parameters, f"{name} takes no budget"
-        assert parameters["budget"].default is None
-    assert "budget" in estimator.get_params()
+def test_the_views_stand_in_the_base_alone():
+    """No decision estimator writes the six calls anew."""
+    views = {"predict", "predict_proba", "predict_routed", "predict_cost", "route", "score"}
+    for estimator in DECISIONS:
+        for cls in type(estimator).__mro__:
+            if cls.__module__.startswith("skroute.") and cls.__module__ != "skroute.base":
+                rewritten = views & set(vars(cls)) - {"score"}
+                assert not rewritten, f"{cls.__name__} writes {sorted(rewritten)} anew"

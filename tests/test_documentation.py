@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import guards
+
 ROOT = Path(__file__).resolve().parents[1]
 DOC = ROOT / "doc"
 sys.path.insert(0, str(DOC))
@@ -28,6 +30,28 @@ def test_each_claim_beside_the_peers_has_a_test():
         for row in re.findall(r"^   \* - .+?(?=^   \* - |\Z)", table, re.MULTILINE | re.DOTALL)[1:]:
             ours = re.findall(r"^     - (.*)", row, re.MULTILINE)[0]
             assert not ours.startswith("yes"), f"a claim without a test: {row}"
+
+
+SAID = [
+    path
+    for folder in ("skroute", "tests", "doc", "examples", "benchmarks")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in (".py", ".rst")
+    and not MADE & set(path.relative_to(ROOT).parts)
+    and path.name not in ("glossary.rst", "guards.py", "test_guards.py")
+]
+
+
+def test_one_word_for_one_thing():
+    """The table of words in the glossary holds in code, pages, examples and benchmarks."""
+    words = guards.words_not_used((DOC / "glossary.rst").read_text())
+    assert len(words) > 10
+    wrong = [
+        f"{path.relative_to(ROOT)}, {found}"
+        for path in [*SAID, ROOT / "README.md"]
+        for found in guards.wrong_words(path.read_text(), words)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOC)))

@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from skroute.members import RecordedClassifier
-from tests import guards
+from tests import guards, house
 
 
 @pytest.mark.parametrize(
@@ -197,3 +197,65 @@ def test_an_estimator_that_no_check_reaches():
     assert guards.wrong_check_list(set(), [], [], []) == [
         "no public estimator was found: the walk is broken"
     ]
+
+
+def _weigh(source):
+    return house.too_much({"skroute.room._module": source})
+
+
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        ("x = 1\n" * 401, "has 401, 400 code lines of a module"),
+        ("class Big:\n" + "    x = 1\n" * 250, "Big has 251, 250 code lines of a class"),
+        (
+            "class Many:\n    def __init__(self, " + ", ".join(f"p{i}" for i in range(14)) + "): 0",
+            "Many has 14, 13 parameters of a constructor",
+        ),
+        (
+            "@njit(cache=True)\ndef kernel(" + ", ".join(f"a{i}" for i in range(11)) + "): 0",
+            "kernel has 11, 10 arguments of a kernel",
+        ),
+        (
+            "class A: 0\nclass B(A): 0\nclass C(SomeMixin, B): 0\nclass D(C): 0",
+            "D has 4, 3 depth of own classes",
+        ),
+    ],
+)
+def test_what_weighs_too_much(source, said):
+    (wrong,) = _weigh(source)
+    assert said in wrong
+
+
+def test_what_does_not_weigh():
+    """Documentation, comments and blank lines are free, and so are mixins."""
+    free = '"""Text.\n' + "line\n" * 500 + '"""\n' + "# comment\n\n" * 300
+    assert _weigh(free + 'class A:\n    """' + "words\n" * 300 + '    """\n') == []
+    assert _weigh("class AMixin: 0\nclass BMixin(AMixin): 0\nclass C(BMixin): 0\n") == []
+
+
+def test_modules_that_import_one_another():
+    circle = {
+        "skroute.room._a": "from skroute.room._b import f",
+        "skroute.room._b": "def g():\n    from skroute.room import _a",
+        "skroute.room._c": "from skroute.room._a import g",
+        "skroute.room.__init__": "from skroute.room._a import g",
+    }
+    assert house.import_circles(circle) == [["skroute.room._a", "skroute.room._b"]]
+    del circle["skroute.room._b"]
+    assert house.import_circles(circle) == []
+
+
+def test_words_that_are_not_used():
+    words = guards.words_not_used(
+        ".. list-table:: Words that are not used\n\n"
+        "   * - not\n     - but\n"
+        "   * - ``dearer``\n     - more expensive\n"
+        "   * - ``members_``\n     - ``member_names_``\n"
+    )
+    assert words == {"dearer": "more expensive", "members_": "member_names_"}
+    assert guards.wrong_words("the dearer one, self.members_[0]", words) == [
+        "line 1: dearer, say more expensive",
+        "line 1: members_, say member_names_",
+    ]
+    assert guards.wrong_words("the more expensive one, member_names_, endearers", words) == []

@@ -22,7 +22,14 @@ from tests.test_hostile import assert_clear, each
 from tests.test_public_api import public_functions
 
 # Called by estimators with what they have validated; their users are authors of estimators.
-INTERNAL = {"base.dispatch", "base.inherit_member_tags", "base.measure_costs", "base.note_failure"}
+INTERNAL = {
+    "base.affords",
+    "base.check_affordable",
+    "base.dispatch",
+    "base.inherit_member_tags",
+    "base.measure_costs",
+    "base.note_failure",
+}
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.random((6, 3))
@@ -67,8 +74,6 @@ def calls(tmp_path):
             "tol": 1e-9,
             "solver_options": None,
         },
-        "base.affords": {"budget": 1.0, "cost": 0.5},
-        "base.check_affordable": {"budget": 1.0, "least": 0.5},
         "base.check_budget": {"budget": 1.0},
         "base.check_costs": {"costs": COSTS, "names": ["a", "b", "c"]},
         "base.check_rows": {"estimator": LogisticRegression(), "X": X, "reset": True},
@@ -233,7 +238,6 @@ MAY_BE_NAN = {
     "assignment.assignment_path",  # what a choice of a denormal cost is worth per unit
     "early_exit.load_exported",  # thresholds of leaves
     "assignment.solve_assignment",  # price, where the objective has none
-    "assignment.price_for_budget",  # infinite at the smallest feasible budget
     "base.check_budget",  # infinite is unlimited
     "metrics.reference_curves",  # a budget that is unlimited
     "metrics.accuracy_cost_curve",

@@ -10,7 +10,7 @@ import pytest
 
 import skroute
 from skroute.utils._optional import import_optional
-from tests import guards
+from tests import guards, house
 
 ROOT = Path(skroute.__file__).parent
 
@@ -51,9 +51,13 @@ def test_imports_point_one_way(path):
     assert not guards.wrong_imports(path.relative_to(ROOT).parts[0], path.read_text())
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
-def test_modules_stay_small(path):
-    assert path.stat().st_size < guards.MODULE_BYTES
+def test_the_house_is_as_light_as_it_should_be():
+    """Modules, classes, constructors and kernels; `python -m tests.house` prints them."""
+    assert not house.too_much(house.package_sources())
+
+
+def test_no_modules_import_one_another():
+    assert not house.import_circles(house.package_sources())
 
 
 def public_objects():

@@ -5,8 +5,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from skroute.assignment._path import AssignmentPath
 from skroute.assignment._solve import choose_at_price, solve_assignment
-from skroute.base import affords
-from skroute.utils._compat import StrOptions, validate_params
+from skroute.base import affords, check_budget
+from skroute.utils._compat import Interval, Real, StrOptions, validate_params
 
 
 def check_policy(policy, objective):
@@ -31,6 +31,9 @@ def check_policy(policy, objective):
 
 @validate_params(
     {
+        "values": ["array-like"],
+        "costs": ["array-like"],
+        "budget": [Interval(Real, 0, None, closed="both"), None],
         "path": [AssignmentPath],
         "policy": [StrOptions({"online", "batch"})],
         "objective": [StrOptions({"mean", "min"})],
@@ -40,7 +43,7 @@ def check_policy(policy, objective):
 def decide(
     values: ArrayLike,
     costs: ArrayLike,
-    budget: float,
+    budget: float | None,
     path: AssignmentPath,
     *,
     policy: str = "online",
@@ -56,8 +59,8 @@ def decide(
     costs : array-like of shape (n_choices,) or (n_rows, n_choices)
         Cost of each choice, shared by all rows or per row; not negative.
 
-    budget : float
-        Mean cost per row, in the unit of `costs`.
+    budget : float or None
+        Mean cost per row, in the unit of `costs`; None is unlimited.
 
     path : AssignmentPath
         Of the rows that the price is learned from; see :func:`assignment_path`.
@@ -93,6 +96,7 @@ def decide(
     array([1, 0])
     """
     check_policy(policy, objective)
+    budget = check_budget(budget)
     if policy == "batch":
         return solve_assignment(values, costs, budget, objective=objective).choices
     # Of estimated costs the cheapest plan may seem more expensive than a feasible budget.

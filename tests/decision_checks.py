@@ -1,0 +1,308 @@
+"""Checks that every decision estimator must pass, whatever it decides.
+
+Each takes an unfitted instance from `tests/estimators.py`. What they draw on is the cost
+protocol alone: a new estimator is checked by standing in the list.
+"""
+
+import functools
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_param_validation,
+)
+
+from skroute.base import Plan, Routed
+from skroute.routing import BudgetRouter
+
+LABELS = np.array(["ant", "bee", "hornet"])
+
+
+@functools.cache
+def rows(seed=0):
+    """Training and test rows of three classes, continuous so that no two are equal."""
+    X, y = make_classification(
+        240, n_features=6, n_informative=4, n_classes=3, random_state=seed, class_sep=0.7
+    )
+    return X[:120], LABELS[y[:120]], X[120:], LABELS[y[120:]]
+
+
+def target(estimator, y):
+    """What the estimator learns from: labels, or the logged quality of each choice."""
+    if not isinstance(estimator, BudgetRouter):
+        return y
+    n_choices = 1 if estimator.costs is None else len(estimator.costs)
+    rng = np.random.default_rng(0)
+    return (y[:, None] == LABELS[:n_choices]) * rng.uniform(0.5, 1, (len(y), n_choices))
+
+
+@functools.cache
+def _fitted(text, pickled):
+    estimator = pickle.loads(pickled)
+    X, y, _, _ = rows()
+    return pickle.dumps(estimator.fit(X, target(estimator, y)))
+
+
+def fitted(estimator):
+    """A fitted copy, of one fit for all checks."""
+    return pickle.loads(_fitted(repr(estimator), pickle.dumps(clone(estimator))))
+
+
+def middle(estimator):
+    """A budget halfway between the cheapest plan and unlimited."""
+    most = estimator.predict_cost(rows()[2], budget=np.inf).mean()
+    return float((estimator.min_budget_ + max(most, estimator.min_budget_)) / 2)
+
+
+def same(ours, theirs):
+    for a, b in zip(ours, theirs):
+        np.testing.assert_array_equal(a, b)
+
+
+def check_decision_views(estimator):
+    """Everything that a user calls is a view of one pass."""
+    estimator, X = fitted(estimator), rows()[2]
+    routed = estimator.predict_routed(X)
+    assert isinstance(routed, Routed)
+    assert routed.route.dtype == np.int64 and routed.cost.dtype == np.float64
+    assert routed.route.shape == routed.cost.shape == (len(X),)
+    assert routed.route.min() >= 0 and routed.route.max() < len(estimator.choices_)
+    assert np.isfinite(routed.cost).all() and (routed.cost >= 0).all()
+    np.testing.assert_array_equal(routed.y_pred, estimator.predict(X))
+    np.testing.assert_array_equal(routed.route, estimator.route(X))
+    np.testing.assert_array_equal(routed.cost, estimator.predict_cost(X))
+    if hasattr(estimator, "predict_proba"):
+        proba = estimator.predict_proba(X)
+        assert proba.shape == (len(X), len(estimator.classes_))
+        np.testing.assert_allclose(proba.sum(axis=1), 1)
+
+
+def check_decision_choices_are_names(estimator):
+    choices = fitted(estimator).choices_
+    assert type(choices) is list and all(type(name) is str for name in choices)
+    assert len(set(choices)) == len(choices)
+
+
+def check_decision_smallest_budget(estimator):
+    """At the smallest feasible budget the mean cost is no more than it; below, an error."""
+    estimator, X = fitted(estimator), rows()[2]
+    least = estimator.min_budget_
+    assert isinstance(least, float) and least >= 0
+    assert estimator.predict_cost(X, budget=least).mean() <= least * (1 + 1e-9)
+    if least > 0:
+        for call in (estimator.predict, estimator.route, estimator.predict_cost):
+            with pytest.raises(ValueError, match="smallest feasible budget is"):
+                call(X, budget=least * (1 - 1e-6))
+    with pytest.raises(ValueError, match="budget must be a non-negative number"):
+        estimator.predict(X, budget=-1)
+    with pytest.raises(ValueError, match="budget must be a non-negative number"):
+        estimator.predict(X, budget=True)
+
+
+def check_decision_unlimited_budget(estimator):
+    """None and infinity mean unlimited, in the constructor and per call."""
+    X, y, X_test, _ = rows()
+    unlimited = clone(estimator).set_params(budget=np.inf)
+    unlimited.fit(X, target(estimator, y))
+    expected = unlimited.predict_routed(X_test)
+    same(expected, unlimited.predict_routed(X_test, budget=np.inf))
+    same(expected, unlimited.set_params(budget=None).predict_routed(X_test))
+
+
+def check_decision_larger_budgets_spend_no_less(estimator):
+    estimator, X = fitted(estimator), rows()[2]
+    low, high = estimator.min_budget_, 2 * middle(estimator) - estimator.min_budget_
+    costs = [estimator.predict_cost(X, budget=b).mean() for b in np.linspace(low, high, 5)]
+    costs.append(estimator.predict_cost(X, budget=np.inf).mean())
+    assert (np.diff(costs) >= -1e-9 * max(costs)).all(), costs
+
+
+def check_decision_rows_are_decided_alone(estimator):
+    """Online, neither the other rows of a call nor their order change a decision."""
+    if getattr(estimator, "policy", "online") != "online":
+        return
+    estimator, X = fitted(estimator), rows()[2]
+    budget = middle(estimator)
+    whole = estimator.predict_routed(X, budget=budget)
+    order = np.random.default_rng(0).permutation(len(X))
+    for part in np.array_split(order, 5):
+        some = estimator.predict_routed(X[part], budget=budget)
+        same(some[:2], (whole.y_pred[part], whole.route[part]))
+        np.testing.assert_allclose(some.cost, whole.cost[part])
+
+
+def check_decision_deciding_changes_nothing(estimator):
+    """A call leaves the estimator as it was, whatever the budget."""
+    estimator, X = fitted(estimator), rows()[2]
+    before = estimator.predict_routed(X)
+    for budget in (np.inf, estimator.min_budget_, middle(estimator)):
+        estimator.predict_routed(X, budget=budget)
+    same(before, estimator.predict_routed(X))
+
+
+def check_decision_unknown_arguments(estimator):
+    estimator, X = fitted(estimator), rows()[2]
+    for call in (estimator.predict, estimator.predict_routed, estimator.route):
+        with pytest.raises(TypeError, match="does not take 'moon' in a call"):
+            call(X, moon=1)
+
+
+def check_decision_changed_parameters(estimator):
+    """After fit a parameter acts at once or is refused until the next fit: each of them."""
+    model, X = fitted(estimator), rows()[2]
+    expected = model.predict_routed(X)
+    at_once = {*model._acts_at_once, "n_jobs", "verbose"}
+    assert "budget" in at_once and at_once - {"n_jobs", "verbose"} <= set(model.get_params(False))
+    for name, value in model.get_params(deep=False).items():
+        if name in at_once:
+            continue
+        model.set_params(**{name: object()})
+        for call in (model.predict, model.route, model.predict_cost, model.predict_routed):
+            with pytest.raises(ValueError, match=f"^{name} was changed after fit"):
+                call(X)
+        model.set_params(**{name: value})
+        same(expected, model.predict_routed(X))
+
+
+# What a parameter that acts at once is set to, and what must be set with it.
+_CHANGES = {
+    "policy": {"policy": "batch"},
+    "objective": {"objective": "min", "policy": "batch"},
+    "reg_lambda": {"reg_lambda": 0.7},
+}
+
+
+def check_decision_parameters_that_act_at_once(estimator):
+    """What acts at once decides as if it had been there in `fit`."""
+    X, y, X_test, _ = rows()
+    for name in estimator._acts_at_once:
+        model = fitted(estimator)
+        if name == "budget":
+            change = {"budget": middle(model)}
+        elif name == "costs":
+            names = [n for n, _ in model.estimators] if hasattr(model, "estimators") else None
+            old = model.costs
+            if old is None or isinstance(old, str):
+                continue
+            change = {"costs": {n: 2 * c for n, c in old.items()} if names else 2 * np.array(old)}
+            change["budget"] = 2 * middle(model)
+        else:
+            change = _CHANGES[name]
+        refitted = clone(estimator).set_params(**change).fit(X, target(estimator, y))
+        same(model.set_params(**change).predict_routed(X_test), refitted.predict_routed(X_test))
+
+
+def check_decision_failed_fit(estimator):
+    """Whatever fails in `fit`, the estimator is unfitted afterwards and a call says so."""
+    X, y, X_test, _ = rows()
+    good = target(estimator, y)
+    for change, bad_X, bad_y in [
+        ({"budget": -1.0}, X, good),
+        ({"budget": "much"}, X, good),
+        ({}, X[:, :0], good),
+        ({}, X, good[:-1]),
+        ({}, None, good),
+        ({}, X, None),
+    ]:
+        model = fitted(estimator).set_params(**change)
+        with pytest.raises((ValueError, TypeError)):
+            model.fit(bad_X, bad_y)
+        assert not hasattr(model, "choices_")
+        with pytest.raises(NotFittedError):
+            model.predict(X_test)
+    least = fitted(estimator).min_budget_
+    if least > 0:
+        model = fitted(estimator).set_params(budget=least * 0.5)
+        with pytest.raises(ValueError, match="smallest feasible budget is"):
+            model.fit(X, good)
+        assert not hasattr(model, "choices_")
+    if "n_jobs" in estimator.get_params(deep=False):
+        with pytest.raises(ValueError, match="n_jobs"):
+            clone(estimator).set_params(n_jobs=0).fit(X, good)
+
+
+class Recorder:
+    """A callback that remembers the tasks that began and ended."""
+
+    def __init__(self):
+        self.begun, self.ended = [], []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, **_):
+        self.begun.append(context.task_name)
+
+    def on_fit_task_end(self, estimator, context, **_):
+        self.ended.append(context.task_name)
+
+
+def check_decision_callbacks(estimator):
+    """Progress is shown: the fit begins, takes steps and ends."""
+    X, y, _, _ = rows()
+    recorder = Recorder()
+    clone(estimator).set_callbacks(recorder).fit(X, target(estimator, y))
+    assert recorder.begun[0] == recorder.ended[-1] == "fit"
+    assert sorted(recorder.begun) == sorted(recorder.ended)
+    assert len(recorder.begun) > 1, "a fit of one step shows no progress"
+
+
+def check_decision_pickles_into_a_fresh_process(estimator):
+    model, X = fitted(estimator), rows()[2]
+    expected = model.predict_routed(X)
+    same(expected, pickle.loads(pickle.dumps(model)).predict_routed(X))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.joblib"
+        joblib.dump((model, X), path)
+        script = (
+            "import joblib, sys; model, X = joblib.load(sys.argv[1]); "
+            "joblib.dump(tuple(model.predict_routed(X)), sys.argv[1] + '.out')"
+        )
+        subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=300)
+        same(expected, joblib.load(f"{path}.out"))
+
+
+def check_decision_skops_round_trip(estimator):
+    sio = pytest.importorskip("skops.io")
+    model, X = fitted(estimator), rows()[2]
+    dumped = sio.dumps(model)
+    trusted = sio.get_untrusted_types(data=dumped)
+    allowed = ("skroute.", "sklearn.", "numpy.", "lightgbm.", "collections.")
+    assert all(name.startswith(allowed) for name in trusted), trusted
+    same(model.predict_routed(X), sio.loads(dumped, trusted=trusted).predict_routed(X))
+
+
+def check_decision_frames(estimator):
+    """scikit-learn's check of feature names, which is not on its own list."""
+    check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
+
+
+def check_decision_parameter_validation(estimator):
+    """scikit-learn's check of `_parameter_constraints`, which is not on its own list."""
+    check_param_validation(type(estimator).__name__, estimator)
+
+
+def check_decision_plan_is_a_plan(estimator):
+    """Planning calls for nothing that answering has to undo."""
+    model, X = fitted(estimator), rows()[2]
+    plan = model._plan(model._check_X(X), np.inf)
+    assert isinstance(plan, Plan)
+    same(plan[:2], model.predict_routed(X, budget=np.inf)[1:])
+
+
+DECISION_CHECKS = [
+    item for name, item in list(globals().items()) if name.startswith("check_decision_")
+]

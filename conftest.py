@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 _NEEDS_TORCH = [
     "doc/user_guide/multi_exit.rst",
+    "skroute/members/_exit_run.py",
     "skroute/members/_multi_exit.py",
     "skroute/members/_torch_exits.py",
 ]

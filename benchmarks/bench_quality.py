@@ -20,8 +20,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.quality._bagging import exact_estimate, nearest_weights
-from skroute.quality._kernels import k_nearest, nearest_of_subsets
-from skroute.quality._search import encode_queries, encode_references
+from skroute.quality._search import HostRows
 
 N_MODELS = 7
 
@@ -49,16 +48,15 @@ def main():
         X, Q = both[:n_rows], both[n_rows:]
         y = rng.random((n_rows, N_MODELS))
         for metric in ("chebyshev", "manhattan", "euclidean"):
-            index = encode_references(X, metric)
-            head = index["metric"], index["codes"], index["excess"], X
+            index = HostRows(X, y, metric)
             starts = np.linspace(0, n_rows, n_subsets + 1).astype(np.int64)
             default = nearest_weights(n_rows, n_rows // 10)
             paper = nearest_weights(n_rows, n_rows // n_subsets)
             brute = NearestNeighbors(algorithm="brute", metric=metric, n_jobs=1).fit(X)
 
             same = brute.kneighbors(Q, len(paper), return_distance=False)
-            _, found = k_nearest(*head, len(paper), *encode_queries(index, Q))
-            _, of_subsets = nearest_of_subsets(*head, starts, *encode_queries(index, Q))
+            found = index.k_nearest(index.ready(Q), len(paper)).rows
+            of_subsets = index.nearest_of_subsets(index.ready(Q), starts)
             nearest = [
                 brute.fit(X[a:b]).kneighbors(Q, 1, return_distance=False)[:, 0] + a
                 for a, b in zip(starts[:-1], starts[1:])
@@ -71,14 +69,12 @@ def main():
             seconds = alternate(
                 {
                     "sklearn": lambda b=brute, Q=Q: b.kneighbors(Q, 1),
-                    "subsets": lambda h=head, i=index, s=starts, Q=Q: nearest_of_subsets(
-                        *h, s, *encode_queries(i, Q)
+                    "subsets": lambda i=index, s=starts, Q=Q: i.nearest_of_subsets(i.ready(Q), s),
+                    "exact": lambda i=index, w=default, Q=Q: exact_estimate(
+                        i, i.ready(Q), w, False
                     ),
-                    "exact": lambda i=index, X=X, w=default, y=y, Q=Q: exact_estimate(
-                        i, X, w, y, Q, False
-                    ),
-                    "exact 40": lambda i=index, X=X, w=paper, y=y, Q=Q: exact_estimate(
-                        i, X, w, y, Q, False
+                    "exact 40": lambda i=index, w=paper, Q=Q: exact_estimate(
+                        i, i.ready(Q), w, False
                     ),
                 },
                 repeats=repeats,

@@ -29,9 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.quality._bagging import nearest_weights
+from skroute.quality._search import HostRows
 from skroute.quality._torch import DeviceRows
 from skroute.utils._timing import seconds_per_sample, synchronize_device
 
+# Times as fast as the peer that a CUDA device must be.
+BAR = 100
 SHARES = [0.2, 0.4, 0.6, 0.8, 1.0]
 
 
@@ -80,7 +83,8 @@ class Net(ClassifierMixin, BaseEstimator):
 
     @torch.no_grad()
     def predict_proba(self, X):
-        scores = [self.module_(rows) for rows in self._tensor(X).split(1024)]
+        # In batches also to the device: not all rows need fit there.
+        scores = [self.module_(self._tensor(rows)) for rows in torch.as_tensor(X).split(1024)]
         return torch.cat(scores).softmax(1).cpu().numpy()
 
     def predict(self, X):
@@ -127,8 +131,7 @@ def median_seconds(call, repeats):
 def cpu_peer(X, Q, k):
     """Indices of the k nearest rows of queries, and seconds per query, without the device."""
     try:
-        from skroute.quality._kernels import k_nearest
-        from skroute.quality._search import encode_queries, encode_references, query_batches
+        import numba  # noqa: F401
     except ImportError:
         name, Q = "torch on the CPU, float64, 64 queries", Q[:64]
 
@@ -140,15 +143,11 @@ def cpu_peer(X, Q, k):
             return torch.cat(parts).numpy()
     else:
         name = "CPU kernel, two threads"
-        index = encode_references(X, "chebyshev")
-        head = index["metric"], index["codes"], index["excess"], X
-        k_nearest(*head, k, *encode_queries(index, Q[:2]))
+        index = HostRows(X, np.zeros((len(X), 1)), "chebyshev")
+        index.k_nearest(index.ready(Q[:2]), k)
 
         def search():
-            def some(rows):
-                return k_nearest(*head, k, *encode_queries(index, Q[rows]))
-
-            return query_batches(len(Q), k, 2, some)[1]
+            return index.map(lambda queries: (index.k_nearest(queries, k).rows,), Q, k, 2)[0]
 
     start = time.perf_counter()
     found = search()
@@ -161,15 +160,15 @@ def neighbours(device, n_queries, n_rows, n_features):
     Q = rng.random((n_queries, n_features), dtype=np.float32)
     y = rng.random((n_rows, 7))
     k = len(nearest_weights(n_rows, n_rows // 10))
-    index = DeviceRows(X, "chebyshev", device)
+    index = DeviceRows(X, y, "chebyshev", device)
     on_device = torch.as_tensor(Q, device=device)
 
     def search():
-        return torch.cat([index.k_nearest(rows, k)[1] for _, rows in index.batches(on_device)])
+        return index.map(lambda queries: (index.k_nearest(queries, k).rows,), on_device)[0]
 
     seconds = median_seconds(search, 3)
     name, expected, each = cpu_peer(X, Q, k)
-    equal = np.array_equal(search()[: len(expected)].cpu().numpy(), expected)
+    equal = np.array_equal(search()[: len(expected)], expected)
     model = BaggedNeighborsRegressor(device=str(device)).fit(X, y)
     estimate = median_seconds(lambda: model.predict(on_device), 3)
     report(
@@ -179,11 +178,12 @@ def neighbours(device, n_queries, n_rows, n_features):
             [f"search on {device}, s", seconds, "-"],
             ["search and estimate, 7 outputs, s", estimate, "-"],
             [f"{name}, s for all", each * n_queries, "-"],
-            ["times as fast", each * n_queries / seconds, ">= 100 on CUDA"],
+            ["times as fast", each * n_queries / seconds, f">= {BAR} on CUDA"],
             ["equal indices", str(equal), "True"],
         ],
     )
     assert equal
+    assert torch.device(device).type != "cuda" or each * n_queries / seconds >= BAR
 
 
 def images():
@@ -275,6 +275,9 @@ def routed(device, short):
     print(f"deciding: {1e6 * deciding:.4g} us per image, on the CPU")
     header = ["budget", "accuracy", "cost", "wall by cost", "share of each net"]
     report("Routed; budgets and costs as shares of the largest net's time", header, table)
+    # Budgets are aimed at on other rows: some percent over is what a mean does, half is wrong.
+    least = (costs[0] + deciding) / costs.max()
+    assert all(row[2] <= 1.5 * max(row[0], least) for row in table)
     return nets, X[test[:50]]
 
 

@@ -4,6 +4,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 
+from skroute.utils._tensors import on_host
+
 
 class MemberClassifier(ClassifierMixin, BaseEstimator):
     """A classifier whose answers come from elsewhere: `fit` checks and learns nothing.
@@ -23,6 +25,7 @@ class MemberClassifier(ClassifierMixin, BaseEstimator):
         """Labels are not used, but nonsense is nonsense."""
         if y is None:
             return
+        y = on_host(y)
         check_consistent_length(X, y)
         if getattr(y, "ndim", 1) == 1 or not get_tags(self).classifier_tags.multi_label:
             y = column_or_1d(y, warn=True)

@@ -1,8 +1,6 @@
 """A function, or a client behind an API, as a model."""
 
-import random
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,9 +13,6 @@ from skroute.base import check_rows
 from skroute.members._base import MemberClassifier
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, num_samples
 
-# Tests replace the clock.
-_sleep = time.sleep
-
 
 class CallStatistics(NamedTuple):
     """What a :class:`CallableClassifier` has asked for, read at one moment.
@@ -28,7 +23,7 @@ class CallStatistics(NamedTuple):
         Calls of the function, failed ones included.
 
     n_failed : int
-        Calls that raised, ran out of time or answered with something unusable.
+        Calls that raised or answered with something unusable.
 
     n_rows : int
         Rows answered.
@@ -41,37 +36,6 @@ class CallStatistics(NamedTuple):
     n_failed: int
     n_rows: int
     spent: float
-
-
-def call_with_timeout(function, rows, timeout):
-    """Call a function and wait for it no longer than `timeout` seconds.
-
-    A thread cannot be stopped: a call that is given up runs on in the background and what
-    it returns is thrown away.
-
-    Raises
-    ------
-    TimeoutError
-    """
-    if timeout is None:
-        return function(rows)
-    outcome: list[Any] = []
-
-    def run():
-        try:
-            outcome.append((function(rows), None))
-        except BaseException as error:
-            outcome.append((None, error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if not outcome:
-        raise TimeoutError(f"No answer within timeout={timeout!r} seconds.")
-    answer, error = outcome[0]
-    if error is not None:
-        raise error
-    return answer
 
 
 def _returns_proba(model):
@@ -104,31 +68,10 @@ class CallableClassifier(MemberClassifier):
         Rows per call. None asks for all rows in one call. Larger batches need fewer
         calls, and lose more rows when one fails.
 
-    max_retries : int, default=2
-        Further attempts after a call that failed with one of `retry_on`.
-
-    backoff : float, default=1.0
-        Seconds to wait before the first further attempt; each wait is twice as long as the
-        one before, times a random number between 0.5 and 1, so that clients that failed
-        together do not return together.
-
-    timeout : float, default=None
-        Seconds to wait for a call; None waits for ever. A call given up cannot be stopped:
-        it runs on in a thread, its answer is thrown away, and the service may charge for
-        it.
-
-    retry_on : tuple of exception types, default=None
-        Failures that may pass; others are raised at once. None takes ``(OSError,)``, which
-        network errors and time-outs are. Give also what the client raises, such as its
-        rate-limit error.
-
     cost : float or callable, default=0.0
         Cost of a row, or a function that takes the rows of a call and returns the cost of
         each, shape (n_rows,). Only counted here (see `statistics`); what a router plans
         with are the router's `costs`.
-
-    random_state : int, default=None
-        Determines the random part of the waits.
 
     Attributes
     ----------
@@ -144,7 +87,11 @@ class CallableClassifier(MemberClassifier):
     `fit` learns nothing and calls nothing. A clone starts to count at 0; wrap the model in
     :class:`~sklearn.frozen.FrozenEstimator` to keep one count.
 
-    When a call fails for good, no further calls are made, and the exception, whose type is
+    Waiting no longer than so long and trying again are the client's business, or that of a
+    library made for it: ``tenacity.retry(stop=tenacity.stop_after_attempt(3))(function)`` is
+    a function too.
+
+    When a call fails, no further calls are made, and the exception, whose type is
     that of the failure, gets two attributes: ``rows``, the positions in X of the rows that
     the failed call lost, and ``answers``, what the rows before them were answered (and
     cost); and a note that says so.
@@ -167,12 +114,7 @@ class CallableClassifier(MemberClassifier):
         "classes": ["array-like"],
         "returns": [StrOptions({"label", "proba"})],
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-        "max_retries": [Interval(Integral, 0, None, closed="left")],
-        "backoff": [Interval(Real, 0, None, closed="left")],
-        "timeout": [Interval(Real, 0, threading.TIMEOUT_MAX, closed="right"), None],
-        "retry_on": [tuple, None],
         "cost": [Interval(Real, 0, None, closed="left"), callable],
-        "random_state": [Integral, None],
     }
 
     def __init__(
@@ -182,23 +124,13 @@ class CallableClassifier(MemberClassifier):
         classes: ArrayLike,
         returns: str = "label",
         batch_size: int | None = None,
-        max_retries: int = 2,
-        backoff: float = 1.0,
-        timeout: float | None = None,
-        retry_on: tuple[type[Exception], ...] | None = None,
         cost: float | Callable[[Any], ArrayLike] = 0.0,
-        random_state: int | None = None,
     ):
         self.function = function
         self.classes = classes
         self.returns = returns
         self.batch_size = batch_size
-        self.max_retries = max_retries
-        self.backoff = backoff
-        self.timeout = timeout
-        self.retry_on = retry_on
         self.cost = cost
-        self.random_state = random_state
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -319,12 +251,11 @@ class CallableClassifier(MemberClassifier):
         X = check_rows(self, X, reset=False)
         n = num_samples(X)
         size = n if self.batch_size is None else self.batch_size
-        jitter = random.Random(self.random_state)
         answers: list[np.ndarray] = []
         for start in range(0, n, size):
             rows = np.arange(start, min(start + size, n))
             try:
-                answers.append(self._ask_once(_safe_indexing(X, rows), len(rows), jitter))
+                answers.append(self._ask_once(_safe_indexing(X, rows), len(rows)))
             except Exception as error:
                 error.rows = rows
                 error.answers = self._decode(answers)
@@ -341,23 +272,14 @@ class CallableClassifier(MemberClassifier):
         answers = np.concatenate(answers)
         return answers if self.returns == "proba" else self.classes_[answers]
 
-    def _ask_once(self, batch, n_rows, jitter):
-        """One batch, with further attempts."""
-        for attempt in range(self.max_retries + 1):
-            if attempt:
-                _sleep(self.backoff * 2 ** (attempt - 1) * jitter.uniform(0.5, 1.0))
-            self._count(n_calls=1)
-            try:
-                answer = self._check(call_with_timeout(self.function, batch, self.timeout), n_rows)
-            except Exception as error:
-                self._count(n_failed=1)
-                if not isinstance(error, self.retry_on or (OSError,)):
-                    raise
-                if attempt == self.max_retries:
-                    error.add_note(f"This was attempt {attempt + 1} of {attempt + 1}.")
-                    raise
-            else:
-                break
+    def _ask_once(self, batch, n_rows):
+        """One batch."""
+        self._count(n_calls=1)
+        try:
+            answer = self._check(self.function(batch), n_rows)
+        except Exception:
+            self._count(n_failed=1)
+            raise
         cost = self.cost(batch) if callable(self.cost) else self.cost
         cost = np.broadcast_to(np.asarray(cost, dtype=np.float64), (n_rows,))
         self._count(n_rows=n_rows, spent=float(cost.sum()))
@@ -384,8 +306,11 @@ class CallableClassifier(MemberClassifier):
         known = classes[order]
         at = np.minimum(np.searchsorted(known, answer), len(known) - 1)
         if (strange := known[at] != answer).any():
+            # What a service says may hold what it was asked: its words are not shown.
+            first = answer[strange].tolist()[0]
+            what = f"a text of {len(first)} characters" if isinstance(first, str) else repr(first)
             raise ValueError(
-                f"function answered {answer[strange].tolist()[0]!r}, which is not in classes: "
-                f"{known.tolist()!r}."
+                f"function answered {what} for row {int(np.argmax(strange))} of its call, which "
+                f"is not in classes: {known.tolist()!r}."
             )
         return at

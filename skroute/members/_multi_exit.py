@@ -1,6 +1,6 @@
 """Deep nets with classifier heads at several depths."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from skroute.members._base import MemberClassifier
 from skroute.utils._compat import Integral, Interval, Real, _fit_context, num_samples
 from skroute.utils._optional import import_optional
-
-# Rows whose hidden states are held at the same time.
-_BLOCK = 8192
+from skroute.utils._tensors import (
+    available_device,
+    check_device_parameter,
+    check_tensor,
+    is_dataset,
+    on_host,
+    torch_of,
+)
 
 
 def _torch_exits(caller):
@@ -39,19 +44,21 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     ----------
     module : torch.nn.Module or callable
         The net. Training starts from its weights and does not change them: `fit` works on
-        a copy. A function ``module(n_features, n_classes)`` builds a new one in each `fit`.
+        a copy; with ``max_epochs=0`` on the net itself, which it puts into evaluation mode. A
+        function ``module(n_features, n_classes)`` builds a new one in each `fit`.
 
     stages : sequence of str or of sequence of str, default=None
         Names of submodules, in order; each takes what the one before it returned. Several
         names for one stage are applied one after the other:
         ``[("conv1", "relu", "layer1"), "layer2"]``. None takes the children of
-        ``module.stages``. What a stage returns is a tensor, or tensors in a tuple, list or
-        dict, with one entry per row along the first axis.
+        ``module.stages``. What a stage returns is a tensor, or tensors and None in tuples,
+        lists and mappings, with one entry per row along the first axis.
 
     heads : sequence of str or of sequence of str, default=None
         Names of submodules, one for each stage. Each takes what its stage returned and
         gives a score (logit) for each class, in the order of ``classes_``; one score where
-        there are two classes. None takes the children of ``module.heads``.
+        there are two classes. None takes the children of ``module.heads``. A head that works
+        in place is given a copy.
 
     max_epochs : int, default=10
         Passes over the training rows. 0 takes `module` as it is trained: `fit` then learns
@@ -72,13 +79,14 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         Rows that a stage takes at once in prediction. A larger value uses more memory and
         keeps a large device busier.
 
-    device : str, default=None
+    device : str or torch.device, default=None
         Where the net is trained and evaluated, for example ``"cuda"``. None leaves it where
         `module` is.
 
     net_params : dict, default=None
         Further parameters of :class:`skorch.NeuralNetClassifier`, such as ``optimizer``
-        (Adam where it is not given), ``callbacks``, ``train_split`` or ``verbose``.
+        (Adam where it is not given), ``callbacks``, ``train_split`` or ``verbose``. Not those
+        that this class has itself, nor ``module`` and ``criterion``.
 
     random_state : int, RandomState instance or None, default=None
         Determines what is random in building and training. Torch's own generators are left
@@ -121,7 +129,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     ``QWYCEnsemble(FrozenEstimator(net)).optimize(X_rest)``.
 
     A net on a device is pickled on the CPU. It returns to the device when it is loaded on
-    a machine that has it, and stays on the CPU elsewhere.
+    a machine that has it; elsewhere it goes to another device of the kind or stays on the
+    CPU, and a warning says so.
 
     References
     ----------
@@ -166,7 +175,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "exit_weights": ["array-like", None],
         "eval_batch_size": [Interval(Integral, 1, None, closed="left")],
-        "device": [str, None],
+        "device": "no_validation",
         "net_params": [dict, None],
         "random_state": ["random_state"],
     }
@@ -182,7 +191,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int = 128,
         exit_weights: ArrayLike | None = None,
         eval_batch_size: int = 1024,
-        device: str | None = None,
+        device: Any = None,
         net_params: dict | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -198,7 +207,6 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         self.net_params = net_params
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike) -> "MultiExitClassifier":
         """Train all exits together, or take the module as it is trained.
 
@@ -207,101 +215,80 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         X : array-like or tensor of shape (n_samples, ...)
             Training rows.
 
-        y : array-like of shape (n_samples,)
+        y : array-like or tensor of shape (n_samples,)
             Labels.
 
         Returns
         -------
         self
-            Fitted classifier.
+            Fitted classifier; after a failure it is not fitted.
 
         Raises
         ------
         ImportError
             Without torch; or without skorch where there is something to train.
 
+        TypeError
+            For a data set as X, or hidden states that rows cannot be taken from.
+
         ValueError
-            For stages, heads, exit weights or classes that do not fit together.
+            For stages, heads, exit weights or classes that do not fit together, and a
+            `device` that is not there.
         """
-        torch_exits = _torch_exits(type(self).__name__)
+        vars(self).pop("classes_", None)
+        return self._fit(X, y)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def _fit(self, X, y):
+        name = type(self).__name__
+        torch_exits = _torch_exits(name)
         if self.max_epochs:
-            import_optional("skorch", type(self).__name__)
-        self.__dict__.pop("classes_", None)
-        checked = self._check_rows(X, reset=True)
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(checked, y)
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes in y, got one class: "
-                f"{classes.tolist()[0]!r}."
-            )
+            import_optional("skorch", name)
+        check_device_parameter(self)
+        check_net_params(self.net_params)
+        device = None if self.device is None else available_device(self.device)
+        X = check_exit_rows(self, X, reset=True)
+        classes, codes = check_labels(X, y, name)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        with torch_exits.seeded(seed):
-            module = self._build(checked.shape[1], len(classes))
-            stages, heads = self._parts(module)
-            weights = self._check_exit_weights(len(stages))
-            exits = torch_exits.AllExits(stages, heads)
-            rows = torch_exits.as_tensor(checked, stages[0], torch_exits.dtype_of(module))
-            n_scores = torch_exits.widths(exits, rows[:2])
-            if wrong := [k for k, n in enumerate(n_scores) if n != len(classes)]:
-                raise ValueError(
-                    f"Head {wrong[0]} gives {n_scores[wrong[0]]} scores for each row, but y has "
-                    f"{len(classes)} classes: {classes.tolist()!r}."
-                )
+        with torch_exits.seeded(seed) as generators:
+            module = self._build(X.shape[1], len(classes), device, generators)
+            stages = torch_exits.find_parts(module, self.stages, "stages")
+            heads = torch_exits.find_parts(module, self.heads, "heads")
+            parts, copied = torch_exits.look_at(module, stages, heads, X, classes)
+            weights = check_exit_weights(self.exit_weights, len(stages))
             self.history_ = []
             if self.max_epochs:
                 params = self._net_params(str(torch_exits.device_of(module)))
-                self.history_ = torch_exits.train(exits, rows, codes, weights, params)
+                self.history_ = torch_exits.train(parts, X, codes, weights, params)
         self.module_ = module.eval()
+        self._names = (self.stages, self.heads)
+        self._copied, self._looks_up = copied, parts.looks_up
         self.n_exits_ = len(stages)
         self.classes_ = classes
         return self
 
-    def _build(self, n_features, n_classes):
+    def _build(self, n_features, n_classes, device, generators):
         """The module that training starts from, on its device."""
-        from copy import deepcopy
+        torch_exits = _torch_exits(type(self).__name__)
+        if device is not None:
+            generators.add(device)
+        if torch_exits.is_module(self.module):
+            module = torch_exits.own_module(self.module, device, trained=self.max_epochs == 0)
+            generators.add(torch_exits.device_of(module))
+            return module
 
-        from torch import nn
-
-        if isinstance(self.module, nn.Module):
-            module = deepcopy(self.module)
-        else:
+        def built():
             module = self.module(n_features, n_classes)
-            if not isinstance(module, nn.Module):
+            if not torch_exits.is_module(module):
                 raise TypeError(
                     "module must be a torch.nn.Module or a function (n_features, n_classes) that "
                     f"returns one, got {self.module!r}, which returned {module!r}."
                 )
-        return module if self.device is None else module.to(self.device)
+            return module if device is None else module.to(device)
 
-    def _parts(self, module):
-        """Stages and heads of a module."""
-        torch_exits = _torch_exits(type(self).__name__)
-        stages = torch_exits.find_parts(module, self.stages, "stages")
-        heads = torch_exits.find_parts(module, self.heads, "heads")
-        if not stages or len(stages) != len(heads):
-            raise ValueError(
-                f"There must be one head for each stage, got {len(stages)} stages and "
-                f"{len(heads)} heads."
-            )
-        return stages, heads
-
-    def _check_exit_weights(self, n_exits):
-        if self.exit_weights is None:
-            return np.ones(n_exits)
-        weights = np.asarray(self.exit_weights, dtype=np.float64)
-        if (
-            weights.shape != (n_exits,)
-            or not np.all(weights >= 0)
-            or not 0 < weights.sum() < np.inf
-        ):
-            raise ValueError(
-                f"exit_weights must have a number that is not negative for each of {n_exits} "
-                f"exits, and one above 0 at least, got {self.exit_weights!r}."
-            )
-        return weights
+        module = built()
+        # Where nobody knew on which device it would draw its weights, it draws them again.
+        return built() if generators.add(torch_exits.device_of(module)) else module
 
     def _net_params(self, device):
         from torch.optim import Adam
@@ -317,16 +304,6 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             "device": device,
             **(self.net_params or {}),
         }
-
-    def _check_rows(self, X, *, reset):
-        # A tensor is indexed where it is; the net itself says what it cannot take.
-        tensor = hasattr(X, "index_select")
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            **({"skip_check_array": True} if tensor else {"dtype": "numeric", "allow_nd": True}),
-        )
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "classes_")
@@ -347,15 +324,23 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             ``run.logits(exit, rows)`` puts rows through the stages up to `exit`, from where
             they have got to, and returns the scores of that exit, an ndarray of shape
             (n_rows, n_classes); ``run.proba(exit, rows)`` its probabilities. It holds the
-            hidden states of rows that may go on.
+            hidden states of rows that may go on: all but those of which it was told
+            ``run.release(rows)``.
         """
         check_is_fitted(self)
-        return self._run(self._check_rows(X, reset=False))
+        return self._run(check_exit_rows(self, X, reset=False))
 
     def _run(self, X):
         torch_exits = _torch_exits(type(self).__name__)
-        stages, heads = self._parts(self.module_)
-        return torch_exits.ExitRun(self.module_, stages, heads, X, self.eval_batch_size)
+        # In training mode it would answer at random, and learn from the rows.
+        module = self.module_.eval()
+        stages, heads = (
+            torch_exits.find_parts(module, names, attribute)
+            for names, attribute in zip(self._names, ("stages", "heads"))
+        )
+        parts = torch_exits.ExitParts(module, stages, heads, len(self.classes_), self._looks_up)
+        parts = torch_exits.with_copies(parts, self._copied)
+        return torch_exits.ExitRun(parts, X, self.eval_batch_size)
 
     def exits(self) -> list[tuple[str, "ExitClassifier"]]:
         """The exits as classifiers, in order, that share this fitted net.
@@ -384,9 +369,10 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
         """
         check_is_fitted(self)
-        X = self._check_rows(X, reset=False)
+        X = check_exit_rows(self, X, reset=False)
         blocks = []
-        for rows in row_blocks(num_samples(X)):
+        for start in range(0, num_samples(X), self.eval_batch_size):
+            rows = np.arange(start, min(start + self.eval_batch_size, num_samples(X)))
             run = self._run(_safe_indexing(X, rows))
             blocks.append([run.proba(k) for k in range(self.n_exits_)])
         for parts in zip(*blocks):
@@ -423,9 +409,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[proba.argmax(axis=1)]
 
     def _exit_proba(self, X, exit):
-        X = self._check_rows(X, reset=False)
-        blocks = row_blocks(num_samples(X))
-        return np.concatenate([self._run(_safe_indexing(X, rows)).proba(exit) for rows in blocks])
+        return self.start(X).proba(exit, keep=False)
 
     def stage_call(self, exit: int, previous: int = -1) -> "StageCall":
         """A function of rows that does what going on to an exit takes, to time it.
@@ -449,28 +433,69 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
 
     def __getstate__(self):
         state = dict(super().__getstate__())
-        fitted = state.get("module_")
-        if fitted is not None:
-            torch_exits = _torch_exits(type(self).__name__)
-            state["_device"] = str(torch_exits.device_of(fitted))
-            state["module_"] = torch_exits.moved(fitted, "cpu")
-            if hasattr(self.module, "parameters"):
-                state["module"] = torch_exits.moved(self.module, "cpu")
-        return state
+        if "module_" not in state and not hasattr(self.module, "parameters"):
+            return state
+        return _torch_exits(type(self).__name__).modules_to_host(state)
 
     def __setstate__(self, state):
-        state = dict(state)
-        device = state.pop("_device", None)
+        if "_devices" in state:
+            state = _torch_exits(type(self).__name__).modules_to_devices(dict(state))
         super().__setstate__(state)
-        if device is not None:
-            torch_exits = _torch_exits(type(self).__name__)
-            self.module_ = self.module_.to(torch_exits.available_device(device))
 
 
-def row_blocks(n):
-    """Positions of rows whose hidden states are held at the same time, block by block."""
-    for start in range(0, n, _BLOCK):
-        yield np.arange(start, min(start + _BLOCK, n))
+def check_exit_rows(net, X, *, reset):
+    """Rows of a net: arrays as scikit-learn checks them, tensors where they are."""
+    if is_dataset(X):
+        raise TypeError(
+            f"{type(net).__name__} takes arrays and tensors, got a data set: {type(X).__name__}. "
+            "Stack its rows, for example torch.stack([row for row, _ in dataset])."
+        )
+    if torch_of(X) is None:
+        return validate_data(net, X, reset=reset, dtype="numeric", allow_nd=True)
+    return validate_data(net, check_tensor(X), reset=reset, skip_check_array=True)
+
+
+def check_labels(X, y, caller):
+    """The classes, and the labels as positions among them."""
+    y = column_or_1d(on_host(y), warn=True)
+    check_consistent_length(X, y)
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{caller} needs at least two classes in y, got one class: {classes.tolist()[0]!r}."
+        )
+    return classes, codes
+
+
+def check_exit_weights(exit_weights, n_exits):
+    """One weight for each exit, ones where there are none."""
+    if exit_weights is None:
+        return np.ones(n_exits)
+    weights = np.asarray(exit_weights, dtype=np.float64)
+    if weights.shape != (n_exits,) or not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
+        raise ValueError(
+            f"exit_weights must have a number that is not negative for each of {n_exits} "
+            f"exits, and one above 0 at least, got {exit_weights!r}."
+        )
+    return weights
+
+
+def check_net_params(net_params: Mapping[str, Any] | None) -> None:
+    """Refuse what skorch would be told twice."""
+    parameters = ("max_epochs", "lr", "batch_size", "device")
+    taken = ("module", "criterion")
+    for key in net_params or ():
+        if key in parameters:
+            raise ValueError(
+                f"net_params sets {key!r}, which is a parameter of MultiExitClassifier itself: "
+                "set that one."
+            )
+        if key.split("__")[0] in taken:
+            raise ValueError(
+                f"net_params sets {key!r}, but the net and its loss are MultiExitClassifier's: "
+                "all exits, and the weighted sum of their cross-entropies (exit_weights)."
+            )
 
 
 class StageCall:

@@ -32,7 +32,7 @@ class _Record:
         if labels is not None and not (labels.ndim in (1, 2) and len(labels)):
             raise ValueError(
                 "predictions must be labels of shape (n_rows,) or an indicator matrix of shape "
-                f"(n_rows, n_classes), with at least one row, got {reprlib.repr(predictions)}."
+                f"(n_rows, n_classes), with at least one row, got shape {labels.shape}."
             )
         if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
@@ -58,6 +58,14 @@ class _Record:
             self.answers = np.searchsorted(self.classes, labels)
         self._check_ids(ids)
 
+    @staticmethod
+    def _check_columns(matrix, classes):
+        if matrix.shape[1] != len(classes):
+            raise ValueError(
+                f"classes must name the {matrix.shape[1]} columns, got {len(classes)}: "
+                f"{classes.tolist()!r}."
+            )
+
     def _check_classes(self, labels, scores, classes):
         named = classes
         if named is None and self.scores is not None and self.scores.ndim == 2:
@@ -81,10 +89,8 @@ class _Record:
             named = np.arange(n_columns)
         else:
             named = np.unique(labels)
-        if n_columns is not None and n_columns != len(named):
-            raise ValueError(
-                f"classes must name the {n_columns} columns, got {len(named)}: {named.tolist()!r}."
-            )
+        if n_columns is not None:
+            self._check_columns(matrix, named)
         self.order = np.argsort(named, kind="stable")
         known = named[self.order]
         if labels is not None and not self.multilabel:
@@ -103,9 +109,7 @@ class _Record:
         if low < 0:
             raise ValueError(f"scores must not be negative, got {low!r}.")
         if self.scores.ndim == 2:
-            shape = (self.n, len(self.classes))
-            if self.scores.shape != shape:
-                raise ValueError(f"scores must have shape {shape}, got {self.scores.shape}.")
+            self._check_columns(self.scores, self.classes)
             self.scores = self.scores[:, self.order]
         elif self.multilabel:
             raise ValueError(
@@ -136,9 +140,10 @@ class _Record:
         self.rows = np.argsort(ids, kind="stable")
         self.ids = ids[self.rows]
         if (repeated := self.ids[1:] == self.ids[:-1]).any():
-            raise ValueError(
-                f"ids must not repeat, got {self.ids[1:][repeated].tolist()[0]!r} twice."
-            )
+            # Ids may be the texts that were asked about, which are not shown.
+            first = int(np.argmax(repeated))
+            again = sorted(self.rows[first : first + 2].tolist())
+            raise ValueError(f"ids must not repeat; rows {again[0]} and {again[1]} have the same.")
 
     def find(self, asked):
         """Positions of the rows asked for.
@@ -166,11 +171,13 @@ class _Record:
                 at = np.minimum(np.searchsorted(self.ids, asked), self.n - 1)
                 unknown = self.ids[at] != asked
             rows = self.rows[at]
-            known = f"{self.n} ids such as {self.ids.tolist()[0]!r}"
+            known = f"{self.n} ids"
         if unknown.any():
-            some = asked[unknown][:3].tolist()
+            # By position: what X holds may be a text that nobody else should read.
+            where = np.flatnonzero(unknown)
+            some = ", ".join(map(str, where[:3])) + (", ..." if len(where) > 3 else "")
             raise KeyError(
-                f"No answer was recorded for {some!r} ({int(unknown.sum())} of {len(asked)} rows); "
+                f"No answer was recorded for {len(where)} of {len(asked)} rows of X (at {some}); "
                 f"recorded are {known}. An unknown row is never guessed."
             )
         return rows
@@ -240,7 +247,7 @@ class RecordedClassifier(MemberClassifier):
     >>> model.predict([[7]])
     Traceback (most recent call last):
     ...
-    KeyError: 'No answer was recorded for [7] (1 of 1 rows); recorded are row numbers...
+    KeyError: 'No answer was recorded for 1 of 1 rows of X (at 0); recorded are row numbers...
     """
 
     _parameter_constraints: dict = {

@@ -1,17 +1,28 @@
-"""The torch side of multi-exit nets: stages, heads, and runs that never repeat a stage.
+"""The torch side of a multi-exit net's `fit` and of its pickling.
 
 Imported where it is used, since it imports torch.
 """
 
-from copy import copy, deepcopy
+import warnings
+from copy import deepcopy
 
-import numpy as np
 import torch
-from scipy.special import softmax
-from sklearn.utils import _safe_indexing
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
 
-from skroute.utils._compat import num_samples
+from skroute.members._exit_run import (
+    ExitParts,
+    ExitRun,
+    OnCopy,
+    as_tensor,
+    device_of,
+    tensors_of,
+    two_columns,
+)
+from skroute.utils._tensors import available_device
+
+__all__ = ["AllExits", "ExitParts", "ExitRun", "SummedCrossEntropy"]
 
 
 class AllExits(nn.Module):
@@ -19,21 +30,21 @@ class AllExits(nn.Module):
 
     Parameters
     ----------
-    stages, heads : sequence of nn.Module
-        Of equal length.
+    parts : ExitParts
     """
 
-    def __init__(self, stages, heads):
+    def __init__(self, parts):
         super().__init__()
-        self.stages = nn.ModuleList(stages)
-        self.heads = nn.ModuleList(heads)
+        self.stages = nn.ModuleList(parts.stages)
+        self.heads = nn.ModuleList(parts.heads)
+        self.cast = parts.cast
 
     def forward(self, X):
         """Scores of each exit, the last one first: skorch predicts with the first."""
-        scores = []
+        scores, state = [], self.cast(X)
         for stage, head in zip(self.stages, self.heads):
-            X = stage(X)
-            scores.append(two_columns(head(X)))
+            state = stage(state)
+            scores.append(two_columns(head(state)))
         return tuple(scores[::-1])
 
 
@@ -56,12 +67,12 @@ class SummedCrossEntropy(nn.CrossEntropyLoss):
         return sum(weight * loss for weight, loss in zip(self.exit_weights, losses))
 
 
-def two_columns(scores):
-    """A single score per row, for two classes, as the scores of both."""
-    scores = scores.reshape(len(scores), -1)
-    if scores.shape[1] == 1:
-        return torch.cat([torch.zeros_like(scores), scores], dim=1)
-    return scores
+def is_module(candidate):
+    """Whether something is a torch module."""
+    return isinstance(candidate, nn.Module)
+
+
+# Parts ------------------------------------------------------------------------------
 
 
 def find_parts(module, names, attribute):
@@ -106,210 +117,129 @@ def _find_part(module, part, attribute):
     return found[0] if len(found) == 1 else nn.Sequential(*found)
 
 
-def widths(exits, rows):
-    """Number of scores that each head gives; also settles the sizes of lazy layers."""
-    # Not inference_mode: parameters made in it could not be trained.
-    with torch.no_grad():
-        scores = exits.eval()(rows.to(device_of(exits)))
-    return [part.shape[1] for part in scores[::-1]]
+def look_at(module, stages, heads, X, classes):
+    """What `fit` must know of a net: the parts, after passing two rows, then one.
 
-
-def device_of(module):
-    """Where a module's parameters are."""
-    parameter = next(module.parameters(), None)
-    return torch.device("cpu") if parameter is None else parameter.device
-
-
-def dtype_of(module):
-    """Floating type of a module's parameters."""
-    floating = (p.dtype for p in module.parameters() if p.is_floating_point())
-    return next(floating, torch.get_default_dtype())
-
-
-def takes_indices(stage):
-    """Whether a stage looks its integers up instead of calculating with them."""
-    return any(isinstance(part, (nn.Embedding, nn.EmbeddingBag)) for part in stage.modules())
-
-
-def as_tensor(X, stage, dtype):
-    """Rows as the first stage takes them, where they are."""
-    if not isinstance(X, torch.Tensor):
-        # A tensor on memory that may not be written to is not allowed.
-        X = torch.as_tensor(np.require(X, requirements=["C", "W"]))
-    if takes_indices(stage) and not X.is_floating_point():
-        return X.to(torch.int64)
-    return X.to(dtype)
-
-
-def moved(module, device):
-    """A copy of a module on another device; the module itself where it is there."""
-    return module if device_of(module) == torch.device(device) else deepcopy(module).to(device)
-
-
-def available_device(name):
-    """The device of this name, or the CPU on a machine without it."""
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError):
-        return torch.device("cpu")
-    return torch.device(name)
-
-
-def take_rows(state, rows):
-    """Rows of a hidden state: a tensor, or tensors in tuples, lists and mappings."""
-    if isinstance(state, torch.Tensor):
-        return state.index_select(0, torch.as_tensor(rows, device=state.device))
-    if isinstance(state, dict):
-        return {key: take_rows(part, rows) for key, part in state.items()}
-    return type(state)(take_rows(part, rows) for part in state)
-
-
-def join_rows(states):
-    """Hidden states of several groups of rows as one."""
-    first = states[0]
-    if len(states) == 1:
-        return first
-    if isinstance(first, torch.Tensor):
-        return torch.cat(states)
-    if isinstance(first, dict):
-        return {key: join_rows([state[key] for state in states]) for key in first}
-    return type(first)(map(join_rows, map(list, zip(*states))))
-
-
-class ExitRun:
-    """One pass of some rows through the stages of a net, row by row as far as asked.
-
-    What a stage made of a row is kept until the row goes on, and is where the next stage
-    starts: no stage sees a row twice.
+    This also settles the sizes of lazy layers.
 
     Parameters
     ----------
     module : nn.Module
-        What the stages and heads are part of.
+    stages, heads : list of nn.Module
+    X : array-like or tensor
+        The rows; neither they nor all of them are touched.
 
-    stages, heads : sequence of nn.Module
+    classes : ndarray
+        The labels.
 
-    X : array-like or tensor of shape (n_samples, ...)
+    Returns
+    -------
+    parts : ExitParts
+    copied : list of bool
+        For each head whether it works in place, and is given a copy.
 
-    batch_size : int
-        Rows evaluated together.
+    Raises
+    ------
+    TypeError
+        For hidden states that rows cannot be taken from.
 
-    Attributes
-    ----------
-    depth : ndarray of shape (n_samples,), dtype=int64
-        Stages that each row has been through.
+    ValueError
+        For these, and for numbers of stages, heads, devices or scores that do not fit.
     """
-
-    def __init__(self, module, stages, heads, X, batch_size):
-        self.module = module
-        self.stages = stages
-        self.heads = heads
-        self.X = X
-        self.batch_size = batch_size
-        n = num_samples(X)
-        self.depth = np.zeros(n, dtype=np.int64)
-        # A row's hidden state is row `_at` of the block `_block`.
-        self._block = np.full(n, -1)
-        self._at = np.zeros(n, dtype=np.int64)
-        self._hidden = {}
-        self._waiting = {}
-        self._n_blocks = 0
-
-    def branch(self):
-        """A run that goes on from here, and leaves this one where it is."""
-        run = copy(self)
-        for name in ("depth", "_block", "_at", "_hidden", "_waiting"):
-            setattr(run, name, getattr(self, name).copy())
-        return run
-
-    def logits(self, exit, rows=None):
-        """Scores of one exit for some rows, which go through the stages up to it.
-
-        Parameters
-        ----------
-        exit : int
-            From 0. The heads of exits that are passed on the way are not evaluated.
-
-        rows : ndarray of int, default=None
-            Positions of the rows, none of which has been as far as this exit. None means
-            all rows.
-
-        Returns
-        -------
-        ndarray of shape (len(rows), n_classes), dtype=float64
-        """
-        rows = np.arange(len(self.depth)) if rows is None else np.asarray(rows)
-        if len(rows) and self.depth[rows].max() > exit:
-            raise ValueError(f"Exit {exit} has been passed already by some of these rows.")
-        parts = []
-        # Rows of equal depth go through the same stages.
-        order = np.argsort(self.depth[rows], kind="stable")
-        bounds = np.flatnonzero(np.diff(self.depth[rows[order]])) + 1
-        with torch.inference_mode():
-            for group in np.split(order, bounds):
-                for start in range(0, len(group), self.batch_size):
-                    batch = rows[group[start : start + self.batch_size]]
-                    parts.append(self._advance(batch, exit))
-        scores = np.concatenate(parts)
-        out = np.empty_like(scores)
-        out[order] = scores
-        return out
-
-    def proba(self, exit, rows=None):
-        """Class probabilities of one exit; parameters and shape as of :meth:`logits`."""
-        return softmax(self.logits(exit, rows), axis=1)
-
-    def _advance(self, rows, exit):
-        state = self._take(rows)
-        for stage in self.stages[self.depth[rows[0]] : exit + 1]:
-            state = stage(state)
-        scores = two_columns(self.heads[exit](state)).double().cpu().numpy()
-        self.depth[rows] = exit + 1
-        self._block[rows] = self._n_blocks
-        self._at[rows] = np.arange(len(rows))
-        if exit + 1 < len(self.stages):
-            self._hidden[self._n_blocks] = state
-            self._waiting[self._n_blocks] = len(rows)
-        self._n_blocks += 1
-        return scores
-
-    def _take(self, rows):
-        """Hidden states of rows of equal depth, which leave where they were."""
-        if self.depth[rows[0]] == 0:
-            part = as_tensor(_safe_indexing(self.X, rows), self.stages[0], dtype_of(self.module))
-            return part.to(device_of(self.module))
-        numbers, of_row = np.unique(self._block[rows], return_inverse=True)
-        states, order = [], []
-        for position, number in enumerate(numbers):
-            here = np.flatnonzero(of_row == position)
-            state, at = self._hidden[number], self._at[rows[here]]
-            order.append(here)
-            states.append(state if _is_whole(at, state) else take_rows(state, at))
-            self._waiting[number] -= len(at)
-            if self._waiting[number] == 0:
-                del self._hidden[number], self._waiting[number]
-        order = np.concatenate(order)
-        state = join_rows(states)
-        if np.array_equal(order, np.arange(len(order))):
-            return state
-        return take_rows(state, np.argsort(order))
+    if not stages or len(stages) != len(heads):
+        raise ValueError(
+            f"There must be one head for each stage, got {len(stages)} stages and "
+            f"{len(heads)} heads."
+        )
+    if len(devices := {str(parameter.device) for parameter in module.parameters()}) > 1:
+        raise ValueError(
+            f"module is spread over the devices {sorted(devices)!r}; a MultiExitClassifier keeps "
+            "its net on one. Move it, or name the one in device."
+        )
+    module.eval()
+    parts = ExitParts(module, stages, heads, len(classes))
+    copied = [False] * len(heads)
+    # Not inference_mode: parameters made in it could not be trained.
+    with torch.no_grad():
+        for n in (2, 1):
+            # A stage may work in place, on the caller's rows.
+            rows = as_tensor(X[:n]).clone()
+            parts, state = _first_state(parts, rows)
+            for k, head in enumerate(heads):
+                state = state if k == 0 else stages[k](state)
+                _check_state(state, n, f"stage {k}")
+                copied[k] |= _check_head(head, state, n, k, classes)
+    return with_copies(parts, copied), copied
 
 
-def _is_whole(at, state):
-    while not isinstance(state, torch.Tensor):
-        state = next(iter(state.values() if isinstance(state, dict) else state))
-    return len(at) == len(state) and np.array_equal(at, np.arange(len(at)))
+def with_copies(parts, copied):
+    """Parts whose heads leave the states as they are."""
+    heads = [OnCopy(head) if copy else head for head, copy in zip(parts.heads, copied)]
+    return parts._replace(heads=heads)
 
 
-def train(exits, X, y, exit_weights, net_params):
-    """Train all exits together with skorch.
+def _first_state(parts, rows):
+    """What the first stage makes of rows, whole numbers being looked up if it can do that."""
+    first, device = parts.stages[0], device_of(parts.module)
+    embeds = any(isinstance(part, (nn.Embedding, nn.EmbeddingBag)) for part in first.modules())
+    if not embeds or rows.is_floating_point():
+        return parts, first(parts.cast(rows).to(device))
+    try:
+        looks_up = parts._replace(looks_up=True)
+        return looks_up, first(looks_up.cast(rows).to(device))
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        # The embedding may be one of positions, beside layers that calculate with the rows.
+        try:
+            return parts, first(parts.cast(rows).to(device))
+        except (RuntimeError, TypeError, ValueError, IndexError):
+            raise error from None
+
+
+def _check_state(state, n, stage):
+    try:
+        tensors = tensors_of(state)
+    except TypeError as error:
+        raise TypeError(
+            f"{error} It may hold tensors and None, in tuples, lists and mappings; this is what "
+            f"{stage}, counted from 0, returned."
+        ) from None
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    if not shapes or any(len(shape) == 0 or shape[0] != n for shape in shapes):
+        raise ValueError(
+            f"Each tensor of a hidden state must have one entry for each row along its first axis, "
+            f"got the shapes {shapes!r} for {n} rows from {stage}, counted from 0. Make a tensor "
+            "that all rows share a buffer of the module, or expand it."
+        )
+
+
+def _check_head(head, state, n, k, classes):
+    """Whether a head changes the state that it is given, or the training of it would."""
+    tensors = tensors_of(state)
+    before = [(tensor._version, tensor.clone()) for tensor in tensors]
+    scores = head(state)
+    n_scores = two_columns(scores).shape[1] if len(scores) == n else None
+    if n_scores != len(classes):
+        raise ValueError(
+            f"Head {k} gives {n_scores} scores for each row, but y has {len(classes)} classes: "
+            f"{classes.tolist()!r}."
+        )
+    # Dropout works in place only in training.
+    return any(getattr(part, "inplace", False) for part in head.modules()) or any(
+        tensor._version != version or not torch.equal(tensor, old)
+        for tensor, (version, old) in zip(tensors, before)
+    )
+
+
+# Training ---------------------------------------------------------------------------
+
+
+def train(parts, X, y, exit_weights, net_params):
+    """Train all exits together with skorch, in place.
 
     Parameters
     ----------
-    exits : AllExits
-        Trained in place.
-
-    X : tensor
+    parts : ExitParts
+    X : array-like or tensor
     y : ndarray of int
     exit_weights : sequence of float
     net_params : dict
@@ -322,24 +252,151 @@ def train(exits, X, y, exit_weights, net_params):
     """
     from skorch import NeuralNetClassifier
 
-    net = NeuralNetClassifier(exits, criterion=SummedCrossEntropy(exit_weights), **net_params)
-    net.fit(X, torch.as_tensor(y, dtype=torch.int64))
+    params = dict(net_params)
+    size = params["batch_size"]
+    normalises = any(isinstance(part, _BatchNorm) for part in parts.module.modules())
+    if normalises and len(y) > size and len(y) % size == 1 and params["train_split"] is None:
+        # Of a single row batch normalisation knows no variance. It is another row in each epoch.
+        params.setdefault("iterator_train__drop_last", True)
+    net = NeuralNetClassifier(AllExits(parts), criterion=SummedCrossEntropy(exit_weights), **params)
+    try:
+        # On the host: on a device each row would be taken in a launch of its own.
+        net.fit(as_tensor(X).cpu(), torch.as_tensor(y, dtype=torch.int64))
+    except ValueError as error:
+        if "more than 1 value per channel" in str(error):
+            error.add_note(
+                f"Batch normalisation cannot train on a batch of one row (batch_size={size!r}). "
+                'Give another batch_size, or net_params={"iterator_train__drop_last": True}.'
+            )
+        raise
+    for parameter in parts.module.parameters():
+        parameter.grad = None
     return [
         {key: value for key, value in epoch.items() if key != "batches"} for epoch in net.history
     ]
 
 
 class seeded:
-    """Torch's random numbers from a seed, and afterwards as if nothing had been drawn."""
+    """Random numbers of torch from a seed, and afterwards as if none had been drawn.
+
+    The generators of the host and of the devices that are added are seeded; of others
+    nothing is asked, since that would set them up.
+
+    Parameters
+    ----------
+    seed : int
+    """
 
     def __init__(self, seed):
         self.seed = seed
+        self.devices = {}
 
     def __enter__(self):
-        devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
-        self._fork = torch.random.fork_rng(devices=list(devices))
-        self._fork.__enter__()
-        torch.manual_seed(self.seed)
+        self._state = torch.random.get_rng_state()
+        torch.random.default_generator.manual_seed(self.seed)
+        return self
+
+    def add(self, device):
+        """Seed a device too, and the others again; False where that has been done."""
+        device = torch.device(device)
+        if device.type in ("cpu", "meta") or device in self.devices:
+            return False
+        backend = getattr(torch, device.type)
+        # Metal has one device, and does not ask which.
+        where = () if device.type == "mps" else (device,)
+        self.devices[device] = backend.get_rng_state(*where)
+        torch.random.default_generator.manual_seed(self.seed)
+        for device in self.devices:
+            if device.type == "mps":
+                torch.mps.manual_seed(self.seed)
+            else:
+                with torch.get_device_module(device).device(device):
+                    torch.get_device_module(device).manual_seed(self.seed)
+        return True
 
     def __exit__(self, *error):
-        return self._fork.__exit__(*error)
+        torch.random.set_rng_state(self._state)
+        for device, state in self.devices.items():
+            where = () if device.type == "mps" else (device,)
+            getattr(torch, device.type).set_rng_state(state, *where)
+
+
+# Copies and devices -----------------------------------------------------------------
+
+
+def copied(module, device):
+    """A copy of a module on a device, of which nothing is made twice on the device it is on."""
+    made = {}
+    if device_of(module) != device:
+        for tensor in [*module.parameters(), *module.buffers()]:
+            if is_lazy(tensor):
+                continue
+            copy = tensor.detach().to(device)
+            if isinstance(tensor, nn.Parameter):
+                copy = nn.Parameter(copy, requires_grad=tensor.requires_grad)
+            made[id(tensor)] = copy
+    try:
+        return deepcopy(module, made).to(device)
+    except RuntimeError as error:
+        error.add_note(
+            "module cannot be copied. The weights of torch.nn.utils.weight_norm cannot be: use "
+            "torch.nn.utils.parametrizations.weight_norm, or give a function that builds it."
+        )
+        raise
+
+
+def own_module(module, device, *, trained):
+    """The module to work on: a copy, if `fit` would change the one that was given.
+
+    Parameters
+    ----------
+    module : nn.Module
+    device : torch.device or None
+    trained : bool
+        Whether it is taken as it is.
+    """
+    lazy = any(is_lazy(parameter) for parameter in module.parameters())
+    device = device_of(module) if device is None else device
+    if trained and not lazy and device_of(module) == device:
+        return module
+    return copied(module, device)
+
+
+def modules_to_host(state):
+    """The state of an estimator with its modules on the host, and where they were."""
+    devices, made = {}, {}
+    for name in ("module", "module_"):
+        module = state.get(name)
+        if not isinstance(module, nn.Module) or (place := device_of(module)).type == "cpu":
+            continue
+        devices[name] = str(place)
+        # One object for both, if it is.
+        if id(module) not in made:
+            made[id(module)] = copied(module, torch.device("cpu"))
+        state[name] = made[id(module)]
+    return {**state, "_devices": devices} if devices else state
+
+
+def modules_to_devices(state):
+    """The state as it was before :func:`modules_to_host`, as far as this machine can."""
+    for name, device in state.pop("_devices", {}).items():
+        state[name] = state[name].to(device_or_nearest(device))
+    return state
+
+
+def device_or_nearest(name):
+    """The device of this name; without it another of its kind, else the host, and a warning."""
+    nearest = [torch.device("cpu")]
+    for device in (name, name.split(":")[0]):
+        try:
+            nearest.insert(0, available_device(device))
+            break
+        except (ImportError, ValueError) as error:
+            reason = str(error)
+    if str(nearest[0]) != name:
+        warnings.warn(
+            f"A net that was on {name!r} is loaded on {str(nearest[0])!r}: {reason}",
+            UserWarning,
+            stacklevel=2,
+        )
+    return nearest[0]

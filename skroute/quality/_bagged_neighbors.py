@@ -1,5 +1,6 @@
 """OCCAM's estimator of success probabilities, as a multi-output regressor."""
 
+import warnings
 from typing import Self
 
 import numpy as np
@@ -11,11 +12,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.quality._bagging import exact_estimate, nearest_weights, subsets_estimate
-from skroute.quality._search import METRICS, encode_references, query_batches
+from skroute.quality._search import METRICS, HostRows
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
-from skroute.utils._tensors import beside, on_host, torch_of
+from skroute.utils._tensors import (
+    available_device,
+    beside,
+    check_device_parameter,
+    on_host,
+    torch_of,
+)
 
-# Rows per row of a subset by default: see the docstring of the class.
+# Rows per row of a subset by default: see the page on quality in the user guide.
 _EXACT_SUBSETS = 10
 
 
@@ -48,15 +55,10 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Rows in a subset. Raising it follows local changes of the outcomes more closely,
         and more of their noise. None takes all rows, ``n_samples // n_subsets``, and with
         ``n_subsets="exact"`` a tenth of them (at least one), which averages about 20 rows.
-        A tenth was within 2 points of explained variance of the best of 1/5, 1/10, .., 1/160
-        on 16 of 18 combinations of data (Letter, USPS, Adult), embedding (raw, a model's
-        probabilities) and 200, 1000 or all rows. The other two, Adult on probabilities,
-        where success is mostly chance, gained 4 points from 1/80 and 1/160: search it.
+        Noisy outcomes want smaller subsets: see :ref:`quality`, and search it.
 
     metric : {"chebyshev", "manhattan", "euclidean"}, default="chebyshev"
-        Distance between rows. The default is the one recommended in [1]_. In the comparison
-        above the other two were 1 to 4 points better on raw features; on a model's
-        probabilities none was ahead throughout.
+        Distance between rows. The default is the one recommended in [1]_.
 
     random_state : int, RandomState instance or None, default=None
         Draws the subsets. Not used with ``n_subsets="exact"``.
@@ -65,7 +67,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Threads that share the rows of `predict`. None means one, -1 all processors. Not
         used with `device`.
 
-    device : str, default=None
+    device : str or torch.device, default=None
         Where `predict` searches: None for the CPU kernels, or a torch device, such as
         ``"cuda"``. The nearest rows are the same. What is pickled is on the host; a machine
         without the device warns once and answers with the kernels. Needs the extra
@@ -127,7 +129,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "metric": [StrOptions(set(METRICS))],
         "random_state": ["random_state"],
         "n_jobs": [None, Integral],
-        "device": [None, str],
+        "device": "no_validation",
     }
 
     def __init__(
@@ -147,7 +149,6 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.device = device
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Store and index the reference rows.
 
@@ -174,12 +175,15 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         TypeError
             If `X` is sparse.
         """
-        _reject_sparse(X)
-        self.__dict__.pop("subset_size_", None)
-        if self.device is not None:
-            from skroute.quality._torch import DeviceRows, available_device
+        vars(self).pop("subset_size_", None)
+        return self._fit(X, y)
 
-            device = available_device(self.device)
+    @_fit_context(prefer_skip_nested_validation=True)
+    def _fit(self, X, y):
+        _reject_sparse(X)
+        check_device_parameter(self)
+        if self.device is not None:
+            _searching_device(self.device)
         references, outcomes = validate_data(
             self,
             on_host(X),
@@ -203,14 +207,29 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             references, outcomes = references[rows], outcomes[rows]
             self.weights_ = None
             self._starts = np.arange(0, len(rows) + 1, subset_size, dtype=np.int64)
-        self._X = references
-        self._y = outcomes
-        if self.device is None:
-            self._index = encode_references(references, self.metric)
-        else:
-            self._index, self._on_device = None, DeviceRows(references, self.metric, device)
+        self._X, self._y = references, outcomes
+        self._metric = self.metric
+        self._index = self._ready_rows()
         self.subset_size_ = subset_size
         return self
+
+    def _ready_rows(self):
+        """The reference rows ready to be searched, where `device` says or on the host."""
+        y = self._y.reshape(len(self._y), -1)
+        if self.device is not None:
+            from skroute.quality._torch import DeviceRows
+
+            try:
+                _searching_device(self.device)
+                return DeviceRows(self._X, y, self._metric, self.device)
+            except (ImportError, ValueError) as error:
+                # A fitted estimator may come from another machine.
+                warnings.warn(
+                    f"The CPU kernels answer instead of torch, with the same result: {error}",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        return HostRows(self._X, y, self._metric, self.device)
 
     def _resolve_subset_size(self, n_rows):
         size, n_subsets = self.subset_size, self.n_subsets
@@ -275,73 +294,43 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         _reject_sparse(X)
-        index = None if self.device is None else self._device_index()
-        is_tensor = torch_of(X) is not None
-        if index is not None and is_tensor:
-            from skroute.quality._torch import check_queries
+        index = vars(self).get("_index")
+        if index is None or index.device != self.device:
+            index = self._index = self._ready_rows()
+        queries = index.check(self, X)
+        function, how = exact_estimate, self.weights_
+        if self._starts is not None:
+            function, how = subsets_estimate, self._starts
 
-            queries = check_queries(self, X)
-        else:
-            queries = validate_data(
-                self, on_host(X), dtype=[np.float64, np.float32], order="C", reset=False
-            )
-        parts = (self._on_cpu if index is None else self._on_torch)(index, queries, return_std)
+        def estimate(batch):
+            return function(index, batch, how, return_std)
+
+        parts = index.map(estimate, queries, len(how), self.n_jobs)
         result = tuple(values.reshape(len(queries), *self._y.shape[1:]) for values in parts)
-        if is_tensor and get_config()["array_api_dispatch"]:
+        if torch_of(X) is not None and get_config()["array_api_dispatch"]:
             # What scikit-learn asks of an estimator that reads tensors.
             result = tuple(beside(X, values) for values in result)
         return result if return_std else result[0]
 
-    def _on_cpu(self, index, queries, return_std):
-        if self._index is None:
-            self._index = encode_references(self._X, self.metric)
-        y = self._y.reshape(len(self._y), -1)
-        # Both estimates are functions of (index, rows, weights or starts, y, queries).
-        if self._starts is None:
-            function, how = exact_estimate, self.weights_
-        else:
-            function, how = subsets_estimate, self._starts
-
-        def estimate(rows):
-            return function(self._index, self._X, how, y, queries[rows], return_std)
-
-        return query_batches(len(queries), len(how), self.n_jobs, estimate)
-
-    def _on_torch(self, index, queries, return_std):
-        from skroute.quality._torch import exact_estimate, subsets_estimate
-
-        y = self._y.reshape(len(self._y), -1)
-        if self._starts is None:
-            return exact_estimate(index, self.weights_, y, queries, return_std)
-        return subsets_estimate(index, self._starts, y, queries, return_std)
-
-    def _device_index(self):
-        """The reference rows on the device, None where there is none: once after loading."""
-        if "_on_device" not in vars(self):
-            from skroute.quality._torch import DeviceRows, device_or_none
-
-            device = device_or_none(self.device)
-            self._on_device = None if device is None else DeviceRows(self._X, self.metric, device)
-        return self._on_device
-
     def __getstate__(self):
-        # What is on a device is a copy, and another machine may not have the device.
+        # The index is made of what is kept, and another machine may not have the device.
         state = super().__getstate__()
-        return {key: value for key, value in state.items() if key != "_on_device"}
+        return {key: value for key, value in state.items() if key != "_index"}
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "subset_size_")
-
-    def _validate_params(self):
-        # The first step of fit, set last: a failure in between leaves the estimator unfitted.
-        self.__dict__.pop("subset_size_", None)
-        super()._validate_params()
 
     # Under array API dispatch. The tag would promise fitted attributes on the device as well,
     # which a machine without it could not load.
     @property
     def _reads_tensors(self):
         return self.device is not None
+
+
+def _searching_device(device):
+    """The device, if the search can compute on it."""
+    advice = 'Use device=None for the CPU kernels, or "cpu" for torch on the CPU.'
+    return available_device(device, dtype="float64", advice=advice)
 
 
 def _reject_sparse(X):

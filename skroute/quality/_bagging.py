@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from skroute.quality._search import encode_queries
-
 # Weight of the farthest rows that is left out of the exact limit.
 TAIL = 1e-6
 
@@ -44,24 +42,19 @@ def nearest_weights(n_rows, subset_size, tail=TAIL):
     return weights / weights.sum()
 
 
-def subsets_estimate(index, X, starts, y, Q, return_std):
+def subsets_estimate(index, queries, starts, return_std):
     """Mean over disjoint subsets of the outcome of the nearest row of each.
 
     Parameters
     ----------
-    index : dict
-        From :func:`skroute.quality._search.encode_references`.
-
-    X : ndarray of shape (n_rows, n_features)
+    index : HostRows or DeviceRows
         The rows, those of a subset contiguous.
+
+    queries : object
+        Some queries, as `index` gives them to what it maps.
 
     starts : ndarray of shape (n_subsets + 1,), dtype=int64
         First row of each subset, and the number of rows.
-
-    y : ndarray of shape (n_rows, n_outputs)
-        Outcomes.
-
-    Q : ndarray of shape (n_queries, n_features)
 
     return_std : bool
 
@@ -72,12 +65,7 @@ def subsets_estimate(index, X, starts, y, Q, return_std):
         outcomes from disjoint subsets are independent and alike, so it is their standard
         deviation over the square root of their number. NaN for a single subset.
     """
-    from skroute.quality._kernels import nearest_of_subsets
-
-    _, rows = nearest_of_subsets(
-        index["metric"], index["codes"], index["excess"], X, starts, *encode_queries(index, Q)
-    )
-    return subsets_mean(y[rows], return_std)
+    return subsets_mean(index.outcomes[index.nearest_of_subsets(queries, starts)], return_std)
 
 
 def subsets_mean(outcomes, return_std):
@@ -124,7 +112,7 @@ def share_tied_weights(weights, distances):
     return np.repeat(sums / counts, counts).reshape(distances.shape)
 
 
-def exact_estimate(index, X, weights, y, Q, return_std):
+def exact_estimate(index, queries, weights, return_std):
     """The limit of :func:`subsets_estimate` over all subsets of one size.
 
     Rows at the same distance share their weights, which is what ordering them at random
@@ -132,18 +120,13 @@ def exact_estimate(index, X, weights, y, Q, return_std):
 
     Parameters
     ----------
-    index : dict
-        From :func:`skroute.quality._search.encode_references`.
+    index : HostRows or DeviceRows
 
-    X : ndarray of shape (n_rows, n_features)
+    queries : object
+        Some queries, as `index` gives them to what it maps.
 
     weights : ndarray of shape (n_neighbors,)
         From :func:`nearest_weights`.
-
-    y : ndarray of shape (n_rows, n_outputs)
-        Outcomes.
-
-    Q : ndarray of shape (n_queries, n_features)
 
     return_std : bool
 
@@ -155,30 +138,12 @@ def exact_estimate(index, X, weights, y, Q, return_std):
         over ``1 - sum_j w_j^2`` is without bias for the variance of independent outcomes
         that share mean and variance. NaN where one row has all the weight.
     """
-    from skroute.quality._kernels import k_nearest, sums_at_distance
-
-    arguments = encode_queries(index, Q)
     # One neighbour more than has weight: does a group of ties cross the end?
-    distances, rows = k_nearest(
-        index["metric"],
-        index["codes"],
-        index["excess"],
-        X,
-        min(len(weights) + 1, len(X)),
-        *arguments,
-    )
-
-    def tied(crossing, at):
-        scale, factor, codes, slack, queries = arguments
-        return sums_at_distance(
-            index["metric"], index["codes"], index["excess"], X, y, at,
-            scale, factor, codes[crossing], slack[crossing], queries[crossing],
-        )  # fmt: skip
-
-    return weighted_neighbors(weights, distances, rows, y, tied, return_std)
+    found = index.k_nearest(queries, min(len(weights) + 1, len(index.outcomes)))
+    return weighted_neighbors(weights, found, index.outcomes, return_std)
 
 
-def weighted_neighbors(weights, distances, rows, y, tied, return_std):
+def weighted_neighbors(weights, found, y, return_std):
     """Weighted mean of the nearest rows' outcomes, ties sharing their weights.
 
     Parameters
@@ -186,14 +151,10 @@ def weighted_neighbors(weights, distances, rows, y, tied, return_std):
     weights : ndarray of shape (n_neighbors,)
         From :func:`nearest_weights`.
 
-    distances, rows : ndarray of shape (n_queries, n_neighbors or n_neighbors + 1)
-        The nearest rows, and one more where there is one, by distance.
+    found : Nearest
+        The nearest rows, and one more where there is one.
 
     y : ndarray of shape (n_rows, n_outputs)
-
-    tied : callable
-        ``tied(crossing, at)`` gives, for the queries `crossing`, the number of rows at
-        exactly the distance ``at``, the sums of their outcomes and of the squares of these.
 
     return_std : bool
 
@@ -201,6 +162,7 @@ def weighted_neighbors(weights, distances, rows, y, tied, return_std):
     -------
     tuple of ndarrays of shape (n_queries, n_outputs)
     """
+    distances, rows, at_distance = found
     n_neighbors, n_queries = len(weights), len(distances)
     last = distances[:, n_neighbors - 1]
     crossing = np.flatnonzero((distances[:, n_neighbors:] == last[:, None]).any(axis=1))
@@ -215,8 +177,7 @@ def weighted_neighbors(weights, distances, rows, y, tied, return_std):
         in_group = distances[crossing] == last[crossing, None]
         group_weight[crossing] = np.where(in_group, shared[crossing], 0.0).sum(axis=1)
         shared[crossing] = np.where(in_group, 0.0, shared[crossing])
-        found = tied(crossing, last[crossing])
-        for values, values_crossing in zip(group, found):
+        for values, values_crossing in zip(group, at_distance(crossing, last[crossing])):
             values[crossing] = values_crossing
     counts, sums, squares = group
     each = group_weight / np.maximum(counts, 1)

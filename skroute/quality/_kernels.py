@@ -5,9 +5,9 @@ bound from below on its distance, and most rows are dismissed there, often after
 blocks of features; the others get their distance in float64. The answer is therefore
 that of a plain float64 search, ties included.
 
-The codes (see :func:`skroute.quality._search.encode_references`) are one byte per feature
-for chebyshev, where the error of rounding does not add up over features, and float32 for
-the other two.
+The codes (see :class:`skroute.quality._search.HostRows`) are two bytes per feature for
+chebyshev, where the error of rounding does not add up over features, and float32 for the
+other two. Rows and queries come as records, `References` and `Queries`.
 
 `metric` is 0 for chebyshev, 1 for manhattan and 2 for euclidean, whose distances are
 squared everywhere in this module.
@@ -89,27 +89,33 @@ def _code_distances(metric, codes, first, last, query, limit, out):
 
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
-def _distance(metric, row, query, absolute, bits):
-    """Distance in float64. `absolute` is scratch, `bits` the same memory as int64."""
-    if metric == 0:
-        for j in range(row.shape[0]):
-            absolute[j] = abs(row[j] - query[j])
-        # Of floats that are not negative the bit patterns have the same order, and a
-        # maximum of integers is vectorised where one of floats is not.
-        largest = np.int64(0)
-        for j in range(row.shape[0]):
-            largest = max(largest, bits[j])
-        bits[0] = largest
-        return absolute[0]
+def _sum_distance(metric, X, i, query):
     total = 0.0
     if metric == 1:
-        for j in range(row.shape[0]):
-            total += abs(row[j] - query[j])
+        for j in range(X.shape[1]):
+            total += abs(X[i, j] - query[j])
     else:
-        for j in range(row.shape[0]):
-            difference = row[j] - query[j]
+        for j in range(X.shape[1]):
+            difference = X[i, j] - query[j]
             total += difference * difference
     return total
+
+
+# Inlined: the call alone takes several times what a row of few features does.
+@njit(cache=True, nogil=True, inline="always")
+def _distance(metric, X, i, query, absolute, bits):
+    """Distance of row `i` in float64. `absolute` is scratch, `bits` the same memory as int64."""
+    if metric != 0:
+        return _sum_distance(metric, X, i, query)
+    for j in range(X.shape[1]):
+        absolute[j] = abs(X[i, j] - query[j])
+    # Of floats that are not negative the bit patterns have the same order, and a maximum of
+    # integers is vectorised where one of floats is not.
+    largest = np.int64(0)
+    for j in range(X.shape[1]):
+        largest = max(largest, bits[j])
+    bits[0] = largest
+    return absolute[0]
 
 
 @njit(cache=True, nogil=True)
@@ -142,46 +148,30 @@ def _block_size(codes):
 
 
 @njit(cache=True, nogil=True)
-def nearest_of_subsets(metric, codes, excess, X, starts, scale, factor, query_codes, slack, Q):
+def nearest_of_subsets(references, queries, starts):
     """Nearest row of each subset to each query; of equally near rows the first.
 
     Parameters
     ----------
-    metric : int
+    references : References
+        Rows, those of a subset contiguous.
 
-    codes : ndarray of shape (n_rows, n_padded), uint8 or float32
-        Codes of the rows.
-
-    excess : ndarray of shape (n_rows,), dtype=float64
-        By how much the code of each row was clipped, in units of `scale`.
-
-    X : ndarray of shape (n_rows, n_features), float32 or float64
-        The rows, those of a subset contiguous.
+    queries : Queries
 
     starts : ndarray of shape (n_subsets + 1,), dtype=int64
         Subset k is rows ``starts[k]`` to ``starts[k + 1] - 1``; none is empty.
-
-    scale, factor : float
-        Unit of the codes, and allowance for rounding as a factor.
-
-    query_codes : ndarray of shape (n_queries, n_padded)
-
-    slack : ndarray of shape (n_queries,), dtype=float64
-        Allowance for rounding that is added, in units of `scale`. For chebyshev, where
-        codes need none: by how much the code of the query was clipped.
-
-    Q : ndarray of shape (n_queries, n_features), dtype=float64
-        The queries.
 
     Returns
     -------
     distances : ndarray of shape (n_queries, n_subsets), dtype=float64
     rows : ndarray of shape (n_queries, n_subsets), dtype=int64
     """
-    n_queries, n_subsets = Q.shape[0], starts.shape[0] - 1
+    metric, scale, factor = references.metric, references.scale, references.factor
+    codes, X, slack = references.codes, references.rows, queries.slack
+    n_queries, n_subsets = len(queries.rows), len(starts) - 1
     distances = np.full((n_queries, n_subsets), np.inf)
     rows = np.empty((n_queries, n_subsets), np.int64)
-    absolute = np.empty(Q.shape[1])
+    absolute = np.empty(X.shape[1])
     bits = absolute.view(np.int64)
     size = _block_size(codes)
     values = np.empty(size)
@@ -190,13 +180,15 @@ def nearest_of_subsets(metric, codes, excess, X, starts, scale, factor, query_co
         for first in range(starts[k], starts[k + 1], size):
             last = min(first + size, starts[k + 1])
             for q in range(n_queries):
-                best = distances[q, k]
+                best, query = distances[q, k], queries.rows[q]
+                if best == 0:
+                    continue
                 limit = _code_limit(metric, best, slack[q], factor, scale)
-                _code_distances(metric, codes, first, last, query_codes[q], limit, values)
+                _code_distances(metric, codes, first, last, queries.codes[q], limit, values)
                 for i in range(first, last):
                     if values[i - first] > limit:
                         continue
-                    distance = _distance(metric, X[i], Q[q], absolute, bits)
+                    distance = _distance(metric, X, i, query, absolute, bits)
                     if distance < best:
                         best = distance
                         rows[q, k] = i
@@ -233,7 +225,7 @@ def _keep_nearest(metric, values, rows, count, k, X, query, absolute, bits):
     """
     distances = np.empty(count)
     for j in range(count):
-        distances[j] = _distance(metric, X[rows[j]], query, absolute, bits)
+        distances[j] = _distance(metric, X, rows[j], query, absolute, bits)
     bound = np.partition(distances, k - 1)[k - 1]
     n_equal = k
     for j in range(count):
@@ -254,26 +246,37 @@ def _keep_nearest(metric, values, rows, count, k, X, query, absolute, bits):
 
 
 @njit(cache=True, nogil=True)
-def k_nearest(metric, codes, excess, X, k, scale, factor, query_codes, slack, Q):
+def k_nearest(references, queries, k):
     """The `k` nearest rows to each query, ordered by distance, then by row.
 
     Candidates are gathered and thinned by their codes; only what is left at the end, little
     more than `k` rows, gets its distance. Where very many rows have equal codes (discrete
-    features), thinning takes distances as well.
+    features), thinning takes distances as well: from then on a row must be nearer than the
+    k-th of them, since among equally near rows the first ones count.
 
-    Parameters are those of :func:`nearest_of_subsets`, and `k` of at most ``n_rows``.
+    Parameters
+    ----------
+    references : References
+    queries : Queries
+    k : int
+        At most the number of rows.
 
     Returns
     -------
     distances : ndarray of shape (n_queries, k), dtype=float64
     rows : ndarray of shape (n_queries, k), dtype=int64
     """
+    metric, scale, factor = references.metric, references.scale, references.factor
+    codes, X, excess = references.codes, references.rows, references.excess
+    Q, slack = queries.rows, queries.slack
     n_queries, n_rows = Q.shape[0], X.shape[0]
     capacity = min(2 * k + 64, n_rows)
     values = np.empty((n_queries, capacity))
     rows = np.empty((n_queries, capacity), np.int64)
     counts = np.zeros(n_queries, np.int64)
     limits = np.full(n_queries, np.inf)
+    # Largest of k distances, for queries of which some were taken.
+    bounds = np.full(n_queries, np.inf)
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
     size = _block_size(codes)
@@ -281,11 +284,15 @@ def k_nearest(metric, codes, excess, X, k, scale, factor, query_codes, slack, Q)
     for first in range(0, n_rows, size):
         last = min(first + size, n_rows)
         for q in range(n_queries):
-            limit = limits[q]
-            _code_distances(metric, codes, first, last, query_codes[q], limit, block)
+            limit, bound, query = limits[q], bounds[q], Q[q]
+            if bound == 0:
+                continue
+            _code_distances(metric, codes, first, last, queries.codes[q], limit, block)
             for i in range(first, last):
                 value = block[i - first]
                 if value > limit:
+                    continue
+                if bound < np.inf and _distance(metric, X, i, query, absolute, bits) >= bound:
                     continue
                 if counts[q] == capacity:
                     counts[q], limit = _keep_possible(
@@ -293,24 +300,27 @@ def k_nearest(metric, codes, excess, X, k, scale, factor, query_codes, slack, Q)
                     )
                     if counts[q] > (capacity + k) // 2:
                         nearest = _keep_nearest(
-                            metric, values[q], rows[q], counts[q], k, X, Q[q], absolute, bits
+                            metric, values[q], rows[q], counts[q], k, X, query, absolute, bits
                         )
                         counts[q] = k
-                        bound = _code_limit(metric, nearest.max(), slack[q], factor, scale)
-                        limit = min(limit, bound)
+                        bound = nearest.max()
+                        limit = min(limit, _code_limit(metric, bound, slack[q], factor, scale))
+                        if _distance(metric, X, i, query, absolute, bits) >= bound:
+                            continue
                     if value > limit:
                         continue
                 values[q, counts[q]] = value
                 rows[q, counts[q]] = i
                 counts[q] += 1
-            limits[q] = limit
+            limits[q], bounds[q] = limit, bound
     distances = np.empty((n_queries, k))
     nearest_rows = np.empty((n_queries, k), np.int64)
     for q in range(n_queries):
+        query = Q[q]
         count, _ = _keep_possible(
             metric, values[q], rows[q], counts[q], k, excess, slack[q], factor, scale
         )
-        nearest = _keep_nearest(metric, values[q], rows[q], count, k, X, Q[q], absolute, bits)
+        nearest = _keep_nearest(metric, values[q], rows[q], count, k, X, query, absolute, bits)
         order = np.argsort(nearest, kind="mergesort")
         distances[q] = nearest[order]
         nearest_rows[q] = rows[q, :k][order]
@@ -318,10 +328,13 @@ def k_nearest(metric, codes, excess, X, k, scale, factor, query_codes, slack, Q)
 
 
 @njit(cache=True, nogil=True)
-def sums_at_distance(metric, codes, excess, X, y, at, scale, factor, query_codes, slack, Q):
+def sums_at_distance(references, queries, y, at):
     """Sums over all rows at exactly the distance ``at[q]`` from query q.
 
-    Parameters are those of :func:`nearest_of_subsets`, and
+    Parameters
+    ----------
+    references : References
+    queries : Queries
 
     y : ndarray of shape (n_rows, n_outputs), dtype=float64
         Outcomes of the rows.
@@ -336,6 +349,8 @@ def sums_at_distance(metric, codes, excess, X, y, at, scale, factor, query_codes
     sums, squares : ndarray of shape (n_queries, n_outputs), dtype=float64
         Sums of their outcomes and of the squares of these.
     """
+    metric, scale, factor = references.metric, references.scale, references.factor
+    codes, X, Q = references.codes, references.rows, queries.rows
     n_queries, n_rows, n_outputs = Q.shape[0], X.shape[0], y.shape[1]
     counts = np.zeros(n_queries, np.int64)
     sums = np.zeros((n_queries, n_outputs))
@@ -347,12 +362,13 @@ def sums_at_distance(metric, codes, excess, X, y, at, scale, factor, query_codes
     for first in range(0, n_rows, size):
         last = min(first + size, n_rows)
         for q in range(n_queries):
-            limit = _code_limit(metric, at[q], slack[q], factor, scale)
-            _code_distances(metric, codes, first, last, query_codes[q], limit, values)
+            query = Q[q]
+            limit = _code_limit(metric, at[q], queries.slack[q], factor, scale)
+            _code_distances(metric, codes, first, last, queries.codes[q], limit, values)
             for i in range(first, last):
                 if values[i - first] > limit:
                     continue
-                if _distance(metric, X[i], Q[q], absolute, bits) == at[q]:
+                if _distance(metric, X, i, query, absolute, bits) == at[q]:
                     counts[q] += 1
                     for output in range(n_outputs):
                         sums[q, output] += y[i, output]

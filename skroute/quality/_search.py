@@ -1,8 +1,14 @@
-"""Nearest neighbours by the kernels: encoding, chunks of queries, threads."""
+"""Nearest neighbours by the kernels: reference rows ready to be searched, in threads."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import gen_batches
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import validate_data
+
+from skroute.utils._tensors import on_host
 
 METRICS = {"chebyshev": 0, "manhattan": 1, "euclidean": 2}
 
@@ -13,143 +19,250 @@ _ENCODED_ROWS = 1024
 _LARGEST_CODE = 1e15
 
 
-def encode_references(X, metric):
-    """Codes from which the kernels bound distances from below.
+class References(NamedTuple):
+    """What the kernels know of the reference rows.
 
-    Features come first if they vary more, so that a far row shows early, and are padded
-    with zeros to full blocks.
+    Attributes
+    ----------
+    metric : int
+        From `METRICS`.
 
-    For ``metric="chebyshev"`` the code of a value is its bin of width `scale`, clipped to
-    0..255. Two values whose codes differ by c are more than ``(c - 1) * scale`` apart, and
-    clipping can only bring codes nearer, so outliers cost no accuracy. For the other metrics
-    the code is the value in float32, centred and divided by `scale`.
+    codes : ndarray of shape (n_rows, n_blocks, block), uint16 or float32
+        From which distances are bounded.
+
+    excess : ndarray of shape (n_rows,), dtype=float64
+        By how much the code of each row was clipped, in units of `scale` (chebyshev).
+
+    rows : ndarray of shape (n_rows, n_features), float32 or float64
+
+    scale, factor : float
+        Unit of the codes, and allowance for rounding as a factor.
+    """
+
+    metric: int
+    codes: np.ndarray
+    excess: np.ndarray
+    rows: np.ndarray
+    scale: float
+    factor: float
+
+
+class Queries(NamedTuple):
+    """What the kernels know of the queries.
+
+    Attributes
+    ----------
+    codes : ndarray of shape (n_queries, n_blocks, block), uint16 or float32
+
+    slack : ndarray of shape (n_queries,), dtype=float64
+        Allowance for rounding that is added, in units of `scale`. For chebyshev, where
+        codes need none: by how much the code of the query was clipped.
+
+    rows : ndarray of shape (n_queries, n_features), dtype=float64
+    """
+
+    codes: np.ndarray
+    slack: np.ndarray
+    rows: np.ndarray
+
+
+class Nearest(NamedTuple):
+    """The nearest rows of some queries.
+
+    Attributes
+    ----------
+    distances, rows : ndarray of shape (n_queries, k)
+        By distance, then by row.
+
+    at_distance : callable
+        ``at_distance(some, distance)`` gives, for the queries at the positions `some`, the
+        number of rows at exactly that distance, the sums of their outcomes and of the
+        squares of these.
+    """
+
+    distances: np.ndarray
+    rows: np.ndarray
+    at_distance: Callable[[np.ndarray, np.ndarray], tuple[Any, ...]]
+
+
+class HostRows:
+    """Reference rows in host memory, ready to be searched by the kernels.
+
+    A code of each row bounds its distance from below. Features come first if they vary
+    more, so that a far row shows early, and are padded with zeros to full blocks.
+
+    For ``metric="chebyshev"`` the code of a value is its bin of width `scale` in uint16: the
+    values of some rows span 2**14 bins in the middle of the range, and what lies beyond the
+    range is clipped to 0..65535. Two values whose codes differ by c are more than
+    ``(c - 1) * scale`` apart, and clipping can only bring codes nearer, so outliers cost no
+    accuracy. For the other metrics the code is the value in float32, centred and divided
+    by `scale`.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features), float32 or float64
         The reference rows.
 
+    y : ndarray of shape (n_rows, n_outputs), dtype=float64
+        Their outcomes.
+
     metric : {"chebyshev", "manhattan", "euclidean"}
 
-    Returns
-    -------
-    dict of arrays and numbers
-        ``metric`` (int), ``codes``, ``order`` and ``centre`` of the features, ``scale``,
-        ``largest`` (the largest norm of a code; 0 for chebyshev) and ``excess`` (by how
-        much each code is clipped; 0 for the other metrics).
+    device : object, default=None
+        For what device they stand in.
     """
-    n_rows, n_features = X.shape
-    # Any centre, scale and order give the same neighbours, so some of the rows will do.
-    sample = X[:: max(1, n_rows // _ENCODED_ROWS)].astype(np.float64)
-    low, high = sample.min(axis=0), sample.max(axis=0)
-    order = np.argsort(-np.std(sample * (1 / max(1, np.abs(sample).max())), axis=0), kind="stable")
-    low, high = low[order], high[order]
-    centre = low / 2 + high / 2
-    if metric == "chebyshev":
-        block, dtype = 256, np.uint16
-        with np.errstate(over="ignore"):
-            span = min((high - low).max(), np.finfo(np.float64).max)
-        scale = span / 2**14
-    else:
-        block, dtype = 64, np.float32
-        with np.errstate(over="ignore"):
-            scale = max(
-                np.abs(X[rows][:, order] - centre).max()
-                for rows in gen_batches(n_rows, _ENCODED_ROWS)
-            )
-        scale = 2.0 ** np.ceil(np.log2(scale)) if 0 < scale < np.finfo(np.float64).max else scale
-    if not 0 < scale < np.inf:
-        scale = 1.0
-    index = {
-        "metric": METRICS[metric],
-        "codes": np.zeros((n_rows, -(-n_features // block), block), dtype=dtype),
-        "order": order,
-        "centre": centre,
-        "scale": float(scale),
-        "largest": 0.0,
-        "excess": np.zeros(n_rows),
-    }
-    for rows in gen_batches(n_rows, _ENCODED_ROWS):
-        index["codes"][rows], extra = _encode(index, X[rows])
-        if index["metric"] == 0:
-            index["excess"][rows] = extra
+
+    def __init__(self, X, y, metric, device=None):
+        self.outcomes = y
+        self.device = device
+        n_rows, n_features = X.shape
+        # Any centre, scale and order give the same neighbours, so some of the rows will do.
+        sample = X[:: max(1, n_rows // _ENCODED_ROWS)].astype(np.float64)
+        low, high = sample.min(axis=0), sample.max(axis=0)
+        spread = np.std(sample * (1 / max(1, np.abs(sample).max())), axis=0)
+        self.order = order = np.argsort(-spread, kind="stable")
+        low, high = low[order], high[order]
+        self.centre = low / 2 + high / 2
+        if metric == "chebyshev":
+            block, dtype = 256, np.uint16
+            with np.errstate(over="ignore"):
+                span = min((high - low).max(), np.finfo(np.float64).max)
+            scale = span / 2**14
+            # Binning is done in float64 and its one unit of error is in the kernel.
+            factor = 1.0 + 1e-9
         else:
-            index["largest"] = max(index["largest"], float(extra.max()))
-    return index
+            block, dtype = 64, np.float32
+            with np.errstate(over="ignore"):
+                scale = max(
+                    np.abs(X[rows][:, order] - self.centre).max()
+                    for rows in gen_batches(n_rows, _ENCODED_ROWS)
+                )
+            fits = 0 < scale < np.finfo(np.float64).max
+            scale = 2.0 ** np.ceil(np.log2(scale)) if fits else scale
+            # Each operation of the sum moves a distance by 2^-24 of the result; twice that.
+            factor = 1.0 + 2.0**-23 * (n_features + 8)
+        self.references = References(
+            METRICS[metric],
+            np.zeros((n_rows, -(-n_features // block), block), dtype=dtype),
+            np.zeros(n_rows),
+            X,
+            float(scale) if 0 < scale < np.inf else 1.0,
+            factor,
+        )
+        # The largest norm of a code; 0 for chebyshev.
+        self.largest = 0.0
+        for rows in gen_batches(n_rows, _ENCODED_ROWS):
+            self.references.codes[rows], extra = self._encode(X[rows])
+            if self.references.metric == 0:
+                self.references.excess[rows] = extra
+            else:
+                self.largest = max(self.largest, float(extra.max()))
 
+    def _encode(self, X):
+        """Codes of rows, and by how much they are clipped (chebyshev) or their norms."""
+        metric, codes = self.references.metric, self.references.codes
+        codes = np.zeros((len(X), *codes.shape[1:]), dtype=codes.dtype)
+        used = codes.reshape(len(X), -1)[:, : X.shape[1]]
+        with np.errstate(over="ignore"):
+            values = (X[:, self.order] - self.centre) / self.references.scale
+        if metric == 0:
+            bins = np.floor(values) + 2.0**15
+            used[:] = clipped = np.clip(bins, 0.0, 2.0**16 - 1)
+            return codes, np.abs(bins - clipped).max(axis=1)
+        used[:] = clipped = np.clip(values, -_LARGEST_CODE, _LARGEST_CODE)
+        norms = np.linalg.norm(clipped, ord=metric, axis=1)
+        norms[np.abs(values).max(axis=1) > _LARGEST_CODE] = np.inf
+        return codes, norms
 
-def _encode(index, X):
-    """Codes of rows, and by how much they are clipped (chebyshev) or their norms."""
-    n_features = X.shape[1]
-    codes = np.zeros((X.shape[0], *index["codes"].shape[1:]), dtype=index["codes"].dtype)
-    padded = codes.reshape(X.shape[0], -1)
-    with np.errstate(over="ignore"):
-        values = (X[:, index["order"]] - index["centre"]) / index["scale"]
-    if index["metric"] == 0:
-        bins = np.floor(values) + 2.0**15
-        clipped = np.clip(bins, 0.0, 2.0**16 - 1)
-        padded[:, :n_features] = clipped
-        return codes, np.abs(bins - clipped).max(axis=1)
-    clipped = np.clip(values, -_LARGEST_CODE, _LARGEST_CODE)
-    padded[:, :n_features] = clipped
-    norms = np.linalg.norm(clipped, ord=index["metric"], axis=1)
-    norms[np.abs(values).max(axis=1) > _LARGEST_CODE] = np.inf
-    return codes, norms
+    def ready(self, Q):
+        """Queries as the kernels take them.
 
+        Parameters
+        ----------
+        Q : ndarray of shape (n_queries, n_features)
 
-def encode_queries(index, Q):
-    """What the kernels need of an index and of queries, in their order of arguments.
+        Returns
+        -------
+        Queries
+        """
+        Q = np.ascontiguousarray(Q, dtype=np.float64)
+        codes, slack = self._encode(Q)
+        if self.references.metric != 0:
+            # Rounding values to float32 moves a distance by at most 2^-24 of the two norms;
+            # twice that, and underflow.
+            slack = 2.0**-23 * (self.largest + slack) + 1e-20
+        return Queries(codes, slack, Q)
 
-    Parameters
-    ----------
-    index : dict
-        From :func:`encode_references`.
+    def check(self, estimator, X):
+        """Rows to be estimated, as an array."""
+        types = [np.float64, np.float32]
+        return validate_data(estimator, on_host(X), dtype=types, order="C", reset=False)
 
-    Q : ndarray of shape (n_queries, n_features)
+    def map(self, estimate, Q, n_neighbors, n_jobs=None):
+        """Call ``estimate(queries)`` on batches of queries, in threads, and stack the results.
 
-    Returns
-    -------
-    scale, factor : float
-    query_codes : ndarray of shape (n_queries, n_padded)
-    slack : ndarray of shape (n_queries,)
-    Q : ndarray of shape (n_queries, n_features), dtype=float64
-    """
-    Q = np.ascontiguousarray(Q, dtype=np.float64)
-    codes, extra = _encode(index, Q)
-    if index["metric"] == 0:
-        # Binning is done in float64 and its one unit of error is in the kernel.
-        return index["scale"], 1.0 + 1e-9, codes, extra, Q
-    # Rounding values to float32 moves a distance by at most 2^-24 of the two norms, and
-    # each operation of the sum by 2^-24 of the result. Twice that, and underflow.
-    slack = 2.0**-23 * (index["largest"] + extra) + 1e-20
-    return index["scale"], 1.0 + 2.0**-23 * (Q.shape[1] + 8), codes, slack, Q
+        Parameters
+        ----------
+        estimate : callable
+            From `Queries` to a tuple of arrays with one row for each.
 
+        Q : ndarray of shape (n_queries, n_features)
 
-def query_batches(n_queries, n_neighbors, n_jobs, estimate):
-    """Call ``estimate(rows)`` on slices of the queries, in threads, and stack the results.
+        n_neighbors : int
+            Neighbours of a query; bounds the memory of a batch.
 
-    Parameters
-    ----------
-    n_queries : int
+        n_jobs : int, default=None
+            Threads, as in joblib.
 
-    n_neighbors : int
-        Neighbours per query; bounds the memory of a slice.
+        Returns
+        -------
+        tuple of ndarrays
+        """
 
-    n_jobs : int or None
-        Threads, as in joblib.
+        def batch(rows):
+            return estimate(self.ready(Q[rows]))
 
-    estimate : callable
-        From a slice to a tuple of arrays with one row per query.
+        batches = list(gen_batches(len(Q), int(np.clip(2**22 // n_neighbors, 1, _QUERIES))))
+        if len(batches) == 1:
+            return batch(batches[0])
+        parts = Parallel(n_jobs=n_jobs, require="sharedmem")(
+            delayed(batch)(rows) for rows in batches
+        )
+        return tuple(np.concatenate(arrays) for arrays in zip(*parts))
 
-    Returns
-    -------
-    tuple of ndarrays
-    """
-    size = int(np.clip(2**22 // n_neighbors, 1, _QUERIES))
-    batches = list(gen_batches(n_queries, size))
-    if len(batches) == 1:
-        return estimate(batches[0])
-    parts = Parallel(n_jobs=n_jobs, require="sharedmem")(
-        delayed(estimate)(rows) for rows in batches
-    )
-    return tuple(np.concatenate(arrays) for arrays in zip(*parts))
+    def k_nearest(self, queries, k):
+        """The `k` nearest rows to each query.
+
+        Parameters
+        ----------
+        queries : Queries
+        k : int
+
+        Returns
+        -------
+        Nearest
+        """
+        from skroute.quality._kernels import k_nearest, sums_at_distance
+
+        def at_distance(some, distance):
+            part = Queries(*(values[some] for values in queries))
+            return sums_at_distance(self.references, part, self.outcomes, distance)
+
+        return Nearest(*k_nearest(self.references, queries, k), at_distance)
+
+    def nearest_of_subsets(self, queries, starts):
+        """Nearest row of each subset to each query; of equally near rows the first.
+
+        Parameters
+        ----------
+        queries : Queries
+        starts : ndarray of shape (n_subsets + 1,), dtype=int64
+            First row of each subset, and the number of rows.
+
+        Returns
+        -------
+        ndarray of shape (n_queries, n_subsets), dtype=int64
+        """
+        from skroute.quality._kernels import nearest_of_subsets
+
+        return nearest_of_subsets(self.references, queries, starts)[1]

@@ -8,95 +8,18 @@ order of its terms, so that rows whose distances agree to some 15 digits without
 may be ordered differently.
 """
 
-import warnings
-
 import numpy as np
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import validate_data
 
-from skroute.quality._bagging import subsets_mean, weighted_neighbors
-from skroute.quality._search import METRICS
+from skroute.quality._search import METRICS, Nearest
 from skroute.utils._optional import import_optional
-from skroute.utils._tensors import torch_of
+from skroute.utils._tensors import check_tensor, on_host, torch_of
 
 # Elements of the largest temporary arrays: distances of codes, and differences in float64.
 _CODE_DISTANCES = 2**25
 _DIFFERENCES = 2**24
 _ORDERS = {0: np.inf, 1: 1.0, 2: 2.0}
-
-
-def available_device(device):
-    """The torch device of that name, or why there is none.
-
-    Parameters
-    ----------
-    device : str
-
-    Returns
-    -------
-    torch.device
-
-    Raises
-    ------
-    ImportError
-        Without torch, naming the extra.
-    ValueError
-        If this machine has no such device.
-    """
-    torch = import_optional("torch", f"device={device!r}")
-    try:
-        found = torch.device(device)
-        torch.zeros(1, dtype=torch.float64, device=found).item()
-    # By what is amiss: no such name, no driver, "meta" (which computes nothing): RuntimeError;
-    # a build without CUDA or XPU: AssertionError; no float64 (MPS): TypeError; a backend that
-    # is a package of its own (hpu): ImportError.
-    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
-        raise ValueError(
-            f"device={device!r} is not available here ({error}). Use device=None for the CPU "
-            'kernels, or "cpu" for torch on the CPU.'
-        ) from error
-    return found
-
-
-def device_or_none(device):
-    """As :func:`available_device`, for a fitted estimator that came from another machine."""
-    try:
-        return available_device(device)
-    except (ImportError, ValueError) as error:
-        warnings.warn(
-            f"The CPU kernels answer instead of torch, with the same result: {error}",
-            UserWarning,
-            stacklevel=3,
-        )
-        return None
-
-
-def check_queries(estimator, X):
-    """A tensor of rows, checked where it is.
-
-    Parameters
-    ----------
-    estimator : BaggedNeighborsRegressor
-        Fitted.
-    X : tensor
-
-    Returns
-    -------
-    tensor of shape (n_queries, n_features), float32 or float64
-
-    Raises
-    ------
-    ValueError
-    """
-    torch = torch_of(X)
-    if X.ndim != 2 or len(X) == 0:
-        raise ValueError(f"Expected 2D rows, at least one, got a tensor of shape {tuple(X.shape)}.")
-    validate_data(estimator, X, reset=False, skip_check_array=True)
-    X = X.detach()
-    X = X if X.dtype in (torch.float32, torch.float64) else X.double()
-    if not torch.isfinite(X).all():
-        raise ValueError("Input X contains NaN or infinity.")
-    return X
 
 
 class DeviceRows:
@@ -108,12 +31,17 @@ class DeviceRows:
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features), float32 or float64
+    y : ndarray of shape (n_rows, n_outputs), dtype=float64
+        Their outcomes.
+
     metric : {"chebyshev", "manhattan", "euclidean"}
-    device : torch.device
+    device : torch.device or str
     """
 
-    def __init__(self, X, metric, device):
+    def __init__(self, X, y, metric, device):
         self.torch = torch = import_optional("torch", "DeviceRows")
+        self.outcomes = y
+        self.device = device
         self.metric = METRICS[metric]
         self.rows = torch.tensor(X, device=device)
         low, high = self.rows.amin(dim=0).double(), self.rows.amax(dim=0).double()
@@ -130,8 +58,38 @@ class DeviceRows:
         norms = self.torch.linalg.vector_norm(values, ord=_ORDERS[self.metric], dim=1)
         return values.float(), norms
 
+    def check(self, estimator, X):
+        """Rows to be estimated, tensors where they are."""
+        if torch_of(X) is None:
+            types = [np.float64, np.float32]
+            return validate_data(estimator, X, dtype=types, order="C", reset=False)
+        X = check_tensor(X)
+        if X.ndim != 2:
+            raise ValueError(f"Expected 2D rows, got a tensor of shape {tuple(X.shape)}.")
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+        return X if X.dtype in (self.torch.float32, self.torch.float64) else X.double()
+
+    def map(self, estimate, Q, n_neighbors=1, n_jobs=None):
+        """Call ``estimate(queries)`` on batches of queries, and stack the results.
+
+        Parameters
+        ----------
+        estimate : callable
+            From a tensor of rows on the device to a tuple of arrays with one row for each.
+
+        Q : ndarray or tensor of shape (n_queries, n_features)
+        n_neighbors, n_jobs : object
+            Of no effect here.
+
+        Returns
+        -------
+        tuple of ndarrays
+        """
+        parts = [estimate(queries) for queries in self.batches(Q)]
+        return tuple(np.concatenate(arrays) for arrays in zip(*parts))
+
     def batches(self, Q):
-        """Slices of the queries with their rows on the device, the memory of each bounded.
+        """Queries on the device, in batches that bound the memory of a search.
 
         Parameters
         ----------
@@ -139,11 +97,14 @@ class DeviceRows:
 
         Yields
         ------
-        rows : slice
-        queries : tensor
+        tensor
         """
         for rows in gen_batches(len(Q), max(1, _CODE_DISTANCES // len(self.rows))):
-            yield rows, self.torch.as_tensor(Q[rows], device=self.rows.device)
+            part = Q[rows]
+            if torch_of(part) is None:
+                # A tensor on memory that may not be written to is not allowed.
+                part = np.require(part, requirements=["C", "W"])
+            yield self.torch.as_tensor(part, device=self.rows.device)
 
     def pairs(self, queries, n_groups, k):
         """Pairs of a query and a row that may be among the `k` nearest of a group of rows.
@@ -205,11 +166,29 @@ class DeviceRows:
 
         Returns
         -------
-        distances : tensor of shape (n_queries, k), float64
-        rows : tensor of shape (n_queries, k), int64
-        pairs : tuple of tensors
-            Query, row and distance of more pairs, among them all at these distances.
+        Nearest
         """
+        distances, rows, (query, row, distance) = self._nearest(queries, k)
+        n_queries = len(queries)
+
+        def at_distance(some, at):
+            torch, place = self.torch, query.device
+            limits = torch.full((n_queries,), -1.0, dtype=distance.dtype, device=place)
+            limits[some] = torch.as_tensor(at, device=place)
+            inside = distance == limits[query]
+            whose = query[inside]
+            values = torch.as_tensor(self.outcomes[on_host(row[inside])], device=place)
+            sums = torch.zeros((n_queries, values.shape[1]), dtype=values.dtype, device=place)
+            squares = sums.clone()
+            sums.index_add_(0, whose, values)
+            squares.index_add_(0, whose, values**2)
+            counts = torch.bincount(whose, minlength=n_queries)
+            return tuple(on_host(found[some]) for found in (counts, sums, squares))
+
+        return Nearest(on_host(distances), on_host(rows), at_distance)
+
+    def _nearest(self, queries, k):
+        """Distances and rows of the `k` nearest; and of more pairs, all at these distances."""
         query, row, distance = pairs = self.pairs(queries, 1, k)
         # Two stable sorts of pairs that are in the order of rows.
         order = distance.argsort(stable=True)
@@ -230,7 +209,7 @@ class DeviceRows:
 
         Returns
         -------
-        tensor of shape (n_queries, n_subsets), int64
+        ndarray of shape (n_queries, n_subsets), dtype=int64
         """
         n_subsets, size = len(starts) - 1, int(starts[1])
         query, row, distance = self.pairs(queries, n_subsets, 1)
@@ -238,72 +217,4 @@ class DeviceRows:
         order = distance.argsort(stable=True)
         order = order[group[order].argsort(stable=True)]
         counts = self.torch.bincount(group, minlength=len(queries) * n_subsets)
-        return row[order[counts.cumsum(0) - counts]].view(len(queries), n_subsets)
-
-
-def exact_estimate(index, weights, y, Q, return_std):
-    """As :func:`skroute.quality._bagging.exact_estimate`, searched on a device.
-
-    Parameters
-    ----------
-    index : DeviceRows
-    weights : ndarray of shape (n_neighbors,)
-    y : ndarray of shape (n_rows, n_outputs)
-    Q : ndarray or tensor of shape (n_queries, n_features)
-    return_std : bool
-
-    Returns
-    -------
-    tuple of ndarrays of shape (n_queries, n_outputs)
-    """
-    torch = index.torch
-    n_neighbors = len(weights)
-    outcomes = torch.as_tensor(y, device=index.rows.device)
-    parts = []
-    for _, queries in index.batches(Q):
-        k, n_queries = min(n_neighbors + 1, len(y)), len(queries)
-        distances, rows, pairs = index.k_nearest(queries, k)
-
-        def tied(crossing, at, pairs=pairs, n_queries=n_queries):
-            """Number of rows at a distance, sum of their outcomes and of the squares."""
-            query, row, distance = pairs
-            limits = torch.full((n_queries,), -1.0, dtype=distance.dtype, device=query.device)
-            limits[crossing] = torch.as_tensor(at, device=query.device)
-            inside = distance == limits[query]
-            query, values = query[inside], outcomes[row[inside]]
-            sums = torch.zeros((n_queries, values.shape[1]), dtype=values.dtype)
-            sums = sums.to(query.device)
-            squares = sums.clone()
-            sums.index_add_(0, query, values)
-            squares.index_add_(0, query, values**2)
-            counts = torch.bincount(query, minlength=n_queries)
-            return tuple(found[crossing].cpu().numpy() for found in (counts, sums, squares))
-
-        parts.append(
-            weighted_neighbors(
-                weights, distances.cpu().numpy(), rows.cpu().numpy(), y, tied, return_std
-            )
-        )
-    return tuple(np.concatenate(arrays) for arrays in zip(*parts))
-
-
-def subsets_estimate(index, starts, y, Q, return_std):
-    """As :func:`skroute.quality._bagging.subsets_estimate`, searched on a device.
-
-    Parameters
-    ----------
-    index : DeviceRows
-    starts : ndarray of shape (n_subsets + 1,)
-    y : ndarray of shape (n_rows, n_outputs)
-    Q : ndarray or tensor of shape (n_queries, n_features)
-    return_std : bool
-
-    Returns
-    -------
-    tuple of ndarrays of shape (n_queries, n_outputs)
-    """
-    parts = [
-        subsets_mean(y[index.nearest_of_subsets(queries, starts).cpu().numpy()], return_std)
-        for _, queries in index.batches(Q)
-    ]
-    return tuple(np.concatenate(arrays) for arrays in zip(*parts))
+        return on_host(row[order[counts.cumsum(0) - counts]].view(len(queries), n_subsets))

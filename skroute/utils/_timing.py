@@ -16,8 +16,19 @@ def synchronize_device():
     Nothing is imported; a process that has not loaded torch has nothing to wait for.
     """
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    if torch is None:
+        return
+    for name in ("cuda", "xpu"):
+        backend = getattr(torch, name, None)
+        if backend is None or not backend.is_available() or not backend.is_initialized():
+            continue
+        for device in range(backend.device_count()):
+            # Waiting for a device that is not in use would set it up: memory on it says so.
+            if backend.memory_reserved(device):
+                backend.synchronize(device)
+    metal = getattr(torch.backends, "mps", None)
+    if metal is not None and metal.is_available():
+        torch.mps.synchronize()
 
 
 def seconds_per_sample(call, X, *, max_samples=1000, n_repeats=5):

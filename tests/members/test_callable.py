@@ -1,7 +1,6 @@
 import pickle
 import re
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -10,19 +9,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from skroute.members import CallableClassifier, _callable
+from skroute.members import CallableClassifier
 from skroute.routing import OccamRouterClassifier, OracleRouterClassifier
 from tests.estimators import sign_of_the_first_column
 
 X = np.arange(10.0)[:, None] - 4.5
-
-
-@pytest.fixture
-def waits(monkeypatch):
-    """The seconds slept, in place of sleeping."""
-    seconds = []
-    monkeypatch.setattr(_callable, "_sleep", seconds.append)
-    return seconds
 
 
 class Flaky:
@@ -56,82 +47,45 @@ def test_cost_of_the_row():
     assert model.statistics().spent == pytest.approx(np.abs(X).sum())
 
 
-def test_retries_wait_twice_as_long_each_time(waits):
-    service = Flaky([ConnectionError(), TimeoutError(), None])
-    model = CallableClassifier(
-        service, classes=[0, 1], backoff=4.0, max_retries=3, cost=1, random_state=0
-    )
-    model.predict(X)
-    assert len(waits) == 2 and 2 <= waits[0] <= 4 and 4 <= waits[1] <= 8
-    assert model.statistics() == (3, 2, 10, 10.0)
-    again = CallableClassifier(
-        Flaky([ConnectionError(), TimeoutError(), None]),
-        classes=[0, 1],
-        backoff=4.0,
-        max_retries=3,
-        random_state=0,
-    )
-    first = list(waits)
-    waits.clear()
-    again.predict(X)
-    assert waits == first
-
-
-def test_failure_for_good(waits):
-    service = Flaky([None, ConnectionError("down"), ConnectionError("down")])
-    model = CallableClassifier(service, classes=[0, 1], batch_size=3, max_retries=1, cost=2.0)
+def test_failure():
+    service = Flaky([None, ConnectionError("down")])
+    model = CallableClassifier(service, classes=[0, 1], batch_size=3, cost=2.0)
     with pytest.raises(ConnectionError, match="down") as caught:
         model.predict(X)
     error = caught.value
     assert error.rows.tolist() == [3, 4, 5]
     assert error.answers.tolist() == [0, 0, 0]
     notes = "\n".join(error.__notes__)
-    assert "attempt 2 of 2" in notes
     assert "lost rows 3 to 5 of 10; the 3 before were answered, the 4 after were not" in notes
     # A failed call spends nothing.
-    assert model.statistics() == (3, 2, 3, 6.0)
-    service.failures = [ConnectionError()] * 2
+    assert model.statistics() == (2, 1, 3, 6.0)
+    service.failures = [ConnectionError()]
     with pytest.raises(ConnectionError) as caught:
         model.predict(X)
     assert caught.value.answers.tolist() == []
 
 
-def test_other_failures_are_not_retried(waits):
-    service = Flaky([ArithmeticError("bug")])
-    model = CallableClassifier(service, classes=[0, 1])
-    with pytest.raises(ArithmeticError) as caught:
-        model.predict(X)
-    assert len(service.batches) == 1 and not waits
-    assert caught.value.rows.tolist() == list(range(10))
-    retried = CallableClassifier(
-        Flaky([ArithmeticError()]), classes=[0, 1], retry_on=(ArithmeticError,)
-    )
-    retried.predict(X)
-    assert len(waits) == 1
+def test_trying_again_is_a_function_around_the_function():
+    service = Flaky([ConnectionError(), TimeoutError(), None])
 
+    def patient(rows):
+        while True:
+            try:
+                return service(rows)
+            except OSError:
+                pass
 
-def test_timeout(waits):
-    release = threading.Event()
-    slow = threading.Event()
-
-    def service(rows):
-        if not slow.is_set():
-            slow.set()
-            release.wait(30)
-        return sign_of_the_first_column(rows)
-
-    model = CallableClassifier(service, classes=[0, 1], timeout=0.05, cost=1.0)
+    model = CallableClassifier(patient, classes=[0, 1], cost=1.0)
     np.testing.assert_array_equal(model.predict(X), X[:, 0] > 0)
-    release.set()
-    assert model.statistics() == (2, 1, 10, 10.0)
-    blocked = CallableClassifier(
-        lambda rows: time.sleep(0.2), classes=[0, 1], timeout=0.01, max_retries=0
-    )
-    with pytest.raises(TimeoutError, match=re.escape("within timeout=0.01 seconds")):
-        blocked.predict(X)
-    failing = CallableClassifier(Flaky([ValueError("inside")]), classes=[0, 1], timeout=5.0)
-    with pytest.raises(ValueError, match="inside"):
-        failing.predict(X)
+    assert len(service.batches) == 3 and model.statistics() == (1, 0, 10, 10.0)
+
+
+def test_what_a_service_says_is_not_shown():
+    secret = "the patient's name is"
+    model = CallableClassifier(lambda rows: [secret] * len(rows), classes=["ill", "well"])
+    with pytest.raises(ValueError, match="a text of 21 characters for row 0") as caught:
+        model.predict([secret, secret])
+    assert secret not in str(caught.value) + "".join(caught.value.__notes__)
 
 
 def test_probabilities():
@@ -155,10 +109,13 @@ def test_probabilities():
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda rows: [5] * len(rows), "function answered 5, which is not in classes: [0, 1]"),
+        (
+            lambda rows: [5] * len(rows),
+            "answered 5 for row 0 of its call, which is not in classes",
+        ),
         (lambda rows: [0], "one label per row, shape (10,), got (1,)"),
         (lambda rows: None, "one label per row, shape (10,), got ()"),
-        (lambda rows: ["yes"] * len(rows), "function answered 'yes'"),
+        (lambda rows: ["yes"] * len(rows), "function answered a text of 3 characters for row 0"),
     ],
 )
 def test_unusable_answers(answer, message):
@@ -173,9 +130,6 @@ def test_unusable_answers(answer, message):
     [
         ({"classes": [0, 0]}, "classes must be labels that do not repeat"),
         ({"batch_size": 0}, "'batch_size' parameter"),
-        ({"max_retries": -1}, "'max_retries' parameter"),
-        ({"backoff": -1.0}, "'backoff' parameter"),
-        ({"timeout": 0}, "'timeout' parameter"),
         ({"cost": -1.0}, "'cost' parameter"),
         ({"returns": "scores"}, "'returns' parameter"),
         ({"function": "service"}, "'function' parameter"),
@@ -237,7 +191,7 @@ def test_in_a_router_lost_rows_are_those_of_the_caller():
     rows = rng.normal(size=(60, 2))
     y = (rows[:, 1] > 0).astype(int)
     service = Flaky([])
-    model = CallableClassifier(service, classes=[0, 1], batch_size=2, max_retries=0)
+    model = CallableClassifier(service, classes=[0, 1], batch_size=2)
     members = [("linear", LogisticRegression()), ("service", FrozenEstimator(model.fit(rows, y)))]
     router = OracleRouterClassifier(members, costs=[1, 2], cv=2).fit(rows, y)
     router._plan = lambda X, budget, y_true=None: _callable_plan(len(X))

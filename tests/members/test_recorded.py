@@ -143,25 +143,45 @@ def test_unknown_id(ids, asked):
     [
         ({}, "predictions and scores are both None"),
         ({"scores": [0.5, 0.5]}, "scores of shape (n_rows,) belong to labels"),
-        ({"predictions": LABELS, "scores": SCORES[:2]}, "the same rows, got 4 and 2"),
+        (
+            {"predictions": LABELS, "scores": SCORES[:2]},
+            "the same rows, got 4 and 2",
+        ),
         ({"predictions": LABELS, "scores": SCORES - 1}, "scores must not be negative"),
         ({"predictions": LABELS, "scores": SCORES * 3}, "scores of labels must be in [0, 1]"),
         ({"predictions": LABELS, "scores": SCORES * np.nan}, "NaN"),
         ({"predictions": LABELS, "classes": ["cat", "dog"]}, "have the label 'eel'"),
         ({"predictions": LABELS, "classes": ["cat", "cat", "dog", "eel"]}, "must not repeat"),
         ({"predictions": LABELS, "ids": [1, 2]}, "ids must have shape (4,), got (2,)"),
-        ({"predictions": LABELS, "ids": [1, 2, 2, 3]}, "ids must not repeat, got"),
+        (
+            {"predictions": LABELS, "ids": [1, 2, 2, 3]},
+            "ids must not repeat; rows 1 and 2",
+        ),
         ({"scores": [[0.1, 0.2]], "classes": ["a"]}, "classes must name the 2 columns, got 1"),
         ({"predictions": LABELS, "scores": np.ones((4, 2))}, "classes must name the 2 columns"),
         ({"predictions": [[1, 2]]}, "an indicator matrix of 0 and 1"),
         ({"predictions": [["a", "b"]]}, "an indicator matrix of 0 and 1"),
         ({"predictions": [[1, 0]] * 4, "scores": SCORES}, "scores must be a matrix"),
-        ({"predictions": [[1, 0]], "scores": [[1, 0, 0]]}, "scores must have shape (1, 2)"),
+        (
+            {"predictions": [[1, 0]], "scores": [[1, 0, 0]]},
+            "classes must name the 3 columns, got 2",
+        ),
     ],
 )
 def test_records_that_are_not_consistent(params, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         RecordedClassifier(**params).fit([[0]])
+
+
+def test_errors_show_no_texts():
+    prompts = ["what ails me?", "who am I?", "what ails me?"]
+    model = RecordedClassifier(["a", "b"], ids=prompts[:2])
+    with pytest.raises(KeyError, match=r"1 of 2 rows of X \(at 1\)") as caught:
+        model.predict([["who am I?"], ["a secret"]])
+    assert "secret" not in str(caught.value) and "who" not in str(caught.value)
+    with pytest.raises(ValueError, match="rows 0 and 2 have the same") as caught:
+        RecordedClassifier(["a", "b", "a"], ids=prompts).fit([["x"]])
+    assert "ails" not in str(caught.value)
 
 
 def test_bad_X():
@@ -179,12 +199,12 @@ def test_changed_parameters_are_seen():
 
 
 def recorded_problem(n=400, seed=0):
-    """Two services: a cheap one that is right for small x, a dear one for most."""
+    """Two services: a cheap one that is right for small x, a expensive one for most."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=n)
     y = rng.integers(0, 3, n)
     right = [rng.uniform(size=n) < 1 - 0.8 * x, rng.uniform(size=n) < 0.9]
-    # The dear one has a label of its own, which is never true.
+    # The expensive one has a label of its own, which is never true.
     answers = [np.where(right[0], y, (y + 1) % 3), np.where(right[1], y, 9)]
     return x, y, answers
 
@@ -196,7 +216,7 @@ def test_in_routers(router, response):
     scores = np.full(len(y), 0.8)
     members = [
         (name, RecordedClassifier(answer, scores=scores, column=0))
-        for name, answer in zip(("cheap", "dear"), answers)
+        for name, answer in zip(("cheap", "expensive"), answers)
     ]
     X = np.column_stack([np.arange(len(y)), x])
     params = {}
@@ -226,7 +246,7 @@ def test_embedding_is_the_cheap_members_scores():
     scores = 1 - 0.6 * x
     members = [
         ("cheap", RecordedClassifier(answers[0], scores=scores)),
-        ("dear", RecordedClassifier(answers[1])),
+        ("expensive", RecordedClassifier(answers[1])),
     ]
     router = OccamRouterClassifier(members, costs=[1, 5], budget=4, embedding="cheap", cv=2)
     rows = np.arange(len(y))[:, None]

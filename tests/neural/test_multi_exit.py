@@ -3,6 +3,7 @@
 import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 
 import joblib
 import numpy as np
@@ -27,11 +28,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
 nn = torch.nn
 
+from skroute.members._exit_run import ExitParts, join_rows, take_rows  # noqa: E402
 from skroute.members._torch_exits import (  # noqa: E402
-    ExitRun,
-    available_device,
-    join_rows,
-    take_rows,
+    AllExits,
+    SummedCrossEntropy,
+    device_or_nearest,
 )
 
 
@@ -99,6 +100,11 @@ def net():
     return MultiExitClassifier(build, max_epochs=20, lr=0.01, random_state=0).fit(X[:200], y[:200])
 
 
+def clone_with(net, **params):
+    """The same fitted net with other parameters."""
+    return copy(net).set_params(**params)
+
+
 @pytest.fixture
 def fresh(net):
     """A copy, so that hooks do not outlive the test."""
@@ -122,7 +128,7 @@ def test_a_run_is_the_whole_net_whatever_is_asked_when(net, batch_size):
             hidden = stage(hidden)
             expected.append(head(hidden).double().numpy())
     rng = np.random.default_rng(0)
-    run = ExitRun(net.module_, *net._parts(net.module_), X, batch_size)
+    run = clone_with(net, eval_batch_size=batch_size).start(X)
     # Rows go on in groups that have nothing to do with the batches before, some skip exits.
     for _ in range(12):
         exit = int(rng.integers(3))
@@ -139,12 +145,12 @@ def test_hidden_states_are_dropped_when_all_their_rows_have_gone_on(net):
     X, _ = rows()
     run = net.start(X)
     run.logits(0)
-    assert len(run._hidden) == 1
+    assert run.n_held == 400
     branch = run.branch()
     branch.logits(1, np.arange(0, 400, 2))
-    assert len(branch._hidden) == 2 and len(run._hidden) == 1
+    assert branch.n_held == run.n_held == 400
     branch.logits(2)
-    assert branch._hidden == {} and branch._waiting == {}
+    assert branch.n_held == 0
     assert (run.depth == 1).all() and (branch.depth == 3).all()
     np.testing.assert_allclose(run.proba(2), net.predict_proba(X), atol=1e-7)
 
@@ -166,7 +172,7 @@ def test_hidden_states_in_tuples_and_mappings():
 
 def test_rows_from_several_batches_in_one_order(net):
     X, _ = rows()
-    run = ExitRun(net.module_, *net._parts(net.module_), X, 50)
+    run = clone_with(net, eval_batch_size=50).start(X)
     run.logits(0)
     mixed = np.random.default_rng(1).permutation(400)[:40]
     np.testing.assert_allclose(
@@ -203,22 +209,19 @@ def test_exits_get_better_and_the_last_one_predicts(net):
     assert net.history_[-1]["train_loss"] < net.history_[0]["train_loss"]
 
 
-def test_blocks_do_not_change_the_answers(net, monkeypatch):
+def test_batches_do_not_change_the_answers(net):
     X, _ = rows()
-    whole, staged = net.predict_proba(X), list(net.staged_predict_proba(X))
-    monkeypatch.setattr("skroute.members._multi_exit._BLOCK", 33)
-    np.testing.assert_allclose(net.predict_proba(X), whole, atol=1e-6)
-    for one, other in zip(staged, net.staged_predict_proba(X)):
+    small = clone_with(net, eval_batch_size=33)
+    np.testing.assert_allclose(small.predict_proba(X), net.predict_proba(X), atol=1e-6)
+    for one, other in zip(small.staged_predict_proba(X), net.staged_predict_proba(X)):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_the_loss_is_the_weighted_sum_of_the_exits():
-    from skroute.members._torch_exits import AllExits, SummedCrossEntropy
-
     X, y = rows(50)
     module = build(6, 3)
     X, y = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y)
-    scores = AllExits(module.stages, module.heads)(X)
+    scores = AllExits(ExitParts(module, list(module.stages), list(module.heads), 3))(X)
     assert len(scores) == 3
     last = module.heads[2](module.stages[2](module.stages[1](module.stages[0](X))))
     torch.testing.assert_close(scores[0], last)
@@ -474,8 +477,12 @@ def test_without_torch_the_error_names_the_extra(missing, monkeypatch):
 
 
 def test_a_device_that_is_not_there_is_the_cpu():
-    assert available_device("cpu") == torch.device("cpu")
-    assert available_device("cuda:97") == torch.device("cpu")
+    assert device_or_nearest("cpu") == torch.device("cpu")
+    for name in ("cuda:97", "hpu", "meta"):
+        with pytest.warns(UserWarning, match=f"was on '{name}' is loaded on"):
+            assert device_or_nearest(name).type in ("cpu", "cuda")
+        with pytest.raises(ValueError, match=f"device='{name}' is not available here"):
+            MultiExitClassifier(build, device=name).fit(*rows(30))
 
 
 def test_device_parameter(net):
@@ -501,10 +508,10 @@ def test_on_cuda(net):
     # What is pickled needs no device.
     kept = fitted.__getstate__()
     assert not next(kept["module_"].parameters()).is_cuda
-    kept["_device"] = "cuda:97"
+    kept["_devices"] = {"module_": "cuda:97"}
     on_host = MultiExitClassifier(build)
-    on_host.__setstate__(kept)
-    assert not next(on_host.module_.parameters()).is_cuda
+    with pytest.warns(UserWarning, match="'cuda:97' is loaded on 'cuda'"):
+        on_host.__setstate__(kept)
     same = on_host.predict(X[1500:]) == fitted.predict(X[1500:])
     assert same.mean() > 0.999
     tensor = torch.as_tensor(X[1500:], dtype=torch.float32, device="cuda")

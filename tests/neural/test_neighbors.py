@@ -1,7 +1,9 @@
 """The torch search against the kernels: the same rows, the same estimates."""
 
 import pickle
+import warnings
 
+import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -14,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.quality import _torch as on_torch
 from skroute.quality._kernels import k_nearest, nearest_of_subsets
-from skroute.quality._search import encode_queries, encode_references
+from skroute.quality._search import HostRows
 from tests.neural.nets import cuda, torch
 
 METRICS = ("chebyshev", "manhattan", "euclidean")
@@ -26,15 +28,13 @@ def test_sklearn_checks(estimator, check):
 
 
 def on_kernels(X, Q, k, metric):
-    index = encode_references(X, metric)
-    head = index["metric"], index["codes"], index["excess"], X
-    return k_nearest(*head, k, *encode_queries(index, Q))
+    index = HostRows(X, np.zeros((len(X), 1)), metric)
+    return k_nearest(index.references, index.ready(Q), k)
 
 
 def on_device(X, Q, k, metric, device="cpu"):
-    index = on_torch.DeviceRows(X, metric, torch.device(device))
-    parts = [index.k_nearest(queries, k)[:2] for _, queries in index.batches(Q)]
-    return [np.concatenate([part[i].cpu().numpy() for part in parts]) for i in range(2)]
+    index = on_torch.DeviceRows(X, np.zeros((len(X), 1)), metric, device)
+    return index.map(lambda queries: index.k_nearest(queries, k)[:2], Q)
 
 
 @st.composite
@@ -82,13 +82,13 @@ def test_the_nearest_rows_of_subsets_are_those_of_the_kernels(metric, data):
     size = data.draw(st.integers(1, len(X)))
     starts = np.arange(0, len(X) + 1, size)
     X = X[: starts[-1]]
-    index = encode_references(X, metric)
-    head = index["metric"], index["codes"], index["excess"], X
-    _, expected = nearest_of_subsets(*head, starts, *encode_queries(index, Q))
-    device_rows = on_torch.DeviceRows(X, metric, torch.device("cpu"))
-    for rows, queries in device_rows.batches(Q):
-        found = device_rows.nearest_of_subsets(queries, starts).numpy()
-        np.testing.assert_array_equal(found, expected[rows])
+    index = HostRows(X, np.zeros((len(X), 1)), metric)
+    _, expected = nearest_of_subsets(index.references, index.ready(Q), starts)
+    device_rows = on_torch.DeviceRows(X, np.zeros((len(X), 1)), metric, "cpu")
+    (found,) = device_rows.map(
+        lambda queries: (device_rows.nearest_of_subsets(queries, starts),), Q
+    )
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -193,6 +193,28 @@ def test_pickles_hold_no_tensors():
     loaded = pickle.loads(dumped)
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert pickle.dumps(loaded) == dumped
+
+
+def test_rows_that_may_not_be_written_to(tmp_path):
+    """Queries of a server, and a model that is mapped into memory."""
+    X, y = problem()
+    X.setflags(write=False)
+    model = BaggedNeighborsRegressor(device="cpu").fit(X, y)
+    joblib.dump((model, X), tmp_path / "model.joblib")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = model.predict(X)
+        loaded, mapped = joblib.load(tmp_path / "model.joblib", mmap_mode="r")
+        np.testing.assert_array_equal(loaded.predict(mapped), expected)
+
+
+def test_device_may_be_torchs_own():
+    X, y = problem()
+    model = BaggedNeighborsRegressor(device=torch.device("cpu")).fit(X, y)
+    found = clone(model).fit(X, y).predict(torch.from_numpy(X).requires_grad_())
+    np.testing.assert_array_equal(model.predict(X), found)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), found)
 
 
 def test_a_device_that_is_not_there():

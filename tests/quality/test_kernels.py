@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
 from skroute.quality import _kernels
-from skroute.quality._search import METRICS, encode_queries, encode_references
+from skroute.quality._search import METRICS, HostRows
 from tests.quality import reference
 
 KINDS = ["normal", "integers", "constant", "duplicates", "heavy", "offset", "wide", "tiny", "huge"]
@@ -34,9 +34,10 @@ def make_rows(rng, kind, n_rows, n_features):
     return X
 
 
-def ready(X, metric):
-    index = encode_references(X, metric)
-    return index["metric"], index["codes"], index["excess"], X
+def ready(X, metric, Q):
+    """Rows and queries as the kernels take them."""
+    index = HostRows(X, np.zeros((len(X), 1)), metric)
+    return index.references, index.ready(Q)
 
 
 def queries_from(rng, X, kind):
@@ -66,13 +67,11 @@ def test_kernels_equal_their_numpy_twins(seed, kind, n_rows, n_features, metric,
         # The squares of the far ones overflow; their sums are rounded, and ties depend on it.
         Q = Q[:-2]
     X.setflags(write=False)
-    index = encode_references(X, metric)
-    arguments = encode_queries(index, Q)
-    head = ready(X, metric)
+    head = ready(X, metric, Q)
 
     n_subsets = 1 + int(share * (n_rows - 1))
     starts = np.linspace(0, n_rows, n_subsets + 1).astype(np.int64)
-    distances, rows = _kernels.nearest_of_subsets(*head, starts, *arguments)
+    distances, rows = _kernels.nearest_of_subsets(*head, starts)
     expected = reference.nearest_of_subsets(X, starts, Q, metric)
     all_distances = np.array([reference.distances_to(X, query, metric) for query in Q])
     found = np.take_along_axis(all_distances, rows, axis=1)
@@ -84,7 +83,7 @@ def test_kernels_equal_their_numpy_twins(seed, kind, n_rows, n_features, metric,
     np.testing.assert_allclose(found, best, rtol=1e-12)
 
     k = n_subsets
-    distances, rows = _kernels.k_nearest(*head, k, *arguments)
+    distances, rows = _kernels.k_nearest(*head, k)
     expected_distances, expected_rows = reference.k_nearest(X, k, Q, metric)
     np.testing.assert_allclose(distances, expected_distances, rtol=1e-12)
     if metric == "chebyshev" or kind == "integers":
@@ -93,7 +92,7 @@ def test_kernels_equal_their_numpy_twins(seed, kind, n_rows, n_features, metric,
 
     y = rng.standard_normal((n_rows, 2))
     at = distances[:, -1]
-    counts, sums, squares = _kernels.sums_at_distance(*head, y, at, *arguments)
+    counts, sums, squares = _kernels.sums_at_distance(*head, y, at)
     if metric == "chebyshev" or kind == "integers":
         expected = reference.sums_at_distance(X, y, at, Q, metric)
         np.testing.assert_array_equal(counts, expected[0])
@@ -115,16 +114,13 @@ def test_same_neighbours_as_sklearn(metric, kind):
     X, Q = X[:-50], X[-50:]
     brute = NearestNeighbors(n_neighbors=300, algorithm="brute", metric=metric).fit(X)
     expected_distances, expected = brute.kneighbors(Q)
-    index = encode_references(X, metric)
-    distances, rows = _kernels.k_nearest(*ready(X, metric), 300, *encode_queries(index, Q))
+    distances, rows = _kernels.k_nearest(*ready(X, metric, Q), 300)
     if metric == "euclidean":
         distances = np.sqrt(distances)
     np.testing.assert_allclose(distances, expected_distances, rtol=1e-7, atol=1e-7)
     if kind != "discrete":  # scikit-learn does not say which of equally near rows it returns
         np.testing.assert_array_equal(rows, expected)
-    _, rows = _kernels.nearest_of_subsets(
-        *ready(X, metric), np.array([0, len(X)]), *encode_queries(index, Q)
-    )
+    _, rows = _kernels.nearest_of_subsets(*ready(X, metric, Q), np.array([0, len(X)]))
     if kind != "discrete":
         np.testing.assert_array_equal(rows[:, 0], expected[:, 0])
 
@@ -134,14 +130,11 @@ def test_codes_dismiss_most_rows(metric):
     """The bound is of use: few rows need their distance, and none is lost."""
     rng = np.random.default_rng(0)
     X = np.tanh(rng.standard_normal((2000, 6)) @ rng.standard_normal((6, 100)))
-    index = encode_references(X[:-1], metric)
-    scale, factor, codes, slack, Q = encode_queries(index, X[-1:])
+    rows, (codes, slack, Q) = ready(X[:-1], metric, X[-1:])
     exact = np.sort(reference.distances_to(X[:-1], X[-1], metric))
-    limit = _kernels._code_limit.py_func(index["metric"], exact[20], slack[0], factor, scale)
+    limit = _kernels._code_limit.py_func(rows.metric, exact[20], slack[0], rows.factor, rows.scale)
     values = np.empty(len(X) - 1)
-    _kernels._code_distances(
-        index["metric"], index["codes"], 0, len(values), codes[0], limit, values
-    )
+    _kernels._code_distances(rows.metric, rows.codes, 0, len(values), codes[0], limit, values)
     assert 21 <= np.count_nonzero(values <= limit) <= 25
 
 
@@ -152,19 +145,18 @@ def test_compiled_kernels_equal_their_python(metric):
     X = rng.integers(0, 4, (120, 3)).astype(float)
     X[0, 0] = 50.0
     Q, y = X[:3] + 1, rng.random((120, 2))
-    index = encode_references(X, metric)
-    head, arguments = ready(X, metric), encode_queries(index, Q)
-    scale, factor, codes, slack, Q = arguments
-    number, scratch = index["metric"], np.empty(3)
+    head = ready(X, metric, Q)
+    (number, row_codes, excesses, _, scale, factor), (codes, slack, Q) = head
+    scratch = np.empty(3)
     bits = scratch.view(np.int64)
 
     starts = np.array([0, 15, 120])
-    at = _kernels.k_nearest(*head, 6, *arguments)[0][:, -1]
+    at = _kernels.k_nearest(*head, 6)[0][:, -1]
     for kernel, options in [
-        (_kernels.nearest_of_subsets, (*head, starts, *arguments)),
-        (_kernels.k_nearest, (*head, 6, *arguments)),
-        (_kernels.k_nearest, (*head, 1, *arguments)),
-        (_kernels.sums_at_distance, (*head, y, at, *arguments)),
+        (_kernels.nearest_of_subsets, (*head, starts)),
+        (_kernels.k_nearest, (*head, 6)),
+        (_kernels.k_nearest, (*head, 1)),
+        (_kernels.sums_at_distance, (*head, y, at)),
     ]:
         for compiled, interpreted in zip(kernel(*options), kernel.py_func(*options)):
             np.testing.assert_allclose(compiled, interpreted, rtol=1e-12)
@@ -176,25 +168,27 @@ def test_compiled_kernels_equal_their_python(metric):
         _kernels._sums_of_squares,
     ][number]
     for limit in (0.5, np.inf):
-        _kernels._code_distances(number, index["codes"], 0, 120, codes[0], limit, compiled)
+        _kernels._code_distances(number, row_codes, 0, 120, codes[0], limit, compiled)
         for function, first in [(_kernels._code_distances.py_func, (number,)), (named.py_func, ())]:
-            function(*first, index["codes"], 0, 120, codes[0], limit, interpreted)
+            function(*first, row_codes, 0, 120, codes[0], limit, interpreted)
             np.testing.assert_allclose(compiled, interpreted, rtol=1e-5)
     for i in range(120):
         expected = reference.distances_to(X[i : i + 1], Q[0], metric)[0]
-        distance = _kernels._distance.py_func(number, X[i], Q[0], scratch, bits)
-        assert distance == expected == _kernels._distance(number, X[i], Q[0], scratch, bits)
-        excess = index["excess"][i]
+        distance = _kernels._distance.py_func(number, X, i, Q[0], scratch, bits)
+        assert distance == expected == _kernels._distance(number, X, i, Q[0], scratch, bits)
+        if number:
+            assert distance == _kernels._sum_distance.py_func(number, X, i, Q[0])
+        excess = excesses[i]
         upper = _kernels._upper_bound.py_func(number, compiled[i], excess, slack[0], factor, scale)
         assert upper >= distance
         assert (
             _kernels._code_limit.py_func(number, distance, slack[0], factor, scale) >= compiled[i]
         )
     assert _kernels._code_limit.py_func(number, np.inf, slack[0], factor, scale) == np.inf
-    assert _kernels._block_size.py_func(index["codes"]) >= 8
+    assert _kernels._block_size.py_func(row_codes) >= 8
 
     for function, tail in [
-        (_kernels._keep_possible, (index["excess"], slack[0], factor, scale)),
+        (_kernels._keep_possible, (excesses, slack[0], factor, scale)),
         (_kernels._keep_nearest, (X, Q[0], scratch, bits)),
     ]:
         results = []
@@ -202,3 +196,28 @@ def test_compiled_kernels_equal_their_python(metric):
             values, rows = compiled.copy(), np.arange(120)
             results.append((*call(number, values, rows, 120, 6, *tail), *rows[:6]))
         np.testing.assert_allclose(*results)
+
+
+@pytest.mark.parametrize("metric", sorted(METRICS))
+@pytest.mark.parametrize("kind", ["constant", "one-hot", "continuous"])
+def test_rows_of_a_tie_are_thinned_once(metric, kind, monkeypatch):
+    """Counts, not seconds: what comes after k rows at one distance is not gathered again."""
+    rng = np.random.default_rng(0)
+    X = {
+        "constant": np.ones((3000, 2)),
+        "one-hot": np.eye(5)[rng.integers(0, 5, 3000)],
+        "continuous": rng.random((3000, 4)),
+    }[kind]
+    calls = []
+    keep = _kernels._keep_nearest
+
+    def counted(*args):
+        calls.append(args)
+        return keep(*args)
+
+    monkeypatch.setattr(_kernels, "_keep_nearest", counted)
+    expected = reference.k_nearest(X, 20, X[:1], metric)
+    found = _kernels.k_nearest.py_func(*ready(X, metric, X[:1]), 20)
+    np.testing.assert_array_equal(found[1], expected[1])
+    # At the end, and where the k-th distance falls: 1 and 0 of one-hot rows.
+    assert len(calls) <= 3

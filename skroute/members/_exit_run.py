@@ -1,0 +1,304 @@
+"""A pass of rows through a net with exits, in which no stage sees a row twice.
+
+Imported where it is used, since it imports torch.
+"""
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import softmax
+from sklearn.utils import _safe_indexing
+from torch import nn
+
+from skroute.utils._compat import num_samples
+
+
+class ExitParts(NamedTuple):
+    """The parts of a net with exits.
+
+    Attributes
+    ----------
+    module : nn.Module
+        What the stages and heads are part of.
+
+    stages, heads : list of nn.Module
+        Of equal length. A head leaves the state that it is given as it is.
+
+    n_classes : int
+        Scores for each row.
+
+    looks_up : bool
+        Whether the first stage takes whole numbers as such, for an embedding.
+    """
+
+    module: nn.Module
+    stages: list[nn.Module]
+    heads: list[nn.Module]
+    n_classes: int
+    looks_up: bool = False
+
+    def cast(self, X):
+        """A tensor of rows in the type that the first stage takes."""
+        if self.looks_up and not X.is_floating_point():
+            return X.to(torch.int64)
+        return X.to(dtype_of(self.module))
+
+
+class OnCopy(nn.Module):
+    """A head that works in place, on a copy of what it is given.
+
+    Parameters
+    ----------
+    head : nn.Module
+    """
+
+    def __init__(self, head):
+        super().__init__()
+        self.head = head
+
+    def forward(self, state):
+        """Scores of the head."""
+        return self.head(map_state(torch.clone, state))
+
+
+def device_of(module):
+    """Where a module's parameters are."""
+    parameter = next(module.parameters(), None)
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+def dtype_of(module):
+    """Floating type of a module's parameters."""
+    floating = (p.dtype for p in module.parameters() if p.is_floating_point())
+    return next(floating, torch.get_default_dtype())
+
+
+def two_columns(scores):
+    """A single score per row, for two classes, as the scores of both."""
+    scores = scores.reshape(len(scores), -1)
+    if scores.shape[1] == 1:
+        return torch.cat([torch.zeros_like(scores), scores], dim=1)
+    return scores
+
+
+def as_tensor(X):
+    """Rows as a tensor, where they are."""
+    if isinstance(X, torch.Tensor):
+        return X
+    # A tensor on memory that may not be written to is not allowed.
+    return torch.as_tensor(np.require(X, requirements=["C", "W"]))
+
+
+# Hidden states: tensors, or tensors and None in tuples, lists and mappings of any type.
+
+
+def map_state(function, *states):
+    """What a function makes of the tensors at each place of hidden states of one form."""
+    first = states[0]
+    if isinstance(first, torch.Tensor):
+        return function(*states)
+    if first is None:
+        return None
+    if isinstance(first, Mapping):
+        out = copy(first)
+        for key in first:
+            out[key] = map_state(function, *(state[key] for state in states))
+        return out
+    parts = [map_state(function, *group) for group in zip(*states)]
+    return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+
+
+def tensors_of(state):
+    """The tensors of a hidden state.
+
+    Raises
+    ------
+    TypeError
+        If something else is among them.
+    """
+    if isinstance(state, torch.Tensor):
+        return [state]
+    if state is None:
+        return []
+    if isinstance(state, Mapping):
+        state = list(state.values())
+    if isinstance(state, (tuple, list)):
+        return [tensor for part in state for tensor in tensors_of(part)]
+    raise TypeError(f"A hidden state cannot hold a {type(state).__name__}.")
+
+
+def take_rows(state, rows):
+    """A copy of some rows of a hidden state."""
+
+    def taken(tensor):
+        return tensor.index_select(0, torch.as_tensor(rows, device=tensor.device))
+
+    return map_state(taken, state)
+
+
+def join_rows(states):
+    """Hidden states of several groups of rows as one."""
+    return states[0] if len(states) == 1 else map_state(lambda *parts: torch.cat(parts), *states)
+
+
+class ExitRun:
+    """One pass of some rows through the stages of a net, row by row as far as asked.
+
+    What a stage made of a row is held until the row goes on or is released, and is where
+    the next stage starts: no stage sees a row twice. At most twice the rows that wait are
+    held.
+
+    Parameters
+    ----------
+    parts : ExitParts
+
+    X : array-like or tensor of shape (n_samples, ...)
+
+    batch_size : int
+        Rows evaluated together.
+
+    Attributes
+    ----------
+    depth : ndarray of shape (n_samples,), dtype=int64
+        Stages that each row has been through; 0 again for rows that were released, or
+        lost in a call that failed: asked again, these start from the beginning.
+    """
+
+    def __init__(self, parts, X, batch_size):
+        self.parts = parts
+        self.X = X
+        self.batch_size = batch_size
+        n = num_samples(X)
+        self.depth = np.zeros(n, dtype=np.int64)
+        # The state of a row is row `_at` of the block `_block`, which is rows and their states.
+        self._block = np.full(n, -1)
+        self._at = np.zeros(n, dtype=np.int64)
+        self._held: dict[int, tuple[np.ndarray, Any]] = {}
+        self._n_blocks = 0
+        self._shared = False
+
+    @property
+    def n_held(self):
+        """Number of rows whose hidden states are in memory."""
+        return sum(len(rows) for rows, _ in self._held.values())
+
+    def branch(self):
+        """A run that goes on from here, and leaves this one where it is."""
+        # A stage may work in place: from now on, both give it copies.
+        self._shared = True
+        run = copy(self)
+        for name in ("depth", "_block", "_at", "_held"):
+            setattr(run, name, getattr(self, name).copy())
+        return run
+
+    def logits(self, exit, rows=None, *, keep=True):
+        """Scores of one exit for some rows, which go through the stages up to it.
+
+        Parameters
+        ----------
+        exit : int
+            From 0. The heads of exits that are passed on the way are not evaluated.
+
+        rows : ndarray of int, default=None
+            Positions of the rows, none twice, none of which has been as far as this exit.
+            None means all rows.
+
+        keep : bool, default=True
+            Whether rows may go on. Their hidden states are not held otherwise.
+
+        Returns
+        -------
+        ndarray of shape (len(rows), n_classes), dtype=float64
+        """
+        rows = np.arange(len(self.depth)) if rows is None else np.asarray(rows, dtype=np.int64)
+        if len(rows) == 0:
+            return np.empty((0, self.parts.n_classes))
+        if self.depth[rows].max() > exit:
+            raise ValueError(f"Exit {exit} has been passed already by some of these rows.")
+        parts = []
+        # Rows of equal depth go through the same stages.
+        order = np.argsort(self.depth[rows], kind="stable")
+        bounds = np.flatnonzero(np.diff(self.depth[rows[order]])) + 1
+        with torch.inference_mode():
+            for group in np.split(order, bounds):
+                for start in range(0, len(group), self.batch_size):
+                    batch = rows[group[start : start + self.batch_size]]
+                    parts.append(self._advance(batch, exit, keep))
+        scores = np.concatenate(parts)
+        out = np.empty_like(scores)
+        out[order] = scores
+        return out
+
+    def proba(self, exit, rows=None, *, keep=True):
+        """Class probabilities of one exit; parameters and shape as of :meth:`logits`."""
+        return softmax(self.logits(exit, rows, keep=keep), axis=1)
+
+    def release(self, rows):
+        """Hold no longer what rows need to go on, which is for rows that will not.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Positions of the rows.
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        self._leave(rows)
+        self.depth[rows] = 0
+
+    def _advance(self, rows, exit, keep):
+        try:
+            state = self._take(rows)
+            for stage in self.parts.stages[self.depth[rows[0]] : exit + 1]:
+                state = stage(state)
+            # Not the other way round: some devices know no float64.
+            scores = two_columns(self.parts.heads[exit](state)).cpu().double().numpy()
+        except BaseException:
+            # What they came with may be changed in part: they start from X again.
+            self.release(rows)
+            raise
+        if exit + 1 == len(self.parts.stages):
+            self.depth[rows] = exit + 1
+        elif keep:
+            self.depth[rows] = exit + 1
+            self._held[self._n_blocks] = rows, state
+            self._block[rows], self._at[rows] = self._n_blocks, np.arange(len(rows))
+            self._n_blocks += 1
+        else:
+            self.depth[rows] = 0
+        return scores
+
+    def _take(self, rows):
+        """Hidden states of rows of equal depth, which leave where they were."""
+        if self.depth[rows[0]] == 0:
+            part = self.parts.cast(as_tensor(_safe_indexing(self.X, rows)))
+            return part.to(device_of(self.parts.module))
+        numbers, of_row = np.unique(self._block[rows], return_inverse=True)
+        states, order = [], []
+        for position, number in enumerate(numbers):
+            here = np.flatnonzero(of_row == position)
+            (members, state), at = self._held[number], self._at[rows[here]]
+            whole = not self._shared and np.array_equal(at, np.arange(len(members)))
+            order.append(here)
+            states.append(state if whole else take_rows(state, at))
+        order = np.concatenate(order)
+        state = join_rows(states)
+        if not np.array_equal(order, np.arange(len(order))):
+            state = take_rows(state, np.argsort(order))
+        self._leave(rows)
+        return state
+
+    def _leave(self, rows):
+        """Take rows out of their blocks, and thin the blocks of which at most half still wait."""
+        numbers = np.unique(self._block[rows])
+        self._block[rows] = -1
+        for number in numbers[numbers >= 0]:
+            members, state = self._held[number]
+            at = np.flatnonzero(self._block[members] == number)
+            if len(at) == 0:
+                del self._held[number]
+            elif 2 * len(at) <= len(members):
+                self._held[number] = members[at], take_rows(state, at)
+                self._at[members[at]] = np.arange(len(at))

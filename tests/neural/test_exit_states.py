@@ -1,0 +1,543 @@
+"""What a multi-exit net holds and copies: hidden states, rows, weights, generators."""
+
+import pickle
+import warnings
+from collections import OrderedDict, namedtuple
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.frozen import FrozenEstimator
+
+from skroute.early_exit import QWYCEnsemble
+from skroute.members import CallableClassifier, MultiExitClassifier
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("skorch")
+nn = torch.nn
+
+Pair = namedtuple("Pair", "first second")
+
+
+class Output(OrderedDict):
+    """As the outputs of Hugging Face's models: a mapping with attributes."""
+
+    def __getattr__(self, name):
+        if name not in self:
+            raise AttributeError(name)
+        return self[name]
+
+
+# How a stage wraps its tensor, and how the next part finds it again.
+FORMS = {
+    "tensor": (lambda t: t, lambda s: s),
+    "tuple": (lambda t: (t, t), lambda s: s[0]),
+    "list": (lambda t: [t], lambda s: s[0]),
+    "dict": (lambda t: {"a": t, "b": (t,)}, lambda s: s["b"][0]),
+    "namedtuple": (lambda t: Pair(t, None), lambda s: s.first),
+    "output": (lambda t: Output(last=t), lambda s: s.last),
+    "none": (lambda t: (t, None, ()), lambda s: s[0]),
+}
+
+
+class Stage(nn.Module):
+    def __init__(self, n_in, n_out, form, inplace):
+        super().__init__()
+        self.linear, self.form, self.inplace = nn.Linear(n_in, n_out), form, inplace
+
+    def forward(self, state):
+        wrap, find = FORMS[self.form]
+        tensor = state if isinstance(state, torch.Tensor) else find(state)
+        if self.inplace:
+            tensor = tensor.mul_(0.5)
+        return wrap(self.linear(tensor))
+
+
+class Head(nn.Module):
+    def __init__(self, n_in, n_out, form, inplace):
+        super().__init__()
+        self.linear, self.form, self.inplace = nn.Linear(n_in, n_out), form, inplace
+
+    def forward(self, state):
+        tensor = FORMS[self.form][1](state)
+        return self.linear(torch.relu_(tensor) if self.inplace else torch.relu(tensor))
+
+
+def problem(n=400, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    centers = 1.5 * np.random.default_rng(0).normal(size=(n_classes, 6))
+    y = rng.integers(n_classes, size=n)
+    y[:n_classes] = range(n_classes)
+    return (centers[y] + rng.normal(size=(n, 6))).astype(np.float32), y
+
+
+class Builder:
+    """A net of three stages, with what is drawn about them."""
+
+    def __init__(self, form="tensor", heads=(False, False, False), stages=(False, False, False)):
+        self.form, self.heads, self.stages = form, heads, stages
+
+    def __call__(self, n_features, n_classes):
+        widths = [n_features, 8, 6, 8]
+        net = nn.Module()
+        net.stages = nn.ModuleList(
+            [Stage(widths[k], widths[k + 1], self.form, self.stages[k]) for k in range(3)]
+        )
+        net.heads = nn.ModuleList(
+            [Head(widths[k + 1], n_classes, self.form, self.heads[k]) for k in range(3)]
+        )
+        return net
+
+
+three = st.tuples(st.booleans(), st.booleans(), st.booleans())
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    form=st.sampled_from(sorted(FORMS)),
+    heads=three,
+    stages=three,
+    trained=st.booleans(),
+    batch=st.sampled_from([7, 64, 1000]),
+    as_tensor=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_whatever_is_asked_on_the_way_predict_is_the_answer(
+    form, heads, stages, trained, batch, as_tensor, seed
+):
+    """Forms of states, heads and stages that work in place, batches, order of asking."""
+    X, y = problem(120)
+    # In training torch itself refuses a stage that changes what a head before it needs.
+    builder = Builder(form, heads, stages if trained else (stages[0], False, False))
+    module = builder if not trained else builder(6, 3)
+    net = MultiExitClassifier(
+        module, max_epochs=0 if trained else 1, eval_batch_size=batch, random_state=0
+    )
+    given_rows = torch.as_tensor(X) if as_tensor else X
+    before = X.copy()
+    net.fit(given_rows, y)
+    proba = net.predict_proba(given_rows)
+    staged = list(net.staged_predict_proba(given_rows))
+    np.testing.assert_allclose(staged[-1], proba, atol=1e-5)
+    rng = np.random.default_rng(seed)
+    run = net.start(given_rows)
+    for exit in range(3):
+        part = rng.permutation(np.flatnonzero(run.depth <= exit))[: rng.integers(0, 100)]
+        if rng.random() < 0.3:
+            run.branch().logits(exit, part)
+        np.testing.assert_allclose(run.proba(exit, part), staged[exit][part], atol=1e-5)
+        if rng.random() < 0.3:
+            run.release(rng.permutation(120)[:40])
+    rest = np.flatnonzero(run.depth < 3)
+    np.testing.assert_allclose(run.proba(2, rest), proba[rest], atol=1e-5)
+    np.testing.assert_array_equal(np.asarray(given_rows), before)
+
+
+def test_heads_in_place_do_not_void_the_guarantee():
+    X, y = problem(3000)
+    net = MultiExitClassifier(Builder(heads=(True,) * 3), lr=0.01, random_state=0)
+    net = FrozenEstimator(net.fit(X[:300], y[:300]))
+    quick = QWYCEnsemble(net, alpha=0, calibration=None).optimize(X[300:1000])
+    np.testing.assert_array_equal(quick.predict(X[1000:]), net.predict(X[1000:]))
+    quick = QWYCEnsemble(net, alpha=0.05, guarantee=True, random_state=0).optimize(X[300:1000])
+    assert np.mean(quick.predict(X[1000:]) != net.predict(X[1000:])) <= 0.05
+
+
+@pytest.mark.parametrize(
+    "wrap, error, message",
+    [
+        (lambda t: {"a": t, "position": torch.arange(9.0)}, ValueError, r"\(9,\).* for 2 rows"),
+        (lambda t: t[None], ValueError, r"\(1, 2, 8\).* for 2 rows from stage 0"),
+        (lambda t: (t, torch.zeros(2)), ValueError, r"\(2,\).* for 1 rows"),
+        (lambda t: (t, len(t)), TypeError, "cannot hold a int"),
+        (lambda t: (), ValueError, "one entry for each row"),
+    ],
+)
+def test_states_that_rows_cannot_be_taken_from_are_refused_in_fit(
+    wrap, error, message, monkeypatch
+):
+    monkeypatch.setitem(FORMS, "odd", (wrap, lambda s: s[0] if isinstance(s, tuple) else s))
+    X, y = problem(40)
+    net = MultiExitClassifier(Builder("odd"), max_epochs=0)
+    with pytest.raises(error, match=message):
+        net.fit(X, y)
+    assert not hasattr(net, "classes_")
+
+
+# What is held -------------------------------------------------------------------------
+
+
+def test_rows_that_have_left_are_not_held():
+    X, y = problem(1500)
+    net = MultiExitClassifier(Builder(), max_epochs=0, eval_batch_size=100).fit(X, y)
+    run = net.start(X)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(1500)
+    run.logits(0)
+    assert run.n_held == 1500
+    run.release(order[:750])
+    assert run.n_held <= 1500
+    run.logits(1, order[750:])
+    assert run.n_held == 750
+    run.release(order[750:1450])
+    assert run.n_held <= 2 * 50
+    run.logits(2, order[1450:])
+    assert run.n_held == 0
+    # Without being told of them: rows that went on are not held twice.
+    run = net.start(X)
+    run.logits(0)
+    for start in range(0, 1400, 100):
+        run.logits(1, order[start : start + 100])
+        run.release(order[start : start + 100])
+        assert run.n_held <= 2 * (1500 - start - 100)
+    # A released row starts again.
+    np.testing.assert_allclose(run.proba(2, order[:9]), net.predict_proba(X[order[:9]]), atol=1e-6)
+
+
+@pytest.mark.parametrize("ask", ["predict", "predict_proba", "first exit", "staged"])
+def test_answers_hold_a_batch_at_most(ask):
+    """Live hidden states are counted where they are made."""
+    X, y = problem(2000)
+    net = MultiExitClassifier(Builder(), max_epochs=0, eval_batch_size=50).fit(X, y)
+    import weakref
+
+    alive, most = weakref.WeakSet(), 0
+
+    def note(module, args, output):
+        nonlocal most
+        alive.add(output)
+        most = max(most, sum(len(tensor) for tensor in alive))
+
+    for stage in net.module_.stages:
+        stage.register_forward_hook(note)
+    {
+        "predict": lambda: net.predict(X),
+        "predict_proba": lambda: net.predict_proba(X),
+        "first exit": lambda: net.exits()[0][1].predict(X),
+        "staged": lambda: list(net.staged_predict_proba(X)),
+    }[ask]()
+    assert 50 <= most <= 150
+
+
+def test_a_failed_call_can_be_made_again():
+    X, y = problem(90)
+    net = MultiExitClassifier(Builder(), max_epochs=0, eval_batch_size=20).fit(X, y)
+    run, expected = net.start(X), net.predict_proba(X)
+    run.logits(0)
+    calls = []
+
+    def fail_once(module, args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("out of memory")
+
+    net.module_.stages[1].register_forward_pre_hook(fail_once)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run.logits(1)
+    rest = np.flatnonzero(run.depth < 2)
+    assert len(rest) == 50
+    run.logits(1, rest)
+    np.testing.assert_allclose(run.proba(2), expected, atol=1e-6)
+    assert (
+        run.logits(2, []).shape == net.start(X).logits(0, np.array([], dtype=int)).shape == (0, 3)
+    )
+
+
+# What is copied -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_tensor", [True, False])
+def test_a_trained_net_is_neither_copied_nor_are_its_rows_cast(as_tensor, monkeypatch):
+    module = Builder()(6, 3)
+    X, y = problem(1000)
+    X = (40 * np.abs(X)).astype(np.uint8)
+    cast = []
+    to = torch.Tensor.to
+
+    def noted(self, *args, **kwargs):
+        if args and isinstance(args[0], torch.dtype):
+            cast.append(len(self))
+        return to(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "to", noted)
+    net = MultiExitClassifier(module, max_epochs=0)
+    net.fit(torch.as_tensor(X) if as_tensor else X, y)
+    assert net.module_ is module and max(cast) <= 2
+    cast.clear()
+    MultiExitClassifier(module, max_epochs=1, batch_size=100).fit(X, y)
+    assert max(cast) <= 100
+    assert pickle.loads(pickle.dumps(net)).predict(X).shape == (1000,)
+
+
+def test_a_copy_on_another_device_is_made_there_at_once(monkeypatch):
+    """To pickle a net that fills its device, the device must not hold it twice."""
+    from skroute.members._torch_exits import copied, modules_to_host
+
+    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    module[2].weight.requires_grad_(False)
+    on_meta = copied(module, torch.device("meta"))
+    assert {p.device.type for p in [*on_meta.parameters(), *on_meta.buffers()]} == {"meta"}
+    assert [p.requires_grad for p in on_meta.parameters()] == [
+        p.requires_grad for p in module.parameters()
+    ]
+    assert all(p.device.type == "cpu" for p in module.parameters())
+
+    def refused(self, memo):
+        raise AssertionError("copied where it is")
+
+    monkeypatch.setattr(nn.Parameter, "__deepcopy__", refused)
+    copied(module, torch.device("meta"))
+    # One net for the parameter and the fitted attribute stays one.
+    monkeypatch.setattr(
+        "skroute.members._torch_exits.copied", lambda module, device: nn.Linear(1, 1)
+    )
+    state = modules_to_host({"module": on_meta, "module_": on_meta})
+    assert state["module"] is state["module_"]
+    assert state["_devices"] == {"module": "meta", "module_": "meta"}
+
+
+def test_a_loaded_net_returns_to_its_device_with_what_it_was_made_from():
+    X, y = problem(60)
+    net = MultiExitClassifier(Builder()(6, 3), max_epochs=0).fit(X, y)
+    state = net.__getstate__() | {"_devices": {"module": "cuda:97", "module_": "cuda:97"}}
+    again = MultiExitClassifier(Builder())
+    with pytest.warns(UserWarning, match="'cuda:97' is loaded on"):
+        again.__setstate__(state)
+    assert again.predict(X).shape == (60,)
+
+
+def test_a_net_on_several_devices_is_refused():
+    X, y = problem(40)
+    module = Builder()(6, 3)
+    module.stages[1].to("meta")
+    with pytest.raises(ValueError, match=r"spread over the devices \['cpu', 'meta'\]"):
+        MultiExitClassifier(module, max_epochs=0).fit(X, y)
+
+
+def test_old_weight_norm_is_refused_in_words():
+    X, y = problem(40)
+    module = Builder()(6, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nn.utils.weight_norm(module.stages[0].linear)
+    module.stages[0](torch.as_tensor(X))
+    with pytest.raises(RuntimeError) as caught:
+        MultiExitClassifier(module, max_epochs=1).fit(X, y)
+    assert "parametrizations.weight_norm" in "".join(caught.value.__notes__)
+
+
+def test_no_gradients_are_left():
+    X, y = problem(60)
+    net = MultiExitClassifier(Builder(), max_epochs=1).fit(X, y)
+    assert all(p.grad is None for p in net.module_.parameters())
+
+
+# Training and evaluation ----------------------------------------------------------------
+
+
+def normalised(n_features, n_classes):
+    net = nn.Module()
+    net.stages = nn.ModuleList(
+        [nn.Sequential(nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5))]
+    )
+    net.heads = nn.ModuleList([nn.Linear(8, n_classes)])
+    return net
+
+
+def test_one_row_in_the_last_batch():
+    X, y = problem(65)
+    net = MultiExitClassifier(normalised, max_epochs=2, batch_size=32, random_state=0).fit(X, y)
+    assert net.predict(X).shape == (65,)
+    with pytest.raises(ValueError, match="more than 1 value per channel") as caught:
+        MultiExitClassifier(normalised, max_epochs=1, batch_size=1).fit(X, y)
+    assert "iterator_train__drop_last" in "".join(caught.value.__notes__)
+
+
+def test_training_mode_is_left_to_predict():
+    X, y = problem(65)
+    net = MultiExitClassifier(normalised, max_epochs=2, random_state=0).fit(X, y)
+    expected = net.predict_proba(X)
+    for _ in range(2):
+        net.module_.train()
+        np.testing.assert_array_equal(net.predict_proba(X), expected)
+
+
+class FakeBackend:
+    """A device's generator as torch's modules for CUDA and XPU offer it."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*args):
+            self.calls.append((name, *args))
+            return self if name == "device" else f"state of {args}"
+
+        return call
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
+def test_generators_of_devices_that_are_not_used_are_left_alone(monkeypatch):
+    from skroute.members._torch_exits import seeded
+
+    fake = FakeBackend()
+    monkeypatch.setattr(torch, "cuda", fake)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: fake)
+    state = torch.random.get_rng_state()
+    with seeded(0) as generators:
+        assert not generators.add("cpu")
+        assert fake.calls == []
+        one = torch.device("cuda:1")
+        assert generators.add(one) and not generators.add(one)
+    names = [call[0] for call in fake.calls]
+    assert names == ["get_rng_state", "device", "manual_seed", "set_rng_state"]
+    assert fake.calls[-1][-1] == one and fake.calls[1][-1] == one
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
+def test_the_clock_waits_for_every_device_in_use(kind, monkeypatch):
+    from skroute.utils._timing import synchronize_device
+
+    waited = []
+    fake = SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        device_count=lambda: 3,
+        memory_reserved=lambda device: 1024 * (device != 1),
+        synchronize=lambda *device: waited.append(device),
+    )
+    monkeypatch.setattr(torch, kind, fake)
+    if kind == "mps":
+        monkeypatch.setattr(torch.backends, "mps", fake)
+    synchronize_device()
+    # The one without memory is not in use, and would be set up.
+    assert waited == ([()] if kind == "mps" else [(0,), (2,)])
+
+
+# Rows -------------------------------------------------------------------------------
+
+
+def bad_rows():
+    X = torch.as_tensor(problem(40)[0])
+    nan, infinite = X.clone(), X.clone()
+    nan[3, 2], infinite[39, 0] = torch.nan, -torch.inf
+    return {
+        "nan": nan,
+        "inf": infinite,
+        "bfloat16 nan": nan.to(torch.bfloat16),
+        "empty": X[:0],
+        "flat": X[:, 0],
+        "complex": X.to(torch.complex64),
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(bad_rows()))
+def test_tensors_are_checked_as_arrays_are(kind):
+    X, y = problem(40)
+    bad = bad_rows()[kind]
+    words = {"empty": "at least one", "flat": "Expected 2D", "complex": "Complex data"}
+    for method in ("fit", "predict"):
+        net = MultiExitClassifier(Builder(), max_epochs=1).fit(X, y)
+        with pytest.raises(ValueError, match=words.get(kind, "NaN or infinity")):
+            net.fit(bad, y[: len(bad)]) if method == "fit" else net.predict(bad)
+
+
+def test_data_sets_are_refused_in_words():
+    from skorch.helper import SliceDataset
+
+    X, y = problem(40)
+    data = torch.utils.data.TensorDataset(torch.as_tensor(X), torch.as_tensor(y))
+    net = MultiExitClassifier(Builder(), max_epochs=1)
+    for given_rows in (data, SliceDataset(data)):
+        with pytest.raises(TypeError, match="takes arrays and tensors, got a data set"):
+            net.fit(given_rows, y)
+
+
+def test_rows_with_gradients_and_labels_as_tensors():
+    X, y = problem(60)
+    tensor = torch.as_tensor(X).requires_grad_()
+    net = MultiExitClassifier(Builder(), max_epochs=2, random_state=0)
+    expected = net.fit(X, y).predict_proba(X)
+    net.fit(tensor, torch.as_tensor(y))
+    assert tensor.grad is None and isinstance(net.classes_, np.ndarray)
+    np.testing.assert_array_equal(net.predict_proba(tensor), expected)
+    member = net.exits()[0][1]
+    assert member.fit(tensor, torch.as_tensor(y)) is member
+
+
+class OnDevice(torch.Tensor):
+    """A tensor that, as one on CUDA, NumPy cannot read."""
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    def numpy(self):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+def test_labels_on_a_device():
+    X, y = problem(60)
+    labels = torch.as_tensor(y).as_subclass(OnDevice)
+    with pytest.raises(TypeError, match="can't convert cuda"):
+        np.asarray(labels)
+    MultiExitClassifier(Builder(), max_epochs=1).fit(X, labels)
+    CallableClassifier(len, classes=[0, 1, 2]).fit(X, labels)
+
+
+def test_embedded_positions_beside_images():
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.at, self.linear = nn.Embedding(8, 1), nn.Linear(6, 8)
+
+        def forward(self, rows):
+            return self.linear(rows) + self.at(torch.arange(8))[:, 0]
+
+    module = nn.Module()
+    module.stages, module.heads = nn.ModuleList([Positions()]), nn.ModuleList([nn.Linear(8, 3)])
+    X, y = problem(60)
+    X = (40 * np.abs(X)).astype(np.uint8)
+    net = MultiExitClassifier(module, max_epochs=1, random_state=0)
+    expected = net.fit(X.astype(np.float32), y).predict_proba(X.astype(np.float32))
+    np.testing.assert_array_equal(net.fit(X, y).predict_proba(X), expected)
+
+
+# Parameters -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "net_params, message",
+    [
+        ({"criterion": nn.NLLLoss}, "sets 'criterion', but the net and its loss"),
+        ({"module__width": 3}, "sets 'module__width', but the net"),
+        ({"lr": 3}, "sets 'lr', which is a parameter of MultiExitClassifier"),
+        ({"device": "cpu"}, "sets 'device', which is a parameter"),
+    ],
+)
+def test_what_net_params_may_not_set(net_params, message):
+    X, y = problem(40)
+    with pytest.raises(ValueError, match=message):
+        MultiExitClassifier(Builder(), net_params=net_params).fit(X, y)
+
+
+def test_device_may_be_torchs_own():
+    X, y = problem(60)
+    net = MultiExitClassifier(Builder(), max_epochs=1, random_state=0, device=torch.device("cpu"))
+    np.testing.assert_array_equal(
+        net.fit(X, y).predict_proba(X),
+        MultiExitClassifier(Builder(), max_epochs=1, random_state=0).fit(X, y).predict_proba(X),
+    )
+    with pytest.raises(ValueError, match="The 'device' parameter of MultiExitClassifier"):
+        net.set_params(device=3).fit(X, y)
+    assert not hasattr(net, "classes_")

@@ -41,7 +41,7 @@ def calls(tmp_path):
     early_exit.export_ensemble(quick, exported)
     router = BudgetRouter(DummyRegressor(), costs=COSTS, cv=2).fit(X[:6], VALUES)
     curve = metrics.accuracy_cost_curve(router, X[:6], VALUES, [1.0, 2.0])
-    missing = {"data_home": tmp_path / "none", "download_if_missing": False, "n_retries": 0}
+    missing = {"data_home": tmp_path / "none", "download_if_missing": False}
     found = {
         "assignment.assignment_path": {"values": VALUES, "costs": COSTS},
         "assignment.choose_at_price": {
@@ -154,7 +154,7 @@ def calls(tmp_path):
     }
     for name in public_functions():
         if name.startswith("datasets.fetch_"):
-            found[name] = {**missing, "delay": 0.0}
+            found[name] = missing
             if "frugal" in name:
                 found[name]["name"] = "fer" if name.endswith("ml") else "mirflickr"
     return found

@@ -403,8 +403,6 @@ def fetch_frugalml(
     *,
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Bunch:
     """Load what commercial APIs answered to single-label tasks, with scores and prices.
 
@@ -431,13 +429,6 @@ def fetch_frugalml(
     download_if_missing : bool, default=True
         Whether to download the set where the file is absent. If False, an absent file is
         an error.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -489,8 +480,6 @@ def fetch_frugalml(
         frugalml_origin(name),
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     entry = FRUGALML[name]
     return Bunch(
@@ -515,8 +504,6 @@ def fetch_frugalmct(
     *,
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Bunch:
     """Load how well commercial APIs answered multi-label tasks, with prices.
 
@@ -539,13 +526,6 @@ def fetch_frugalmct(
     download_if_missing : bool, default=True
         Whether to download the set where the file is absent. If False, an absent file is
         an error.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -600,8 +580,6 @@ def fetch_frugalmct(
         frugalmct_origin(name),
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     entry = FRUGALMCT[name]
     columns = None

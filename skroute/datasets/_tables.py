@@ -268,8 +268,6 @@ def fetch_adult(
     download_if_missing: bool = True,
     return_X_y: bool = False,
     as_frame: bool = False,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Any:
     """Load Adult: whether a person earns more than 50,000 dollars a year.
 
@@ -293,13 +291,6 @@ def fetch_adult(
 
     as_frame : bool, default=False
         Whether `data` is a pandas data frame and `target` a series. Needs pandas.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -348,8 +339,6 @@ def fetch_adult(
         ADULT,
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     return _table(
         arrays["X"],
@@ -377,8 +366,6 @@ def fetch_letter(
     download_if_missing: bool = True,
     return_X_y: bool = False,
     as_frame: bool = False,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Any:
     """Load Letter: which of 26 letters an image shows.
 
@@ -402,13 +389,6 @@ def fetch_letter(
 
     as_frame : bool, default=False
         Whether `data` is a pandas data frame and `target` a series. Needs pandas.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -452,8 +432,6 @@ def fetch_letter(
         LETTER,
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     return _table(
         arrays["X"],
@@ -475,8 +453,6 @@ def fetch_covertype_sample(
     download_if_missing: bool = True,
     return_X_y: bool = False,
     as_frame: bool = False,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Any:
     """Load a sample of Covertype: which trees grow on a patch of forest.
 
@@ -500,13 +476,6 @@ def fetch_covertype_sample(
 
     as_frame : bool, default=False
         Whether `data` is a pandas data frame and `target` a series. Needs pandas.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -550,8 +519,6 @@ def fetch_covertype_sample(
         COVERTYPE_SAMPLE,
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     return _table(
         arrays["X"],
@@ -573,8 +540,6 @@ def fetch_usps(
     download_if_missing: bool = True,
     return_X_y: bool = False,
     as_frame: bool = False,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Any:
     """Load USPS: which digit an image of 16 x 16 pixels shows.
 
@@ -597,13 +562,6 @@ def fetch_usps(
 
     as_frame : bool, default=False
         Whether `data` is a pandas data frame and `target` a series. Needs pandas.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -649,8 +607,6 @@ def fetch_usps(
         USPS,
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     return _table(
         arrays["X"],

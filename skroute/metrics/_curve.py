@@ -23,7 +23,9 @@ class AccuracyCostCurve(NamedTuple):
         Mean quality: accuracy for one label per row.
 
     cost : ndarray of shape (n_budgets,), dtype=float64
-        Mean cost per row that was really spent, in the unit of the estimator's costs.
+        Mean cost per row as the estimator reports it (``predict_cost``), in the unit of its
+        costs: what was spent where costs are known, the estimate of it where the estimator
+        has a ``cost_estimator``.
 
     route_share : ndarray of shape (n_budgets, n_choices), dtype=float64
         Share of the rows for which each choice was made; rows sum to 1.
@@ -55,12 +57,13 @@ def check_budgets(budgets):
     ValueError
         If there is none, or one is not a non-negative number or None.
     """
-    budgets = list(budgets) if np.iterable(budgets) and not isinstance(budgets, str) else []
-    if not budgets:
+    usable = np.iterable(budgets) and not isinstance(budgets, str)
+    given = list(budgets) if usable else []
+    if not given:
         raise ValueError(
             f"budgets must be a non-empty list of numbers (mean costs per sample), got {budgets!r}."
         )
-    return np.array([check_budget(budget, name="each of budgets") for budget in budgets])
+    return np.array([check_budget(budget, name="each of budgets") for budget in given])
 
 
 def find_router(estimator, X):

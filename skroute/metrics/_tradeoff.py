@@ -259,7 +259,7 @@ def average_performance_gap_recovered(
         Cost and quality of the cheap model, on the same rows.
 
     strong : tuple of (float, float)
-        Cost and quality of the dear model; both larger than those of `weak`.
+        Cost and quality of the expensive model; both larger than those of `weak`.
 
     Returns
     -------
@@ -269,7 +269,7 @@ def average_performance_gap_recovered(
     Raises
     ------
     ValueError
-        If the curve is not valid or `strong` is not both dearer and better.
+        If the curve is not valid or `strong` is not both more expensive and better.
 
     See Also
     --------
@@ -322,7 +322,7 @@ def call_performance_threshold(
         Cost and quality of the cheap model, on the same rows.
 
     strong : tuple of (float, float)
-        Cost and quality of the dear model; both larger than those of `weak`.
+        Cost and quality of the expensive model; both larger than those of `weak`.
 
     Returns
     -------
@@ -333,8 +333,8 @@ def call_performance_threshold(
     Raises
     ------
     ValueError
-        If the curve is not valid, `strong` is not both dearer and better, or `share` is
-        outside its range.
+        If the curve is not valid, `strong` is not both more expensive and better, or `share`
+        is outside its range.
 
     References
     ----------

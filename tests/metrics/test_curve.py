@@ -70,8 +70,8 @@ def test_infeasible_budget_is_the_error_of_the_estimator():
     "budgets, message",
     [
         ([], "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
-        (2.0, "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
-        ("12", "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
+        (2.0, "budgets must be a non-empty list of numbers (mean costs per sample), got 2.0."),
+        ("12", "budgets must be a non-empty list of numbers (mean costs per sample), got '12'."),
         ([1, -1], "each of budgets must be a non-negative number (mean cost per sample)"),
     ],
 )

@@ -72,7 +72,7 @@ def calls(tmp_path):
         "base.check_budget": {"budget": 1.0},
         "base.check_costs": {"costs": COSTS, "names": ["a", "b", "c"]},
         "base.check_rows": {"estimator": LogisticRegression(), "X": X, "reset": True},
-        "datasets.frugal_split": {"n_samples": 10, "seed": 0, "train_share": 0.5},
+        "datasets.frugal_split": {"n_samples": 10, "random_state": 0, "train_share": 0.5},
         "datasets.get_data_home": {"data_home": "somewhere"},
         "datasets.make_feature_sets": {
             "n_features": 3,
@@ -150,6 +150,7 @@ def calls(tmp_path):
         "metrics.make_curve_scorer": {"metric": metrics.cost_quality_auc, "budgets": [1.0, 2.0]},
         "metrics.mean_cost_scorer": {"estimator": router, "X": X[:6]},
         "metrics.pareto_front": CURVE,
+        "metrics.sample_quality": {"y_true": [0, 1, 1], "y_pred": [0, 1, 0]},
         "metrics.reference_curves": {"Q": VALUES, "costs": COSTS, "budgets": [1.0, 2.0]},
     }
     for name in public_functions():

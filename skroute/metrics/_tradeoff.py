@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from skroute.assignment import assignment_path
+from skroute.base import affords
 from skroute.metrics._curve import check_budgets
 from skroute.utils._compat import Interval, Real, validate_params
 
@@ -530,8 +531,7 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     cost = cost if cost.ndim == 1 else cost.mean(axis=0)
     # A problem of one row whose choices are the models: its relaxation mixes two of them.
     mix = assignment_path(quality[np.newaxis], cost)
-    # Costs are sums: a budget that equals one up to rounding affords it.
-    fits = cost <= limits[:, np.newaxis] * (1 + 1e-12)
+    fits = affords(limits[:, np.newaxis], cost)
     single = np.where(fits, quality, -np.inf).max(axis=1)
     some = fits.any(axis=1)
     return ReferenceCurves(

@@ -164,7 +164,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     ... ).fit(X, y, size=np.full(200, 10))
     >>> route = selector.select(size=[0, 1000, 10], budget=6.0)
     >>> [selector.choices_[i] for i in route]
-    ['content', '(none)', 'content']
+    ['header + content', '(none)', 'content']
     """
 
     _parameter_constraints: dict = {

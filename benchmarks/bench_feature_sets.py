@@ -170,10 +170,10 @@ def bench_index(sizes, seeds):
                 data = make_feature_sets(k, interaction=interaction, random_state=seed)
                 found, _ = poly_dom(data, 0.0)
                 coef = set_coefficients(found.masks, data.coef)
-                kept = candidate_sets(found.masks, found.accuracy, coef)
+                kept = candidate_sets(found.masks, found.quality, coef)
                 pair = [
                     build_index(
-                        coef[kept], found.accuracy[kept], low=1.0, high=LARGEST, index_all=every
+                        coef[kept], found.quality[kept], low=1.0, high=LARGEST, index_all=every
                     )
                     for every in (False, True)
                 ]
@@ -206,9 +206,9 @@ def bench_lookup(n_queries, k=15):
     found, _ = poly_dom(make_feature_sets(k, random_state=0), 0.0)
     few_data = make_feature_sets(k, random_state=0)
     few_coef = set_coefficients(found.masks, few_data.coef)
-    few = candidate_sets(found.masks, found.accuracy, few_coef)
+    few = candidate_sets(found.masks, found.quality, few_coef)
     rows = [
-        _lookup_row("15 features, max", few_coef[few], found.accuracy[few], n_queries, rng),
+        _lookup_row("15 features, max", few_coef[few], found.quality[few], n_queries, rng),
         _lookup_row("1,000 candidates", coef[thousand], data.accuracy[thousand], n_queries, rng),
     ]
     header = ["", "candidates", "ranges", "build s", "1e6 lookups s", "naive numpy s", "ratio"]
@@ -364,13 +364,11 @@ def bench_images(n_train, n_test):
         within.append(seconds <= budget)
         not_empty.append(real)
         accuracy = np.mean(answers[route, np.arange(len(test))] == y_test)
-        fixed = np.argmax(np.where(at_median <= budget, selector.scores_, -1))
+        fixed = np.argmax(np.where(at_median <= budget, selector.quality_, -1))
         late = costs[fixed] > budget
         fixed_late = np.where(late, y_prior, answers[fixed])
-        safe = np.argmax(np.where(largest <= budget, selector.scores_, -1))
-        selector.set_params(anytime=True)
-        walked = selector.predict_routed(test, budget=budget)
-        selector.set_params(anytime=False)
+        safe = np.argmax(np.where(largest <= budget, selector.quality_, -1))
+        walked = selector.predict_routed(test, budget=budget, anytime=True)
         rows.append(
             [
                 1e3 * budget,
@@ -390,7 +388,7 @@ def bench_images(n_train, n_test):
     leads = []
     for budget in np.geomspace(largest[largest > 0].min(), 1.2 * largest.max(), 500):
         route = selector.select(sizes, budget)
-        safe = np.argmax(np.where(largest <= budget, selector.scores_, -1))
+        safe = np.argmax(np.where(largest <= budget, selector.quality_, -1))
         ours = np.mean(answers[route, np.arange(len(test))] == y_test)
         leads.append(ours - np.mean(answers[safe] == y_test))
     header = ["budget ms", "poly-dom", "in time", "with features", "any-time", "in time"]

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import matplotlib
 from api_reference import write_api_pages
 from benchmark_report import write_report
+from example_data import examples_without_data, pattern_of_the_rest
 from sklearn.exceptions import ConvergenceWarning
 from sphinx_gallery.sorting import ExplicitOrder
 
@@ -23,6 +24,14 @@ for category in [ConvergenceWarning, DeprecationWarning, FutureWarning]:
 beside = Path(__file__).resolve().parents[2] / "shared" / "data"
 if not os.environ.get("SKROUTE_DATA") and beside.is_dir():
     os.environ["SKROUTE_DATA"] = str(beside)
+
+# The other examples need nothing that is not here.
+without_data = examples_without_data(Path(__file__).resolve().parents[1] / "examples")
+for name, reason in without_data.items():
+    print(
+        f"{name} is shown without its output: its data is absent and could not be downloaded "
+        f"({reason}). Set SKROUTE_DATA to a folder that holds it."
+    )
 
 project = "skroute"
 copyright = "2026, the skroute developers"
@@ -74,7 +83,7 @@ copybutton_prompt_is_regexp = True
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
-    "filename_pattern": r"/plot_",
+    "filename_pattern": pattern_of_the_rest(without_data),
     "ignore_pattern": r"demo\.py",
     "abort_on_example_error": True,
     "doc_module": ("skroute",),

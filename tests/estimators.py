@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.early_exit import QWYCEnsemble
-from skroute.feature_sets import PolyDomSelector
+from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
 from skroute.gating import (
     AdaptGatingClassifier,
     BoostedGate,
@@ -91,7 +91,7 @@ ESTIMATORS = [
     L1GatingClassifier(LogisticRegression(), cv=2),
     BudgetPruneClassifier(n_estimators=3, max_depth=3, random_state=0),
     PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
-    PolyDomSelector(LogisticRegression(), strategy="greedy_cost", cv=2),
+    GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
 ]
 
 

@@ -48,7 +48,7 @@ def calls(tmp_path):
     early_exit.export_ensemble(quick, exported)
     router = BudgetRouter(DummyRegressor(), costs=COSTS, cv=2).fit(X[:6], VALUES)
     curve = metrics.accuracy_cost_curve(router, X[:6], VALUES, [1.0, 2.0])
-    missing = {"data_home": tmp_path / "none", "download_if_missing": False, "n_retries": 0}
+    missing = {"data_home": tmp_path / "none", "download_if_missing": False}
     found = {
         "assignment.assignment_path": {"values": VALUES, "costs": COSTS},
         "assignment.choose_at_price": {
@@ -77,7 +77,7 @@ def calls(tmp_path):
         "base.check_budget": {"budget": 1.0},
         "base.check_costs": {"costs": COSTS, "names": ["a", "b", "c"]},
         "base.check_rows": {"estimator": LogisticRegression(), "X": X, "reset": True},
-        "datasets.frugal_split": {"n_samples": 10, "seed": 0, "train_share": 0.5},
+        "datasets.frugal_split": {"n_samples": 10, "random_state": 0, "train_share": 0.5},
         "datasets.get_data_home": {"data_home": "somewhere"},
         "datasets.make_feature_sets": {
             "n_features": 3,
@@ -157,11 +157,12 @@ def calls(tmp_path):
         "metrics.make_curve_scorer": {"metric": metrics.cost_quality_auc, "budgets": [1.0, 2.0]},
         "metrics.mean_cost_scorer": {"estimator": router, "X": X[:6]},
         "metrics.pareto_front": CURVE,
+        "metrics.sample_quality": {"y_true": [0, 1, 1], "y_pred": [0, 1, 0]},
         "metrics.reference_curves": {"Q": VALUES, "costs": COSTS, "budgets": [1.0, 2.0]},
     }
     for name in public_functions():
         if name.startswith("datasets.fetch_"):
-            found[name] = {**missing, "delay": 0.0}
+            found[name] = missing
             if "frugal" in name:
                 found[name]["name"] = "fer" if name.endswith("ml") else "mirflickr"
     return found

@@ -128,8 +128,8 @@ fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for side in (16, 64, 128):
     line = selector.skyline(side**2)
     paid = line.cost > 0  # without the empty set
-    cost, accuracy = 1e3 * line.cost[paid], line.accuracy[paid]
-    ax.step(cost, accuracy, where="post", marker="o", label=f"{side} x {side}")
+    cost, quality = 1e3 * line.cost[paid], line.quality[paid]
+    ax.step(cost, quality, where="post", marker="o", label=f"{side} x {side}")
 ax.set(
     xscale="log",
     xlabel="cost of the set in ms (95th percentile)",
@@ -146,7 +146,7 @@ sizes = np.array([np.size(image) for image in test])
 print(f"{selector.index_.n_ranges} ranges of sizes in {selector.index_.nbytes} bytes")
 for side, budget in [(16, 0.5e-3), (128, 0.5e-3), (128, 5e-3)]:
     choice = selector.choices_[int(selector.select(side**2, budget))]
-    print(f"{side:3d} x {side:3d}, {1e3 * budget:.1f} ms: {', '.join(choice) or 'no features'}")
+    print(f"{side:3d} x {side:3d}, {1e3 * budget:.1f} ms: {choice}")
 
 # %%
 # Accuracy over the budget
@@ -218,13 +218,12 @@ print(f"budget {1e3 * budget:.2f} ms kept by {np.mean(seconds <= budget):.1%} of
 # Estimates are percentiles, so most images leave time unused. With ``anytime=True`` the
 # selector watches the clock while it computes one feature after the other, and aims for a
 # better set when the earlier ones came in early. The next feature is still planned for at its
-# 95th percentile, so the gain is small where the next one is dear.
+# 95th percentile, so the gain is small where the next one is expensive.
 
-selector.set_params(anytime=True)
-walked = selector.predict_routed(test, budget=budget)
-print(f"planned: accuracy {selector.scores_[route].mean():.3f} expected, {ours[6]:.3f} on test")
+walked = selector.predict_routed(test, budget=budget, anytime=True)
+print(f"planned: accuracy {selector.quality_[route].mean():.3f} expected, {ours[6]:.3f} on test")
 print(
-    f"any-time: accuracy {selector.scores_[walked.route].mean():.3f} expected, "
+    f"any-time: accuracy {selector.quality_[walked.route].mean():.3f} expected, "
     f"{np.mean(walked.y_pred == y_test):.3f} on test, "
     f"budget kept by {np.mean(walked.cost <= budget):.1%}"
 )

@@ -37,7 +37,7 @@ services = [
 ]
 costs = dict(zip(faces.model_names, faces.costs.tolist()))
 
-train, test = frugal_split(len(y), seed=1)
+train, test = frugal_split(len(y), random_state=1)
 X_train, X_test = train[:, np.newaxis], test[:, np.newaxis]
 for name, service in services:
     accuracy = np.mean(service.predict(X_test) == y[test])

@@ -34,7 +34,7 @@ for k, column in enumerate(tags.scores_columns):
     services.append((name, RecordedClassifier((scores > 0).astype(int), scores=scores)))
     costs[name] = float(tags.costs[column])
 
-train, test = frugal_split(len(Y), seed=1)
+train, test = frugal_split(len(Y), random_state=1)
 X_train, X_test = train[:, np.newaxis], test[:, np.newaxis]
 
 # %%

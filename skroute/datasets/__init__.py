@@ -1,7 +1,7 @@
 """Real data, and generators with a documented mechanism."""
 
-from skroute.datasets._adapt import make_four_clusters, make_hard_centre
 from skroute.datasets._base import get_data_home
+from skroute.datasets._clusters import make_four_clusters, make_hard_centre
 from skroute.datasets._frugal import fetch_frugalmct, fetch_frugalml, frugal_split
 from skroute.datasets._llm import fetch_llmrouter, fetch_routellm_mmlu
 from skroute.datasets._poly_dom import make_feature_sets

@@ -1,8 +1,8 @@
 """Where data sets live, and how a missing one is fetched.
 
-Every set is one file below the data home. A fetcher reads it from there; where it is
-absent, the raw files are downloaded from their public origin, converted, compared with
-the known content and only then put in place.
+Every set is one file below the data home. A fetcher reads it from there and compares it
+with the known content; where it is absent, the raw files are downloaded from their public
+origin, converted, compared as well and only then put in place.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -20,7 +21,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
-from skroute.utils._compat import Integral, Interval, Real, validate_params
+from skroute.utils._compat import validate_params
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +30,16 @@ Arrays = dict[str, Any]
 
 GITHUB = "https://raw.githubusercontent.com"
 
+# Seconds: until an address counts as silent, and between two attempts at one.
 _TIMEOUT = 30.0
+_DELAY = 1.0
+# Further attempts at an address after one that failed.
+_N_RETRIES = 3
 
 # Constraints that all fetchers share.
 FETCH_PARAMS = {
     "data_home": [str, os.PathLike, None],
     "download_if_missing": ["boolean"],
-    "n_retries": [Interval(Integral, 0, None, closed="left")],
-    "delay": [Interval(Real, 0.0, None, closed="left")],
 }
 
 
@@ -140,8 +143,10 @@ def content_digest(arrays: Mapping[str, Any]) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         if isinstance(array, list):
-            digest.update(f"{name} text {len(array)}\n".encode())
-            digest.update("\0".join(array).encode())
+            # Lengths first: no text can pass for the end of another or for a separator.
+            texts = [text.encode() for text in array]
+            digest.update(f"{name} text {[len(text) for text in texts]}\n".encode())
+            digest.update(b"".join(texts))
             continue
         array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
@@ -149,19 +154,13 @@ def content_digest(arrays: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def download(urls, *, n_retries, delay):
+def download(urls):
     """Bytes of the first address that answers.
 
     Parameters
     ----------
     urls : sequence of str
         Addresses of the same file, tried in turn; at least one.
-
-    n_retries : int
-        Further attempts per address after one that failed.
-
-    delay : float
-        Seconds between two attempts.
 
     Returns
     -------
@@ -173,19 +172,21 @@ def download(urls, *, n_retries, delay):
         The error of the last address, when none answers.
     """
     for url in urls:
-        for attempts_left in range(n_retries, -1, -1):
+        for attempts_left in range(_N_RETRIES, -1, -1):
             try:
                 logger.info("Downloading %s", url)
                 with urlopen(url, timeout=_TIMEOUT) as response:
                     return response.read()
-            except OSError as error:
-                failure = error
-                # What an address does not have now it will not have in a second.
+            except (OSError, HTTPException) as error:
+                # What http.client raises for a transfer that breaks off is no OSError.
+                broken = isinstance(error, HTTPException)
+                failure = OSError(f"Broken transfer: {error!r}") if broken else error
+                # An address that has nothing now will not have it in a second.
                 if isinstance(error, HTTPError) and error.code in (403, 404, 410):
                     break
                 if attempts_left:
-                    warnings.warn(f"Retry downloading from {url}: {error}", stacklevel=2)
-                    time.sleep(delay)
+                    warnings.warn(f"Retry downloading from {url}: {failure}", stacklevel=2)
+                    time.sleep(_DELAY)
     failure.add_note(f"This happened while downloading {urls!r}.")
     raise failure
 
@@ -204,7 +205,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def load_or_fetch(origin: Origin, *, data_home, download_if_missing, n_retries, delay):
+def load_or_fetch(origin: Origin, *, data_home, download_if_missing):
     """Arrays of a data set, from the data home or else from its origin.
 
     Parameters
@@ -218,12 +219,6 @@ def load_or_fetch(origin: Origin, *, data_home, download_if_missing, n_retries, 
     download_if_missing : bool
         Whether to download a set that is not in the data home.
 
-    n_retries : int
-        Further attempts per address after one that failed.
-
-    delay : float
-        Seconds between two attempts.
-
     Returns
     -------
     arrays : dict of str to ndarray
@@ -233,12 +228,18 @@ def load_or_fetch(origin: Origin, *, data_home, download_if_missing, n_retries, 
     Raises
     ------
     OSError
-        If the file is absent and must not, or cannot, be downloaded; if what was
-        downloaded is not the known data set.
+        If the file is there and is not the known data set; if it is absent and must not,
+        or cannot, be downloaded; if what was downloaded is not the known data set.
     """
     path = Path(get_data_home(data_home)) / origin.path
     if path.is_file():
-        return origin.load(path), path
+        arrays, amiss = known_arrays(origin.load, path, origin.digest)
+        if arrays is None:
+            raise OSError(
+                f"{path} is not the known data set: {amiss}. The file was damaged or changed. "
+                f"Delete it, and the next call downloads it again ({origin.size})."
+            )
+        return arrays, path
     if not download_if_missing:
         raise OSError(
             f"{path} is absent and download_if_missing=False. Set data_home or the environment "
@@ -251,16 +252,30 @@ def load_or_fetch(origin: Origin, *, data_home, download_if_missing, n_retries, 
         origin.size,
         ", ".join(urls[0] for urls in origin.urls.values()),
     )
-    raw = {
-        name: download(urls, n_retries=n_retries, delay=delay) for name, urls in origin.urls.items()
-    }
-    arrays = origin.convert(raw)
-    found = content_digest(arrays)
-    if found != origin.digest:
-        raise OSError(
-            f"The data set downloaded for {path} is not the known one: its content has sha256 "
-            f"{found}, expected {origin.digest}. The origin has changed or the transfer was "
-            "damaged; nothing was written."
-        )
-    write_atomically(path, origin.dump(arrays))
-    return arrays, path
+    # Damaged content shows only in the whole: each address of a file gets its turn to be first.
+    for turn in range(max(map(len, origin.urls.values()))):
+        raw = {}
+        for name, urls in origin.urls.items():
+            first = turn % len(urls)
+            raw[name] = download([*urls[first:], *urls[:first]])
+        arrays, amiss = known_arrays(origin.convert, raw, origin.digest)
+        if arrays is not None:
+            write_atomically(path, origin.dump(arrays))
+            return arrays, path
+    raise OSError(
+        f"The data set downloaded for {path} is not the known one: {amiss}. The origin has changed "
+        "or the transfer was damaged; nothing was written."
+    )
+
+
+def known_arrays(read, source, digest):
+    """Arrays that `read` makes of a source, and what is amiss where they are not the known ones."""
+    try:
+        arrays = read(source)
+        found = content_digest(arrays)
+    except Exception as error:
+        # Damaged bytes fail in as many ways as there are formats.
+        return None, f"it cannot be read ({error!r})"
+    if found != digest:
+        return None, f"its content has sha256 {found}, expected {digest}"
+    return arrays, ""

@@ -4,11 +4,11 @@ import json
 import os
 from functools import partial
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import Bunch
+from sklearn.utils import Bunch, check_random_state
 
 from skroute.datasets._base import FETCH_PARAMS, Arrays, Origin, github, load_or_fetch
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, validate_params
@@ -403,8 +403,6 @@ def fetch_frugalml(
     *,
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Bunch:
     """Load what commercial APIs answered to single-label tasks, with scores and prices.
 
@@ -431,13 +429,6 @@ def fetch_frugalml(
     download_if_missing : bool, default=True
         Whether to download the set where the file is absent. If False, an absent file is
         an error.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -489,8 +480,6 @@ def fetch_frugalml(
         frugalml_origin(name),
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     entry = FRUGALML[name]
     return Bunch(
@@ -515,8 +504,6 @@ def fetch_frugalmct(
     *,
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Bunch:
     """Load how well commercial APIs answered multi-label tasks, with prices.
 
@@ -539,13 +526,6 @@ def fetch_frugalmct(
     download_if_missing : bool, default=True
         Whether to download the set where the file is absent. If False, an absent file is
         an error.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -600,8 +580,6 @@ def fetch_frugalmct(
         frugalmct_origin(name),
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     entry = FRUGALMCT[name]
     columns = None
@@ -627,27 +605,27 @@ def fetch_frugalmct(
 @validate_params(
     {
         "n_samples": [Interval(Integral, 2, None, closed="left")],
-        "seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
+        "random_state": ["random_state"],
         "train_share": [Interval(Real, 0.0, 1.0, closed="neither")],
     },
     prefer_skip_nested_validation=True,
 )
 def frugal_split(
-    n_samples: int, seed: int, train_share: float = 0.5
+    n_samples: int, random_state: Any, train_share: float = 0.5
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows as the authors of FrugalML and FrugalMCT do.
 
-    ``numpy.random.seed(seed)``, a permutation of the rows, its first part trains. The
-    global random state is not touched. The authors use the seeds 1, 5, 10, 50 and 100 and
-    a share of 0.5.
+    ``numpy.random.seed(random_state)``, a permutation of the rows, its first part trains.
+    The authors use 1, 5, 10, 50 and 100 and a share of 0.5.
 
     Parameters
     ----------
     n_samples : int
         Number of rows.
 
-    seed : int
-        Seed of the permutation.
+    random_state : int, RandomState instance or None
+        Determines the permutation. Pass an int for the authors' split; the global random
+        state is then not touched.
 
     train_share : float, default=0.5
         Share of rows that train, rounded down; the others test.
@@ -668,7 +646,7 @@ def frugal_split(
     Examples
     --------
     >>> from skroute.datasets import frugal_split
-    >>> train, test = frugal_split(6, seed=1)
+    >>> train, test = frugal_split(6, random_state=1)
     >>> train, test
     (array([2, 1, 4]), array([0, 3, 5]))
     """
@@ -678,5 +656,5 @@ def frugal_split(
             f"train_share={train_share!r} of n_samples={n_samples!r} leaves no row to train on; "
             f"it must be at least {1 / n_samples:.3g}."
         )
-    permutation = np.random.RandomState(seed).permutation(n_samples)
+    permutation = check_random_state(random_state).permutation(n_samples)
     return permutation[:n_train], permutation[n_train:]

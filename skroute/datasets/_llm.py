@@ -229,7 +229,7 @@ MMLU = Origin(
     path="routellm/mmlu.csv.gz",
     urls=_mmlu_urls(),
     convert=convert_mmlu,
-    digest="9e9fc5913846b1911de4ebf9b1e5aa35a7325427b6e6831c972de2952b749617",
+    digest="d77118e2710498216119f60846ce405164807af85343fa8cb380ac9c3db30d42",
     size="8 MB",
     load=load_mmlu,
     dump=dump_mmlu,
@@ -247,7 +247,7 @@ LLMROUTER = Origin(
         }.items()
     },
     convert=convert_llmrouter,
-    digest="8e554397344f8d5f602ef2f30a3fd9def6ce48a348d42004c32f67255b5e86fb",
+    digest="a624c56cfb779d7c49c4106ee9a827edd420666f34865fc95a92458fe58cf17e",
     size="10 MB",
     load=load_llmrouter,
     dump=dump_llmrouter,
@@ -290,8 +290,6 @@ def fetch_routellm_mmlu(
     *,
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Bunch:
     """Load which of two language models answers which MMLU question correctly.
 
@@ -308,13 +306,6 @@ def fetch_routellm_mmlu(
     download_if_missing : bool, default=True
         Whether to download the set where the file is absent. If False, an absent file is
         an error.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -361,8 +352,6 @@ def fetch_routellm_mmlu(
         MMLU,
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     return Bunch(
         data=_texts(arrays["prompt"]),
@@ -381,8 +370,6 @@ def fetch_llmrouter(
     *,
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Bunch:
     """Load how well nine language models answer prompts of 14 benchmarks.
 
@@ -399,13 +386,6 @@ def fetch_llmrouter(
     download_if_missing : bool, default=True
         Whether to download the set where the file is absent. If False, an absent file is
         an error.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -453,8 +433,6 @@ def fetch_llmrouter(
         LLMROUTER,
         data_home=data_home,
         download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
     )
     return Bunch(
         data=_texts(arrays["prompt"]),

@@ -43,7 +43,7 @@ def make_routing_problem(
        it into the regions of the rows that are nearest to each.
     2. Model :math:`i` costs :math:`c_i`; costs are spaced geometrically from
        :math:`1 / \text{cost\_ratio}` to 1. Its base accuracy :math:`a_i` is spaced evenly
-       from ``accuracy[0]`` to ``accuracy[1]``: a dearer model is better on the whole.
+       from ``accuracy[0]`` to ``accuracy[1]``: a more expensive model is better on the whole.
     3. In region :math:`r` model :math:`i` is right with probability
        :math:`\sigma(\operatorname{logit}(a_i) + \text{specialization} \cdot z_{ir})`, with
        independent standard normal :math:`z_{ir}`.
@@ -77,10 +77,10 @@ def make_routing_problem(
         gain by routing.
 
     accuracy : tuple of (float, float), default=(0.6, 0.9)
-        Base accuracy of the cheapest and of the dearest model, between 0 and 1 exclusive.
+        Base accuracy of the cheapest and of the most expensive model, between 0 and 1 exclusive.
 
     cost_ratio : float, default=10.0
-        Cost of the dearest model, which is 1, over that of the cheapest.
+        Cost of the most expensive model, which is 1, over that of the cheapest.
 
     random_state : int, RandomState instance or None, default=None
         Determines rows, regions, labels and answers. Pass an int for the same output at
@@ -132,7 +132,7 @@ def make_routing_problem(
     ):
         raise ValueError(
             "accuracy must be a pair of numbers between 0 and 1 exclusive, for the cheapest and "
-            f"for the dearest model, got {accuracy!r}."
+            f"for the most expensive model, got {accuracy!r}."
         )
     random_state = check_random_state(random_state)
     data = random_state.uniform(size=(n_samples, n_features))

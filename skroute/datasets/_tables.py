@@ -2,7 +2,8 @@
 
 import io
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -209,28 +210,24 @@ USPS = Origin(
 )
 
 
-def _table(data, target, *, return_X_y, as_frame, feature_names, categories=None, DESCR, **rest):
-    """The Bunch, or the pair, that all fetchers of tables return."""
-    frame = None
-    if as_frame:
-        pandas = import_optional("pandas", "as_frame=True")
-        columns = {
-            name: pandas.Categorical.from_codes(column, categories[name])
-            if categories and name in categories
-            else column
-            for name, column in zip(feature_names, data.T)
-        }
-        data = pandas.DataFrame(columns)
-        target = pandas.Series(target, name="target")
-        frame = pandas.concat([data, target], axis=1)
-    if return_X_y:
-        return data, target
-    bunch = Bunch(
-        data=data, target=target, feature_names=feature_names, frame=frame, DESCR=DESCR, **rest
-    )
-    if categories is not None:
-        bunch.categories = categories
-    return bunch
+class _Table(NamedTuple):
+    """A table: where it comes from, what is said of it, and what goes into its Bunch.
+
+    Attributes
+    ----------
+    origin : Origin
+        The arrays ``X``, ``y`` and ``is_test``, and more.
+
+    DESCR : str
+        Description, origin and licence.
+
+    details : callable
+        From the arrays to the further entries: ``feature_names``, ``target_names``, ...
+    """
+
+    origin: Origin
+    DESCR: str
+    details: Callable[[Arrays], dict[str, Any]]
 
 
 _ADULT_DESCR = """Adult (census income), Becker and Kohavi, UCI Machine Learning Repository.
@@ -261,6 +258,75 @@ numpy.random.RandomState(0).permutation(11000) train. Licence: none stated.
 """
 
 
+def _adult_details(arrays):
+    return {
+        "feature_names": arrays["feature_names"].tolist(),
+        "target_names": arrays["target_names"].tolist(),
+        "is_categorical": arrays["is_categorical"],
+        "categories": {
+            name: arrays[_categories_key(name)].tolist()
+            for name, categorical in _ADULT_COLUMNS.items()
+            if categorical
+        },
+    }
+
+
+def _letter_details(arrays):
+    return {
+        "feature_names": arrays["feature_names"].tolist(),
+        "target_names": np.unique(arrays["y"]).tolist(),
+    }
+
+
+def _covertype_details(arrays):
+    return {"feature_names": arrays["feature_names"].tolist(), "target_names": _COVER_TYPES}
+
+
+def _usps_details(arrays):
+    return {
+        "feature_names": [f"pixel_{row}_{column}" for row in range(16) for column in range(16)],
+        "target_names": [str(digit) for digit in range(10)],
+        "images": arrays["X"].reshape(-1, 16, 16),
+    }
+
+
+TABLES = {
+    "adult": _Table(ADULT, _ADULT_DESCR, _adult_details),
+    "letter": _Table(LETTER, _LETTER_DESCR, _letter_details),
+    "covertype sample": _Table(COVERTYPE_SAMPLE, _COVERTYPE_DESCR, _covertype_details),
+    "usps": _Table(USPS, _USPS_DESCR, _usps_details),
+}
+
+
+def _fetch_table(name, data_home, download_if_missing, return_X_y, as_frame):
+    """The Bunch, or the pair, that all fetchers of tables return."""
+    table = TABLES[name]
+    arrays, path = load_or_fetch(
+        table.origin, data_home=data_home, download_if_missing=download_if_missing
+    )
+    data, target, frame = arrays["X"], arrays["y"], None
+    details = table.details(arrays)
+    if as_frame:
+        pandas = import_optional("pandas", "as_frame=True")
+        columns = dict(zip(details["feature_names"], data.T))
+        for column, categories in details.get("categories", {}).items():
+            columns[column] = pandas.Categorical.from_codes(columns[column], categories)
+        data = pandas.DataFrame(columns)
+        target = pandas.Series(target, name="target")
+        frame = pandas.concat([data, target], axis=1)
+    if return_X_y:
+        return data, target
+    return Bunch(
+        data=data,
+        target=target,
+        is_test=arrays["is_test"],
+        frame=frame,
+        DESCR=table.DESCR,
+        filename=str(path),
+        **details,
+    )
+
+
 @validate_params(_TABLE_PARAMS, prefer_skip_nested_validation=True)
 def fetch_adult(
     *,
@@ -268,8 +334,6 @@ def fetch_adult(
     download_if_missing: bool = True,
     return_X_y: bool = False,
     as_frame: bool = False,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Any:
     """Load Adult: whether a person earns more than 50,000 dollars a year.
 
@@ -293,13 +357,6 @@ def fetch_adult(
 
     as_frame : bool, default=False
         Whether `data` is a pandas data frame and `target` a series. Needs pandas.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -344,30 +401,7 @@ def fetch_adult(
     >>> X.shape  # doctest: +SKIP
     (48842, 14)
     """
-    arrays, path = load_or_fetch(
-        ADULT,
-        data_home=data_home,
-        download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
-    )
-    return _table(
-        arrays["X"],
-        arrays["y"],
-        return_X_y=return_X_y,
-        as_frame=as_frame,
-        is_test=arrays["is_test"],
-        feature_names=arrays["feature_names"].tolist(),
-        target_names=arrays["target_names"].tolist(),
-        is_categorical=arrays["is_categorical"],
-        categories={
-            name: arrays[_categories_key(name)].tolist()
-            for name, categorical in _ADULT_COLUMNS.items()
-            if categorical
-        },
-        DESCR=_ADULT_DESCR,
-        filename=str(path),
-    )
+    return _fetch_table("adult", data_home, download_if_missing, return_X_y, as_frame)
 
 
 @validate_params(_TABLE_PARAMS, prefer_skip_nested_validation=True)
@@ -377,8 +411,6 @@ def fetch_letter(
     download_if_missing: bool = True,
     return_X_y: bool = False,
     as_frame: bool = False,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Any:
     """Load Letter: which of 26 letters an image shows.
 
@@ -402,13 +434,6 @@ def fetch_letter(
 
     as_frame : bool, default=False
         Whether `data` is a pandas data frame and `target` a series. Needs pandas.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -448,24 +473,7 @@ def fetch_letter(
     >>> X.shape  # doctest: +SKIP
     (20000, 16)
     """
-    arrays, path = load_or_fetch(
-        LETTER,
-        data_home=data_home,
-        download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
-    )
-    return _table(
-        arrays["X"],
-        arrays["y"],
-        return_X_y=return_X_y,
-        as_frame=as_frame,
-        is_test=arrays["is_test"],
-        feature_names=arrays["feature_names"].tolist(),
-        target_names=np.unique(arrays["y"]).tolist(),
-        DESCR=_LETTER_DESCR,
-        filename=str(path),
-    )
+    return _fetch_table("letter", data_home, download_if_missing, return_X_y, as_frame)
 
 
 @validate_params(_TABLE_PARAMS, prefer_skip_nested_validation=True)
@@ -475,8 +483,6 @@ def fetch_covertype_sample(
     download_if_missing: bool = True,
     return_X_y: bool = False,
     as_frame: bool = False,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Any:
     """Load a sample of Covertype: which trees grow on a patch of forest.
 
@@ -500,13 +506,6 @@ def fetch_covertype_sample(
 
     as_frame : bool, default=False
         Whether `data` is a pandas data frame and `target` a series. Needs pandas.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -546,24 +545,7 @@ def fetch_covertype_sample(
     >>> X.shape  # doctest: +SKIP
     (15000, 54)
     """
-    arrays, path = load_or_fetch(
-        COVERTYPE_SAMPLE,
-        data_home=data_home,
-        download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
-    )
-    return _table(
-        arrays["X"],
-        arrays["y"],
-        return_X_y=return_X_y,
-        as_frame=as_frame,
-        is_test=arrays["is_test"],
-        feature_names=arrays["feature_names"].tolist(),
-        target_names=_COVER_TYPES,
-        DESCR=_COVERTYPE_DESCR,
-        filename=str(path),
-    )
+    return _fetch_table("covertype sample", data_home, download_if_missing, return_X_y, as_frame)
 
 
 @validate_params(_TABLE_PARAMS, prefer_skip_nested_validation=True)
@@ -573,8 +555,6 @@ def fetch_usps(
     download_if_missing: bool = True,
     return_X_y: bool = False,
     as_frame: bool = False,
-    n_retries: int = 3,
-    delay: float = 1.0,
 ) -> Any:
     """Load USPS: which digit an image of 16 x 16 pixels shows.
 
@@ -597,13 +577,6 @@ def fetch_usps(
 
     as_frame : bool, default=False
         Whether `data` is a pandas data frame and `target` a series. Needs pandas.
-
-    n_retries : int, default=3
-        Further attempts per address after one that failed. More attempts survive a worse
-        connection and take longer to give up.
-
-    delay : float, default=1.0
-        Seconds between two attempts.
 
     Returns
     -------
@@ -645,22 +618,4 @@ def fetch_usps(
     >>> X.shape  # doctest: +SKIP
     (11000, 256)
     """
-    arrays, path = load_or_fetch(
-        USPS,
-        data_home=data_home,
-        download_if_missing=download_if_missing,
-        n_retries=n_retries,
-        delay=delay,
-    )
-    return _table(
-        arrays["X"],
-        arrays["y"],
-        return_X_y=return_X_y,
-        as_frame=as_frame,
-        is_test=arrays["is_test"],
-        feature_names=[f"pixel_{row}_{column}" for row in range(16) for column in range(16)],
-        target_names=[str(digit) for digit in range(10)],
-        images=arrays["X"].reshape(-1, 16, 16),
-        DESCR=_USPS_DESCR,
-        filename=str(path),
-    )
+    return _fetch_table("usps", data_home, download_if_missing, return_X_y, as_frame)

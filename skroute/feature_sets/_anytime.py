@@ -17,7 +17,7 @@ def anytime_walk(masks, estimate, budget, compute):
     Before each feature, the goal is the most preferred set whose missing features are
     estimated to fit what is left of the budget. A feature that came in below its
     estimate may lift the goal, one that came in above may lower it, down to what has
-    been computed already. With the candidates of Poly-Dom in order of accuracy the first
+    been computed already. With the candidates of Poly-Dom in order of quality the first
     goal is Poly-Dom's choice, so this is its any-time variant; with the sets of one
     greedy sequence it is Greedy's any-time retrieval.
 

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skroute.feature_sets._costs import SetCosts
-from skroute.feature_sets._greedy import GreedyIndex, greedy_sequence
 from skroute.feature_sets._index import CandidateScan, build_index
 from skroute.feature_sets._lattice import candidate_sets
+from skroute.feature_sets._sequences import GreedyIndex, greedy_sequence
 
 
 class Choices(NamedTuple):
@@ -45,24 +45,24 @@ def lattice_choices(expansion, costs):
     -------
     Choices
     """
-    kept = candidate_sets(expansion.masks, expansion.accuracy, costs.of_sets(expansion.masks).coef)
-    masks, accuracy = expansion.masks[kept], expansion.accuracy[kept]
+    kept = candidate_sets(expansion.masks, expansion.quality, costs.of_sets(expansion.masks).coef)
+    masks, quality = expansion.masks[kept], expansion.quality[kept]
     set_costs = costs.of_sets(masks)
     if set_costs.coef is None:
-        return Choices(masks, set_costs, CandidateScan(set_costs, accuracy))
-    return Choices(masks, set_costs, build_index(set_costs.coef, accuracy))
+        return Choices(masks, set_costs, CandidateScan(set_costs, quality))
+    return Choices(masks, set_costs, build_index(set_costs.coef, quality))
 
 
-def greedy_choices(evaluate, empty_accuracy, costs, reference, trade_offs):
+def greedy_choices(evaluate, empty_quality, costs, reference, trade_offs):
     """Sets of all greedy sequences and their index.
 
     Parameters
     ----------
     evaluate : callable
-        Called as ``evaluate(masks)``; returns accuracies.
+        Called as ``evaluate(masks)``; returns qualities.
 
-    empty_accuracy : float
-        Accuracy of answering without any feature.
+    empty_quality : float
+        Quality of answering without any feature.
 
     costs : FeatureCosts
         Costs of the features.
@@ -80,7 +80,7 @@ def greedy_choices(evaluate, empty_accuracy, costs, reference, trade_offs):
     size = np.array([reference])
     cost = costs(size)[:, 0]
     sequences = np.array(
-        [greedy_sequence(evaluate, empty_accuracy, cost, trade_off) for trade_off in trade_offs]
+        [greedy_sequence(evaluate, empty_quality, cost, trade_off) for trade_off in trade_offs]
     )
     masks, positions = np.unique(sequences, return_inverse=True)
     set_costs = costs.of_sets(masks)

@@ -1,14 +1,17 @@
 """What features cost as a function of the item's size: given, or measured and fitted."""
 
+import reprlib
 import time
 from collections.abc import Iterable, Mapping
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog, nnls
 from scipy.sparse import eye_array, hstack
 from sklearn.utils import _safe_indexing
 
+from skroute.base import check_costs
 from skroute.feature_sets._index import evaluate_costs
 from skroute.feature_sets._lattice import indicator, set_coefficients
 from skroute.utils._compat import num_samples
@@ -17,6 +20,40 @@ from skroute.utils._timing import synchronize_device
 _clock = time.perf_counter
 _MEASURED_ITEMS = 100
 _MEASURED_DEGREE = 2
+# Costs below this lose digits to underflow, and with them their order.
+_LEAST_COST = 1e-300
+
+
+class MeasuredCosts(NamedTuple):
+    """Costs of transformers as measured time: what ``costs="time"`` stands for.
+
+    Each transformer is timed in `fit` on at most 100 training items of all sizes, one item
+    at a time. Its cost is a quadratic in the size without negative coefficients (a constant
+    where items have no size), through a percentile of the times by quantile regression.
+
+    Parameters
+    ----------
+    percentile : float, default=0.95
+        Share of the measured times that must not lie above the fitted cost, between 0 and
+        1. A higher value keeps more items within their budget and leaves more of it unused.
+
+    Examples
+    --------
+    >>> from skroute.feature_sets import MeasuredCosts
+    >>> MeasuredCosts(percentile=0.99)
+    MeasuredCosts(percentile=0.99)
+    """
+
+    percentile: float = 0.95
+
+    def check(self):
+        """The same, if the percentile is one."""
+        if not (_is_number(self.percentile) and 0 < self.percentile < 1):
+            raise ValueError(
+                "percentile of MeasuredCosts must be a number above 0 and below 1, got "
+                f"{self.percentile!r}."
+            )
+        return self
 
 
 def _is_number(value):
@@ -50,13 +87,8 @@ def check_feature_costs(costs, names, *, name="costs"):
     """
     names = list(names)
     if isinstance(costs, Mapping):
-        if unknown := [key for key in costs if key not in names]:
-            raise ValueError(f"{name} has entries for {unknown!r}, which are not among {names!r}.")
-        if missing := [key for key in names if key not in costs]:
-            raise ValueError(
-                f"{name} has no entry for {missing!r}. Every one of {names!r} needs a cost; "
-                "there is no default."
-            )
+        # The names alone are checked as those of other costs are.
+        check_costs(dict.fromkeys(costs, 0.0), names, name=name)
         values = [costs[key] for key in names]
     elif isinstance(costs, Iterable) and not isinstance(costs, str):
         values = list(costs)
@@ -110,6 +142,9 @@ class FeatureCosts:
 
     depends_on_size : bool
         Whether any cost varies with the size.
+
+    smallest_size : float
+        Below it, and above 0, costs underflow and cannot be compared.
     """
 
     def __init__(self, names, functions):
@@ -121,6 +156,33 @@ class FeatureCosts:
             for row, c in zip(self.coef, functions):
                 row[: len(c)] = c
         self.depends_on_size = self.coef is None or bool(self.coef[:, 1:].any())
+        self.smallest_size = 0.0
+        if self.coef is not None and self.depends_on_size:
+            # The least power of the size that is multiplied by the least coefficient.
+            ratio = _LEAST_COST / self.coef[self.coef > 0].min()
+            degree = np.flatnonzero(self.coef.any(axis=0))[-1]
+            self.smallest_size = float(ratio ** (1 / degree) if ratio < 1 else ratio)
+
+    def check_sizes(self, sizes):
+        """Refuse sizes at which costs underflow.
+
+        Parameters
+        ----------
+        sizes : ndarray of float
+            Sizes, finite and not negative.
+
+        Returns
+        -------
+        ndarray of float
+            The same.
+        """
+        if np.any((np.asarray(sizes) > 0) & (sizes < self.smallest_size)):
+            raise ValueError(
+                f"size must be 0 or at least {self.smallest_size:.3g}, got {reprlib.repr(sizes)}: "
+                "below it costs are too small to be told apart. Measure sizes in a smaller unit, "
+                "or costs."
+            )
+        return sizes
 
     def __call__(self, sizes):
         """Cost of every feature at every size.
@@ -143,7 +205,7 @@ class FeatureCosts:
             if not (np.isfinite(row).all() and (row >= 0).all()):
                 raise ValueError(
                     f"The cost function of {name!r} must return finite costs that are not "
-                    f"negative, got {value!r} for sizes {sizes!r}."
+                    f"negative, got {reprlib.repr(value)} for sizes {reprlib.repr(sizes)}."
                 )
         return cost
 

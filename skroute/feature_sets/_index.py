@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skroute.metrics import pareto_front
+
 
 def broadcast_queries(size, budget):
     """Sizes and budgets as flat arrays of equal length, and the shape they came in."""
@@ -15,15 +17,15 @@ class PolyDomIndex:
     """Skylines of the candidate curves over all sizes, in flat arrays (Section 4).
 
     Built by :func:`build_index`. A skyline lists curves by rising cost and rising
-    accuracy; it is valid from ``breaks[r]`` up to ``breaks[r + 1]``, that size excluded.
+    quality; it is valid from ``breaks[r]`` up to ``breaks[r + 1]``, that size excluded.
 
     Parameters
     ----------
     coef : ndarray of shape (n_candidates, degree + 1)
         Cost polynomials of the candidates in the size, lowest degree first.
 
-    accuracy : ndarray of shape (n_candidates,)
-        Their accuracies.
+    quality : ndarray of shape (n_candidates,)
+        Their qualities.
 
     breaks : ndarray of shape (n_ranges,)
         First size of each range.
@@ -38,9 +40,9 @@ class PolyDomIndex:
         Crossings that the sweep went over; the index stores ``n_ranges - 1`` of them.
     """
 
-    def __init__(self, coef, accuracy, breaks, offsets, skylines, n_crossings):
+    def __init__(self, coef, quality, breaks, offsets, skylines, n_crossings):
         self.coef = coef
-        self.accuracy = accuracy
+        self.quality = quality
         self.breaks = breaks
         self.offsets = offsets
         self.skylines = skylines
@@ -57,7 +59,7 @@ class PolyDomIndex:
         return self.breaks.nbytes + self.offsets.nbytes + self.skylines.nbytes
 
     def lookup(self, size, budget):
-        """Most accurate candidate within the budget.
+        """Best candidate within the budget.
 
         Parameters
         ----------
@@ -71,7 +73,7 @@ class PolyDomIndex:
         -------
         ndarray of int64
             Position of the candidate, -1 where none fits the budget. Of candidates with
-            equal accuracy the cheaper one.
+            equal quality the cheaper one.
         """
         from skroute.feature_sets._kernels import lookup
 
@@ -90,9 +92,9 @@ class PolyDomIndex:
         Returns
         -------
         ndarray of int64
-            All candidates by accuracy.
+            All candidates by quality.
         """
-        return np.argsort(self.accuracy, kind="stable")
+        return np.argsort(self.quality, kind="stable")
 
     def skyline(self, size):
         """Candidates that are the best for some budget at one size.
@@ -105,11 +107,11 @@ class PolyDomIndex:
         Returns
         -------
         ndarray of int64
-            Positions of candidates, by rising cost and rising accuracy.
+            Positions of candidates, by rising cost and rising quality.
         """
         here = np.searchsorted(self.breaks, size, side="right") - 1
         found = self.skylines[self.offsets[here] : self.offsets[here + 1]].astype(np.int64)
-        # At a break itself two costs may tie: the less accurate of the two is dominated.
+        # At a break itself two costs may tie: the worse of the two is dominated.
         cost = evaluate_costs(self.coef[found], size)
         return found[np.append(cost[:-1] < cost[1:], True)]
 
@@ -126,16 +128,16 @@ class CandidateScan:
         Called as ``cost(sizes)`` with an array; returns the cost of every candidate at
         every size, of shape (n_candidates, n_sizes).
 
-    accuracy : ndarray of shape (n_candidates,)
-        Accuracies of the candidates.
+    quality : ndarray of shape (n_candidates,)
+        Qualities of the candidates.
     """
 
-    def __init__(self, cost, accuracy):
+    def __init__(self, cost, quality):
         self.cost = cost
-        self.accuracy = accuracy
+        self.quality = quality
 
     def lookup(self, size, budget):
-        """Most accurate candidate within the budget, as :meth:`PolyDomIndex.lookup`.
+        """Best candidate within the budget, as :meth:`PolyDomIndex.lookup`.
 
         Parameters
         ----------
@@ -149,11 +151,11 @@ class CandidateScan:
         size, budget, shape = broadcast_queries(size, budget)
         found = np.empty(len(size), dtype=np.int64)
         # Blocks that stay near the processor cache.
-        step = max(1, 200_000 // max(1, len(self.accuracy)))
+        step = max(1, 200_000 // max(1, len(self.quality)))
         for start in range(0, len(found), step):
             stop = start + step
             cost = self.cost(size[start:stop])
-            found[start:stop] = naive_choice(cost, self.accuracy, budget[start:stop])
+            found[start:stop] = naive_choice(cost, self.quality, budget[start:stop])
         return found.reshape(shape)
 
     def skyline(self, size):
@@ -167,9 +169,9 @@ class CandidateScan:
         Returns
         -------
         ndarray of int64
-            Positions of candidates, by rising cost and rising accuracy.
+            Positions of candidates, by rising cost and rising quality.
         """
-        return skyline(self.cost(np.array([size]))[:, 0], self.accuracy)
+        return pareto_front(self.cost(np.array([size]))[:, 0], self.quality)
 
 
 def evaluate_costs(coef, size):
@@ -194,7 +196,7 @@ def evaluate_costs(coef, size):
     return value
 
 
-def naive_choice(cost, accuracy, budget):
+def naive_choice(cost, quality, budget):
     """Best affordable row of each column.
 
     Parameters
@@ -202,8 +204,8 @@ def naive_choice(cost, accuracy, budget):
     cost : ndarray of shape (n_candidates, n_queries)
         Costs.
 
-    accuracy : ndarray of shape (n_candidates,)
-        Accuracies.
+    quality : ndarray of shape (n_candidates,)
+        Qualities.
 
     budget : ndarray of shape (n_queries,)
         Budgets.
@@ -211,40 +213,22 @@ def naive_choice(cost, accuracy, budget):
     Returns
     -------
     ndarray of shape (n_queries,), dtype=int64
-        Row, or -1 where none fits; of equal accuracies the cheaper, then the first.
+        Row, or -1 where none fits; of equal qualities the cheaper, then the first.
     """
     fits = cost <= budget
-    best = np.where(fits, accuracy[:, None], -np.inf).max(axis=0)
-    equal = fits & (accuracy[:, None] == best)
+    best = np.where(fits, quality[:, None], -np.inf).max(axis=0)
+    equal = fits & (quality[:, None] == best)
     choice = np.where(equal, cost, np.inf).argmin(axis=0)
     return np.where(fits.any(axis=0), choice, -1)
 
 
-def skyline(cost, accuracy):
-    """Choices that no other undercuts: by rising cost, keep those of rising accuracy.
-
-    Parameters
-    ----------
-    cost, accuracy : ndarray of shape (n_choices,)
-        Cost and accuracy of each choice.
-
-    Returns
-    -------
-    ndarray of int64
-        Positions on the skyline, by rising cost. Of equal cost only the most accurate.
-    """
-    order = np.lexsort((np.arange(len(cost)), -accuracy, cost))
-    best = np.maximum.accumulate(accuracy[order])
-    return order[np.append(True, best[1:] > best[:-1])]
-
-
-def build_index(coef, accuracy, *, low=0.0, high=np.inf, index_all=False):
+def build_index(coef, quality, *, low=0.0, high=np.inf, index_all=False):
     """Sweep the crossings of the cost curves and store the skylines between them.
 
     Algorithm 3 (PolyDomIntersections): the curves are kept in order of cost, a priority
     queue holds the next crossing of each pair of neighbours, and a skyline is stored only
     where it changes (Theorem 3.13). Several curves through one point, curves that touch,
-    coincide or tie at `low`, and equal accuracies need no special data: a crossing is
+    coincide or tie at `low`, and equal qualities need no special data: a crossing is
     the first floating-point size at which one curve costs strictly more than the other.
 
     Parameters
@@ -252,8 +236,8 @@ def build_index(coef, accuracy, *, low=0.0, high=np.inf, index_all=False):
     coef : array-like of shape (n_candidates, degree + 1)
         Cost polynomials, lowest degree first, with coefficients that are not negative.
 
-    accuracy : array-like of shape (n_candidates,)
-        Accuracies.
+    quality : array-like of shape (n_candidates,)
+        Qualities.
 
     low, high : float, default=0 and infinity
         Range of sizes to index. A narrower range makes a smaller index.
@@ -268,9 +252,9 @@ def build_index(coef, accuracy, *, low=0.0, high=np.inf, index_all=False):
     from skroute.feature_sets._kernels import sweep
 
     coef = np.ascontiguousarray(coef, dtype=np.float64)
-    accuracy = np.ascontiguousarray(accuracy, dtype=np.float64)
-    order = np.lexsort((np.arange(len(coef)), -accuracy, evaluate_costs(coef, low)))
+    quality = np.ascontiguousarray(quality, dtype=np.float64)
+    order = np.lexsort((np.arange(len(coef)), -quality, evaluate_costs(coef, low)))
     breaks, offsets, skylines, n_crossings = sweep(
-        coef, accuracy, order, float(low), float(high), int(not index_all)
+        coef, quality, order, float(low), float(high), int(not index_all)
     )
-    return PolyDomIndex(coef, accuracy, breaks, offsets, skylines, int(n_crossings))
+    return PolyDomIndex(coef, quality, breaks, offsets, skylines, int(n_crossings))

@@ -91,22 +91,11 @@ def _turning_points(c, low, high):
 
 
 @njit(cache=True, nogil=True)
-def next_crossing(coef, i, j, now, high):
-    """First size in [now, high] at which curve `i` costs strictly more than curve `j`.
-
-    Curves that touch or coincide do not cross. Infinity when there is none.
-    """
-    if horner(coef, i, now) > horner(coef, j, now):
-        return now
-    difference = coef[i] - coef[j]
-    if difference.max() <= 0.0:
-        return np.inf
-    high = min(high, max(now, 2.0 * _root_bound(difference)) + 1.0)
-    turns = _turning_points(difference, now, high)
-    left = now
-    for piece in range(len(turns) + 1):
-        right = turns[piece] if piece < len(turns) else high
-        if horner(coef, i, right) > horner(coef, j, right):
+def _first_above(coef, i, j, points, left, high, share):
+    """First size at which `i` costs more than `j`; by that share of it at the end of a piece."""
+    for piece in range(len(points) + 1):
+        right = points[piece] if piece < len(points) else high
+        if horner(coef, i, right) > horner(coef, j, right) * (1.0 + share):
             a, b = left, right
             while True:
                 middle = a + 0.5 * (b - a)
@@ -121,16 +110,73 @@ def next_crossing(coef, i, j, now, high):
 
 
 @njit(cache=True, nogil=True)
-def undominated(coef, accuracy):
+def _just_above_zero(coef, i, j):
+    """A size at which no power of it times a coefficient underflows."""
+    least = np.inf
+    for curve in (i, j):
+        for power in range(coef.shape[1]):
+            if 0.0 < coef[curve, power] < least:
+                least = coef[curve, power]
+    ratio = 1e-300 / least
+    return ratio ** (1.0 / max(coef.shape[1] - 1, 1)) if ratio < 1.0 else ratio
+
+
+@njit(cache=True, nogil=True)
+def _ratio_integral(d, c):
+    """Antiderivative of ``d' c - d c'``, whose sign is that of the slope of ``d / c``."""
+    n = len(d)
+    integral = np.zeros(2 * n)
+    for p in range(n):
+        for q in range(n):
+            if p + q > 0:
+                integral[p + q] += (p - q) * d[p] * c[q] / (p + q)
+    return integral
+
+
+@njit(cache=True, nogil=True)
+def next_crossing(coef, i, j, now, high):
+    """First size in [now, high] at which curve `i` costs strictly more than curve `j`.
+
+    Curves that touch or coincide do not cross. Infinity when there is none.
+
+    Where both curves are large, a difference may be lost to rounding at the very sizes at
+    which it is largest. So it is looked for a second time where its share of the cost is
+    largest.
+    """
+    if horner(coef, i, now) > horner(coef, j, now):
+        return now
+    difference = coef[i] - coef[j]
+    if difference.max() <= 0.0:
+        return np.inf
+    end = min(high, max(now, 2.0 * _root_bound(difference)) + 1.0)
+    found = _first_above(coef, i, j, _turning_points(difference, now, end), now, end, 0.0)
+    largest = coef[j].max()
+    if largest == 0.0:
+        return found
+    start = now if now > 0.0 else _just_above_zero(coef, i, j)
+    end = min(end, found)
+    if start >= end:
+        return found
+    integral = _ratio_integral(difference / np.abs(difference).max(), coef[j] / largest)
+    turns = _turning_points(integral, start, end)
+    points = np.empty(len(turns) + 1)
+    points[0] = start
+    points[1:] = turns
+    # More than rounding: curves that coincide but for that would cross without end.
+    return min(found, _first_above(coef, i, j, points, now, end, 1e-13))
+
+
+@njit(cache=True, nogil=True)
+def undominated(coef, quality):
     """Positions of the curves that no kept earlier curve undercuts everywhere.
 
     Parameters
     ----------
     coef : ndarray of shape (n_curves, degree + 1)
-        Curves, by falling accuracy.
+        Curves, by falling quality.
 
-    accuracy : ndarray of shape (n_curves,)
-        Their accuracies.
+    quality : ndarray of shape (n_curves,)
+        Their qualities.
 
     Returns
     -------
@@ -142,7 +188,7 @@ def undominated(coef, accuracy):
         dominated = False
         for position in range(n_kept):
             s = kept[position]
-            if accuracy[s] >= accuracy[r] and next_crossing(coef, s, r, 0.0, np.inf) == np.inf:
+            if quality[s] >= quality[r] and next_crossing(coef, s, r, 0.0, np.inf) == np.inf:
                 dominated = True
                 break
         if not dominated:
@@ -152,14 +198,14 @@ def undominated(coef, accuracy):
 
 
 @njit(cache=True, nogil=True)
-def _walk(order, accuracy, out):
+def _walk(order, quality, out):
     """Skyline of curves in cost order: those better than everything cheaper."""
     count = 0
     best = -np.inf
     for position in range(len(order)):
         curve = order[position]
-        if accuracy[curve] > best:
-            best = accuracy[curve]
+        if quality[curve] > best:
+            best = quality[curve]
             out[count] = curve
             count += 1
     return count
@@ -176,7 +222,7 @@ def _append(skylines, used, part, count):
 
 
 @njit(cache=True, nogil=True)
-def sweep(coef, accuracy, order, low, high, interesting_only):
+def sweep(coef, quality, order, low, high, interesting_only):
     """Algorithm 3, PolyDomIntersections, with the skylines of the sizes it finds.
 
     Parameters
@@ -184,11 +230,11 @@ def sweep(coef, accuracy, order, low, high, interesting_only):
     coef : ndarray of shape (n_curves, degree + 1), dtype=float64
         Curves.
 
-    accuracy : ndarray of shape (n_curves,), dtype=float64
-        Their accuracies.
+    quality : ndarray of shape (n_curves,), dtype=float64
+        Their qualities.
 
     order : ndarray of shape (n_curves,), dtype=int64
-        Curves by cost at `low`; where they tie, the more accurate first. Changed in place.
+        Curves by cost at `low`; where they tie, the better first. Changed in place.
 
     low, high : float
         Range of sizes; `high` may be infinite.
@@ -205,7 +251,7 @@ def sweep(coef, accuracy, order, low, high, interesting_only):
         Where the skyline of each range starts in `skylines`.
 
     skylines : ndarray of int32
-        Curves of all skylines, each by rising cost and accuracy.
+        Curves of all skylines, each by rising cost and quality.
 
     n_crossings : int
         Crossings swept over.
@@ -216,7 +262,7 @@ def sweep(coef, accuracy, order, low, high, interesting_only):
     top = -np.inf
     for p in range(n):
         position[order[p]] = p
-        top = max(top, accuracy[order[p]])
+        top = max(top, quality[order[p]])
         best[p] = top
 
     heap = [(0.0, 0, 0) for _ in range(0)]
@@ -229,7 +275,7 @@ def sweep(coef, accuracy, order, low, high, interesting_only):
     offsets = [0]
     part = np.empty(n, dtype=np.int32)
     skylines = np.empty(max(64, n), dtype=np.int32)
-    used = _walk(order, accuracy, part)
+    used = _walk(order, quality, part)
     skylines = _append(skylines, 0, part, used)
     changed = False
     now = low
@@ -239,7 +285,7 @@ def sweep(coef, accuracy, order, low, high, interesting_only):
         t, i, j = (np.inf, -1, -1) if done else heapq.heappop(heap)
         if changed and t > now:
             # All that happens at one size is one change of the skyline.
-            count = _walk(order, accuracy, part)
+            count = _walk(order, quality, part)
             breaks.append(now)
             offsets.append(used)
             skylines = _append(skylines, used, part, count)
@@ -255,10 +301,10 @@ def sweep(coef, accuracy, order, low, high, interesting_only):
         order[p], order[p + 1] = j, i
         position[j], position[i] = p, p + 1
         below = best[p - 1] if p > 0 else -np.inf
-        best[p] = max(below, accuracy[j])
-        # Theorem 3.13, extended to equal accuracies: the skyline changes exactly when
+        best[p] = max(below, quality[j])
+        # Theorem 3.13, extended to equal qualities: the skyline changes exactly when
         # nothing cheaper than the two is as good as the worse of them.
-        if interesting_only == 0 or min(accuracy[i], accuracy[j]) > below:
+        if interesting_only == 0 or min(quality[i], quality[j]) > below:
             changed = True
         if p > 0:
             t = next_crossing(coef, order[p - 1], j, now, high)
@@ -315,7 +361,7 @@ def lookup(breaks, offsets, skylines, coef, sizes, budgets):
                 at[q] = middle if cost <= budgets[first + q] else at[q]
                 left[q] -= half
         for q in range(count):
-            # Costs rise along a skyline: only its first curve can still be too dear.
+            # Costs rise along a skyline: only its first curve can still be too expensive.
             curve = skylines[at[q]]
             fits = horner(coef, curve, sizes[first + q]) <= budgets[first + q]
             out[first + q] = curve if fits else -1

@@ -12,6 +12,9 @@ import numpy as np
 MAX_LATTICE_FEATURES = 20
 """More features than this and the arrays over the lattice no longer fit a small machine."""
 
+NO_FEATURES = "(none)"
+"""Name of the set that computes nothing."""
+
 _FIRST_ALPHA = 2.0
 _ALPHA_STEP = 0.9
 
@@ -24,16 +27,16 @@ class Expansion(NamedTuple):
     masks : ndarray of shape (n_expanded,), dtype=int64
         The sets that were trained, in the order of training.
 
-    accuracy : ndarray of shape (n_expanded,), dtype=float64
-        Their accuracies.
+    quality : ndarray of shape (n_expanded,), dtype=float64
+        Their qualities.
 
     alpha : float
         Smallest `a` for which the trained sets prove that every set `t` of the lattice
-        has a trained subset `s` with ``(1 + a) * accuracy(s) >= accuracy(t)``.
+        has a trained subset `s` with ``(1 + a) * quality(s) >= quality(t)``.
     """
 
     masks: np.ndarray
-    accuracy: np.ndarray
+    quality: np.ndarray
     alpha: float
 
 
@@ -66,6 +69,24 @@ def members(mask):
     """
     mask = int(mask)
     return [j for j in range(mask.bit_length()) if mask >> j & 1]
+
+
+def set_name(names, mask):
+    """Name of a set.
+
+    Parameters
+    ----------
+    names : list of str
+        The features.
+
+    mask : int
+        Bit mask.
+
+    Returns
+    -------
+    str
+    """
+    return " + ".join(names[j] for j in members(mask)) or NO_FEATURES
 
 
 def indicator(masks, n_features):
@@ -125,13 +146,13 @@ def superset_min(values):
     return out
 
 
-def bounds(accuracy, monotonicity_tol):
-    """What the trained sets say about the accuracy of every set.
+def bounds(quality, monotonicity_tol):
+    """What the trained sets say about the quality of every set.
 
     Parameters
     ----------
-    accuracy : ndarray of shape (2 ** k,)
-        Accuracy of each trained set, NaN for the others.
+    quality : ndarray of shape (2 ** k,)
+        Quality of each trained set, NaN for the others.
 
     monotonicity_tol : float
         The `e` of relaxed monotonicity (Axiom 3.10): a subset is better by `e` at most.
@@ -139,15 +160,15 @@ def bounds(accuracy, monotonicity_tol):
     Returns
     -------
     offered : ndarray of shape (2 ** k,)
-        Best accuracy of a trained subset: what one gets instead of the set, for no more
+        Best quality of a trained subset: what one gets instead of the set, for no more
         cost.
 
     upper : ndarray of shape (2 ** k,)
-        Smallest accuracy of a trained superset, plus `e`: the set cannot be better.
+        Smallest quality of a trained superset, plus `e`: the set cannot be better.
     """
-    trained = ~np.isnan(accuracy)
-    offered = subset_max(np.where(trained, accuracy, -np.inf))
-    upper = superset_min(np.where(trained, accuracy, np.inf)) + monotonicity_tol
+    trained = ~np.isnan(quality)
+    offered = subset_max(np.where(trained, quality, -np.inf))
+    upper = superset_min(np.where(trained, quality, np.inf)) + monotonicity_tol
     return offered, upper
 
 
@@ -155,7 +176,7 @@ def sandwiched(offered, upper, alpha):
     """Relaxed sandwich property (3.3 and 3.11) for the whole lattice at once.
 
     A set `t` between trained sets ``s < t < r`` with
-    ``(1 + alpha) A_s >= A_r + e`` needs no training: `s` is never dearer and within the
+    ``(1 + alpha) A_s >= A_r + e`` needs no training: `s` is never more expensive and within the
     factor. The best `s` and the smallest `r` decide, and those are what `bounds` returns.
 
     The covering property (3.4) is this rule met by all parents of one set: when trained
@@ -170,7 +191,7 @@ def sandwiched(offered, upper, alpha):
         From `bounds`.
 
     alpha : float
-        Accuracy may be lower by the factor ``1 + alpha``.
+        Quality may be lower by the factor ``1 + alpha``.
 
     Returns
     -------
@@ -180,13 +201,13 @@ def sandwiched(offered, upper, alpha):
     return (1.0 + alpha) * offered >= upper
 
 
-def certified_alpha(accuracy, monotonicity_tol):
+def certified_alpha(quality, monotonicity_tol):
     """Smallest alpha that the sets trained so far guarantee.
 
     Parameters
     ----------
-    accuracy : ndarray of shape (2 ** k,)
-        Accuracy of each trained set, NaN for the others.
+    quality : ndarray of shape (2 ** k,)
+        Quality of each trained set, NaN for the others.
 
     monotonicity_tol : float
         Tolerance of monotonicity.
@@ -196,8 +217,8 @@ def certified_alpha(accuracy, monotonicity_tol):
     float
         0 when every set is trained or proven no better; infinite when nothing is proven.
     """
-    missing = np.isnan(accuracy)
-    offered, upper = bounds(accuracy, monotonicity_tol)
+    missing = np.isnan(quality)
+    offered, upper = bounds(quality, monotonicity_tol)
     offered, upper = offered[missing], upper[missing]
     behind = upper > offered
     if not behind.any():
@@ -222,11 +243,11 @@ class LatticeSearch:
 
     evaluate : callable
         Called as ``evaluate(masks)`` with a list of sets that do not depend on each
-        other; returns their accuracies. Never called twice with the same set, and not
+        other; returns their qualities. Never called twice with the same set, and not
         with the empty set.
 
-    empty_accuracy : float
-        Accuracy of answering without any feature.
+    empty_quality : float
+        Quality of answering without any feature.
 
     monotonicity_tol : float, default=0.0
         A subset may be better than a superset by this much.
@@ -242,7 +263,7 @@ class LatticeSearch:
         self,
         n_features,
         evaluate,
-        empty_accuracy,
+        empty_quality,
         *,
         monotonicity_tol=0.0,
         max_models=None,
@@ -253,8 +274,8 @@ class LatticeSearch:
         self.monotonicity_tol = monotonicity_tol
         self.max_models = np.inf if max_models is None else max_models
         self.deadline = np.inf if max_seconds is None else time.monotonic() + max_seconds
-        self.accuracy = np.full(1 << n_features, np.nan)
-        self.accuracy[0] = empty_accuracy
+        self.quality = np.full(1 << n_features, np.nan)
+        self.quality[0] = empty_quality
         self.sizes = popcount(np.arange(1 << n_features))
         self.order = [0]
         self._bounds = None
@@ -266,7 +287,7 @@ class LatticeSearch:
         if cut:
             masks = masks[np.argsort(-priority, kind="stable")[: int(room)]]
         if len(masks):
-            self.accuracy[masks] = self.evaluate(masks.tolist())
+            self.quality[masks] = self.evaluate(masks.tolist())
             self.order.extend(masks.tolist())
             self._bounds = None
         if cut or time.monotonic() > self.deadline:
@@ -274,9 +295,9 @@ class LatticeSearch:
 
     def _layer(self, size, alpha):
         if self._bounds is None:
-            self._bounds = bounds(self.accuracy, self.monotonicity_tol)
+            self._bounds = bounds(self.quality, self.monotonicity_tol)
         offered, upper = self._bounds
-        wanted = (self.sizes == size) & np.isnan(self.accuracy)
+        wanted = (self.sizes == size) & np.isnan(self.quality)
         wanted &= ~sandwiched(offered, upper, alpha)
         masks = np.flatnonzero(wanted)
         if len(masks):
@@ -319,13 +340,13 @@ class LatticeSearch:
         except _Spent:
             pass
         masks = np.array(self.order, dtype=np.int64)
-        return Expansion(masks, self.accuracy[masks], self.certified())
+        return Expansion(masks, self.quality[masks], self.certified())
 
     def certified(self):
-        return certified_alpha(self.accuracy, self.monotonicity_tol)
+        return certified_alpha(self.quality, self.monotonicity_tol)
 
 
-def expand_all(n_features, evaluate, empty_accuracy):
+def expand_all(n_features, evaluate, empty_quality):
     """Train every set (Naive-Expand-All).
 
     Parameters
@@ -336,19 +357,19 @@ def expand_all(n_features, evaluate, empty_accuracy):
     evaluate : callable
         As in `LatticeSearch`.
 
-    empty_accuracy : float
-        Accuracy of answering without any feature.
+    empty_quality : float
+        Quality of answering without any feature.
 
     Returns
     -------
     Expansion
     """
     masks = np.arange(1 << n_features)
-    accuracy = np.concatenate([[empty_accuracy], evaluate(masks[1:].tolist())])
-    return Expansion(masks, accuracy, 0.0)
+    quality = np.concatenate([[empty_quality], evaluate(masks[1:].tolist())])
+    return Expansion(masks, quality, 0.0)
 
 
-def monotonicity_violations(masks, accuracy, tol):
+def monotonicity_violations(masks, quality, tol):
     """Trained sets that a trained subset beats by more than `tol`.
 
     Parameters
@@ -356,8 +377,8 @@ def monotonicity_violations(masks, accuracy, tol):
     masks : ndarray of shape (n_sets,), dtype=int64
         The trained sets.
 
-    accuracy : ndarray of shape (n_sets,)
-        Their accuracies.
+    quality : ndarray of shape (n_sets,)
+        Their qualities.
 
     tol : float
         Differences up to this are not reported.
@@ -372,8 +393,8 @@ def monotonicity_violations(masks, accuracy, tol):
     for start in range(0, len(masks), 256):
         block = masks[start : start + 256]
         inside = (masks[None, :] & ~block[:, None]) == 0
-        best = np.argmax(np.where(inside, accuracy[None, :], -np.inf), axis=1)
-        drop = accuracy[best] - accuracy[start : start + 256]
+        best = np.argmax(np.where(inside, quality[None, :], -np.inf), axis=1)
+        drop = quality[best] - quality[start : start + 256]
         for row in np.flatnonzero(drop > tol):
             pairs.append((int(masks[best[row]]), int(block[row]), float(drop[row])))
     return sorted(pairs, key=lambda pair: -pair[2])
@@ -402,10 +423,10 @@ def set_coefficients(masks, coef):
     return total
 
 
-def candidate_sets(masks, accuracy, coef=None):
+def candidate_sets(masks, quality, coef=None):
     """Sets that some size and budget may choose (Algorithm 1, Properties 3.6 and 3.7).
 
-    A set goes when a kept one is at least as accurate and, at every size, not dearer.
+    A set goes when a kept one is at least as good and, at every size, not more expensive.
     `alpha` plays no part here: it is spent in the sandwich rule, and approximate
     dominance does not compose.
 
@@ -414,8 +435,8 @@ def candidate_sets(masks, accuracy, coef=None):
     masks : ndarray of shape (n_sets,), dtype=int64
         The trained sets.
 
-    accuracy : ndarray of shape (n_sets,)
-        Their accuracies.
+    quality : ndarray of shape (n_sets,)
+        Their qualities.
 
     coef : ndarray of shape (n_sets, degree + 1), default=None
         Their cost polynomials. None when costs are not polynomials: then only a subset
@@ -424,13 +445,13 @@ def candidate_sets(masks, accuracy, coef=None):
     Returns
     -------
     ndarray of shape (n_kept,), dtype=int64
-        Positions of the kept sets, by rising accuracy.
+        Positions of the kept sets, by rising quality.
     """
     keys = [masks, popcount(masks)]
     if coef is not None:
         # A dominating curve is nowhere above the other, so it comes first among equals.
         keys.extend(np.polynomial.polynomial.polyval([0.0, 1.0, 30.0, 1e3, 1e5], coef.T).T)
-    order = np.lexsort((*keys, -accuracy))
+    order = np.lexsort((*keys, -quality))
     if coef is None:
         kept = []
         for i in order:
@@ -442,5 +463,5 @@ def candidate_sets(masks, accuracy, coef=None):
         from skroute.feature_sets._kernels import undominated
 
         ordered = np.ascontiguousarray(coef[order], dtype=np.float64)
-        kept = order[undominated(ordered, accuracy[order])]
+        kept = order[undominated(ordered, quality[order])]
     return kept[::-1]

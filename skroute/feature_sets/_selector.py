@@ -1,86 +1,41 @@
-"""Poly-Dom and greedy selection of the features to compute for an item and a budget."""
+"""Poly-Dom: the lattice of feature sets, trained as far as the guarantee needs it."""
 
-import reprlib
 import warnings
-from collections.abc import Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, MetaEstimatorMixin
-from sklearn.metrics import check_scoring, get_scorer_names
-from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, column_or_1d, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
 
-from skroute.base import (
-    Plan,
-    Routed,
-    check_budget,
-    check_rows,
-    dispatch,
-    inherit_member_tags,
-    note_failure,
-)
-from skroute.feature_sets._anytime import anytime_plan
-from skroute.feature_sets._choices import greedy_choices, lattice_choices
-from skroute.feature_sets._costs import (
-    FeatureCosts,
-    check_feature_costs,
-    measure_feature_costs,
-)
-from skroute.feature_sets._extractors import check_extractors
-from skroute.feature_sets._greedy import default_trade_offs
+from skroute.feature_sets._base import BaseFeatureSelector
+from skroute.feature_sets._choices import lattice_choices
 from skroute.feature_sets._lattice import (
     MAX_LATTICE_FEATURES,
     LatticeSearch,
     expand_all,
-    indicator,
-    members,
     monotonicity_violations,
+    set_name,
 )
-from skroute.feature_sets._sized_items import SizedItemsMixin
-from skroute.feature_sets._training import SetTrainer
-from skroute.utils._compat import (
-    BaseComposition,
-    HasMethods,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    _fit_context,
-    num_samples,
-    process_routing,
-    raise_for_params,
-    routing_enabled,
-)
+from skroute.utils._compat import Integral, Interval, Real
 
 
-class Skyline(NamedTuple):
-    """The feature sets worth choosing for items of one size.
+class MonotonicityViolation(NamedTuple):
+    """A set of extractors that one of its subsets beats.
 
     Attributes
     ----------
-    route : ndarray of shape (n_sets,), dtype=int64
-        Index of each set into ``choices_``.
+    subset, superset : str
+        Names of the two sets.
 
-    cost : ndarray of shape (n_sets,), dtype=float64
-        Cost of each set at the size, rising.
-
-    accuracy : ndarray of shape (n_sets,), dtype=float64
-        Cross-validated score of each set, rising.
+    drop : float
+        By how much the quality of the superset is lower.
     """
 
-    route: NDArray[np.int64]
-    cost: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
+    subset: str
+    superset: str
+    drop: float
 
 
-class PolyDomSelector(SizedItemsMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition):
-    """The most accurate model whose features can be computed within an item's budget.
+class PolyDomSelector(BaseFeatureSelector):
+    """The best model whose features can be computed within an item's budget.
 
     A feature costs what its extractor costs on the item at hand, which depends on the
     item's size. For every set of extractors worth it, `fit` trains a clone of
@@ -88,10 +43,10 @@ class PolyDomSelector(SizedItemsMixin, ClassifierMixin, MetaEstimatorMixin, Base
     `predict` finds the set in two binary searches, computes the features of that set and
     no others, and asks its model.
 
-    With ``strategy="poly_dom"`` the answer has a guarantee: among all sets of extractors
-    that the budget allows, none is more accurate than ``1 + alpha`` times the chosen one.
-    Accuracy here is the cross-validated score. Most sets are never trained: when a set is
-    nearly as good as one of its supersets, all sets between the two are skipped.
+    The answer has a guarantee: among all sets of extractors that the budget allows, none is
+    better than ``1 + alpha`` times the chosen one. Quality here is the cross-validated
+    score. Most sets are never trained: when a set is nearly as good as one of its
+    supersets, all sets between the two are skipped.
 
     Read more in the :ref:`User Guide <feature_sets>`.
 
@@ -101,7 +56,7 @@ class PolyDomSelector(SizedItemsMixin, ClassifierMixin, MetaEstimatorMixin, Base
         Model that is cloned for every set of features. Must have `fit` and `predict`.
 
     extractors : mapping from str to columns or list of (str, transformer), default=None
-        Where features come from. At most 20 for the strategies that search the lattice.
+        Where features come from. At most 20.
 
         - A mapping from a name to the columns of X that it yields: a column name or
           number, a list of them, a slice or a boolean mask. Entries of columns that are
@@ -111,26 +66,33 @@ class PolyDomSelector(SizedItemsMixin, ClassifierMixin, MetaEstimatorMixin, Base
           of the chosen set, on the items that need them.
         - None: each column of X is an extractor of its own, and X must be complete.
 
-    costs : mapping from str to cost, sequence of costs or "time", default=None
+    costs : mapping from str to cost, sequence of costs, "time" or MeasuredCosts, default=None
         Cost of each extractor on one item, in any unit. A cost is a number, a sequence of
         polynomial coefficients in the size (lowest degree first, none negative, as
         :mod:`numpy.polynomial`), or a callable of an array of sizes. ``"time"`` measures
-        seconds on at most 100 training items of all sizes, one item at a time, and fits a
-        quadratic in the size without negative coefficients to a percentile of the times
-        (a constant where items have no size); only for transformers. None is allowed
-        with ``extractors=None`` only: each column costs 1, and `budget` is a number of
-        columns. The time that the model itself takes is not part of the cost.
+        transformers, see :class:`MeasuredCosts`. None is allowed with ``extractors=None``
+        only: each column costs 1, and `budget` is a number of columns. The time that the
+        model itself takes is not part of the cost.
 
-    alpha : float, default=0.1
-        Accepted factor of accuracy: the best set within the budget is at most ``1 +
-        alpha`` times as accurate as the chosen one. Larger values train fewer sets. 0
-        trains every set that may be the best for some size and budget.
+    alpha : float or None, default=0.1
+        Accepted factor of quality: the best set within the budget is at most ``1 + alpha``
+        times as good as the chosen one. Larger values train fewer sets. 0 trains every set
+        that may be the best for some size and budget. None trains all
+        ``2 ** n_extractors - 1`` sets and assumes nothing.
 
     monotonicity_tol : float, default=0.0
-        How much more accurate a set of extractors may be than one that contains it, in
-        the unit of the score. The guarantee assumes this bound. Cross-validated scores
-        are noisy: with 0, `fit` usually warns and names the value that would have held.
-        Larger values train more sets.
+        How much better a set of extractors may be than one that contains it, in the unit
+        of the score. The guarantee assumes this bound. Cross-validated scores are noisy:
+        with 0, `fit` usually warns and names the value that would have held. Larger values
+        train more sets.
+
+    max_models : int, default=None
+        Train at most this many sets. The search starts with a large alpha and lowers it
+        towards `alpha` while sets may be trained; ``alpha_`` is what was reached. Not with
+        ``alpha=None``.
+
+    max_seconds : float, default=None
+        Start no new layer of the lattice after this many seconds; as `max_models` otherwise.
 
     size : str, int or callable, default=None
         Size of an item: a column of X by name or number, or a function that is called
@@ -144,41 +106,6 @@ class PolyDomSelector(SizedItemsMixin, ClassifierMixin, MetaEstimatorMixin, Base
         a budget of 0 the answer is the most frequent class, which needs no features.
         None is unlimited.
 
-    strategy : {"poly_dom", "greedy", "greedy_acc", "greedy_cost", "expand_all"}, \
-default="poly_dom"
-        Which sets are trained.
-
-        - "poly_dom": as few as the guarantee allows.
-        - "expand_all": all ``2 ** n_extractors - 1``.
-        - "greedy": sequences that add one extractor after the other, by increase in score
-          minus a trade-off times increase in cost at the median training size. No
-          guarantee, and at most ``n_extractors ** 2`` sets for each trade-off.
-        - "greedy_acc", "greedy_cost": one sequence by score or by cost alone.
-
-    trade_offs : array-like of float, default=None
-        For "greedy": the scores that a unit of cost must bring, one sequence each. None
-        takes 0 and eight values relative to the cost of all extractors.
-
-    anytime : bool, default=False
-        Whether `predict` watches the clock: it computes one feature after the other, and
-        revises which set to aim for by the time that was truly spent. It goes on when
-        features came in below their estimate and stops early when they came in above.
-        Needs ``costs="time"``; answers then depend on the machine's load.
-
-    max_models : int, default=None
-        For "poly_dom": train at most this many sets. The search starts with a large alpha
-        and lowers it towards `alpha` while sets may be trained; ``alpha_`` is what was
-        reached.
-
-    max_seconds : float, default=None
-        For "poly_dom": start no new layer of the lattice after this many seconds; as
-        `max_models` otherwise.
-
-    cost_percentile : float, default=0.95
-        For ``costs="time"``: share of the measured times that must not lie above the
-        fitted cost. A higher value keeps more items within their budget and leaves more
-        of it unused.
-
     scoring : str or callable, default=None
         Score of a set, not negative, higher being better. None is accuracy.
 
@@ -190,17 +117,18 @@ default="poly_dom"
         trains only what is new.
 
     n_jobs : int, default=None
-        Sets of one layer that are trained at the same time.
+        Sets of one layer that are trained at the same time. -1 uses all processors.
 
     Attributes
     ----------
-    choices_ : list of tuple of str
-        Extractors of each set that can be chosen; `route` indexes it.
+    choices_ : list of str
+        Names of the sets that can be chosen, such as ``"header + content"``, and
+        ``"(none)"`` for the empty one; `route` indexes it.
 
     candidates_ : ndarray of shape (n_choices, n_extractors), dtype=bool
-        The same as an indicator matrix.
+        The extractors of each choice as an indicator matrix.
 
-    scores_ : ndarray of shape (n_choices,)
+    quality_ : ndarray of shape (n_choices,)
         Cross-validated score of each choice.
 
     estimators_ : list of estimators
@@ -209,7 +137,7 @@ default="poly_dom"
     expanded_ : ndarray of shape (n_expanded, n_extractors), dtype=bool
         All sets with a score, in the order of training; the empty set is the first.
 
-    expanded_scores_ : ndarray of shape (n_expanded,)
+    expanded_quality_ : ndarray of shape (n_expanded,)
         Their scores.
 
     n_trained_ : int
@@ -217,11 +145,11 @@ default="poly_dom"
 
     alpha_ : float
         Smallest alpha for which the trained sets give the guarantee. Infinite when
-        `max_models` was too small to show anything. Not set by the greedy strategies.
+        `max_models` was too small to show anything.
 
-    monotonicity_violations_ : list of (tuple of str, tuple of str, float)
-        ``(subset, superset, drop)`` for every trained set that a subset of it beats by
-        more than `monotonicity_tol`, the largest drop first.
+    monotonicity_violations_ : list of MonotonicityViolation
+        Named tuples ``(subset, superset, drop)`` for every trained set that a subset of it
+        beats by more than `monotonicity_tol`, the largest drop first.
 
     index_ : object
         What :meth:`select` looks sets up in.
@@ -231,10 +159,13 @@ default="poly_dom"
         array of shape (n_extractors, n_sizes).
 
     measured_sizes_ : ndarray of shape (n_measurements,)
-        Only with ``costs="time"``: sizes of the timed items, zeros where they have none.
+        Only with measured costs: sizes of the timed items, zeros where they have none.
 
     measured_costs_ : ndarray of shape (n_measurements, n_extractors)
-        Only with ``costs="time"``: their times in seconds.
+        Only with measured costs: their times in seconds.
+
+    min_budget_ : float
+        0: the empty set costs nothing.
 
     classes_ : ndarray of shape (n_classes,)
         Class labels.
@@ -244,6 +175,23 @@ default="poly_dom"
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names. Only when X has names that are all strings.
+
+    See Also
+    --------
+    GreedyFeatureSelector : For more extractors; trains few sets and promises nothing.
+
+    Notes
+    -----
+    Every method that takes rows also takes, by keyword,
+
+    - ``size``, array-like of shape (n_samples,): the sizes of the items, in place of those
+      that the constructor's `size` finds;
+    - ``budget``, which may have one number per item, as in the constructor;
+    - ``anytime``, bool: watch the clock. Features are computed one after the other, and the
+      set to aim for is revised by the time that was truly spent: the method goes on when
+      features came in below their estimate and stops early when they came in above. Needs
+      measured costs. Costs are then the seconds spent, which a single slow extractor may
+      take above the budget, and answers depend on the machine's load.
 
     References
     ----------
@@ -268,28 +216,18 @@ default="poly_dom"
     ... ).fit(X, y)
     >>> route = selector.select(size=[0, 1000, 10], budget=4.0)
     >>> [selector.choices_[i] for i in route]
-    [('header', 'content'), ('header',), ('header',)]
+    ['header + content', 'header', 'header']
     """
 
     _parameter_constraints: dict = {
-        "estimator": [HasMethods(["fit", "predict"])],
-        "extractors": [None, Mapping, list, tuple],
-        "costs": [None, StrOptions({"time"}), Mapping, "array-like"],
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        **BaseFeatureSelector._parameter_constraints,
+        "alpha": [None, Interval(Real, 0, None, closed="left")],
         "monotonicity_tol": [Interval(Real, 0, None, closed="left")],
-        "size": [None, str, Integral, callable],
-        "budget": [None, Interval(Real, 0, None, closed="both"), "array-like"],
-        "strategy": [StrOptions({"poly_dom", "greedy", "greedy_acc", "greedy_cost", "expand_all"})],
-        "trade_offs": [None, "array-like"],
-        "anytime": ["boolean"],
         "max_models": [None, Interval(Integral, 1, None, closed="left")],
         "max_seconds": [None, Interval(Real, 0, None, closed="left")],
-        "cost_percentile": [Interval(Real, 0, 1, closed="neither")],
-        "scoring": [None, StrOptions(set(get_scorer_names())), callable],
-        "cv": ["cv_object"],
-        "memory": [None, str, HasMethods(["cache"])],
-        "n_jobs": [None, Integral],
     }
+    _max_extractors = MAX_LATTICE_FEATURES
+    _advice = ", or use GreedyFeatureSelector"
 
     def __init__(
         self,
@@ -299,14 +237,10 @@ default="poly_dom"
         costs=None,
         alpha=0.1,
         monotonicity_tol=0.0,
-        size=None,
-        budget=None,
-        strategy="poly_dom",
-        trade_offs=None,
-        anytime=False,
         max_models=None,
         max_seconds=None,
-        cost_percentile=0.95,
+        size=None,
+        budget=None,
         scoring=None,
         cv=5,
         memory=None,
@@ -317,222 +251,24 @@ default="poly_dom"
         self.costs = costs
         self.alpha = alpha
         self.monotonicity_tol = monotonicity_tol
-        self.size = size
-        self.budget = budget
-        self.strategy = strategy
-        self.trade_offs = trade_offs
-        self.anytime = anytime
         self.max_models = max_models
         self.max_seconds = max_seconds
-        self.cost_percentile = cost_percentile
+        self.size = size
+        self.budget = budget
         self.scoring = scoring
         self.cv = cv
         self.memory = memory
         self.n_jobs = n_jobs
 
-    def get_params(self, deep=True):
-        """Parameters of this estimator and, if `deep`, of its transformers and its model.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include nested parameters.
-
-        Returns
-        -------
-        dict
-        """
-        if isinstance(self.extractors, (list, tuple)):
-            return self._get_params("extractors", deep=deep)
-        return super().get_params(deep=deep)
-
-    def set_params(self, **params):
-        """Set parameters of this estimator, its model or a transformer by name.
-
-        Parameters
-        ----------
-        **params : keyword arguments
-            Parameters to set.
-
-        Returns
-        -------
-        self
-        """
-        if isinstance(params.get("extractors", self.extractors), (list, tuple)):
-            self._set_params("extractors", **params)
-            return self
-        return super().set_params(**params)
-
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike, *, size: ArrayLike | None = None, **params: Any):
-        """Train the models of the feature sets and index them.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows, or raw items when `extractors` are transformers.
-
-        y : array-like of shape (n_samples,)
-            Labels.
-
-        size : array-like of shape (n_samples,), default=None
-            Sizes of the items; overrides the constructor's. Used to measure costs and for
-            the median size of the greedy strategies.
-
-        **params : dict
-            ``sample_weight``, passed to the models and to the scorer; with metadata
-            routing enabled, whatever the model, the scorer or the splitter requests.
-
-        Returns
-        -------
-        self
-        """
-        self.__dict__.pop("choices_", None)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        routed = self._routed_fit_params(params)
-        for attribute in ("n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(attribute, None)
-        X = self._check_columns(X, reset=True)
-        X, y = indexable(X, y)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        extractors = check_extractors(
-            self.extractors,
-            getattr(self, "n_features_in_", None),
-            getattr(self, "feature_names_in_", None),
-            self._validate_names,
-        )
-        self._check_number(len(extractors.names))
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-
-        @contextmanager
-        def progress(n_sets):
-            task = context.subcontext(task_name=f"train-{n_sets}-sets")
-            task.call_on_fit_task_begin(estimator=self, X=X, y=y)
-            yield
-            task.call_on_fit_task_end(estimator=self, X=X, y=y)
-
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y, **routed["splitter"]))
-        sizes = self._sizes(X, size)
-        self.classes_ = np.unique(y)
-        self.extractors_ = extractors.fit(X, y)
-        self.costs_ = self._feature_costs(X, sizes)
-        trainer = SetTrainer(
-            self.estimator,
-            extractors,
-            extractors.prepare(X, range(len(extractors.names))),
-            y,
-            splits,
-            check_scoring(self.estimator, scoring=self.scoring),
-            routed["fit"],
-            routed["score"],
-            self.n_jobs,
-            check_memory(self.memory),
-            progress,
-        )
-        if self.strategy in ("poly_dom", "expand_all"):
-            choices = self._fit_lattice(trainer)
-        else:
-            choices = self._fit_greedy(trainer, sizes)
-        self._masks, self._set_costs, self.index_ = choices
-        expanded = np.array(list(trainer.accuracy), dtype=np.int64)
-        self.expanded_ = indicator(expanded, len(extractors.names))
-        self.expanded_scores_ = np.array(list(trainer.accuracy.values()))
-        self.n_trained_ = len(expanded) - 1
-        self.candidates_ = indicator(self._masks, len(extractors.names))
-        self.scores_ = np.array(trainer.evaluate(self._masks.tolist()))
-        self.estimators_ = trainer.fit(self._masks)
-        self.choices_ = [self._named(mask) for mask in self._masks]
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self
-
-    def _routed_fit_params(self, params):
-        """Metadata for the models, the scorer and the splitter."""
-        if routing_enabled():
-            routed = process_routing(self, "fit", **params)
-            return {
-                "fit": routed["estimator"]["fit"],
-                "score": routed["scorer"]["score"],
-                "splitter": routed["splitter"]["split"],
-            }
-        raise_for_params(params, self, "fit", allow=["sample_weight"])
-        return {"fit": params, "score": params, "splitter": {}}
-
-    def _check_columns(self, X, *, reset):
-        """Check X as far as its columns are there to be read; lists of rows become arrays.
-
-        A table of which each column is an extractor is checked as one. Where the user
-        named the extractors, what a row does not need may be missing, and only number and
-        names of the columns are checked. Raw items have none.
-        """
-        of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
-        if of_columns and isinstance(X, list):
-            X = np.asarray(X)
-        if self.extractors is None:
-            return check_rows(self, X, reset=reset)
-        (X,) = indexable(X)
-        if num_samples(X) == 0:
-            raise ValueError(
-                "Found 0 sample(s) while a minimum of 1 is required by "
-                f"{type(self).__name__}, got {X!r}."
-            )
-        if of_columns or len(getattr(X, "shape", ())) == 2:
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        return X
-
-    def _check_number(self, n_extractors):
-        """Whether the strategy can handle that many extractors."""
-        limit = MAX_LATTICE_FEATURES if self.strategy in ("poly_dom", "expand_all") else 62
-        if n_extractors > limit:
-            raise ValueError(
-                f"strategy={self.strategy!r} handles at most {limit} extractors, got "
-                f"{n_extractors}. Group columns under one name in extractors"
-                + (', or use strategy="greedy".' if limit < 62 else ".")
-            )
-
-    def _feature_costs(self, X, sizes):
-        """Cost functions of the extractors, given or measured."""
-        names = self.extractors_.names
-        timed = isinstance(self.costs, str)
-        if self.anytime and not timed:
-            raise ValueError(
-                f'anytime=True watches the clock and needs costs="time", got costs={self.costs!r}.'
-            )
-        for attribute in ("measured_sizes_", "measured_costs_"):
-            self.__dict__.pop(attribute, None)
-        if timed:
-            if not self.extractors_.measurable:
-                raise ValueError(
-                    'costs="time" measures transformers, but extractors are columns of X, which '
-                    "take no time to compute. Give numbers, polynomials or callables."
-                )
-            functions, self.measured_sizes_, self.measured_costs_ = measure_feature_costs(
-                self.extractors_, X, sizes, self.cost_percentile
-            )
-            return FeatureCosts(names, functions)
-        if self.costs is None:
-            if self.extractors is not None:
-                raise ValueError(
-                    "costs=None is allowed with extractors=None only, where each column costs 1; "
-                    f'give the costs of {names!r}, or "time".'
-                )
-            return FeatureCosts(names, [np.ones(1)] * len(names))
-        return FeatureCosts(names, check_feature_costs(self.costs, names))
-
-    def _fit_lattice(self, trainer):
-        """Poly-Dom, or all sets."""
+    def _choose(self, trainer, reference):
         n_extractors = len(self.extractors_.names)
-        if self.strategy == "expand_all":
-            found = expand_all(n_extractors, trainer.evaluate, trainer.accuracy[0])
+        if self.alpha is None:
+            found = expand_all(n_extractors, trainer.evaluate, trainer.quality[0])
         else:
             found = LatticeSearch(
                 n_extractors,
                 trainer.evaluate,
-                trainer.accuracy[0],
+                trainer.quality[0],
                 monotonicity_tol=self.monotonicity_tol,
                 max_models=self.max_models,
                 max_seconds=self.max_seconds,
@@ -543,208 +279,21 @@ default="poly_dom"
 
     def _report_violations(self, found):
         """Say where the assumption of the guarantee did not hold on the trained sets."""
-        violations = monotonicity_violations(found.masks, found.accuracy, self.monotonicity_tol)
+        violations = monotonicity_violations(found.masks, found.quality, self.monotonicity_tol)
+        names = self.extractors_.names
         self.monotonicity_violations_ = [
-            (self._named(subset), self._named(superset), drop)
+            MonotonicityViolation(set_name(names, subset), set_name(names, superset), drop)
             for subset, superset, drop in violations
         ]
-        if violations and self.strategy == "poly_dom":
-            subset, superset, drop = self.monotonicity_violations_[0]
+        if violations and self.alpha is not None:
+            worst = self.monotonicity_violations_[0]
             warnings.warn(
                 f"The guarantee assumes that a set of extractors is at most monotonicity_tol="
-                f"{self.monotonicity_tol!r} less accurate than any of its subsets. "
+                f"{self.monotonicity_tol!r} worse than any of its subsets. "
                 f"{len(violations)} of the {len(found.masks)} scored sets are not so, the worst "
-                f"being {superset!r}, which is {drop:.4g} below {subset!r}. "
-                f"monotonicity_tol={np.ceil(drop * 1e4) / 1e4:.4g} would hold on these sets; "
-                "see monotonicity_violations_.",
+                f"being {worst.superset!r}, which is {worst.drop:.4g} below {worst.subset!r}. "
+                f"monotonicity_tol={np.ceil(worst.drop * 1e4) / 1e4:.4g} would hold on these "
+                "sets; see monotonicity_violations_.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=9,
             )
-
-    def _fit_greedy(self, trainer, sizes):
-        """Greedy: one sequence for each trade-off at the median size."""
-        self.__dict__.pop("alpha_", None)
-        self.monotonicity_violations_ = []
-        if sizes is None and self.costs_.depends_on_size:
-            raise ValueError(
-                f"strategy={self.strategy!r} grows its sequences at the median training size, but "
-                "the items have no size. Give size, here or to the constructor."
-            )
-        reference = 0.0 if sizes is None else float(np.median(sizes))
-        trade_offs = self._trade_offs(self.costs_(np.array([reference]))[:, 0])
-        return greedy_choices(
-            trainer.evaluate, trainer.accuracy[0], self.costs_, reference, trade_offs
-        )
-
-    def _trade_offs(self, cost):
-        if self.strategy == "greedy_acc":
-            return [0.0]
-        if self.strategy == "greedy_cost":
-            return [np.inf]
-        if self.trade_offs is None:
-            return default_trade_offs(cost)
-        given = np.asarray(self.trade_offs, dtype=np.float64)
-        if given.ndim != 1 or len(given) == 0 or not (given >= 0).all():
-            raise ValueError(
-                "trade_offs must be a one-dimensional sequence of at least one number, none "
-                f"negative, got {self.trade_offs!r}."
-            )
-        return given
-
-    def _named(self, mask):
-        return tuple(self.extractors_.names[j] for j in members(mask))
-
-    def _sizes(self, X, size):
-        """Sizes of the items; None where they have none."""
-        if size is None:
-            if self.size is None:
-                return None
-            if callable(self.size):
-                rows = range(num_samples(X))
-                # Items of an object array come out of X[i] alone as they went in.
-                frame = not isinstance(X, (list, np.ndarray))
-                size = [self.size(_safe_indexing(X, i) if frame else X[i]) for i in rows]
-            else:
-                size = _safe_indexing(X, self.size, axis=1)
-        sizes = np.asarray(size, dtype=np.float64)
-        if sizes.shape != (num_samples(X),) or not (np.isfinite(sizes) & (sizes >= 0)).all():
-            raise ValueError(
-                f"size must have one finite number that is not negative for each of the "
-                f"{num_samples(X)} items, got {reprlib.repr(size)}."
-            )
-        return sizes
-
-    def _known_sizes(self, sizes):
-        """Sizes for a decision: required where costs depend on them."""
-        if not self.costs_.depends_on_size:
-            return 0.0
-        if sizes is None:
-            raise ValueError(
-                "size is needed because the costs depend on it: pass size to the method, or give "
-                "the constructor a column or a callable."
-            )
-        return sizes
-
-    def _effective_budget(self, budget):
-        budget = self.budget if budget is None else budget
-        if np.ndim(budget) == 0:
-            return check_budget(budget)
-        values = np.asarray(budget, dtype=np.float64)
-        if not (values >= 0).all():
-            raise ValueError(
-                "budget must have numbers that are not negative, one for each item, "
-                f"got {budget!r}."
-            )
-        return values
-
-    def select(
-        self, size: ArrayLike | None = None, budget: ArrayLike | None = None
-    ) -> NDArray[np.int64]:
-        """Which feature set to compute, from size and budget alone.
-
-        Parameters
-        ----------
-        size : array-like of float, default=None
-            Sizes. Required when costs depend on the size.
-
-        budget : array-like of float, default=None
-            Budgets, broadcast against `size`. None takes the constructor's.
-
-        Returns
-        -------
-        ndarray of int64
-            Indices into ``choices_``, in the broadcast shape of `size` and `budget`.
-        """
-        check_is_fitted(self)
-        size = 0.0 if size is None and not self.costs_.depends_on_size else size
-        if size is not None:
-            given, size = size, np.asarray(size, dtype=np.float64)
-            if not (np.isfinite(size) & (size >= 0)).all():
-                raise ValueError(f"size must be finite and not negative, got {given!r}.")
-        return self.index_.lookup(self._known_sizes(size), self._effective_budget(budget))
-
-    def skyline(self, size: float | None = None) -> Skyline:
-        """The sets that are the best for some budget, for items of one size.
-
-        Parameters
-        ----------
-        size : float, default=None
-            The size. Required when costs depend on it.
-
-        Returns
-        -------
-        Skyline
-            Named tuple ``(route, cost, accuracy)`` of arrays, by rising cost.
-        """
-        check_is_fitted(self)
-        size = float(self._known_sizes(size))
-        route = self.index_.skyline(size)
-        return Skyline(
-            route, self._set_costs.chosen(route, np.full(len(route), size)), self.scores_[route]
-        )
-
-    def _respond(self, X, response, *, budget=None, **context):
-        check_is_fitted(self)
-        X = self._check_columns(X, reset=False)
-        plan = self._plan(X, self._effective_budget(budget), **context)
-        y_pred = None if response is None else self._answer(X, plan, response)
-        return Routed(y_pred, plan.route, plan.cost)
-
-    def _plan(self, X, budget, size=None):
-        n_samples = num_samples(X)
-        if np.ndim(budget) and budget.shape != (n_samples,):
-            raise ValueError(
-                f"budget must be one number or have one for each of the {n_samples} items, got "
-                f"shape {budget.shape!r}."
-            )
-        sizes = np.broadcast_to(self._known_sizes(self._sizes(X, size)), (n_samples,))
-        budgets = np.broadcast_to(budget, (n_samples,))
-        if self.anytime:
-            estimates = self.costs_(sizes)
-            return Plan(
-                *anytime_plan(self.extractors_, self.index_, self._masks, estimates, X, budgets)
-            )
-        route = self.index_.lookup(sizes, budgets)
-        return Plan(route, self._set_costs.chosen(route, sizes))
-
-    def _answer(self, X, plan, response):
-        def answer(choice, rows):
-            wanted = members(self._masks[choice])
-            if not wanted:
-                table = np.zeros((len(rows), 1))
-            elif plan.state is not None:
-                table = self.extractors_.stack([plan.state[row] for row in rows], wanted)
-            else:
-                prepared = self.extractors_.prepare(_safe_indexing(X, rows), wanted)
-                table = self.extractors_.take(prepared, wanted)
-            with note_failure(self.choices_[choice], len(rows), response):
-                return getattr(self.estimators_[choice], response)(table)
-
-        return dispatch(plan.route, answer)
-
-    def get_metadata_routing(self):
-        """Who receives which metadata.
-
-        Returns
-        -------
-        MetadataRouter
-        """
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                estimator=self.estimator,
-                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
-            )
-            .add(
-                scorer=check_scoring(self.estimator, scoring=self.scoring),
-                method_mapping=MethodMapping().add(caller="fit", callee="score"),
-            )
-            .add(
-                splitter=check_cv(self.cv, classifier=True),
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-        )
-
-    def __sklearn_tags__(self):
-        return inherit_member_tags(super().__sklearn_tags__(), [self.estimator])

@@ -7,12 +7,12 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
-from skroute.feature_sets._lattice import members
+from skroute.feature_sets._lattice import members, set_name
 from skroute.utils._compat import check_method_params, num_samples
 
 
 def score_set(estimator, X, y, splits, scorer, fit_params, score_params, name):
-    """Out-of-sample accuracy of one set: mean of the scorer over the folds.
+    """Out-of-sample quality of one set: mean of the scorer over the folds.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def score_set(estimator, X, y, splits, scorer, fit_params, score_params, name):
     fit_params, score_params : dict
         Metadata; arrays with a value per row are cut to the fold.
 
-    name : tuple of str
+    name : str
         The set, for the note on a failure.
 
     Returns
@@ -128,11 +128,11 @@ class SetTrainer:
         self.parallel = Parallel(n_jobs=n_jobs)
         self.score_set = memory.cache(score_set, ignore=["name"])
         self.progress = progress
-        self.accuracy = {}
-        self.accuracy[0] = self._score([0])[0]
+        self.quality = {}
+        self.quality[0] = self._score([0])[0]
 
     def _name(self, mask):
-        return tuple(self.extractors.names[j] for j in members(mask))
+        return set_name(self.extractors.names, mask)
 
     def _model_and_table(self, mask):
         if mask == 0:
@@ -168,7 +168,7 @@ class SetTrainer:
         return scores
 
     def evaluate(self, masks):
-        """Accuracies of sets, training those that were not trained before.
+        """Qualities of sets, training those that were not trained before.
 
         Parameters
         ----------
@@ -179,10 +179,10 @@ class SetTrainer:
         -------
         list of float
         """
-        if new := [mask for mask in masks if mask not in self.accuracy]:
+        if new := [mask for mask in masks if mask not in self.quality]:
             with self.progress(len(new)):
-                self.accuracy.update(zip(new, self._score(new)))
-        return [self.accuracy[mask] for mask in masks]
+                self.quality.update(zip(new, self._score(new)))
+        return [self.quality[mask] for mask in masks]
 
     def fit(self, masks):
         """Models of sets, trained on all rows.

@@ -3,8 +3,8 @@
 from skroute.metrics._bootstrap import BootstrapInterval, bootstrap_interval
 from skroute.metrics._compare import compare_with_references
 from skroute.metrics._complementarity import complementarity_matrix
-from skroute.metrics._curve import AccuracyCostCurve, accuracy_cost_curve
-from skroute.metrics._displays import (
+from skroute.metrics._curve import AccuracyCostCurve, accuracy_cost_curve, sample_quality
+from skroute.metrics._curve_displays import (
     AccuracyCostDisplay,
     ComplementarityDisplay,
     RouteShareDisplay,
@@ -48,4 +48,5 @@ __all__ = [
     "mean_cost_scorer",
     "pareto_front",
     "reference_curves",
+    "sample_quality",
 ]

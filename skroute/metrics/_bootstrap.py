@@ -88,7 +88,8 @@ def bootstrap_interval(
     -------
     BootstrapInterval
         Named tuple ``(estimate, low, high, standard_error, n_samples)``. Resamples in
-        which the statistic is NaN are left out; all of it is NaN if that is every one.
+        which the statistic is NaN are left out. If that is every one, or if the estimate
+        itself is NaN, there is no interval: its ends and the standard error are NaN.
 
     Raises
     ------
@@ -132,7 +133,7 @@ def resampled_values(statistic, arrays, n_resamples, random_state):
 def interval(estimate, values, confidence_level, n_samples):
     """Percentile interval from the values of the resamples; those that are NaN do not count."""
     values = values[~np.isnan(values)]
-    if not len(values):
+    if np.isnan(estimate) or not len(values):
         return BootstrapInterval(estimate, np.nan, np.nan, np.nan, n_samples)
     tail = (1 - confidence_level) / 2
     low, high = np.quantile(values, [tail, 1 - tail])

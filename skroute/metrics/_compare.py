@@ -94,7 +94,7 @@ def compare_with_references(
     - ``"cpt_50"``, ``"cpt_80"``: how far towards the strong choice's cost one must go to
       recover 50 % and 80 % of the gap (:func:`call_performance_threshold`); less is better;
     - ``"saving"``: saving at the strong choice's quality (:func:`cost_reduction_at`, at
-      measured points only); NaN where the curve does not reach it;
+      measured points only); NaN, without an interval, where the curve does not reach it;
     - ``"distance"``: quality that the points of the curve lack, on average, to the Pareto
       front of the single choices (:func:`distance_to_pareto_front`); less is better.
 

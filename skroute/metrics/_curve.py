@@ -23,7 +23,9 @@ class AccuracyCostCurve(NamedTuple):
         Mean quality: accuracy for one label per row.
 
     cost : ndarray of shape (n_budgets,), dtype=float64
-        Mean cost per row that was really spent, in the unit of the estimator's costs.
+        Mean cost per row as the estimator reports it (``predict_cost``), in the unit of its
+        costs: what was spent where costs are known, the estimate of it where the estimator
+        has a ``cost_estimator``.
 
     route_share : ndarray of shape (n_budgets, n_choices), dtype=float64
         Share of the rows for which each choice was made; rows sum to 1.
@@ -55,12 +57,13 @@ def check_budgets(budgets):
     ValueError
         If there is none, or one is not a non-negative number or None.
     """
-    budgets = list(budgets) if np.iterable(budgets) and not isinstance(budgets, str) else []
-    if not budgets:
+    usable = np.iterable(budgets) and not isinstance(budgets, str)
+    given = list(budgets) if usable else []
+    if not given:
         raise ValueError(
             f"budgets must be a non-empty list of numbers (mean costs per sample), got {budgets!r}."
         )
-    return np.array([check_budget(budget, name="each of budgets") for budget in budgets])
+    return np.array([check_budget(budget, name="each of budgets") for budget in given])
 
 
 def find_router(estimator, X):
@@ -104,48 +107,60 @@ def find_router(estimator, X):
     return inner, X
 
 
-def quality_of_rows(y_true, y_pred, route=None, n_choices=None):
-    """Quality of each answer, by the shapes of truth and answer.
+def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
+    """Quality of each answer: whether the label is right, or how much of the label set.
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_columns)
-        True labels; an indicator matrix of labels; or, where `y_pred` has one axis, the
-        quality of each choice on each row.
+    y_true : array-like of shape (n_samples,) or (n_samples, n_labels)
+        True labels, or an indicator matrix of labels.
 
-    y_pred : array-like of shape (n_samples,) or (n_samples, n_labels)
+    y_pred : array-like of the shape of `y_true`
         The answers.
-
-    route : ndarray of shape (n_samples,), default=None
-        The choices made; needed where `y_true` is a quality matrix.
-
-    n_choices : int, default=None
-        Columns that a quality matrix must have.
 
     Returns
     -------
     ndarray of shape (n_samples,), dtype=float64
         1 or 0 for one label per row; the Jaccard index of the label sets, 1 where both
-        are empty, for several; the quality of the choice made for a quality matrix.
+        are empty, for several.
 
     Raises
     ------
     ValueError
-        If the shapes do not go together.
+        If the shapes differ.
+
+    Examples
+    --------
+    >>> from skroute.metrics import sample_quality
+    >>> sample_quality(["cat", "dog"], ["cat", "cat"])
+    array([1., 0.])
+    >>> sample_quality([[1, 1, 0], [0, 0, 0]], [[1, 0, 0], [0, 0, 0]])
+    array([0.5, 1. ])
     """
     y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
     check_consistent_length(y_true, y_pred)
-    if y_true.ndim == y_pred.ndim == 1:
+    if y_true.shape != y_pred.shape or y_true.ndim > 2:
+        raise ValueError(
+            f"y_true of shape {y_true.shape} and y_pred of shape {y_pred.shape} do not go "
+            "together: give one label per row, or two indicator matrices of the same shape."
+        )
+    if y_true.ndim == 1:
         return (y_true == y_pred).astype(np.float64)
-    if y_true.ndim == 2 and y_true.shape == y_pred.shape:
-        true, named = y_true != 0, y_pred != 0
-        both = (true & named).sum(axis=1)
-        either = (true | named).sum(axis=1)
-        return np.where(either == 0, 1.0, both / np.maximum(either, 1))
-    if y_true.ndim == 2 and y_pred.ndim == 1 and y_true.shape[1] == n_choices:
-        return y_true[np.arange(len(y_true)), route].astype(np.float64)
+    true, named = y_true != 0, y_pred != 0
+    both = np.count_nonzero(true & named, axis=1)
+    either = np.count_nonzero(true | named, axis=1)
+    return np.where(either == 0, 1.0, both / np.maximum(either, 1))
+
+
+def _quality_of_answers(y, y_pred, route, n_choices):
+    """As `sample_quality`; that of the choice made where `y` is a quality matrix."""
+    y, y_pred = np.asarray(y), np.asarray(y_pred)
+    if y.shape == y_pred.shape:
+        return sample_quality(y, y_pred)
+    if y.ndim == 2 and y_pred.ndim == 1 and y.shape[1] == n_choices:
+        return y[np.arange(len(y)), route].astype(np.float64)
     raise ValueError(
-        f"y of shape {y_true.shape} and predictions of shape {y_pred.shape} do not go together: "
+        f"y of shape {y.shape} and predictions of shape {y_pred.shape} do not go together: "
         "give one label per row, an indicator matrix for predictions of the same shape, or, for "
         "an estimator that only routes, a quality matrix with one column for each of its "
         f"choices_ (there are {n_choices})."
@@ -247,7 +262,7 @@ def accuracy_cost_curve(
     for k, limit in enumerate(limits):
         y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
         if row_quality is None:
-            qualities[:, k] = quality_of_rows(y, y_pred, route, len(router.choices_))
+            qualities[:, k] = _quality_of_answers(y, y_pred, route, len(router.choices_))
         else:
             qualities[:, k] = row_quality(y, y_pred)
         share[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import get_scorer
 
-from skroute.base import check_budget
+from skroute.base import affords, check_budget
 from skroute.metrics._curve import accuracy_cost_curve, check_budgets, find_router
 
 _RESPONSES = frozenset(
@@ -29,7 +29,7 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
 
     .. warning::
        The result is a **cost**: positive, and less is better. A search that maximises it
-       would choose the dearest candidate. Use it as a second score beside a quality and
+       would choose the most expensive candidate. Use it as a second score beside a quality and
        choose with :func:`best_within_budget`.
 
     Parameters
@@ -143,7 +143,7 @@ def make_budget_scorer(
     >>> make_budget_scorer(0.5)
     make_budget_scorer(0.5, scoring='accuracy')
 
-    Several budgets in one search: ``scoring={"cheap": make_budget_scorer(0.1), "dear":
+    Several budgets in one search: ``scoring={"at 0.1": make_budget_scorer(0.1), "at 1":
     make_budget_scorer(1.0)}``.
     """
     budget = check_budget(budget)
@@ -218,12 +218,24 @@ def make_curve_scorer(
 
 
 class _BestWithinBudget:
-    """See :func:`best_within_budget`."""
+    """See :func:`best_within_budget`.
+
+    A search looks its scorer up under `refit`, which for a function finds nothing. This one
+    is equal to the name of the quality, so ``search.score`` finds that.
+    """
 
     def __init__(self, budget, quality, cost):
         self.budget = budget
         self.quality = quality
         self.cost = cost
+
+    def __eq__(self, other):
+        if isinstance(other, str):
+            return self.quality == other
+        return isinstance(other, _BestWithinBudget) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash(self.quality)
 
     def __call__(self, cv_results: Mapping[str, Any]) -> int:
         columns = {}
@@ -240,14 +252,18 @@ class _BestWithinBudget:
         valid = np.isfinite(quality) & np.isfinite(cost)
         if not valid.any():
             raise ValueError(
-                "All candidates failed: none has both a finite quality and a finite cost."
+                f"All {len(valid)} candidates failed in fit or in scoring: none has both a finite "
+                f"{self.quality!r} and a finite {self.cost!r}. scikit-learn warned of each error; "
+                'with error_score="raise" the search ends at the first one and shows it.'
             )
-        fits = np.flatnonzero(valid & (cost <= self.budget))
+        fits = np.flatnonzero(valid & affords(self.budget, cost))
         if not len(fits):
             cheapest = int(np.where(valid, cost, np.inf).argmin())
+            failed = len(valid) - int(valid.sum())
             raise ValueError(
                 f"No candidate keeps to budget={self.budget!r}. The cheapest spends "
                 f"{cost[cheapest]:.6g} per sample: {cv_results['params'][cheapest]!r}."
+                + (f" {failed} of {len(valid)} candidates failed and were left out." * bool(failed))
             )
         # The best quality; of equals the cheapest, then the first.
         return int(fits[np.lexsort((cost[fits], -quality[fits]))[0]])
@@ -268,7 +284,10 @@ def best_within_budget(
         estimator's costs.
 
     quality : str, default="accuracy"
-        Name of the score to maximise, a key of the search's `scoring`.
+        Name of the score to maximise, a key of the search's `scoring`. A router that is
+        fitted to a quality matrix has no accuracy: give it
+        ``scoring={"quality": None, "cost": mean_cost_scorer}`` (None is its own ``score``,
+        the mean quality) and ``quality="quality"``.
 
     cost : str, default="cost"
         Name of the score that holds the cost, see :func:`mean_cost_scorer`.
@@ -278,13 +297,20 @@ def best_within_budget(
     callable
         ``refit(cv_results) -> index`` for :class:`~sklearn.model_selection.GridSearchCV`
         and its kin; it can be pickled. Of equally good candidates it takes the cheapest;
-        candidates that failed are left out.
+        candidates that failed are left out. ``search.score`` gives the quality of the best
+        estimator.
 
     Raises
     ------
     ValueError
         If `budget` is not valid; at the end of the search, if no candidate keeps to it
         (the message names the cheapest) or a score is missing.
+
+    Notes
+    -----
+    scikit-learn has no ``best_score_`` where `refit` is a function; it is
+    ``search.cv_results_["mean_test_accuracy"][search.best_index_]``. What takes a budget,
+    such as ``predict_routed(X, budget=2)``, is called on ``search.best_estimator_``.
 
     Examples
     --------

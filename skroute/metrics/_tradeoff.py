@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from skroute.assignment import assignment_path
+from skroute.base import affords
 from skroute.metrics._curve import check_budgets
 from skroute.utils._compat import Interval, Real, validate_params
 
@@ -259,7 +260,7 @@ def average_performance_gap_recovered(
         Cost and quality of the cheap model, on the same rows.
 
     strong : tuple of (float, float)
-        Cost and quality of the dear model; both larger than those of `weak`.
+        Cost and quality of the expensive model; both larger than those of `weak`.
 
     Returns
     -------
@@ -269,7 +270,7 @@ def average_performance_gap_recovered(
     Raises
     ------
     ValueError
-        If the curve is not valid or `strong` is not both dearer and better.
+        If the curve is not valid or `strong` is not both more expensive and better.
 
     See Also
     --------
@@ -322,7 +323,7 @@ def call_performance_threshold(
         Cost and quality of the cheap model, on the same rows.
 
     strong : tuple of (float, float)
-        Cost and quality of the dear model; both larger than those of `weak`.
+        Cost and quality of the expensive model; both larger than those of `weak`.
 
     Returns
     -------
@@ -333,8 +334,8 @@ def call_performance_threshold(
     Raises
     ------
     ValueError
-        If the curve is not valid, `strong` is not both dearer and better, or `share` is
-        outside its range.
+        If the curve is not valid, `strong` is not both more expensive and better, or `share`
+        is outside its range.
 
     References
     ----------
@@ -530,8 +531,7 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     cost = cost if cost.ndim == 1 else cost.mean(axis=0)
     # A problem of one row whose choices are the models: its relaxation mixes two of them.
     mix = assignment_path(quality[np.newaxis], cost)
-    # Costs are sums: a budget that equals one up to rounding affords it.
-    fits = cost <= limits[:, np.newaxis] * (1 + 1e-12)
+    fits = affords(limits[:, np.newaxis], cost)
     single = np.where(fits, quality, -np.inf).max(axis=1)
     some = fits.any(axis=1)
     return ReferenceCurves(

@@ -40,3 +40,25 @@ def import_optional(module, caller):
         extra = _EXTRAS.get(package)
         how = f"pip install 'skroute-ml[{extra}]'" if extra else f"pip install {package}"
         raise ImportError(f"{caller} needs {package}, which is not installed: {how}.") from error
+
+
+def axes_of(display, ax):
+    """The matplotlib axes that a display draws on.
+
+    Parameters
+    ----------
+    display : object
+        Who draws, for the error message.
+
+    ax : matplotlib Axes or None
+        Those given; None makes a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    pyplot = import_optional("matplotlib.pyplot", f"{type(display).__name__}.plot")
+    if ax is None:
+        # Constrained: a legend beside the axes keeps its place when the figure is saved.
+        _, ax = pyplot.subplots(layout="constrained")
+    return ax

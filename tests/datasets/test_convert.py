@@ -294,9 +294,7 @@ def test_language_models_from_raw_and_to_disk(data_home, tmp_path, origin, raw):
         (tmp_path / name).write_bytes(content)
     local = origin._replace(urls={name: [(tmp_path / name).as_uri()] for name in files})
     home = tmp_path / "home"
-    fetched, path = load_or_fetch(
-        local, data_home=home, download_if_missing=True, n_retries=0, delay=0.0
-    )
+    fetched, path = load_or_fetch(local, data_home=home, download_if_missing=True)
     assert content_digest(fetched) == origin.digest
     assert content_digest(origin.load(path)) == origin.digest
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skroute.datasets import _base, get_data_home
 from skroute.datasets._base import (
@@ -20,7 +22,13 @@ from skroute.datasets._base import (
     write_atomically,
 )
 
-FETCH = {"download_if_missing": True, "n_retries": 0, "delay": 0.0}
+FETCH = {"download_if_missing": True}
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(_base, "_DELAY", 0.0)
+    monkeypatch.setattr(_base, "_N_RETRIES", 0)
 
 
 def arrays_of(raw):
@@ -43,7 +51,7 @@ def origin(tmp_path):
 
 
 class Server:
-    """An HTTP server that answers with a list of statuses, one a request."""
+    """An HTTP server that answers with a list of statuses or functions, one a request."""
 
     def __init__(self):
         self.statuses = []
@@ -53,10 +61,14 @@ class Server:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 outer.requested.append(self.path)
-                status = outer.statuses.pop(0)
-                self.send_response(status)
+                answer = outer.statuses.pop(0)
+                if callable(answer):
+                    answer(self)
+                    self.close_connection = True
+                    return
+                self.send_response(answer)
                 self.end_headers()
-                if status == 200:
+                if answer == 200:
                     self.wfile.write(b"content")
 
             def log_message(self, *args):
@@ -64,6 +76,39 @@ class Server:
 
         self.http = http.server.HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_port}"
+
+
+def content(body, *, length=None):
+    """An answer with the body, announced with its length or another one."""
+
+    def answer(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body) if length is None else length))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+def bad_chunk(handler):
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    handler.wfile.write(b"zz\r\nabc")
+
+
+# Transfers that go wrong on the way. What http.client raises for them is no OSError.
+BROKEN = {
+    "truncated": content(b"1 2", length=500),
+    "no status line": lambda handler: handler.wfile.write(b"NOTHTTP\r\n\r\n"),
+    "bad chunk": bad_chunk,
+    "nothing": lambda handler: None,
+}
+
+
+@pytest.fixture(params=BROKEN)
+def broken(request):
+    return BROKEN[request.param]
 
 
 @pytest.fixture
@@ -116,38 +161,59 @@ class TestDataHome:
 class TestDownload:
     def test_first_address(self, server):
         server.statuses = [200]
-        assert download([server.url + "/a"], n_retries=0, delay=0.0) == b"content"
+        assert download([server.url + "/a"]) == b"content"
 
-    def test_next_address_at_once_when_the_first_has_it_not(self, server):
+    def test_next_address_at_once_when_the_first_has_it_not(self, server, monkeypatch):
+        monkeypatch.setattr(_base, "_N_RETRIES", 3)
         server.statuses = [404, 200]
         urls = [server.url + "/a", server.url + "/b"]
-        assert download(urls, n_retries=3, delay=10.0) == b"content"
+        assert download(urls) == b"content"
         assert server.requested == ["/a", "/b"]
 
-    def test_retries_and_says_so(self, server):
+    def test_retries_and_says_so(self, server, monkeypatch):
+        monkeypatch.setattr(_base, "_N_RETRIES", 2)
         server.statuses = [503, 503, 200]
         with pytest.warns(UserWarning, match=r"Retry downloading from http://127.*503"):
-            assert download([server.url], n_retries=2, delay=0.0) == b"content"
+            assert download([server.url]) == b"content"
         assert len(server.requested) == 3
 
     def test_waits_between_attempts(self, server, monkeypatch):
         waited = []
         monkeypatch.setattr(_base.time, "sleep", waited.append)
+        monkeypatch.setattr(_base, "_N_RETRIES", 2)
+        monkeypatch.setattr(_base, "_DELAY", 1.5)
         server.statuses = [500, 500, 200]
         with pytest.warns(UserWarning, match="Retry"):
-            download([server.url], n_retries=2, delay=1.5)
+            download([server.url])
         assert waited == [1.5, 1.5]
 
     def test_last_error_comes_through_with_the_addresses(self, server):
         server.statuses = [404, 410]
         urls = [server.url + "/a", server.url + "/b"]
         with pytest.raises(OSError, match="410") as caught:
-            download(urls, n_retries=1, delay=0.0)
+            download(urls)
         assert repr(urls) in caught.value.__notes__[0]
+
+    def test_broken_transfer_is_tried_again(self, server, broken, monkeypatch):
+        monkeypatch.setattr(_base, "_N_RETRIES", 1)
+        server.statuses = [broken, 200]
+        with pytest.warns(UserWarning, match="Retry"):
+            assert download([server.url]) == b"content"
+
+    def test_broken_transfer_then_next_address(self, server, broken):
+        server.statuses = [broken, 200]
+        assert download([server.url + "/a", server.url + "/b"]) == b"content"
+        assert server.requested == ["/a", "/b"]
+
+    def test_broken_transfer_alone_is_an_os_error(self, server, broken):
+        server.statuses = [broken]
+        with pytest.raises(OSError) as caught:
+            download([server.url])
+        assert repr([server.url]) in caught.value.__notes__[0]
 
     def test_unreachable_host(self):
         with pytest.raises(OSError, match="refused"):
-            download(["http://127.0.0.1:9"], n_retries=0, delay=0.0)
+            download(["http://127.0.0.1:9"])
 
 
 class TestLoadOrFetch:
@@ -184,6 +250,46 @@ class TestLoadOrFetch:
         with pytest.raises(OSError, match=message):
             load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
         assert not (tmp_path / "home").exists()
+
+    @pytest.mark.parametrize("damaged", [b"1 2 4", b"<html>busy</html>", b"1 2"])
+    def test_damaged_content_then_next_address(self, origin, tmp_path, server, damaged):
+        server.statuses = [content(damaged), content(b"1 2 3")]
+        origin = origin._replace(urls={"numbers": [server.url + "/a", server.url + "/b"]})
+        arrays, path = load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
+        np.testing.assert_array_equal(arrays["x"], [1, 2, 3])
+        assert server.requested == ["/a", "/b"]
+        assert path.is_file()
+
+    def test_only_damaged_content_is_an_os_error(self, origin, tmp_path, server):
+        server.statuses = [content(b"<html>"), content(b"1 2")]
+        origin = origin._replace(urls={"numbers": [server.url + "/a", server.url + "/b"]})
+        with pytest.raises(OSError, match="is not the known one") as caught:
+            load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
+        assert str(tmp_path / "home" / "folder" / "numbers.npz") in str(caught.value)
+        assert not (tmp_path / "home").exists()
+
+    def test_kept_file_is_compared_on_every_load(self, origin, tmp_path):
+        _, path = load_or_fetch(origin, data_home=tmp_path, **FETCH)
+        good = path.read_bytes()
+        tampered = _base.dump_npz({"x": np.array([3, 2, 1])})
+        more = _base.dump_npz({"x": np.array([1, 2, 3]), "y": np.arange(2)})
+        # Cut anywhere, changed anywhere, replaced: never returned, never another error.
+        damaged = [good[:cut] for cut in range(0, len(good), 16)]
+        damaged += [
+            good[:at] + bytes([good[at] ^ 255]) + good[at + 1 :] for at in range(0, len(good), 5)
+        ]
+        for bad in [*damaged, tampered, more, b"text", b""]:
+            path.write_bytes(bad)
+            try:
+                arrays, _ = load_or_fetch(origin, data_home=tmp_path, **FETCH)
+            except OSError as error:
+                assert f"{path} is not the known data set" in str(error)  # noqa: PT017
+                assert "Delete it" in str(error)  # noqa: PT017
+            else:
+                # A byte that zip files do not use.
+                np.testing.assert_array_equal(arrays["x"], [1, 2, 3])
+                assert list(arrays) == ["x"]
+            assert path.read_bytes() == bad
 
     def test_interrupted_download_leaves_nothing(self, origin, tmp_path, monkeypatch):
         def interrupt(*args, **kwargs):
@@ -238,3 +344,20 @@ class TestContentDigest:
 
     def test_texts(self):
         assert content_digest({"x": ["a", "bc"]}) != content_digest({"x": ["ab", "c"]})
+
+    @given(st.data())
+    def test_no_two_columns_of_texts_are_alike(self, data):
+        """Texts cut from one string at two sets of places."""
+        text = data.draw(st.text("a\0\nb text1", max_size=12))
+        cuts = st.lists(st.integers(0, len(text)), min_size=2, max_size=2).map(sorted)
+        a, b = (
+            [text[i:j] for i, j in zip([0, *at], [*at, len(text)])]
+            for at in (data.draw(cuts), data.draw(cuts))
+        )
+        assert (content_digest({"x": a}) == content_digest({"x": b})) == (a == b)
+
+    def test_texts_with_the_separators_of_the_digest(self):
+        assert content_digest({"x": ["a\0", "b"]}) != content_digest({"x": ["a", "\0b"]})
+        a = {"a": ["x", "y"], "b": ["zb text 1\nw"]}
+        b = {"a": ["x", "yb text 1\nz"], "b": ["w"]}
+        assert content_digest(a) != content_digest(b)

@@ -170,8 +170,7 @@ def test_llmrouter(data_home):
     [
         (lambda: fetch_frugalml("RAFDB"), "The 'name' parameter of fetch_frugalml must be a str"),
         (lambda: fetch_frugalmct("FERPLUS"), "The 'name' parameter of fetch_frugalmct must be"),
-        (lambda: fetch_adult(n_retries=-1), "The 'n_retries' parameter of fetch_adult must be"),
-        (lambda: fetch_usps(delay=-1.0), "The 'delay' parameter of fetch_usps must be"),
+        (lambda: fetch_adult(data_home=3), "The 'data_home' parameter of fetch_adult must be"),
         (lambda: fetch_letter(as_frame=3), "The 'as_frame' parameter of fetch_letter must be"),
         (lambda: frugal_split(1, 0), "The 'n_samples' parameter of frugal_split must be"),
         (lambda: frugal_split(9, 0, 1.0), "The 'train_share' parameter of frugal_split must be"),

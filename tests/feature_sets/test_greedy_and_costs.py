@@ -1,16 +1,20 @@
 """Greedy sequences, any-time walks and the fit of cost polynomials, as functions."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skroute.datasets._poly_dom import make_feature_sets
 from skroute.feature_sets._anytime import anytime_walk
 from skroute.feature_sets._choices import greedy_choices, lattice_choices
 from skroute.feature_sets._costs import FeatureCosts, check_feature_costs, fit_cost_polynomial
-from skroute.feature_sets._greedy import default_trade_offs, greedy_sequence
 from skroute.feature_sets._index import evaluate_costs
 from skroute.feature_sets._lattice import (
+    Expansion,
     LatticeSearch,
     expand_all,
     members,
@@ -18,6 +22,7 @@ from skroute.feature_sets._lattice import (
     set_coefficients,
     subset_max,
 )
+from skroute.feature_sets._sequences import default_trade_offs, greedy_sequence
 
 NAMES = list("abcdefgh")
 
@@ -222,3 +227,34 @@ def test_generator_shares_of_helpful_features():
     assert ((single >= 0.7) | (single <= 0.5)).all()
     assert 0.1 < (single >= 0.7).mean() < 0.5
     assert expand_all(2, lambda m: [0.1] * len(m), 0.0).masks.tolist() == [0, 1, 2, 3]
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=150, deadline=None)
+def test_tiny_sizes_are_refused_or_right(seed):
+    """Costs that underflow would change places. Compared with exact arithmetic."""
+    rng = np.random.default_rng(seed)
+    n_features, degree = int(rng.integers(2, 5)), int(rng.integers(1, 5))
+    coef = np.where(
+        rng.uniform(size=(n_features, degree + 1)) < 0.5,
+        10.0 ** rng.uniform(-8, 8, (n_features, degree + 1)),
+        0.0,
+    )
+    if seed % 3 == 0:
+        coef *= 1e-290
+    coef[~coef.any(axis=1), 0] = 1.0
+    costs = FeatureCosts(list("abcd")[:n_features], list(coef))
+    quality = np.sort(rng.uniform(size=1 << n_features))
+    masks = np.arange(1 << n_features)
+    choices = lattice_choices(Expansion(masks, quality, 0.0), costs)
+    exact = [[Fraction(c) for c in row] for row in coef]
+    sizes = np.append(10.0 ** rng.uniform(-322, 5, 30), [0.0, 5e-324])
+    for size in sizes[(sizes == 0) | (sizes >= costs.smallest_size)]:
+        of_feature = [sum(c * Fraction(size) ** k for k, c in enumerate(row)) for row in exact]
+        of_set = [sum(of_feature[j] for j in members(mask)) for mask in masks]
+        for budget in rng.choice(np.array([float(c) for c in of_set]), 3):
+            found = choices.masks[choices.index.lookup(size, budget)]
+            room = Fraction(1, 10**12)
+            assert of_set[found] <= Fraction(budget) * (1 + room)
+            affordable = [r for r in masks if of_set[r] <= Fraction(budget) * (1 - room)]
+            assert quality[found] >= max(quality[affordable], default=0.0)

@@ -15,9 +15,9 @@ from skroute.feature_sets._index import (
     build_index,
     evaluate_costs,
     naive_choice,
-    skyline,
 )
 from skroute.feature_sets._lattice import candidate_sets, set_coefficients
+from skroute.metrics import pareto_front
 
 
 def worth(choice, value):
@@ -72,7 +72,7 @@ def test_lookup_against_naive_on_degenerate_curves(seed):
         assert_same_answers(index, coef, accuracy, size, budget)
         for s in size[:10]:
             # The skyline at a size, also where costs tie at that very size.
-            expected = skyline(evaluate_costs(coef, s), accuracy)
+            expected = pareto_front(evaluate_costs(coef, s), accuracy)
             found = index.skyline(s)
             np.testing.assert_array_equal(accuracy[found], accuracy[expected])
             np.testing.assert_array_equal(
@@ -170,7 +170,7 @@ def test_shapes_broadcast_and_scalars():
     assert index.lookup(np.ones((3, 1)), np.ones(2)).shape == (3, 2)
     assert index.lookup([], 1.0).shape == (0,)
     # More queries than one block of the kernel.
-    assert_same_answers(index, index.coef, index.accuracy, np.ones(1100), np.arange(1100) / 1000)
+    assert_same_answers(index, index.coef, index.quality, np.ones(1100), np.arange(1100) / 1000)
     scan = CandidateScan(lambda sizes: np.array([[0.0], [1.0]]) + 0 * sizes, np.array([0.1, 0.2]))
     assert scan.lookup(np.ones((3, 1)), np.ones(2)).tolist() == [[1, 1]] * 3
 

@@ -29,7 +29,7 @@ class Oracle:
     """Known accuracies of all sets; records what was asked."""
 
     def __init__(self, accuracy):
-        self.accuracy = accuracy
+        self.quality = accuracy
         self.asked = []
 
     def __call__(self, masks):
@@ -38,7 +38,7 @@ class Oracle:
         assert not set(masks) & set(self.asked), "a set was trained twice"
         assert len(set(masks)) == len(masks)
         self.asked.extend(masks)
-        return self.accuracy[masks]
+        return self.quality[masks]
 
 
 def random_accuracies(rng, n_features, tol):
@@ -95,8 +95,8 @@ def test_guarantee_against_brute_force(seed):
     found = LatticeSearch(n_features, oracle, accuracy[0], monotonicity_tol=tol).run(alpha)
     assert found.alpha <= alpha * (1 + 1e-12) + 1e-12
     assert len(found.masks) == len(oracle.asked) + 1
-    kept = candidate_sets(found.masks, found.accuracy, set_coefficients(found.masks, coef))
-    chosen = found.masks[kept], found.accuracy[kept]
+    kept = candidate_sets(found.masks, found.quality, set_coefficients(found.masks, coef))
+    chosen = found.masks[kept], found.quality[kept]
     assert brute_force_failures(rng, accuracy, coef, chosen, alpha) == 0
 
 
@@ -115,8 +115,8 @@ def test_guarantee_under_a_training_budget(seed):
     ).run(0.0)
     assert len(oracle.asked) <= max_models
     assert np.isfinite(found.alpha)
-    kept = candidate_sets(found.masks, found.accuracy, set_coefficients(found.masks, coef))
-    chosen = found.masks[kept], found.accuracy[kept]
+    kept = candidate_sets(found.masks, found.quality, set_coefficients(found.masks, coef))
+    chosen = found.masks[kept], found.quality[kept]
     assert brute_force_failures(rng, accuracy, coef, chosen, found.alpha) == 0
 
 
@@ -221,7 +221,7 @@ def test_expand_all_trains_every_set():
     oracle = Oracle(data.accuracy)
     found = expand_all(4, oracle, 0.0)
     assert sorted(oracle.asked) == list(range(1, 16))
-    np.testing.assert_array_equal(found.accuracy, data.accuracy)
+    np.testing.assert_array_equal(found.quality, data.accuracy)
     assert found.alpha == 0.0
 
 

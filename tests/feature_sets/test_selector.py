@@ -28,12 +28,16 @@ from sklearn.utils.estimator_checks import (
     check_param_validation,
 )
 
-from skroute.feature_sets import CostFitDisplay, PolyDomSelector
+from skroute.feature_sets import (
+    CostFitDisplay,
+    GreedyFeatureSelector,
+    MeasuredCosts,
+    PolyDomSelector,
+)
 from skroute.feature_sets._extractors import check_extractors
 from tests.feature_sets._items import CALLS, CLOCK, Moment, make_extractors, make_items
 
 POLYNOMIALS = {"mean": 1.0, "spread": [1.0, 0.1], "both": [2.0, 0.3]}
-STRATEGIES = ["poly_dom", "greedy", "greedy_acc", "greedy_cost", "expand_all"]
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +50,16 @@ def items():
     return make_items()
 
 
-def selector(**params):
-    params = {"costs": POLYNOMIALS, "size": np.size, "monotonicity_tol": 0.1, "cv": 3, **params}
-    return PolyDomSelector(GaussianNB(), make_extractors(), **params)
+TRADE_OFFS = {"greedy": None, "greedy_acc": [0.0], "greedy_cost": [np.inf]}
+
+
+def selector(strategy="poly_dom", **params):
+    params = {"costs": POLYNOMIALS, "size": np.size, "cv": 3, **params}
+    if strategy in TRADE_OFFS:
+        params = {"trade_offs": TRADE_OFFS[strategy], **params}
+        return GreedyFeatureSelector(GaussianNB(), make_extractors(), **params)
+    more = {"poly_dom": {"monotonicity_tol": 0.1}, "expand_all": {"alpha": None}}[strategy]
+    return PolyDomSelector(GaussianNB(), make_extractors(), **{**more, **params})
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +67,17 @@ def fitted(items):
     return selector(alpha=0.0).fit(*items)
 
 
-CHECKED = [PolyDomSelector(LogisticRegression(), max_models=4, cv=2)]
+CHECKED = [
+    PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
+    GreedyFeatureSelector(LogisticRegression(), trade_offs=[0.0], cv=2),
+]
 
 
+@pytest.mark.parametrize("model", CHECKED)
 @pytest.mark.filterwarnings("ignore:The guarantee assumes")
-def test_checks_outside_the_list():
-    check_param_validation("PolyDomSelector", clone(CHECKED[0]))
-    check_dataframe_column_names_consistency("PolyDomSelector", clone(CHECKED[0]))
+def test_checks_outside_the_list(model):
+    check_param_validation(type(model).__name__, clone(model))
+    check_dataframe_column_names_consistency(type(model).__name__, clone(model))
 
 
 def test_import_loads_nothing_heavy():
@@ -87,8 +102,8 @@ def test_choice_is_the_best_of_all_sets(items):
     rng = np.random.default_rng(0)
     size, budget = rng.uniform(0, 60, 300), rng.uniform(0, 30, 300)
     assert_array_equal(
-        lazy.scores_[lazy.select(size, budget)],
-        everything.scores_[everything.select(size, budget)],
+        lazy.quality_[lazy.select(size, budget)],
+        everything.quality_[everything.select(size, budget)],
     )
 
 
@@ -110,7 +125,7 @@ def test_chosen_cost_is_within_every_budget(items, alpha):
 def test_scores_rise_with_budget(fitted):
     for size in (4, 20, 60):
         budgets = np.linspace(0, 40, 50)
-        assert (np.diff(fitted.scores_[fitted.select(size, budgets)]) >= 0).all()
+        assert (np.diff(fitted.quality_[fitted.select(size, budgets)]) >= 0).all()
 
 
 def test_route_select_and_skyline_agree(fitted, items):
@@ -119,9 +134,9 @@ def test_route_select_and_skyline_agree(fitted, items):
     assert_array_equal(fitted.route(X, budget=5.0), fitted.select(sizes, 5.0))
     line = fitted.skyline(20)
     assert (np.diff(line.cost) > 0).all()
-    assert (np.diff(line.accuracy) > 0).all()
+    assert (np.diff(line.quality) > 0).all()
     assert_array_equal(fitted.select(20, line.cost), line.route)
-    assert fitted.choices_[line.route[0]] == ()
+    assert fitted.choices_[line.route[0]] == "(none)"
 
 
 def test_budget_zero_is_the_class_prior(fitted, items):
@@ -136,8 +151,8 @@ def test_budget_zero_is_the_class_prior(fitted, items):
 
 def test_unlimited_takes_the_best_set(fitted, items):
     X, _ = items
-    assert_array_equal(fitted.route(X), np.argmax(fitted.scores_))
-    assert_array_equal(fitted.route(X, budget=np.inf), np.argmax(fitted.scores_))
+    assert_array_equal(fitted.route(X), np.argmax(fitted.quality_))
+    assert_array_equal(fitted.route(X, budget=np.inf), np.argmax(fitted.quality_))
 
 
 def test_answers_come_from_the_chosen_model(fitted, items):
@@ -150,8 +165,8 @@ def test_answers_come_from_the_chosen_model(fitted, items):
     assert len(np.unique(route)) > 2
     transformers = dict(make_extractors())
     for i in range(len(X)):
-        names = fitted.choices_[route[i]]
-        if names:
+        if fitted.candidates_[route[i]].any():
+            names = fitted.choices_[route[i]].split(" + ")
             table = np.hstack([transformers[name].transform([X[i]]) for name in names])
             assert answer[i] == fitted.estimators_[route[i]].predict(table)[0]
     proba = fitted.predict_proba(X, budget=budget)
@@ -193,8 +208,8 @@ def table():
     return X, y
 
 
-GROUPS = {"cheap": [0], "middle": slice(1, 3), "dear": [False] * 3 + [True] * 3}
-GROUP_COSTS = {"cheap": 1, "middle": 3.0, "dear": 9.0}
+GROUPS = {"cheap": [0], "middle": slice(1, 3), "late": [False] * 3 + [True] * 3}
+GROUP_COSTS = {"cheap": 1, "middle": 3.0, "late": 9.0}
 
 
 def test_columns_not_needed_may_be_missing(table):
@@ -210,16 +225,22 @@ def test_columns_not_needed_may_be_missing(table):
     assert_array_equal(model.predict(masked, budget=4.0), model.predict(X, budget=4.0))
 
 
+def names_in(model):
+    return {name for choice in model.choices_ for name in choice.split(" + ")}
+
+
 def test_each_column_is_an_extractor_by_default(table):
     X, y = table
     frame = pd.DataFrame(X, columns=list("abcdef"))
     model = PolyDomSelector(GaussianNB(), alpha=0.3, monotonicity_tol=0.05, cv=2).fit(frame, y)
-    assert {name for choice in model.choices_ for name in choice} <= set("abcdef")
+    assert names_in(model) <= {"(none)", *"abcdef"}
     assert (model.predict_cost(frame, budget=2) <= 2).all()
-    assert_array_equal(model.predict_cost(frame), len(model.choices_[np.argmax(model.scores_)]))
+    assert_array_equal(
+        model.predict_cost(frame), model.candidates_[np.argmax(model.quality_)].sum()
+    )
     unnamed = PolyDomSelector(GaussianNB(), alpha=0.3, monotonicity_tol=0.05, cv=2).fit(X, y)
     assert_array_equal(unnamed.predict(X), model.predict(frame))
-    assert {name for choice in unnamed.choices_ for name in choice} <= {f"x{j}" for j in range(6)}
+    assert names_in(unnamed) <= {"(none)", *(f"x{j}" for j in range(6))}
 
 
 def test_missing_values_where_the_model_takes_them(table):
@@ -239,7 +260,7 @@ def first_cell(row):
 def test_data_frames(table, frame):
     X, y = table
     named = frame({name: X[:, j] for j, name in enumerate("abcdef")})
-    groups = {"cheap": "a", "middle": ["b", "c"], "dear": ["d", "e", "f"]}
+    groups = {"cheap": "a", "middle": ["b", "c"], "late": ["d", "e", "f"]}
     model = PolyDomSelector(GaussianNB(), groups, costs=GROUP_COSTS, monotonicity_tol=0.2)
     assert_array_equal(model.fit(named, y).feature_names_in_, list("abcdef"))
     sized = clone(model).set_params(size=first_cell, costs=[[0, 1], 1, 1]).fit(named, y)
@@ -289,10 +310,10 @@ def test_text_through_sparse_transformers():
         LogisticRegression(),
         [("words", TfidfVectorizer()), ("length", FunctionTransformer(lengths))],
         costs=[1, 1],
-        strategy="expand_all",
+        alpha=None,
         cv=2,
     ).fit(texts, y)
-    assert any(len(choice) == 2 for choice in both.expanded_)
+    assert any(used.all() for used in both.expanded_)
 
 
 def lengths(texts):
@@ -385,25 +406,29 @@ def timed(items, monkeypatch):
     monkeypatch.setattr("skroute.feature_sets._anytime._clock", CLOCK)
 
     def fit(**params):
-        return selector(costs="time", anytime=True, alpha=0.0, **params).fit(*items)
+        return selector(costs="time", **params).fit(*items)
 
     return fit
 
 
 def test_anytime_is_poly_dom_when_estimates_are_right(timed, items):
-    X, _ = items
-    model = timed()
+    X, y = items
+    model = timed(alpha=0.0)
     budget = np.linspace(0.001, 25, len(X))
     planned = model.select([np.size(item) for item in X], budget)
-    answer, route, cost = model.predict_routed(X, budget=budget)
-    assert (model.scores_[route] >= model.scores_[planned] - 1e-12).all()
+    answer, route, cost = model.predict_routed(X, budget=budget, anytime=True)
+    assert (model.quality_[route] >= model.quality_[planned] - 1e-12).all()
     assert (cost <= budget).all()
     assert np.mean(route == planned) > 0.8
-    again = clone(model).set_params(anytime=False).fit(*items)
     same = route == planned
-    assert_array_equal(answer[same], again.predict(X, budget=budget)[same])
+    assert_array_equal(answer[same], model.predict(X, budget=budget)[same])
     assert_allclose(
-        model.predict_proba(X, budget=budget)[same], again.predict_proba(X, budget=budget)[same]
+        model.predict_proba(X, budget=budget, anytime=True)[same],
+        model.predict_proba(X, budget=budget)[same],
+    )
+    assert_array_equal(
+        [model.score(X, y, budget=budget, anytime=True)],
+        np.mean(model.predict(X, budget=budget, anytime=True) == y),
     )
 
 
@@ -414,27 +439,27 @@ def set_speed(model, factor):
 
 def test_anytime_goes_on_when_features_are_cheap(timed, items):
     X, _ = items
-    model = timed()
+    model = timed(alpha=0.0)
     budget = np.full(len(X), 3.0)
-    before = model.scores_[model.route(X, budget=budget)].mean()
+    before = model.quality_[model.route(X, budget=budget, anytime=True)].mean()
     set_speed(model, 0.3)
-    _, route, cost = model.predict_routed(X, budget=budget)
-    assert model.scores_[route].mean() > before
+    _, route, cost = model.predict_routed(X, budget=budget, anytime=True)
+    assert model.quality_[route].mean() > before
     assert (cost <= budget).all()
 
 
-def test_anytime_stops_early_when_features_are_dear(timed, items):
+def test_anytime_stops_early_when_features_are_expensive(timed, items):
     X, _ = items
-    model = timed()
+    model = timed(alpha=0.0)
     budget = np.full(len(X), 8.0)
-    before = model.route(X, budget=budget)
+    before = model.route(X, budget=budget, anytime=True)
     set_speed(model, 2.5)
-    _, route, cost = model.predict_routed(X, budget=budget)
-    assert model.scores_[route].mean() < model.scores_[before].mean()
+    _, route, cost = model.predict_routed(X, budget=budget, anytime=True)
+    assert model.quality_[route].mean() < model.quality_[before].mean()
     # What was paid for is what was computed, be it used by the answer or not.
     CALLS.clear()
     start = CLOCK.now
-    cost = model.predict_cost(X, budget=budget)
+    cost = model.predict_cost(X, budget=budget, anytime=True)
     assert_allclose(cost.sum(), CLOCK.now - start)
 
 
@@ -444,10 +469,10 @@ def test_anytime_greedy_walks_its_sequence(timed, items, strategy):
     model = timed(strategy=strategy)
     budget = np.linspace(0.001, 25, len(X))
     sizes = [np.size(item) for item in X]
-    _, route, cost = model.predict_routed(X, budget=budget)
+    _, route, cost = model.predict_routed(X, budget=budget, anytime=True)
     assert_array_equal(route, model.select(sizes, budget))
     set_speed(model, 0.3)
-    faster = model.predict_routed(X, budget=budget)
+    faster = model.predict_routed(X, budget=budget, anytime=True)
     # Further along the sequence that the budget names.
     longer = model.candidates_[faster.route].sum(axis=1) - model.candidates_[route].sum(axis=1)
     assert (longer >= 0).all()
@@ -458,9 +483,9 @@ def test_anytime_greedy_walks_its_sequence(timed, items, strategy):
 def test_anytime_with_sparse_features(monkeypatch):
     texts = ["good fine", "bad poor", "fine good good", "poor bad bad"] * 5
     model = PolyDomSelector(
-        LogisticRegression(), [("words", TfidfVectorizer())], costs="time", anytime=True, cv=2
+        LogisticRegression(), [("words", TfidfVectorizer())], costs="time", cv=2
     ).fit(texts, [1, 0] * 10)
-    assert_array_equal(model.predict(texts, budget=60.0), [1, 0] * 10)
+    assert_array_equal(model.predict(texts, budget=60.0, anytime=True), [1, 0] * 10)
 
 
 # Greedy
@@ -474,7 +499,7 @@ def test_greedy_keeps_to_budgets(items, strategy):
     assert (model.predict_cost(X, budget=budget) <= budget).all()
     assert not hasattr(model, "alpha_")
     line = model.skyline(20)
-    assert (np.diff(line.accuracy) > 0).all()
+    assert (np.diff(line.quality) > 0).all()
     assert model.n_trained_ <= {"greedy": 7, "greedy_acc": 6, "greedy_cost": 3}[strategy]
 
 
@@ -500,7 +525,7 @@ def test_training_budget(items):
     assert model.n_trained_ == 2
     assert model.alpha_ > 0
     assert model.expanded_.shape == (3, 3)
-    assert len(model.expanded_scores_) == 3
+    assert len(model.expanded_quality_) == 3
     assert selector(max_seconds=0.0, alpha=0.0).fit(X, y).n_trained_ == 1
     assert selector(max_models=50, alpha=0.0).fit(X, y).alpha_ == 0.0
 
@@ -509,11 +534,11 @@ def test_scores_are_cross_validated(items):
     X, y = items
     model = selector(strategy="expand_all", scoring="balanced_accuracy").fit(X, y)
     tables = [transformer.transform(X) for _, transformer in make_extractors()]
-    for used, score in zip(model.expanded_[1:], model.expanded_scores_[1:]):
+    for used, score in zip(model.expanded_[1:], model.expanded_quality_[1:]):
         table = np.hstack([tables[j] for j in np.flatnonzero(used)])
         expected = cross_val_score(GaussianNB(), table, y, cv=3, scoring="balanced_accuracy")
         assert score == pytest.approx(expected.mean())
-    assert model.expanded_scores_[0] == pytest.approx(1 / 3)
+    assert model.expanded_quality_[0] == pytest.approx(1 / 3)
 
 
 def test_violations_of_monotonicity_are_reported(items):
@@ -521,10 +546,10 @@ def test_violations_of_monotonicity_are_reported(items):
     with pytest.warns(UserWarning, match=r"The guarantee assumes.*monotonicity_tol=0\.0.*would"):
         model = selector(alpha=0.0, monotonicity_tol=0.0).fit(X, y)
     subset, superset, drop = model.monotonicity_violations_[0]
-    assert set(subset) < set(superset)
+    assert subset == "(none)" or set(subset.split(" + ")) < set(superset.split(" + "))
     scores = {
-        tuple(np.array(model.costs_.names)[used].tolist()): score
-        for used, score in zip(model.expanded_, model.expanded_scores_)
+        " + ".join(np.array(model.costs_.names)[used]) or "(none)": score
+        for used, score in zip(model.expanded_, model.expanded_quality_)
     }
     assert drop == pytest.approx(scores[subset] - scores[superset])
     with warnings.catch_warnings():
@@ -567,7 +592,7 @@ def test_sample_weight_reaches_models_and_scorer(items):
     heavy = np.where(y == 2, 50.0, 1.0)
     model = selector().fit(X, y, sample_weight=heavy)
     assert_array_equal(model.predict(X, budget=0), 2)
-    assert model.expanded_scores_[0] > 0.9
+    assert model.expanded_quality_[0] > 0.9
     with pytest.raises(ValueError, match="metadata"):
         selector().fit(X, y, colour=heavy)
 
@@ -586,11 +611,11 @@ def test_metadata_routing(items):
         routed = model.get_metadata_routing()
         assert routed.consumes("fit", ["size", "sample_weight"]) == {"size", "sample_weight"}
         model.fit(X, y, size=sizes, sample_weight=weight)
-        assert model.expanded_scores_[0] > 0.9
+        assert model.expanded_quality_[0] > 0.9
         model.set_score_request(size=True, budget=True, sample_weight=False)
         search = GridSearchCV(model, {"alpha": [0.0, 0.1]}, cv=2)
         search.fit(_objects(X), y, size=sizes, sample_weight=weight, budget=9.0)
-        assert search.best_estimator_.scores_.shape[0] > 1
+        assert search.best_estimator_.quality_.shape[0] > 1
         # Nobody asked for it.
         plain = selector(size=None)
         with pytest.raises(ValueError, match="sample_weight"):
@@ -651,12 +676,11 @@ def test_grid_search_over_alpha(table):
     assert search.fit(X, y).best_score_ > 0.5
 
 
-@pytest.mark.parametrize("strategy", ["poly_dom", "greedy"])
-def test_round_trips(table, strategy, tmp_path):
+@pytest.mark.parametrize("Selector", [PolyDomSelector, GreedyFeatureSelector])
+@pytest.mark.filterwarnings("ignore:The guarantee assumes")
+def test_round_trips(table, Selector, tmp_path):
     X, y = table
-    model = PolyDomSelector(
-        GaussianNB(), GROUPS, costs=GROUP_COSTS, strategy=strategy, monotonicity_tol=0.2
-    ).fit(X, y)
+    model = Selector(GaussianNB(), GROUPS, costs=GROUP_COSTS).fit(X, y)
     expected = model.predict(X, budget=4.0)
     joblib.dump(model, tmp_path / "model.joblib")
     assert_array_equal(joblib.load(tmp_path / "model.joblib").predict(X, budget=4.0), expected)
@@ -691,7 +715,7 @@ def test_failure_inside_keeps_its_type_and_leaves_unfitted(items):
     model.set_params(estimator=Failing())
     with pytest.raises(RuntimeError, match="no luck") as error:
         model.fit(X, y)
-    assert "in fit of ('mean', 'spread', 'both') with 60 rows" in error.value.__notes__[0]
+    assert "in fit of 'mean + spread + both' with 60 rows" in error.value.__notes__[0]
     with pytest.raises(NotFittedError):
         model.predict(X)
     broken = [("mean", FunctionTransformer(lambda X: 1 / 0))]
@@ -719,20 +743,20 @@ def test_unfitted_methods(items):
         ({"costs": [1, 2]}, "costs must have one cost for each of"),
         ({"costs": [1, 2, -3]}, "costs of 'both' must be a number, a sequence of polynomial"),
         ({"costs": {**POLYNOMIALS, "mean": []}}, "costs of 'mean' must be a number"),
-        ({"costs": {**POLYNOMIALS, "mean": "dear"}}, "not negative, or a callable of the size"),
+        ({"costs": {**POLYNOMIALS, "mean": "high"}}, "not negative, or a callable of the size"),
         ({"costs": {**POLYNOMIALS, "mean": [1, np.inf]}}, "costs of 'mean' must be a number"),
         ({"costs": {**POLYNOMIALS, "mean": True}}, "got True"),
         ({"costs": None}, "costs=None is allowed with extractors=None only"),
-        ({"anytime": True}, 'anytime=True watches the clock and needs costs="time"'),
-        ({"strategy": "greedy", "size": None}, "grows its sequences at the median training size"),
-        ({"strategy": "greedy", "trade_offs": [-1.0]}, "trade_offs must be a one-dimensional"),
-        ({"strategy": "greedy", "trade_offs": []}, "trade_offs must be a one-dimensional"),
+        ({"extractors": [("a + b", Moment("x"))], "costs": [1]}, "'a + b' would be mistaken for"),
+        ({"extractors": [("(none)", Moment("x"))], "costs": [1]}, "'(none)' would be mistaken"),
+        ({"costs": MeasuredCosts(1.0)}, "percentile of MeasuredCosts must be a number above 0"),
         ({"extractors": []}, "a non-empty list of (name, transformer) tuples, got []"),
         ({"extractors": [("a", 3)], "costs": [1]}, "The extractor 'a' must have fit and transform"),
         ({"extractors": [("a__b", Moment("x"))], "costs": [1]}, "must not contain __"),
         ({"extractors": {"a": [0]}}, "selects columns of a two-dimensional X"),
         ({"scoring": "neg_log_loss"}, "scoring must give finite scores that are not negative"),
-        ({"size": lambda item: -1.0}, "size must have one finite number that is not negative"),
+        ({"size": lambda item: -1.0}, "size must be a finite number that is not negative for each"),
+        ({"size": lambda item: 1e-305}, "size must be 0 or at least 1e-299, got"),
     ],
 )
 def test_refused_in_fit(params, message):
@@ -741,6 +765,46 @@ def test_refused_in_fit(params, message):
     model = selector(size=len).set_params(extractors=moment_free).set_params(**params)
     with pytest.raises(ValueError, match=re.escape(message)):
         model.fit(texts, y)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"size": None}, "Greedy sequences grow at the median training size"),
+        ({"trade_offs": [-1.0]}, "trade_offs must be a one-dimensional"),
+        ({"trade_offs": []}, "trade_offs must be a one-dimensional"),
+    ],
+)
+def test_refused_by_greedy(items, params, message):
+    with pytest.raises(ValueError, match=message):
+        selector("greedy", **params).fit(*items)
+
+
+def test_anytime_needs_measured_costs(fitted, items):
+    with pytest.raises(ValueError, match='anytime=True watches the clock and needs costs="time"'):
+        fitted.predict(items[0], budget=1.0, anytime=True)
+
+
+def test_errors_show_no_text_of_an_item():
+    texts = ["a secret prompt", "another secret prompt"] * 6
+    model = PolyDomSelector(
+        LogisticRegression(),
+        [("length", FunctionTransformer(lengths))],
+        costs={"length": [0, 1.0]},
+        size=str,
+    )
+    with pytest.raises(ValueError, match="got what is no number") as error:
+        model.fit(texts, [0, 1] * 6)
+    assert "secret" not in str(error.value)
+    model.set_params(size=len).fit(texts, [0, 1] * 6)
+    for call in (
+        lambda: model.predict(texts, size=texts),
+        lambda: model.select(size="a secret prompt", budget=1.0),
+        lambda: model.predict(texts, budget=[1.0]),
+    ):
+        with pytest.raises(ValueError, match="size must be|budget must be") as error:
+            call()
+        assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -764,10 +828,10 @@ def test_refused_tables():
     with pytest.raises(ValueError, match='costs="time" measures transformers'):
         PolyDomSelector(GaussianNB(), {"a": [0]}, costs="time").fit(X, y)
     wide = np.tile(X, 6)
-    with pytest.raises(ValueError, match=r"at most 20 extractors, got 24.*strategy=\"greedy\""):
+    with pytest.raises(ValueError, match=r"at most 20 extractors, got 24.*GreedyFeatureSelector"):
         PolyDomSelector(GaussianNB()).fit(wide, y)
     with pytest.raises(ValueError, match="at most 62 extractors, got 64"):
-        PolyDomSelector(GaussianNB(), strategy="greedy").fit(np.tile(X, 16), y)
+        GreedyFeatureSelector(GaussianNB()).fit(np.tile(X, 16), y)
     with pytest.raises(ValueError, match="requires y to be passed"):
         PolyDomSelector(GaussianNB()).fit(X, None)
     with pytest.raises(ValueError, match="X has no columns"):
@@ -787,13 +851,17 @@ def test_refused_budgets_and_sizes(fitted, items):
     X, y = items
     with pytest.raises(ValueError, match="budget must be a non-negative number"):
         fitted.predict(X, budget=-1)
-    with pytest.raises(ValueError, match="budget must have numbers that are not negative"):
+    with pytest.raises(
+        ValueError, match="budget must be one number or one for each item, none of them negative"
+    ):
         fitted.predict(X, budget=-np.ones(len(X)))
     with pytest.raises(ValueError, match=r"one for each of the 90 items, got shape \(3,\)"):
         fitted.predict(X, budget=[1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match="size must have one finite number"):
+    with pytest.raises(
+        ValueError, match="size must be a finite number that is not negative for each"
+    ):
         fitted.predict(X, budget=1.0, size=[1.0])
-    with pytest.raises(ValueError, match="size must be finite and not negative"):
+    with pytest.raises(ValueError, match="size must be a finite number that is not negative, got"):
         fitted.select(-1.0, 1.0)
     with pytest.raises(ValueError, match="size is needed because the costs depend on it"):
         fitted.select(budget=1.0)
@@ -809,3 +877,49 @@ def test_budget_of_the_constructor(items):
     model = selector(budget=budget).fit(X, y)
     assert_array_equal(model.route(X), model.route(X, budget=budget))
     assert_array_equal(model.select([np.size(item) for item in X]), model.route(X))
+
+
+def test_unlimited_in_every_spelling(fitted, items):
+    X, y = items
+    best = fitted.route(X, budget=np.inf)
+    assert_array_equal(fitted.route(X), best)
+    assert_array_equal(selector(alpha=0.0, budget=np.inf).fit(X, y).route(X), best)
+    assert fitted.min_budget_ == 0.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alpha": 0.3},
+        {"costs": [1, 1, 1]},
+        {"size": len},
+        {"monotonicity_tol": 0.0},
+        {"cv": 4},
+        {"scoring": "balanced_accuracy"},
+        {"estimator": RidgeClassifier()},
+    ],
+)
+def test_what_needs_a_fit_is_refused_before_it(items, change):
+    X, y = items
+    model = selector().fit(X, y)
+    before = model.predict_routed(X, budget=7.0)
+    old = {key: getattr(model, key) for key in change}
+    model.set_params(**change)
+    for call in (
+        lambda: model.predict(X, budget=7.0),
+        lambda: model.select(3.0, 7.0),
+        lambda: model.skyline(3.0),
+    ):
+        with pytest.raises(ValueError, match="was changed after fit"):
+            call()
+    again = model.set_params(**old, budget=7.0, n_jobs=2).predict_routed(X)
+    for a, b in zip(before, again, strict=True):
+        assert_array_equal(a, b)
+
+
+def test_sizes_at_which_costs_underflow_are_refused(fitted):
+    with pytest.raises(ValueError, match="size must be 0 or at least 1e-299, got"):
+        fitted.select(1e-305, 1.0)
+    with pytest.raises(ValueError, match="size must be 0 or at least"):
+        fitted.skyline(1e-305)
+    assert fitted.select(0.0, 1.0) >= 0

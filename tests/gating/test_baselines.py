@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from skroute.datasets._adapt import make_four_clusters, make_hard_centre
+from skroute.datasets._clusters import make_four_clusters, make_hard_centre
 from skroute.gating import (
     BudgetPruneClassifier,
     GreedyMiserClassifier,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.datasets import make_classification
 
-from skroute.datasets._adapt import make_four_clusters, make_hard_centre
+from skroute.datasets._clusters import make_four_clusters, make_hard_centre
 from skroute.gating import _linear as lin
 from skroute.gating import _losses as losses
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skroute.datasets import make_routing_problem
@@ -125,6 +127,27 @@ def test_resamples_that_turn_the_gap_round_do_not_count():
     )
     # A third of three rows: in (2/3)^3 of the resamples the models are equal.
     assert np.isfinite(found["apgr"]["router"]).all()
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=25, deadline=None)
+def test_an_interval_belongs_to_a_number(seed):
+    """Where a number is not defined on the rows, neither is what resamples say of it."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 40))
+    Q = (rng.uniform(size=(n, 2)) < [0.5, 0.7]).astype(float)
+    Q[:2] = [0.0, 1.0]  # The second is better, but for few rows.
+    if not Q[:, 1].mean() > Q[:, 0].mean():
+        Q[:, 1] = 1.0
+    share = rng.uniform(size=(6, 1)) * rng.choice([0.5, 1.0])
+    routes = (rng.uniform(size=(6, n)) < share).astype(int)
+    curve = curve_of(routes, Q, np.array([1.0, 2.0]))._replace(budget=BUDGETS + 1)
+    found = compare_with_references(curve, Q, [1.0, 2.0], n_resamples=30, random_state=0)
+    for metric in found:
+        for value in found[metric].values():
+            undefined = np.isnan([value.estimate, value.low, value.high, value.standard_error])
+            assert undefined.all() or not undefined[0]
+            assert undefined[1] == undefined[2] == undefined[3]
 
 
 def test_unlimited_budget():

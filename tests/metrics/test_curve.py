@@ -26,7 +26,7 @@ from skroute.metrics import (
     make_curve_scorer,
     mean_cost_scorer,
 )
-from skroute.metrics._curve import find_router, quality_of_rows
+from skroute.metrics._curve import _quality_of_answers, find_router, sample_quality
 from skroute.routing import BudgetRouter, OccamRouterClassifier, OracleRouterClassifier
 from tests.metrics._stub import RankRouter, problem
 
@@ -70,8 +70,8 @@ def test_infeasible_budget_is_the_error_of_the_estimator():
     "budgets, message",
     [
         ([], "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
-        (2.0, "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
-        ("12", "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
+        (2.0, "budgets must be a non-empty list of numbers (mean costs per sample), got 2.0."),
+        ("12", "budgets must be a non-empty list of numbers (mean costs per sample), got '12'."),
         ([1, -1], "each of budgets must be a non-negative number (mean cost per sample)"),
     ],
 )
@@ -123,7 +123,7 @@ def test_not_fitted():
 
 class TestQualityOfRows:
     def test_labels(self):
-        assert_array_equal(quality_of_rows(["a", "b"], ["a", "c"]), [1.0, 0.0])
+        assert_array_equal(sample_quality(["a", "b"], ["a", "c"]), [1.0, 0.0])
 
     def test_label_sets_as_sklearn(self):
         state = np.random.RandomState(0)
@@ -135,11 +135,11 @@ class TestQualityOfRows:
             jaccard_score(t, p, zero_division=1.0) if (t | p).any() else 1.0
             for t, p in zip(true, named)
         ]
-        assert_allclose(quality_of_rows(true, named), by_row)
+        assert_allclose(sample_quality(true, named), by_row)
 
     def test_quality_matrix(self):
         Q = [[0.1, 0.9], [0.3, 0.7]]
-        assert_array_equal(quality_of_rows(Q, [0, 1], np.array([1, 0]), 2), [0.9, 0.3])
+        assert_array_equal(_quality_of_answers(Q, [0, 1], np.array([1, 0]), 2), [0.9, 0.3])
 
     @pytest.mark.parametrize(
         "y_true, y_pred",
@@ -152,11 +152,11 @@ class TestQualityOfRows:
     def test_shapes_that_do_not_go_together(self, y_true, y_pred):
         message = f"y of shape {y_true.shape} and predictions of shape {y_pred.shape} do not go"
         with pytest.raises(ValueError, match=re.escape(message)):
-            quality_of_rows(y_true, y_pred, np.zeros(3, dtype=int), 4)
+            _quality_of_answers(y_true, y_pred, np.zeros(3, dtype=int), 4)
 
     def test_lengths(self):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-            quality_of_rows([1, 2], [1])
+            sample_quality([1, 2], [1])
 
 
 class ByColumn(CostAwareMixin, BaseEstimator):

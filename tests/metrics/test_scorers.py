@@ -6,7 +6,8 @@ import re
 import numpy as np
 import pytest
 import sklearn
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import log_loss, make_scorer
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -25,6 +26,11 @@ from tests.metrics._stub import RankRouter, problem
 
 X, y = problem()
 GRID = {"budget": [1.0, 1.5, 2.0, 2.5, 3.0]}
+SCORING = {"accuracy": "accuracy", "cost": mean_cost_scorer}
+
+
+def both_scores(estimator, X, y):
+    return {"accuracy": estimator.score(X, y), "cost": mean_cost_scorer(estimator, X)}
 
 
 def test_mean_cost():
@@ -125,6 +131,54 @@ class TestBestWithinBudget:
         assert list(search.best_params_.values()) == [2.0]
         assert search.cv_results_["mean_test_cost"][search.best_index_] <= 2.2
 
+    @pytest.mark.parametrize("scoring", [SCORING, both_scores])
+    @pytest.mark.parametrize("routing", [False, True])
+    def test_the_search_can_be_used(self, routing, scoring):
+        """All that a fitted search offers works, as far as scikit-learn has it for a function."""
+        with sklearn.config_context(enable_metadata_routing=routing):
+            search = GridSearchCV(
+                RankRouter(), GRID, scoring=scoring, refit=best_within_budget(2.2), cv=2
+            )
+            for copy in (search, clone(search), pickle.loads(pickle.dumps(search))):
+                copy.fit(X, y)
+                assert copy.score(X, y) == copy.best_estimator_.score(X, y)
+                assert_array_equal(copy.predict(X), copy.best_estimator_.predict(X))
+                assert copy.predict_proba(X).shape == (len(X), 2)
+                best = copy.cv_results_["mean_test_accuracy"][copy.best_index_]
+                assert best == max(
+                    quality
+                    for quality, cost in zip(
+                        copy.cv_results_["mean_test_accuracy"], copy.cv_results_["mean_test_cost"]
+                    )
+                    if cost <= 2.2
+                )
+                # scikit-learn: "not available if refit is a function".
+                assert not hasattr(copy, "best_score_")
+            loaded = pickle.loads(pickle.dumps(search))
+            assert loaded.score(X, y) == search.score(X, y)
+            router = search.best_estimator_
+            assert router.predict_routed(X, budget=1.0).cost.max() == 1.0
+            assert_array_equal(router.predict(X, budget=1.0), 0)
+
+    def test_the_search_of_a_pipeline_can_be_used(self):
+        pipeline = make_pipeline(FunctionTransformer(), RankRouter())
+        grid = {f"rankrouter__{key}": value for key, value in GRID.items()}
+        refit = best_within_budget(2.2)
+        search = GridSearchCV(pipeline, grid, scoring=SCORING, refit=refit, cv=2).fit(X, y)
+        assert search.score(X, y) == 0.75
+        assert mean_cost_scorer(search, X) == 2.0
+        assert make_budget_scorer(3)(search, X, y) == 1.0
+        assert search.best_estimator_[-1].predict_routed(X, budget=1.0).cost.max() == 1.0
+
+    def test_equal_to_the_name_of_the_quality_and_to_its_like(self):
+        refit = best_within_budget(2)
+        assert refit == "accuracy" == refit
+        assert refit != "cost"
+        assert refit == best_within_budget(2.0)
+        assert refit != best_within_budget(3)
+        assert refit != 2.0
+        assert {"accuracy": 1}[refit] == 1
+
     def test_ties_go_to_the_cheaper_then_the_first(self):
         results = {
             "params": list(range(5)),
@@ -140,8 +194,15 @@ class TestBestWithinBudget:
             "mean_test_cost": [1.0, np.nan, 1.0],
         }
         assert best_within_budget(5)(results) == 2
+        with pytest.raises(ValueError, match=r"spends 1 per sample.* 2 of 3 .* were left out"):
+            best_within_budget(0.5)(results)
         results["mean_test_cost"] = [np.nan] * 3
-        with pytest.raises(ValueError, match="All candidates failed: none has both a finite"):
+        message = (
+            "All 3 candidates failed in fit or in scoring: none has both a finite 'accuracy' and a "
+            "finite 'cost'. scikit-learn warned of each error; with error_score=\"raise\" the "
+            "search ends at the first one and shows it."
+        )
+        with pytest.raises(ValueError, match=re.escape(message)):
             best_within_budget(5)(results)
 
     def test_none_keeps_to_the_budget(self):

@@ -2,29 +2,30 @@
 
 import numpy as np
 
-from skroute.feature_sets._index import broadcast_queries, skyline
+from skroute.feature_sets._index import broadcast_queries
+from skroute.metrics import pareto_front
 
 
-def greedy_sequence(evaluate, empty_accuracy, cost, trade_off):
+def greedy_sequence(evaluate, empty_quality, cost, trade_off):
     """One sequence of Algorithm 4 (Greedy Candidate-Sequences).
 
     Starting from the empty set, add the feature of the largest
-    ``gain = increase in accuracy - trade_off * increase in cost`` until all are in.
+    ``gain = increase in quality - trade_off * increase in cost`` until all are in.
 
     Parameters
     ----------
     evaluate : callable
-        Called as ``evaluate(masks)`` with a list of sets; returns their accuracies. It
+        Called as ``evaluate(masks)`` with a list of sets; returns their qualities. It
         may be asked for the same set again.
 
-    empty_accuracy : float
-        Accuracy of answering without any feature.
+    empty_quality : float
+        Quality of answering without any feature.
 
     cost : ndarray of shape (n_features,)
         Cost of each feature at the reference size.
 
     trade_off : float
-        Accuracy that one unit of cost must bring. 0 looks at accuracy alone
+        Quality that one unit of cost must bring. 0 looks at quality alone
         (Greedy-Acc), infinity at cost alone (Greedy-Cost).
 
     Returns
@@ -33,7 +34,7 @@ def greedy_sequence(evaluate, empty_accuracy, cost, trade_off):
         The sets, the empty set first.
     """
     left = list(np.argsort(cost, kind="stable"))
-    mask, accuracy = 0, empty_accuracy
+    mask, quality = 0, empty_quality
     sequence = [mask]
     while left:
         # Only cost decides: the alternatives need no training.
@@ -41,15 +42,15 @@ def greedy_sequence(evaluate, empty_accuracy, cost, trade_off):
         reached = np.asarray(evaluate([mask | 1 << int(j) for j in asked]))
         weight = 0.0 if np.isinf(trade_off) else trade_off
         # Ties go to the cheaper feature, which comes first.
-        best = int(np.argmax(reached - accuracy - weight * cost[asked]))
+        best = int(np.argmax(reached - quality - weight * cost[asked]))
         mask |= 1 << int(left.pop(best))
-        accuracy = reached[best]
+        quality = reached[best]
         sequence.append(mask)
     return np.array(sequence, dtype=np.int64)
 
 
 def default_trade_offs(cost):
-    """Trade-offs from "accuracy alone" to "nearly cost alone".
+    """Trade-offs from "quality alone" to "nearly cost alone".
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ def default_trade_offs(cost):
     -------
     ndarray of shape (9,)
         0 and eight values at which all features together must bring 0.001 to 3 of
-        accuracy.
+        quality.
     """
     total = cost.sum()
     scale = np.geomspace(1e-3, 3.0, 8) / (total if total > 0 else 1.0)
@@ -78,19 +79,19 @@ class GreedyIndex:
     reference_cost : ndarray of shape (n_choices,)
         Cost of each choice at the reference size.
 
-    accuracy : ndarray of shape (n_choices,)
-        Accuracy of each choice.
+    quality : ndarray of shape (n_choices,)
+        Quality of each choice.
 
     cost : callable
         Called as ``cost(sizes)``; returns the cost of every choice at every size, of
         shape (n_choices, n_sizes).
     """
 
-    def __init__(self, sequences, reference_cost, accuracy, cost):
+    def __init__(self, sequences, reference_cost, quality, cost):
         self.sequences = sequences
-        self.accuracy = accuracy
+        self.quality = quality
         self.cost = cost
-        on = skyline(reference_cost, accuracy)
+        on = pareto_front(reference_cost, quality)
         followed = np.array([int(np.argmax((sequences == i).any(axis=1))) for i in on])
         if len(on) > 1 and on[0] == sequences[0, 0]:
             # The empty set starts every sequence. A budget that buys nothing at the
@@ -163,6 +164,6 @@ class GreedyIndex:
         Returns
         -------
         ndarray of int64
-            Positions of choices, by rising cost and rising accuracy.
+            Positions of choices, by rising cost and rising quality.
         """
-        return skyline(self.cost(np.array([size]))[:, 0], self.accuracy)
+        return pareto_front(self.cost(np.array([size]))[:, 0], self.quality)

@@ -3,7 +3,9 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.utils._optional import import_optional
+from skroute.feature_sets._costs import MeasuredCosts
+from skroute.utils._compat import validate_style_kwargs
+from skroute.utils._optional import axes_of
 
 
 class CostFitDisplay:
@@ -74,27 +76,39 @@ class CostFitDisplay:
         self.names = names
         self.percentile = percentile
 
-    def plot(self, *, ax=None):
+    def plot(self, *, ax=None, points_kwargs=None, curve_kwargs=None):
         """Draw points and curves, both axes logarithmic.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw. None makes a new figure.
+            Axes to draw on. None makes a new figure.
+
+        points_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot`` for the measurements.
+
+        curve_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot`` for the fitted costs.
 
         Returns
         -------
-        CostFitDisplay
+        display : :class:`CostFitDisplay`
+            The object itself, with `ax_`, `figure_`, `points_` and `lines_`.
         """
-        plt = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
-        if ax is None:
-            _, ax = plt.subplots()
+        ax = axes_of(self, ax)
         self.points_, self.lines_ = [], []
         for name, measured, fitted in zip(self.names, self.seconds.T, self.curve_seconds):
-            (line,) = ax.plot(self.curve_sizes, fitted, label=name)
-            (points,) = ax.plot(
-                self.sizes, measured, ".", markersize=3, alpha=0.4, color=line.get_color()
-            )
+            curve = validate_style_kwargs({"label": name}, curve_kwargs or {})
+            (line,) = ax.plot(self.curve_sizes, fitted, **curve)
+            dots = {
+                "linestyle": "",
+                "marker": ".",
+                "markersize": 3,
+                "alpha": 0.4,
+                "color": line.get_color(),
+            }
+            dots = validate_style_kwargs(dots, points_kwargs or {})
+            (points,) = ax.plot(self.sizes, measured, **dots)
             self.lines_.append(line)
             self.points_.append(points)
         ax.set(
@@ -105,44 +119,53 @@ class CostFitDisplay:
             title=f"Measured cost and fitted percentile {100 * self.percentile:g}",
         )
         ax.legend(title="extractor", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_ = ax
+        self.figure_ = ax.figure
         return self
 
     @classmethod
-    def from_estimator(cls, selector, *, ax=None):
+    def from_estimator(cls, estimator, *, ax=None, points_kwargs=None, curve_kwargs=None):
         """Show the measured costs of a fitted selector.
 
         Parameters
         ----------
-        selector : PolyDomSelector
-            Fitted with ``costs="time"``.
+        estimator : PolyDomSelector or GreedyFeatureSelector
+            Fitted with measured costs.
 
         ax : matplotlib Axes, default=None
-            Where to draw. None makes a new figure.
+            Axes to draw on. None makes a new figure.
+
+        points_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot`` for the measurements.
+
+        curve_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot`` for the fitted costs.
 
         Returns
         -------
-        CostFitDisplay
+        display : :class:`CostFitDisplay`
+            The drawn costs.
 
         Raises
         ------
         ValueError
             If the selector measured nothing.
         """
-        check_is_fitted(selector)
-        if not hasattr(selector, "measured_costs_"):
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "measured_costs_"):
             raise ValueError(
                 f'{cls.__name__} shows measured costs, which need costs="time"; the selector has '
-                f"costs={selector.costs!r}."
+                f"costs={estimator.costs!r}."
             )
-        sizes = selector.measured_sizes_
+        sizes = estimator.measured_sizes_
         curve_sizes = np.linspace(sizes.min(), sizes.max(), 200)
+        costs = MeasuredCosts() if isinstance(estimator.costs, str) else estimator.costs
         display = cls(
             sizes=sizes,
-            seconds=selector.measured_costs_,
+            seconds=estimator.measured_costs_,
             curve_sizes=curve_sizes,
-            curve_seconds=selector.costs_(curve_sizes),
-            names=selector.costs_.names,
-            percentile=selector.cost_percentile,
+            curve_seconds=estimator.costs_(curve_sizes),
+            names=estimator.costs_.names,
+            percentile=costs.percentile,
         )
-        return display.plot(ax=ax)
+        return display.plot(ax=ax, points_kwargs=points_kwargs, curve_kwargs=curve_kwargs)

@@ -11,19 +11,10 @@ from skroute.metrics._curve import (
     accuracy_cost_curve,
     check_budgets,
     find_router,
-    quality_of_rows,
+    sample_quality,
 )
 from skroute.utils._compat import validate_style_kwargs
-from skroute.utils._optional import import_optional
-
-
-def _axes(display, ax):
-    """The axes to draw on: those given or new ones."""
-    pyplot = import_optional("matplotlib.pyplot", f"{type(display).__name__}.plot")
-    if ax is None:
-        # Constrained: a legend beside the axes keeps its place when the figure is saved.
-        _, ax = pyplot.subplots(layout="constrained")
-    return ax
+from skroute.utils._optional import axes_of, import_optional
 
 
 class AccuracyCostDisplay:
@@ -42,6 +33,12 @@ class AccuracyCostDisplay:
 
     name : str, default=None
         Name of the curve for the legend. None draws no legend.
+
+    xlabel : str, default="Mean cost per sample"
+        Label of the horizontal axis.
+
+    ylabel : str, default="Mean quality"
+        Label of the vertical axis.
 
     Attributes
     ----------
@@ -74,10 +71,20 @@ class AccuracyCostDisplay:
     >>> plt.close()
     """
 
-    def __init__(self, *, cost: ArrayLike, quality: ArrayLike, name: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        cost: ArrayLike,
+        quality: ArrayLike,
+        name: str | None = None,
+        xlabel: str = "Mean cost per sample",
+        ylabel: str = "Mean quality",
+    ) -> None:
         self.cost = cost
         self.quality = quality
         self.name = name
+        self.xlabel = xlabel
+        self.ylabel = ylabel
 
     def plot(
         self,
@@ -105,7 +112,7 @@ class AccuracyCostDisplay:
         display : :class:`AccuracyCostDisplay`
             The object itself, with `ax_`, `figure_` and `line_`.
         """
-        ax = _axes(self, ax)
+        ax = axes_of(self, ax)
         name = self.name if name is None else name
         default = {"marker": "o", "markersize": 4}
         if name is not None:
@@ -116,7 +123,7 @@ class AccuracyCostDisplay:
             np.asarray(self.quality)[order],
             **validate_style_kwargs(default, curve_kwargs or {}),
         )
-        ax.set(xlabel="Mean cost per sample", ylabel="Mean quality")
+        ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         if "label" in default or "label" in (curve_kwargs or {}):
             ax.legend(loc="best")
         self.ax_ = ax
@@ -236,7 +243,7 @@ class AccuracyCostDisplay:
         check_consistent_length(y_preds, costs)
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         quality = [
-            np.average(quality_of_rows(y_true, y_pred), weights=weights) for y_pred in y_preds
+            np.average(sample_quality(y_true, y_pred), weights=weights) for y_pred in y_preds
         ]
         cost = np.asarray(costs, dtype=np.float64)
         if cost.ndim == 2:
@@ -310,7 +317,7 @@ class RouteShareDisplay:
         display : :class:`RouteShareDisplay`
             The object itself, with `ax_`, `figure_` and `areas_`.
         """
-        ax = _axes(self, ax)
+        ax = axes_of(self, ax)
         order = np.argsort(self.budget, kind="stable")
         budget, share = np.asarray(self.budget)[order], np.asarray(self.route_share)[order]
         default = {"labels": [str(choice) for choice in self.choices], "alpha": 0.85}
@@ -487,7 +494,7 @@ class ComplementarityDisplay:
         display : :class:`ComplementarityDisplay`
             The object itself, with `ax_`, `figure_`, `image_` and `text_`.
         """
-        ax = _axes(self, ax)
+        ax = axes_of(self, ax)
         percent = 100 * np.asarray(self.matrix, dtype=np.float64)
         m = len(percent)
         # The diagonal is 0 by definition: leave it blank.

@@ -1,7 +1,7 @@
 """OCCAM on scikit-learn's digits: a table, and a picture in demo_output/.
 
 Run by ``make demo``. Four classifiers with a price per answer; what does a budget
-of a share of the dearest one buy?
+of a share of the most expensive one buy?
 """
 
 from pathlib import Path

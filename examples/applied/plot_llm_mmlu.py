@@ -3,7 +3,7 @@
 When is the small language model enough?
 ========================================
 
-Two language models, one about a hundred times dearer: Mixtral-8x7B answers 68 % of MMLU's
+Two language models, one about a hundred times more expensive: Mixtral-8x7B answers 68 % of MMLU's
 questions correctly, GPT-4 81 %. RouteLLM published which questions each gets right. Can the
 text of a question tell where the small one will do?
 """

@@ -18,7 +18,7 @@ the router itself takes. The numbers of your machine will differ; the shares muc
 # USPS has 7,699 images to fit and 3,301 to test (the split that
 # :func:`~skroute.datasets.fetch_usps` marks). The router sees each image as the logistic
 # regression does (``embedding="logreg"``): its ten probabilities are nearly free, and a row
-# that it finds ambiguous is a row where the dear models differ. A forest estimates from them
+# that it finds ambiguous is a row where the expensive models differ. A forest estimates from them
 # which models will be right; OCCAM's nearest neighbours would take longer than the models do.
 #
 # ``reg_lambda=1`` docks each model by one standard deviation of its estimation error. With 0,
@@ -70,7 +70,7 @@ def fit_router(seed):
 # Three seeds, every budget
 # -------------------------
 #
-# A budget is a share of the dearest model's measured cost. Beside OCCAM stand the best single
+# A budget is a share of the most expensive model's measured cost. Beside OCCAM stand the best single
 # model for what OCCAM spent, the best mix of two models drawn at random for the same money, and
 # an oracle that is told which models are right. The three look at the test images, OCCAM does
 # not.
@@ -106,7 +106,7 @@ print(f"OCCAM at 40 % less cost: {routed:.4f}, {100 * (best - routed):.2f} point
 # -----------
 #
 # Grey points are the models alone. The router's curve lies above what any one of them, or a mix
-# of two, gives for the money, and is flat long before the budget reaches the dearest.
+# of two, gives for the money, and is flat long before the budget reaches the most expensive.
 import matplotlib.pyplot as plt
 
 fig, ax = plt.subplots(figsize=(6.6, 4.4), layout="constrained")

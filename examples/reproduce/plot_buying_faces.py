@@ -6,7 +6,7 @@ Buying emotion labels: one service, two, or one more
 Three commercial services and one free model label the emotion in a photograph of a face.
 Their prices differ by a factor of three, and they are right on different faces. The log of
 FrugalML (:func:`~skroute.datasets.fetch_frugalml`) has what each answered to the 6,358 faces of
-FER+, with the score that came with the answer. How many of the dearest service's calls are
+FER+, with the score that came with the answer. How many of the most expensive service's calls are
 worth their money?
 """
 

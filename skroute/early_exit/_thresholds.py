@@ -223,7 +223,7 @@ def is_wrong(position, side, bad):
 def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_sweeps=1):
     """Thresholds that minimise mean cost plus price times wrong answers, for each price.
 
-    Coordinate descent over positions, from the dearest price of a wrong answer to the
+    Coordinate descent over positions, from the most expensive price of a wrong answer to the
     cheapest, each started from the solution before it.
 
     Parameters

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing, check_consistent_length
 
 from skroute.base import dispatch
-from skroute.metrics._curve import quality_of_rows
+from skroute.metrics import sample_quality
 from skroute.routing._base import BaseRouter
 from skroute.routing._combiner import combine
 from skroute.routing._targets import MultiLabel, SingleLabel, rows_of_failure
@@ -135,7 +135,7 @@ class CombiningRouter(BaseRouter):
         y_pred = self.predict(X, budget=budget)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         check_consistent_length(y, y_pred)
-        return float(np.average(quality_of_rows(y, y_pred), weights=sample_weight))
+        return float(np.average(sample_quality(y, y_pred), weights=sample_weight))
 
 
 def check_base(base, members):

@@ -7,7 +7,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from skroute.base import note_failure
-from skroute.metrics._curve import quality_of_rows
+from skroute.metrics import sample_quality
 from skroute.routing._combiner import named_labels
 from skroute.utils._compat import num_samples
 
@@ -176,7 +176,7 @@ class SingleLabel:
     def quality(self, target, answers, function=None):
         """Quality of each encoded answer: 1 where right, or the user's function."""
         if function is None:
-            return quality_of_rows(target, answers)
+            return sample_quality(target, answers)
         return _checked_quality(function, self.labels(target), self.labels(answers))
 
 
@@ -227,7 +227,7 @@ class MultiLabel:
     def quality(self, target, answers, function=None):
         """Quality of each label set: its Jaccard index, or the user's function."""
         if function is None:
-            return quality_of_rows(target, answers)
+            return sample_quality(target, answers)
         return _checked_quality(function, target, answers)
 
 

@@ -266,7 +266,7 @@ def test_candidates_lose_nothing_and_keep_nothing_dominated(seed, polynomial):
     for size in [0.0, 0.5, 1.0, 3.0, 1e3]:
         cost = evaluate_costs(coef, size)
         for r in range(len(masks)):
-            # For whatever was dropped, something kept is not dearer and not worse.
+            # For whatever was dropped, something kept is not costlier and not worse.
             assert np.any((cost[kept] <= cost[r]) & (accuracy[kept] >= accuracy[r]))
     grid = evaluate_costs(coef, np.concatenate([np.linspace(0, 10, 101), [1e3, 1e6]]))
     for r in kept:

@@ -7,13 +7,13 @@ from skroute.base import CostAwareMixin, Plan
 
 
 class RankRouter(CostAwareMixin, ClassifierMixin, BaseEstimator):
-    """Sends the rows with the largest first feature to a dear model that is always right.
+    """Sends the rows with the largest first feature to a costly model that is always right.
 
     The cheap model always answers 0. Costs are 1 and 3; the first feature of the rows is
     taken to be uniform on [0, 1].
     """
 
-    choices = ("cheap", "dear")
+    choices = ("cheap", "costly")
 
     def __init__(self, budget=None, shift=0.0):
         self.budget = budget

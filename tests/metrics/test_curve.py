@@ -40,7 +40,7 @@ def test_numbers():
     assert_allclose(curve.quality, [0.5, 0.75, 1.0, 1.0])
     assert_allclose(curve.cost, [1, 2, 3, 3])
     assert_allclose(curve.route_share, [[1, 0], [0.5, 0.5], [0, 1], [0, 1]])
-    assert curve.choices == ["cheap", "dear"]
+    assert curve.choices == ["cheap", "costly"]
     assert_allclose(curve.row_quality.mean(axis=0), curve.quality)
     assert_allclose(curve.row_cost.mean(axis=0), curve.cost)
 

@@ -100,7 +100,7 @@ class TestRouteShare:
         assert len(display.areas_) == 2
         assert display.ax_.get_xlim() == (1, 3)
         labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-        assert labels == ["dear", "cheap"]  # The upper area first.
+        assert labels == ["costly", "cheap"]  # The upper area first.
 
     def test_pipeline(self):
         pipeline = make_pipeline(FunctionTransformer(), RankRouter()).fit(X, y)

@@ -30,7 +30,7 @@ from skroute.utils._pareto import undominated
 
 
 def log(n=300, seed=0, noise=0.1):
-    """A cheap model that is good for small x, a dear one that is good everywhere."""
+    """A cheap model that is good for small x, a costly one that is good everywhere."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, 1))
     quality = np.column_stack([1 - x[:, 0], np.full(n, 0.8)])
@@ -663,7 +663,7 @@ def test_names_and_number_of_columns_are_checked():
 def test_warns_when_a_single_choice_is_better():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(400, 3))
-    # The dear choice is better on average; an estimate that is wrong says otherwise.
+    # The costly choice is better on average; an estimate that is wrong says otherwise.
     Q = np.column_stack([rng.uniform(size=400), 0.3 + rng.uniform(size=400)])
 
     class Wrong(DummyRegressor):

@@ -33,7 +33,7 @@ from skroute.routing._answers import Answers
 from tests.estimators import COMBINERS
 
 LABELS = np.array(["ant", "bee", "hornet"])
-COSTS = {"cheap": 1.0, "middle": 3.0, "dear": 10.0}
+COSTS = {"cheap": 1.0, "middle": 3.0, "costly": 10.0}
 TREE = DecisionTreeRegressor(max_depth=4, random_state=0)
 
 
@@ -191,15 +191,15 @@ def test_fixed_base_and_messages(make, problem):
         router.predict(X, budget=2.0)
     with pytest.raises(ValueError, match="smallest feasible budget is 3"):
         make(estimators, budget=2.0, base="middle").fit(X, y)
-    with pytest.raises(ValueError, match="base='dearest' is not the name of a member"):
-        make(estimators, base="dearest").fit(X, y)
-    with pytest.raises(ValueError, match=r"no entry for \['dear'\]"):
+    with pytest.raises(ValueError, match="base='costliest' is not the name of a member"):
+        make(estimators, base="costliest").fit(X, y)
+    with pytest.raises(ValueError, match=r"no entry for \['costly'\]"):
         make(estimators).set_params(costs={"cheap": 1, "middle": 2}).fit(X, y)
     with pytest.raises(ValueError, match=r"needs predict_proba.*CalibratedClassifierCV\.$"):
         from sklearn.svm import LinearSVC
 
         make([("cheap", LinearSVC()), *estimators[1:]]).fit(X, y)
-    assert not hasattr(make(estimators, base="dearest"), "choices_")
+    assert not hasattr(make(estimators, base="costliest"), "choices_")
 
 
 def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
@@ -236,7 +236,7 @@ def test_stream_with_a_total_is_algorithm_1_with_its_guard(problem, mean):
     answers = [stream.predict(x[np.newaxis]) for x in X[300:]]
     status = stream.status()
     assert status.n_committed == 300 and status.n_rejected == 0
-    # The cap holds, and what is left does not pay for the dearest add-on.
+    # The cap holds, and what is left does not pay for the costliest add-on.
     assert mean * 300 - 10 <= status.spent <= mean * 300 * (1 + 1e-9)
     assert np.mean(answers == y[300:]) == pytest.approx(
         router.score(X[300:], y[300:], budget=mean), abs=0.04
@@ -257,7 +257,7 @@ def test_stream_with_failing_services_spends_nothing_on_them(problem):
     status = stream.status()
     assert status.spent == 0 and status.reserved == 0
     router.named_estimators_["cheap"].estimator.fail = False
-    router.named_estimators_["dear"].estimator.fail = True
+    router.named_estimators_["costly"].estimator.fail = True
     failed = 0
     for x in X[300:400]:
         try:
@@ -355,7 +355,7 @@ def test_mct_weight_threshold_delta_policy(problem):
     estimators, X, y = problem
     kw = {"costs": COSTS, "budget": 4.0, "base": "cheap", "accuracy_estimator": TREE}
     fixed = FrugalMCTClassifier(estimators, weight=0.5, **kw).fit(X[:300], y[:300])
-    assert fixed.choices_ == ["cheap", "cheap + middle", "cheap + dear"]
+    assert fixed.choices_ == ["cheap", "cheap + middle", "cheap + costly"]
     assert_allclose(fixed.choice_weights_[1], [0.5, 0.5, 0])
     forest = {**kw, "accuracy_estimator": None}
     saving = FrugalMCTClassifier(estimators, delta=0.5, **forest).fit(X[:300], y[:300])
@@ -512,7 +512,7 @@ def test_multilabel_own_accuracy():
         seen.append((y_true.shape[1], y_pred.shape[1], set(np.unique(y_true))))
         return (y_true == y_pred).all(axis=1).astype(float)
 
-    members = [("tree", DecisionTreeClassifier(max_depth=3)), ("dear", KNeighborsClassifier(3))]
+    members = [("tree", DecisionTreeClassifier(max_depth=3)), ("costly", KNeighborsClassifier(3))]
     router = FrugalMCTClassifier(
         members, costs=[1.0, 2.0], accuracy_estimator=TREE, sample_quality=exact, cv=2
     ).fit(X, Y)
@@ -537,7 +537,7 @@ def test_majority_vote_against_counting(problem):
     assert_array_equal(vote.predict(X), vote.classes_[counts.argmax(axis=1)])
     assert_allclose(vote.predict_proba(X), counts / 3)
     assert_array_equal(vote.predict_cost(X), 14.0)
-    assert vote.choices_ == ["cheap + middle + dear"]
+    assert vote.choices_ == ["cheap + middle + costly"]
     with pytest.raises(ValueError, match="smallest feasible budget is 14"):
         VoteClassifier(estimators, costs=COSTS, budget=13).fit(X, y)
     with pytest.raises(ValueError, match="smallest feasible budget is 14"):
@@ -612,10 +612,10 @@ def test_sample_weight_reaches_the_members(make, problem):
     weight = np.r_[np.zeros(100), np.ones(100)]
     with config_context(enable_metadata_routing=True):
         member = LogisticRegression().set_fit_request(sample_weight=True)
-        router = make([("cheap", member), ("middle", clone(member)), ("dear", clone(member))])
+        router = make([("cheap", member), ("middle", clone(member)), ("costly", clone(member))])
         router.set_params(costs=COSTS).fit(X, y, sample_weight=weight)
         expected = LogisticRegression().fit(X, y, sample_weight=weight)
-        assert_allclose(router.named_estimators_.dear.coef_, expected.coef_)
+        assert_allclose(router.named_estimators_.costly.coef_, expected.coef_)
 
 
 @pytest.mark.parametrize("make", POLICIES)
@@ -628,9 +628,9 @@ def test_tags_of_bad_parameters_are_tags(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_set_params_drop_and_html(make, problem):
     estimators, X, y = problem
-    router = make(estimators).set_params(middle="drop", costs={"cheap": 1.0, "dear": 10.0})
+    router = make(estimators).set_params(middle="drop", costs={"cheap": 1.0, "costly": 10.0})
     router = clone(router).fit(X, y)
-    assert router.member_names_ == ["cheap", "dear"]
+    assert router.member_names_ == ["cheap", "costly"]
     assert "cheap" in router._repr_html_()
 
 

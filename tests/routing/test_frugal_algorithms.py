@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import jaccard_score
 
-from skroute.metrics._curve import quality_of_rows
+from skroute.metrics import sample_quality
 from skroute.routing._combiner import (
     GRID,
     combine,
@@ -48,7 +48,7 @@ def test_jaccard_is_scikit_learns(seed):
     expected = [
         jaccard_score(x, y, zero_division=1.0) if (x | y).any() else 1.0 for x, y in zip(a, b)
     ]
-    assert_allclose(quality_of_rows(a, b), expected)
+    assert_allclose(sample_quality(a, b), expected)
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
@@ -56,7 +56,7 @@ def test_jaccard_is_scikit_learns(seed):
 @settings(max_examples=15, deadline=None)
 def test_combination_is_the_best_of_the_grid(multilabel, seed):
     (base, addon, _), target = answers(seed, multilabel=multilabel)
-    accuracy = quality_of_rows
+    accuracy = sample_quality
     weight, theta, per_row = search_combination(base, addon, target, accuracy)
     means = [
         accuracy(target, named_labels(combine((base, addon), (w, 1 - w)), t)).mean()
@@ -69,12 +69,12 @@ def test_combination_is_the_best_of_the_grid(multilabel, seed):
 
 def test_combination_of_services_that_agree():
     scores = np.eye(3)
-    weight, theta, per_row = search_combination(scores, scores, np.arange(3), quality_of_rows)
+    weight, theta, per_row = search_combination(scores, scores, np.arange(3), sample_quality)
     assert (weight, theta) == (0.5, None)
     assert_array_equal(per_row, 1)
     # And of services that never do: no row is left that any weight answers alike.
     other = np.roll(scores, 1, axis=1)
-    weight, _, per_row = search_combination(scores, other, np.arange(3), quality_of_rows)
+    weight, _, per_row = search_combination(scores, other, np.arange(3), sample_quality)
     assert weight > 0.5
     assert_array_equal(per_row, 1)
 
@@ -84,7 +84,7 @@ def test_combination_of_services_that_agree():
 @settings(max_examples=10, deadline=None)
 def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
     scores, target = answers(seed, multilabel=multilabel)
-    accuracy = quality_of_rows
+    accuracy = sample_quality
     found = search_combinations(scores, target, accuracy, 3)
     assert len(found) == 7
     for part, (weights, theta, per_row) in found.items():
@@ -98,18 +98,18 @@ def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
 
 def test_threshold_zero_names_what_has_a_score():
     scores = np.array([[0.0, 0.2], [0.9, 0.0]])
-    theta, per_row = search_threshold(scores, scores > 0, quality_of_rows)
+    theta, per_row = search_threshold(scores, scores > 0, sample_quality)
     assert theta == 0
     assert_array_equal(per_row, 1)
 
 
 def test_addon_options_offer_the_addon_alone():
     scores, target = answers(0, n=200)
-    options = addon_options(scores, 1, target, quality_of_rows, GRID, GRID)
+    options = addon_options(scores, 1, target, sample_quality, GRID, GRID)
     assert options.addons[0] == 1 and options.weights[0] == 1
     for k in (0, 2):
         assert 0 in options.weights[options.addons == k]
-    fixed = addon_options(scores, 1, target, quality_of_rows, [0.5], GRID)
+    fixed = addon_options(scores, 1, target, sample_quality, [0.5], GRID)
     assert_array_equal(fixed.addons, [1, 0, 2])
     assert_array_equal(fixed.weights, [1, 0.5, 0.5])
 
@@ -171,9 +171,9 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
 def test_delta_is_the_largest_where_none_keeps_the_budget():
     # What one half learns buys for every row of the other.
     n, budget = 100, 0.4
-    dear, _ = np.array_split(np.random.default_rng(0).permutation(n), 2)
+    costly, _ = np.array_split(np.random.default_rng(0).permutation(n), 2)
     estimate = np.column_stack([np.zeros(n), np.linspace(0.1, 0.2, n)])
-    estimate[dear, 1] += 1.0
+    estimate[costly, 1] += 1.0
     delta = search_delta(estimate, estimate, np.array([0.0, 1.0]), 0.0, budget)
     assert delta == 10 * np.log(n) / n
 

@@ -33,7 +33,7 @@ from skroute.routing import OccamRouterClassifier, SingleBestClassifier
 from skroute.routing._values import out_of_sample_quality, penalty
 from tests.router_checks import Counting
 
-COSTS = {"cheap": 1.0, "dear": 5.0}
+COSTS = {"cheap": 1.0, "costly": 5.0}
 
 
 class Region(ClassifierMixin, BaseEstimator):
@@ -65,7 +65,7 @@ def region_problem(n=600, seed=0):
 
 
 def region_router(**params):
-    members = [("cheap", Region(0)), ("dear", Region(always=True))]
+    members = [("cheap", Region(0)), ("costly", Region(always=True))]
     return OccamRouterClassifier(members, costs=COSTS, cv=3, **params)
 
 
@@ -80,7 +80,7 @@ def test_it_learns_where_the_cheap_model_is_enough():
     router = region_router(budget=3.2, accuracy_estimator=RandomForestRegressor(30, random_state=0))
     router.fit(X, y)
     _, route, cost = router.predict_routed(X_test)
-    # Half of the rows need the dear model: the budget of 3.2 pays for 55 %.
+    # Half of the rows need the costly model: the budget of 3.2 pays for 55 %.
     assert router.score(X_test, y_test) > 0.97
     assert ((route == 1) == (X_test[:, 0] <= 0)).mean() > 0.95
     assert cost.mean() < 3.3
@@ -93,7 +93,7 @@ def test_it_learns_where_the_cheap_model_is_enough():
 def test_the_batch_budget_is_a_hard_cap(budget):
     X, y = blobs()
     router = OccamRouterClassifier(
-        [("cheap", GaussianNB()), ("dear", LogisticRegression())],
+        [("cheap", GaussianNB()), ("costly", LogisticRegression())],
         costs=COSTS,
         budget=budget,
         policy="batch",
@@ -126,17 +126,17 @@ def test_max_min_objective():
 
 def test_an_embedding_member_is_paid_once_and_asked_once():
     X, y = blobs()
-    members = [("cheap", Counting(GaussianNB())), ("dear", Counting(LogisticRegression()))]
+    members = [("cheap", Counting(GaussianNB())), ("costly", Counting(LogisticRegression()))]
     router = OccamRouterClassifier(members, costs=COSTS, budget=3.5, embedding="cheap", cv=3)
     router.fit(X, y)
     for member in router.estimators_:
         member.rows_.clear()
     _, route, cost = router.predict_routed(X)
-    cheap, dear = router.estimators_
-    assert len(cheap.rows_) == len(X) and len(dear.rows_) == (route == 1).sum()
+    cheap, costly = router.estimators_
+    assert len(cheap.rows_) == len(X) and len(costly.rows_) == (route == 1).sum()
     np.testing.assert_allclose(cost, np.where(route == 0, 1.0, 6.0))
     # The router is charged for its embedding in what is feasible, too.
-    router.set_params(embedding="dear", budget=4.9)
+    router.set_params(embedding="costly", budget=4.9)
     with pytest.raises(ValueError, match="smallest feasible budget is 5"):
         router.fit(X, y)
 
@@ -157,15 +157,15 @@ def test_the_embedding_member_stays_when_it_is_dominated():
 
 
 def blob_members():
-    return [("cheap", GaussianNB()), ("dear", LogisticRegression())]
+    return [("cheap", GaussianNB()), ("costly", LogisticRegression())]
 
 
 def test_drop_dominated():
     X, y = region_problem()
-    members = [("cheap", Region(0)), ("useless", Region(1)), ("dear", Region(always=True))]
-    costs = {"cheap": 1.0, "useless": 9.0, "dear": 5.0}
+    members = [("cheap", Region(0)), ("useless", Region(1)), ("costly", Region(always=True))]
+    costs = {"cheap": 1.0, "useless": 9.0, "costly": 5.0}
     router = OccamRouterClassifier(members, costs=costs, drop_dominated=True, cv=3).fit(X, y)
-    assert router.choices_ == ["cheap", "dear"]
+    assert router.choices_ == ["cheap", "costly"]
     assert len(router.estimators_) == 2 and router.costs_.tolist() == [1.0, 5.0]
     assert set(router.route(X)) <= {0, 1}
 
@@ -185,12 +185,12 @@ def test_transformer_embedding_and_its_cost():
 
 def test_reg_lambda_prefers_the_predictable_member():
     X, y = region_problem()
-    members = [("cheap", Region(0)), ("dear", Region(always=True))]
+    members = [("cheap", Region(0)), ("costly", Region(always=True))]
     shares = []
     for reg_lambda in (0.0, 5.0):
         router = OccamRouterClassifier(
             members,
-            costs={"cheap": 1.0, "dear": 1.0},
+            costs={"cheap": 1.0, "costly": 1.0},
             reg_lambda=reg_lambda,
             accuracy_estimator=LinearRegression(),
             cv=3,
@@ -222,17 +222,17 @@ def test_responses(response):
 
 def test_members_without_probabilities():
     X, y = blobs()
-    members = [("cheap", GaussianNB()), ("dear", SVC())]
+    members = [("cheap", GaussianNB()), ("costly", SVC())]
     router = OccamRouterClassifier(members, costs=COSTS, budget=3, cv=3).fit(X, y)
     assert not hasattr(router, "predict_proba")
     assert router.predict(X).shape == (300,)
-    with pytest.raises(ValueError, match="needs predict_proba, which 'dear'"):
+    with pytest.raises(ValueError, match="needs predict_proba, which 'costly'"):
         router.set_params(response="proba").fit(X, y)
     with pytest.raises(ValueError, match="should be a classifier, got the regressor Linear"):
         router.set_params(response="predict", cheap=LinearRegression()).fit(X, y)
     router.set_params(cheap=GaussianNB())
-    with pytest.raises(ValueError, match="embedding='dear' needs predict_proba"):
-        router.set_params(response="predict", embedding="dear", budget=None).fit(X, y)
+    with pytest.raises(ValueError, match="embedding='costly' needs predict_proba"):
+        router.set_params(response="predict", embedding="costly", budget=None).fit(X, y)
     with pytest.raises(ValueError, match="embedding='cnn' is not the name of a member"):
         router.set_params(embedding="cnn").fit(X, y)
 
@@ -320,7 +320,7 @@ def test_rows_that_the_default_estimator_cannot_read_are_refused_before_any_fit(
     numbers = ColumnTransformer([("numbers", "passthrough", [0, 1])])
     members = [
         (name, Counting(make_pipeline(numbers, model)))
-        for name, model in [("cheap", GaussianNB()), ("dear", LogisticRegression())]
+        for name, model in [("cheap", GaussianNB()), ("costly", LogisticRegression())]
     ]
     for rows in (mixed, mixed.to_numpy(), ["a text"] * len(y)):
         router = OccamRouterClassifier(members, costs=COSTS, cv=2)
@@ -338,17 +338,17 @@ def test_metadata_reaches_the_members_that_ask():
     X, y = blobs()
     weight = np.where(y == 1, 50.0, 0.01)
     with sklearn.config_context(enable_metadata_routing=True):
-        dear = LogisticRegression().set_fit_request(sample_weight=True)
+        costly = LogisticRegression().set_fit_request(sample_weight=True)
         router = OccamRouterClassifier(
-            [("cheap", GaussianNB().set_fit_request(sample_weight=False)), ("dear", dear)],
+            [("cheap", GaussianNB().set_fit_request(sample_weight=False)), ("costly", costly)],
             costs=COSTS,
             cv=3,
         ).set_predict_request(budget=True)
         router.fit(X, y, sample_weight=weight)
         weighted = LogisticRegression().fit(X, y, sample_weight=weight)
-        np.testing.assert_allclose(router.named_estimators_.dear.coef_, weighted.coef_)
+        np.testing.assert_allclose(router.named_estimators_.costly.coef_, weighted.coef_)
         plain = LogisticRegression().fit(X, y)
-        assert not np.allclose(router.named_estimators_.dear.coef_, plain.coef_)
+        assert not np.allclose(router.named_estimators_.costly.coef_, plain.coef_)
         pipeline = make_pipeline(StandardScaler(), router).fit(X, y)
         pipeline.predict(X, budget=1.0)
     with pytest.raises(ValueError, match="enable_metadata_routing"):
@@ -361,24 +361,24 @@ def test_progress_is_shown_by_scikit_learns_callback():
     router = OccamRouterClassifier(blob_members(), costs=COSTS, cv=2).set_callbacks(ProgressBar())
     with redirect_stdout(io.StringIO()):
         router.fit(X, y)
-    assert router.choices_ == ["cheap", "dear"]
+    assert router.choices_ == ["cheap", "costly"]
 
 
 def test_html_shows_every_member():
     html = OccamRouterClassifier(blob_members(), costs=COSTS)._repr_html_()
-    assert "GaussianNB" in html and "LogisticRegression" in html and "dear" in html
+    assert "GaussianNB" in html and "LogisticRegression" in html and "costly" in html
 
 
 def test_a_router_that_loses_to_one_member_warns():
     X, y = region_problem()
-    members = [("cheap", Region(0)), ("dear", Region(always=True))]
+    members = [("cheap", Region(0)), ("costly", Region(always=True))]
 
     class Backwards(DummyRegressor):
         def predict(self, X):
             return np.tile([1.0, 0.0], (len(X), 1))
 
     router = OccamRouterClassifier(members, costs=COSTS, accuracy_estimator=Backwards(), cv=3)
-    with pytest.warns(UserWarning, match="below the 1 of 'dear' alone"):
+    with pytest.warns(UserWarning, match="below the 1 of 'costly' alone"):
         router.fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -414,7 +414,7 @@ def test_a_decision_tree_that_allows_missing_values():
     X, y = blobs()
     X = X.copy()
     X[::7, 0] = np.nan
-    trees = [("cheap", DecisionTreeClassifier(max_depth=1)), ("dear", DecisionTreeClassifier())]
+    trees = [("cheap", DecisionTreeClassifier(max_depth=1)), ("costly", DecisionTreeClassifier())]
     forest = RandomForestRegressor(10, random_state=0)
     router = OccamRouterClassifier(trees, costs=COSTS, accuracy_estimator=forest, cv=3)
     assert router.fit(X, y).predict(X).shape == (300,)
@@ -552,7 +552,7 @@ def test_prices_and_lambda_of_now_are_those_of_a_new_fit():
     ).fit(X, y)
     for change in (
         {"reg_lambda": 1.0},
-        {"costs": {"cheap": 2.0, "dear": 3.0}},
+        {"costs": {"cheap": 2.0, "costly": 3.0}},
         {"costs": [0.5, 5.0], "reg_lambda": 0.0},
         {"policy": "batch", "budget": 3.0},
     ):

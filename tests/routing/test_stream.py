@@ -145,7 +145,7 @@ def test_known_number_answers_all_and_spends_what_the_offline_optimum_does(mean)
 
 
 def test_the_price_follows_the_budget_left(router):
-    """Calls turn out half as dear as expected: a fixed price would leave half of the money."""
+    """Calls turn out half as costly as expected: a fixed price would leave half of the money."""
     values = router.predict_quality(rows(1000))
     stream = router.stream(2000.0, len(values))
     for value in values:

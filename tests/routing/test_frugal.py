@@ -22,7 +22,7 @@ from sklearn.utils import get_tags
 
 from skroute.assignment import choose_at_price
 from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
-from skroute.metrics._curve import quality_of_rows
+from skroute.metrics import sample_quality
 from skroute.routing import (
     FrugalMCTClassifier,
     FrugalMLClassifier,
@@ -496,7 +496,7 @@ def test_multilabel(make, members):
             for settle in (stream.commit, stream.refund):
                 settle(copied(stream.route(X[:1])))
         assert stream.status().n_open == 0
-    expected = quality_of_rows(Y[200:], y_pred).mean()
+    expected = sample_quality(Y[200:], y_pred).mean()
     assert router.score(X[200:], Y[200:]) == pytest.approx(expected)
     assert expected > 0.5
     # A net of 30 iterations may miss one.
@@ -648,7 +648,7 @@ def test_real_faces(data_home):
     router = FrugalMCTClassifier(logs, costs=data.costs, budget=data.costs[best] / 2)
     router.fit(train[:, np.newaxis], data.target[train])
     y_pred, _, cost = router.predict_routed(test[:, np.newaxis])
-    assert quality_of_rows(data.target[test], y_pred).mean() > data.quality[test, best].mean()
+    assert sample_quality(data.target[test], y_pred).mean() > data.quality[test, best].mean()
     assert cost.mean() < 0.55 * data.costs[best]
 
 

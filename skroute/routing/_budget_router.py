@@ -517,12 +517,14 @@ def _check_matrix(matrix, name, columns=None):
         if sorted(columns) != sorted(own):
             raise ValueError(f"{name} must have the columns {columns!r}, got {list(own)!r}.")
         matrix = matrix[[own[column] for column in columns]]
-    found = None
-    try:
-        found = np.asarray(matrix, dtype=np.float64)
-    except (TypeError, ValueError):
-        pass
-    if found is None:
+    found = np.asarray(matrix)
+    readable = True
+    if found.dtype.kind in "OUS":
+        try:
+            found = found.astype(np.float64)
+        except (TypeError, ValueError):
+            readable = False
+    if not readable:
         # Outside, so that what numpy said, which quotes the entry, is not told along.
         raise ValueError(f"{name} must be numbers, one column for each choice.")
     found = check_array(found, dtype=np.float64, ensure_2d=False, input_name=name)

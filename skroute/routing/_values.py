@@ -57,7 +57,10 @@ def check_default_reads(X, advice=READABLE_INSTEAD):
     else:
         return
     # Not what numpy said: it quotes the row.
-    raise kind(f"The default accuracy_estimator reads rows of numbers, and X has others. {advice}")
+    raise kind(
+        "The default accuracy_estimator reads rows of numbers, and X has others: each argument must "
+        f"be a number, or a string that says a number. {advice}"
+    )
 
 
 def folds_of(cv, X, y=None, **params):

@@ -104,7 +104,8 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     ----------
     choices_ : list of str
         Names of the choices that `route` indexes: the columns of Q where it is a data
-        frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...
+        frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...; `predict`
+        then answers with the column of Q, 0, 1, ...
 
     columns_ : ndarray of shape (n_choices,)
         Columns of Q that the choices are; fewer than Q has with `drop_dominated`.
@@ -327,6 +328,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     def _check_names(self, n_choices):
         """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
         names = self._frame_columns
+        self._named = names is not None or isinstance(self.costs, Mapping)
         if names is None:
             named = isinstance(self.costs, Mapping)
             names = list(map(str, self.costs if named else range(n_choices)))
@@ -424,7 +426,8 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         return np.maximum(estimate, 0.0)
 
     def _answer(self, X, plan, response):
-        return np.asarray(self.choices_)[plan.route]
+        # What nothing names is answered by its column of Q.
+        return (np.asarray(self.choices_) if self._named else self.columns_)[plan.route]
 
     def score(self, X, y, sample_weight=None, budget=None, costs=None):
         """Realised mean quality of the choices made.
@@ -514,12 +517,14 @@ def _check_matrix(matrix, name, columns=None):
         if sorted(columns) != sorted(own):
             raise ValueError(f"{name} must have the columns {columns!r}, got {list(own)!r}.")
         matrix = matrix[[own[column] for column in columns]]
-    found = None
-    try:
-        found = np.asarray(matrix, dtype=np.float64)
-    except (TypeError, ValueError):
-        pass
-    if found is None:
+    found = np.asarray(matrix)
+    readable = True
+    if found.dtype.kind in "OUS":
+        try:
+            found = found.astype(np.float64)
+        except (TypeError, ValueError):
+            readable = False
+    if not readable:
         # Outside, so that what numpy said, which quotes the entry, is not told along.
         raise ValueError(f"{name} must be numbers, one column for each choice.")
     found = check_array(found, dtype=np.float64, ensure_2d=False, input_name=name)

@@ -221,10 +221,10 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         One fitted for each possible base.
 
     validation_quality_ : float
-        Mean accuracy at the constructor's budget, by out-of-sample estimates.
+        Mean quality of the cross-fitted decisions at the budget, on the rows of `fit`.
 
     validation_cost_ : float
-        Its mean cost.
+        What they cost on average, measured on the same rows.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.

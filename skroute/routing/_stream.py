@@ -33,7 +33,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_BOOKS.acquire,
         after_in_parent=_BOOKS.release,
-        after_in_child=_BOOKS._at_fork_reinit,
+        after_in_child=_BOOKS._at_fork_reinit,  # type: ignore[attr-defined]
     )
 
 
@@ -315,8 +315,9 @@ class BudgetStream:
         self._max_costs = self._check_max_costs(max_costs)
         # What one request takes at least; with costs per row the log's mean.
         self._floor = self._policy.least
-        if self._max_costs or self._costs:
-            self._floor = self._policy.deciding + min(self._max_costs or self._costs)
+        known = self._max_costs or self._costs
+        if known is not None:
+            self._floor = self._policy.deciding + min(known)
         least = self._floor * (1 if n_expected is None else n_expected)
         check_affordable(total, least, name="budget_total")
         self._spent = 0.0
@@ -440,8 +441,8 @@ class BudgetStream:
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
         """
-        quality = _check_row(quality, len(self._penalty), "quality")
-        values = [value - docked for value, docked in zip(quality, self._penalty)]
+        row = _check_row(quality, len(self._penalty), "quality")
+        values = [value - docked for value, docked in zip(row, self._penalty)]
         known = self._known_costs(costs, estimated=False)
         held = object()
         self._hold(known, held)

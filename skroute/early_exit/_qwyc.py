@@ -296,7 +296,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Fitted estimator.
         """
         vars(self).pop("estimator_", None)
-        return super().fit(X, y, X_calibration=X_calibration, **fit_params)
+        params = {"X_calibration": X_calibration, **fit_params}
+        return self._run(self._fit, X, y, params)
 
     def _fit(self, X, y, *, task, X_calibration=None, **fit_params):
         ensemble = as_ensemble(self.estimator)
@@ -429,6 +430,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.thresholds_ = np.column_stack([thresholds[chosen].lo, thresholds[chosen].hi])
         self._spent = np.concatenate([[0.0], spent])
         self._engine = engine.taken(order)
+        self._single = self._short_path()
         self.choices_ = [str(k) for k in range(n_members + 1)]
 
     def _choose(self, n_wrong, n_rows, in_sample, held_out):
@@ -482,6 +484,13 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         if "tradeoff_" in state:
             for thresholds in self.tradeoff_.thresholds:
                 thresholds.checked(len(self.order_))
+            self._single = self._short_path()
+
+    def _short_path(self):
+        """For one row as an array without names: with names, scikit-learn has some to check."""
+        chosen = self.tradeoff_.thresholds[self.tradeoff_.chosen]
+        named = hasattr(self, "feature_names_in_")
+        return None if named else self._engine.single_row(chosen)
 
     # Prediction -------------------------------------------------------------------
 
@@ -548,11 +557,6 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         at = self._within(budget)
         thresholds = self.tradeoff_.thresholds[at]
         walked = score, members, side = self._engine.walk(X, thresholds, self.n_jobs)
-        if "_single" not in vars(self):
-            # Arrays without names only: with names, scikit-learn has something to check.
-            named = hasattr(self, "feature_names_in_")
-            chosen = self.tradeoff_.thresholds[self.tradeoff_.chosen]
-            self._single = None if named else self._engine.single_row(chosen)
         return Plan(members, self._spent[members], walked)
 
     def _within(self, budget):

@@ -295,7 +295,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
-        vars(self).pop("estimator_", None)
+        self.__dict__.pop("estimator_", None)
         params = {"X_calibration": X_calibration, **fit_params}
         return self._run(self._fit, X, y, params)
 
@@ -351,7 +351,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         if "estimator" in vars(self).get("_of_fit", ()):
             # The fitted one is not what is asked for any more.
-            vars(self).pop("estimator_", None)
+            self.__dict__.pop("estimator_", None)
         params = {"X_calibration": X_calibration}
         return self._run(self._optimize, X, None, params, name="optimize")
 
@@ -494,7 +494,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     # Prediction -------------------------------------------------------------------
 
-    def predict(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
+    def predict(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
         """Predict, evaluating each row until its answer is settled.
 
         Parameters
@@ -507,18 +507,21 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Mean cost per row for this call, in the unit of `costs`. None takes the
             constructor's; ``numpy.inf`` is unlimited.
 
+        **context : keyword arguments
+            None is taken.
+
         Returns
         -------
         ndarray of shape (n_samples,)
             The answers.
         """
         known = vars(self)
-        if budget is None and self.budget is None and not known.get("_of_fit"):
+        if not context and budget is None and self.budget is None and not known.get("_of_fit"):
             single = known.get("_single")
             positive = None if single is None else single.answer(X)
             if positive is not None:
                 return (self.classes_[-1:] if positive else self.classes_[:1]).copy()
-        return super().predict(X, budget=budget)
+        return super().predict(X, budget=budget, **context)
 
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.

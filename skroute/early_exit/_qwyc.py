@@ -271,9 +271,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     # Fitting ----------------------------------------------------------------------
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, X_calibration: ArrayLike | None = None, **fit_params
-    ) -> "QWYCEnsemble":
+    def fit(self, X, y, X_calibration=None, **fit_params):
         """Fit the ensemble, unless it is frozen, and optimise its evaluation.
 
         Parameters

@@ -271,9 +271,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     # Fitting ----------------------------------------------------------------------
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, X_calibration: ArrayLike | None = None, **fit_params
-    ) -> "QWYCEnsemble":
+    def fit(self, X, y, X_calibration=None, **fit_params):
         """Fit the ensemble, unless it is frozen, and optimise its evaluation.
 
         Parameters
@@ -295,8 +293,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
-        vars(self).pop("estimator_", None)
-        return super().fit(X, y, X_calibration=X_calibration, **fit_params)
+        self.__dict__.pop("estimator_", None)
+        params = {"X_calibration": X_calibration, **fit_params}
+        return self._run(self._fit, X, y, params)
 
     def _fit(self, X, y, *, task, X_calibration=None, **fit_params):
         ensemble = as_ensemble(self.estimator)
@@ -350,7 +349,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         if "estimator" in vars(self).get("_of_fit", ()):
             # The fitted one is not what is asked for any more.
-            vars(self).pop("estimator_", None)
+            self.__dict__.pop("estimator_", None)
         params = {"X_calibration": X_calibration}
         return self._run(self._optimize, X, None, params, name="optimize")
 
@@ -429,6 +428,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.thresholds_ = np.column_stack([thresholds[chosen].lo, thresholds[chosen].hi])
         self._spent = np.concatenate([[0.0], spent])
         self._engine = engine.taken(order)
+        self._single = self._short_path()
         self.choices_ = [str(k) for k in range(n_members + 1)]
 
     def _choose(self, n_wrong, n_rows, in_sample, held_out):
@@ -482,10 +482,17 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         if "tradeoff_" in state:
             for thresholds in self.tradeoff_.thresholds:
                 thresholds.checked(len(self.order_))
+            self._single = self._short_path()
+
+    def _short_path(self):
+        """For one row as an array without names: with names, scikit-learn has some to check."""
+        chosen = self.tradeoff_.thresholds[self.tradeoff_.chosen]
+        named = hasattr(self, "feature_names_in_")
+        return None if named else self._engine.single_row(chosen)
 
     # Prediction -------------------------------------------------------------------
 
-    def predict(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
+    def predict(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
         """Predict, evaluating each row until its answer is settled.
 
         Parameters
@@ -498,18 +505,21 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Mean cost per row for this call, in the unit of `costs`. None takes the
             constructor's; ``numpy.inf`` is unlimited.
 
+        **context : keyword arguments
+            None is taken.
+
         Returns
         -------
         ndarray of shape (n_samples,)
             The answers.
         """
         known = vars(self)
-        if budget is None and self.budget is None and not known.get("_of_fit"):
+        if not context and budget is None and self.budget is None and not known.get("_of_fit"):
             single = known.get("_single")
             positive = None if single is None else single.answer(X)
             if positive is not None:
                 return (self.classes_[-1:] if positive else self.classes_[:1]).copy()
-        return super().predict(X, budget=budget)
+        return super().predict(X, budget=budget, **context)
 
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.
@@ -548,11 +558,6 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         at = self._within(budget)
         thresholds = self.tradeoff_.thresholds[at]
         walked = score, members, side = self._engine.walk(X, thresholds, self.n_jobs)
-        if "_single" not in vars(self):
-            # Arrays without names only: with names, scikit-learn has something to check.
-            named = hasattr(self, "feature_names_in_")
-            chosen = self.tradeoff_.thresholds[self.tradeoff_.chosen]
-            self._single = None if named else self._engine.single_row(chosen)
         return Plan(members, self._spent[members], walked)
 
     def _within(self, budget):

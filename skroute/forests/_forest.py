@@ -162,7 +162,7 @@ def _first_fault(trees, n_features, n_outputs):
     ):
         return f"outputs are not among the {n_outputs}"
     start = trees.member_start
-    if len(start) < 2 or start[0] != 0 or start[-1] != len(roots) or (np.diff(start) < 0).any():
+    if len(start) < 2 or start[0] != 0 or start[-1] != len(roots) or (np.diff(start) < 1).any():
         return "member_start does not rise from 0 to the number of trees"
     if n_sets < 0 or trees.cat_start[0] != 0 or (np.diff(trees.cat_start) < 0).any():
         return "cat_start does not rise from 0"

@@ -12,46 +12,46 @@ __all__ = ["FeatureLedger", "LazyFeatures"]
 class LazyFeatures:
     """Features that are fetched when they are needed, in place of a matrix.
 
-        ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the gating
-        estimators accept it as `X`. Each row is asked for the features of the gate and the
-        cheap model first, and for the rest only if the gate sends it to the full model.
-        Nothing is asked for twice within one call.
+    ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the gating
+    estimators accept it as `X`. Each row is asked for the features of the gate and the
+    cheap model first, and for the rest only if the gate sends it to the full model.
+    Nothing is asked for twice within one call.
 
-        Parameters
-        ----------
-        source : callable or mapping
-            A callable ``source(columns, rows)`` returns an array-like of shape
-            ``(len(rows), len(columns))``; `columns` are the names seen in fit, or positions
-            if fit saw none, `rows` are positions (ndarray of int). A mapping has for each
-            column an array-like of shape ``(n_samples,)`` or a callable ``f(rows)`` that
-            returns the values of those rows.
+    Parameters
+    ----------
+    source : callable or mapping
+        A callable ``source(columns, rows)`` returns an array-like of shape
+        ``(len(rows), len(columns))``; `columns` are the names seen in fit, or positions
+        if fit saw none, `rows` are positions (ndarray of int). A mapping has for each
+        column an array-like of shape ``(n_samples,)`` or a callable ``f(rows)`` that
+        returns the values of those rows.
 
-        n_samples : int, default=None
-            Number of rows. May be left out for a mapping that holds an array.
+    n_samples : int, default=None
+        Number of rows. May be left out for a mapping that holds an array.
 
-        Attributes
-        ----------
-        asked_ : list of tuple (columns, rows)
-            Every request that was answered so far, in order. A request that failed is not
-            among them.
+    Attributes
+    ----------
+    asked_ : list of tuple (columns, rows)
+        Every request that was answered so far, in order. A request that failed is not
+        among them.
 
-        Raises
-        ------
-        ValueError
-            If `source` is neither, or the number of rows cannot be told; in a call, if
-            `source` returns what a matrix could not hold.
+    Raises
+    ------
+    ValueError
+        If `source` is neither, or the number of rows cannot be told; in a call, if
+        `source` returns what a matrix could not hold.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skroute.gating import LazyFeatures
-        >>> X = np.arange(6.0).reshape(3, 2)
-        >>> lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=3)
-        >>> lazy.read([1], np.array([0, 2]))
-        array([[1.],
-               [5.]])
-        >>> lazy.asked_
-        [([1], array([0, 2]))]
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.gating import LazyFeatures
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=3)
+    >>> lazy.read([1], np.array([0, 2]))
+    array([[1.],
+           [5.]])
+    >>> lazy.asked_
+    [([1], array([0, 2]))]
     """
 
     def __init__(self, source, n_samples=None):

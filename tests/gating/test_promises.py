@@ -364,8 +364,12 @@ def test_splits_that_cannot_hold_out_are_refused():
 @pytest.mark.parametrize(
     "change",
     [
-        {"gate": LinearGate()}, {"p_full": 0.9}, {"model_costs": {"gate": 1}}, {"gamma": 1.0},
-        {"gate__n_estimators": 2}, {"gate__learning_rate": 0.5},
+        {"gate": LinearGate()},
+        {"p_full": 0.9},
+        {"model_costs": {"gate": 1}},
+        {"gamma": 1.0},
+        {"gate__n_estimators": 2},
+        {"gate__learning_rate": 0.5},
     ],  # fmt: skip
 )
 def test_what_needs_a_fit_is_refused_until_then(change):

@@ -235,7 +235,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             For stages, heads, exit weights or classes that do not fit together, and a
             `device` that is not there.
         """
-        vars(self).pop("classes_", None)
+        self.__dict__.pop("classes_", None)
         return self._fit(X, y)
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -175,7 +175,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         TypeError
             If `X` is sparse.
         """
-        vars(self).pop("subset_size_", None)
+        self.__dict__.pop("subset_size_", None)
         return self._fit(X, y)
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from skroute.assignment import assignment_path
-from skroute.base import affords
+from skroute.base import affords, check_affordable
 from skroute.metrics._curve import check_budgets
 from skroute.utils._compat import Interval, Real, validate_params
 
@@ -526,6 +526,9 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     limits = check_budgets(budgets)
     values = check_array(Q, dtype=np.float64, input_name="Q")
     oracle = assignment_path(values, costs)
+    check_affordable(
+        float(limits.min()), oracle.budgets[0], advice="Raise the smallest of budgets."
+    )
     quality = values.mean(axis=0)
     cost = np.asarray(costs, dtype=np.float64)
     cost = cost if cost.ndim == 1 else cost.mean(axis=0)

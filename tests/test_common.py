@@ -55,10 +55,14 @@ def test_every_public_estimator_is_checked():
 
 
 def test_the_views_stand_in_the_base_alone():
-    """No decision estimator writes the six calls anew."""
+    """No decision estimator writes the six calls anew.
+
+    `score` may mean something else, and an early exit answers one row by a short path.
+    """
+    allowed = {"score": None, "predict": "QWYCEnsemble"}
     views = {"predict", "predict_proba", "predict_routed", "predict_cost", "route", "score"}
     for estimator in DECISIONS:
         for cls in type(estimator).__mro__:
             if cls.__module__.startswith("skroute.") and cls.__module__ != "skroute.base":
-                rewritten = views & set(vars(cls)) - {"score"}
-                assert not rewritten, f"{cls.__name__} writes {sorted(rewritten)} anew"
+                for name in views & set(vars(cls)):
+                    assert allowed.get(name, "nobody") in (None, cls.__name__), (cls, name)

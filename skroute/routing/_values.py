@@ -58,8 +58,8 @@ def check_default_reads(X, advice=READABLE_INSTEAD):
         return
     # Not what numpy said: it quotes the row.
     raise kind(
-        "The default accuracy_estimator reads rows of numbers, and X has others: each argument must "
-        f"be a number, or a string that says a number. {advice}"
+        "The default accuracy_estimator reads rows of numbers, and X has others: each argument "
+        f"must be a number, or a string that says a number. {advice}"
     )
 
 

@@ -159,7 +159,10 @@ def main():
     runs = [one_seed(seed, X[train], y[train], X[test], y[test]) for seed in seeds]
     mean = {name: np.mean([run[name] for run in runs], axis=0) for name in runs[0]}
     rows = [[share, *(values[row] for values in mean.values())] for row, share in enumerate(SHARES)]
-    title = f"USPS, mean of {len(runs)} seeds; budgets and costs as shares of the most expensive model's"
+    title = (
+        f"USPS, mean of {len(runs)} seeds; budgets and costs as shares of the most expensive "
+        "model's"
+    )
     table(title, ["budget", *mean], rows)
     at = list(SHARES).index(0.6)
     lost = 100 * (mean["best model"][at] - mean["OCCAM"][at])

@@ -70,10 +70,10 @@ def fit_router(seed):
 # Three seeds, every budget
 # -------------------------
 #
-# A budget is a share of the most expensive model's measured cost. Beside OCCAM stand the best single
-# model for what OCCAM spent, the best mix of two models drawn at random for the same money, and
-# an oracle that is told which models are right. The three look at the test images, OCCAM does
-# not.
+# A budget is a share of the most expensive model's measured cost. Beside OCCAM stand the best
+# single model for what OCCAM spent, the best mix of two models drawn at random for the same
+# money, and an oracle that is told which models are right. The three look at the test images,
+# OCCAM does not.
 shares = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
 results = {name: [] for name in ("cost", "OCCAM", "single best", "random mix", "oracle")}
 alone = []

@@ -52,7 +52,7 @@ class AssignmentPath(NamedTuple):
             If not even the cheapest plan fits.
         """
         segment = self._segment(budget)
-        if len(self.prices) > 1 and affords(self.budgets[0], check_budget(budget)):
+        if affords(self.budgets[0], check_budget(budget)):
             return np.inf
         return float(self.prices[segment])
 

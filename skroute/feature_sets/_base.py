@@ -131,7 +131,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
+        y: Any = None,
         size: ArrayLike | None = None,
         **params: Any,
     ):

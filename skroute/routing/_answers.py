@@ -67,7 +67,7 @@ class CombiningRouter(BaseRouter):
     state is an `Answers`.
     """
 
-    _target_kinds = (SingleLabel, MultiLabel)
+    _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
 
     def _asks(self):
         return "scores"

@@ -19,6 +19,7 @@ from skroute.base import (
     inherit_member_tags,
     note_failure,
 )
+from skroute.metrics import pareto_front
 from skroute.routing._priced import LoggedMixin, check_lambda, cross_fit, fit_policy
 from skroute.routing._stream import Look, Trade
 from skroute.routing._values import (
@@ -36,7 +37,6 @@ from skroute.utils._compat import (
     check_sample_weight,
     num_samples,
 )
-from skroute.utils._pareto import undominated
 
 
 class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
@@ -293,7 +293,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         self.columns_ = np.arange(quality.shape[1])
         if self.drop_dominated:
             mean_costs = costs.mean(axis=0) if costs.ndim == 2 else costs
-            self.columns_ = np.sort(undominated(mean_costs, quality.mean(axis=0)))
+            self.columns_ = np.sort(pareto_front(mean_costs, quality.mean(axis=0)))
         quality, costs = quality[:, self.columns_], costs[..., self.columns_]
         cheapest = float(np.min(costs, axis=-1).mean())
         budget = check_budget(self.budget)

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment._decide import check_policy
 from skroute.base import check_affordable, check_budget, check_costs, note_failure
+from skroute.metrics import pareto_front
 from skroute.routing._base import BaseRouter
 from skroute.routing._embedding import call_with_layer, check_layer, reads_tensors
 from skroute.routing._fit_members import METHOD_OF_RESPONSE, response_quality
@@ -14,7 +15,6 @@ from skroute.routing._priced import LoggedMixin, check_lambda, fit_policy
 from skroute.routing._stream import Look, Trade
 from skroute.routing._values import check_default_reads, default_accuracy_estimator, folds_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._pareto import undominated
 from skroute.utils._timing import seconds_per_sample
 
 # Rows whose layer is held at once when deciding: one row of a convolution can be a megabyte.
@@ -321,7 +321,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         check_affordable(check_budget(self.budget), deciding + float(added.min()))
         kept = np.arange(len(names))
         if self.drop_dominated:
-            kept = np.sort(undominated(added, quality.mean(axis=0)))
+            kept = np.sort(pareto_front(added, quality.mean(axis=0)))
         estimator = self.accuracy_estimator
         policy = fit_policy(
             default_accuracy_estimator() if estimator is None else estimator,

@@ -24,9 +24,9 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import estimator_html_repr, get_tags
 
 from skroute.assignment import choose_at_price, solve_assignment
+from skroute.metrics import pareto_front
 from skroute.routing import BudgetRouter
 from skroute.routing._values import folds_of, out_of_sample_quality, penalty
-from skroute.utils._pareto import undominated
 
 
 def log(n=300, seed=0, noise=0.1):
@@ -131,7 +131,7 @@ def test_helpers():
     assert len(folds_of(None, X)) == 5 and len(folds_of(np.int64(3), X)) == 3
     np.testing.assert_allclose(penalty(np.array([[1.0], [3.0]]), np.array([[0.0], [0.0]])), 1)
     quality = np.array([0.5, 0.4, 0.5, 0.9])
-    assert undominated(np.array([1, 2, 1, 3]), quality).tolist() == [0, 3]
+    assert pareto_front(np.array([1, 2, 1, 3]), quality).tolist() == [0, 3]
 
 
 # --- costs per row -------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """QWYC: evaluate an ensemble member by member and quit when the answer is settled."""
 
-import warnings
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
@@ -19,22 +17,13 @@ from skroute.base import (
     check_rows,
     inherit_member_tags,
     measure_costs,
-    note_failure,
 )
-from skroute.early_exit._calibration import (
-    Calibration,
-    Tradeoff,
-    allowed_wrong,
-    cross_fit,
-    fixed_sequence,
-    judge,
-    upper_bound,
-)
+from skroute.early_exit._calibration import Calibration
 from skroute.early_exit._ensembles import as_ensemble
 from skroute.early_exit._exit_engine import only_order
+from skroute.early_exit._learning import check_supported, learn_exits
 from skroute.early_exit._own_answers import check_same_answers, settle
 from skroute.early_exit._policies import Recipe
-from skroute.early_exit._thresholds import running_values
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -377,12 +366,12 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _learn(self, fitted, engine, classes, X, X_calibration, calibration, rng, task):
         """Order, thresholds, calibration; sets the fitted attributes last."""
-        n_members, n_rows = engine.n_members, num_samples(X)
-        self._check_supported(engine)
+        check_supported(engine, self.mode, self.stopping)
         self.estimator_, self.classes_ = fitted, np.asarray(classes)
         if as_ensemble(fitted).is_library:
             check_same_answers(fitted, engine, self.classes_, X)
         costs = self._costs(engine, X)
+        n_members = engine.n_members
         recipe = Recipe(
             alpha=self.alpha,
             order=only_order(self.order, n_members) if engine.in_order else self.order,
@@ -393,74 +382,23 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             use_hi=self.mode == "both",
             never=self.alpha == 0 and self.budget is None,
         ).settled(n_members, rng)
-        with note_failure("the ensemble", n_rows, "scoring members"):
-            scores = engine.scores(X)
-        n_positions = n_members - 1 if isinstance(recipe.order, str) else 0
-        known = engine.offset, engine.beta, costs
-        n_folds = calibration.n_folds
-        if n_folds:
-            steps = [
-                task.step(f"calibrate on fold {k + 1} of {n_folds}", n_positions)
-                for k in range(n_folds)
-            ]
-            fold = rng.permutation(n_rows) % n_folds
-            mean_cost, wrong = cross_fit(recipe, scores, *known, fold, steps)
-        with task.step("order and thresholds", n_positions) as step:
-            order, thresholds, values, bad = recipe.learn(scores, *known, step)
-        del scores
-        spent = np.cumsum(costs[order])
-        if X_calibration is not None:
-            n_rows = num_samples(X_calibration)
-            values, bad = running_values(
-                engine.scores(X_calibration), order, engine.offset, engine.beta
-            )
-        if not n_folds:
-            mean_cost, wrong = judge(thresholds, values, bad, spent)
-        n_wrong = wrong.sum(axis=1)
-        in_sample = X_calibration is None and not n_folds
-        chosen, bound = self._choose(n_wrong, n_rows, in_sample, X_calibration is not None)
+        limits = self.confidence, self.guarantee
+        learned = learn_exits(
+            engine, recipe, calibration, limits, X, X_calibration, costs, rng, task
+        )
         self.costs_ = costs
-        self.order_ = order
-        self.tradeoff_ = Tradeoff(thresholds, mean_cost / n_rows, n_wrong / n_rows, chosen)
-        self.disagreement_ = float(n_wrong[chosen] / n_rows)
-        self.disagreement_bound_ = bound
-        self.staged_disagreement_ = np.cumsum(wrong[chosen]) / n_rows
-        self.thresholds_ = np.column_stack([thresholds[chosen].lo, thresholds[chosen].hi])
-        self._spent = np.concatenate([[0.0], spent])
-        self._engine = engine.taken(order)
+        self.order_ = learned.order
+        self.tradeoff_ = tradeoff = learned.tradeoff
+        self.disagreement_ = float(tradeoff.disagreement[tradeoff.chosen])
+        self.disagreement_bound_ = learned.bound
+        self.staged_disagreement_ = learned.staged_disagreement
+        thresholds = tradeoff.thresholds[tradeoff.chosen]
+        self.thresholds_ = np.column_stack([thresholds.lo, thresholds.hi])
+        self._spent = np.concatenate([[0.0], np.cumsum(costs[learned.order])])
+        self._engine = engine.taken(learned.order)
         self._single = self._short_path()
+        self._within(self._effective_budget(None))
         self.choices_ = [str(k) for k in range(n_members + 1)]
-
-    def _choose(self, n_wrong, n_rows, in_sample, held_out):
-        """How far to go, and the bound on the disagreement there."""
-        if in_sample:
-            return fixed_sequence(n_wrong, int(self.alpha * n_rows)), np.nan
-        allowed = allowed_wrong(n_rows, self.alpha, self.confidence, self.guarantee)
-        # The first thresholds never leave early and are never wrong.
-        chosen = max(0, fixed_sequence(n_wrong, allowed))
-        if not chosen and len(n_wrong) > 1:
-            warnings.warn(
-                f"No early exit keeps alpha={self.alpha!r} on {n_rows} calibration rows: every "
-                "member is evaluated on every row. Give more rows, or rows that the "
-                "ensemble was not fitted on, or raise alpha.",
-                UserWarning,
-                stacklevel=8,
-            )
-        if not held_out:
-            return chosen, np.nan
-        return chosen, upper_bound(allowed, n_rows, self.confidence) if chosen else 0.0
-
-    def _check_supported(self, engine):
-        if engine.n_outputs > 1 and self.mode == "negative":
-            raise ValueError(
-                "mode='negative' needs two classes: there is no negative class among "
-                f"{engine.n_outputs}. Use mode='both'."
-            )
-        if engine.n_outputs > 1 and self.stopping == "fan":
-            raise ValueError(
-                "stopping='fan' needs two classes, the ensemble has "
-                f"{engine.n_outputs}. Use stopping='thresholds'."
-            )
 
     def _costs(self, engine, X):
         if self.costs is None:

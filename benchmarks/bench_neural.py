@@ -81,10 +81,10 @@ def fit_nets(seed, X, y, epochs):
     return fitted
 
 
-def occam(nets, X, y, seed, **params):
+def occam(nets, X, y, seed, embedding="small"):
     forest = RandomForestRegressor(50, min_samples_leaf=30, random_state=seed)
     router = OccamRouterClassifier(
-        nets, costs="time", embedding="small", accuracy_estimator=forest, reg_lambda=1, **params
+        nets, costs="time", embedding=embedding, accuracy_estimator=forest, reg_lambda=1
     )
     return router.fit(X, y)
 
@@ -138,7 +138,7 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     nets = fit_nets(seed, X[train], y[train], epochs)
     seconds = time.perf_counter() - start
     router = occam(nets, X[learn], y[learn], seed)
-    layer = occam(nets, X[learn], y[learn], seed, embedding_layer="penultimate")
+    layer = occam(nets, X[learn], y[learn], seed, ("small", "penultimate"))
 
     def at(shares, router):
         # Measured: on a slow machine the smallest share may not pay for the cheapest answer.

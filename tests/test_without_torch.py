@@ -38,8 +38,7 @@ def run_blocked(script):
     "call",
     [
         'BaggedNeighborsRegressor(device="cpu").fit(X, y)',
-        'OccamRouterClassifier(nets, costs=[1, 2], embedding="net", embedding_layer="head")'
-        ".fit(X, y)",
+        'OccamRouterClassifier(nets, costs=[1, 2], embedding=("net", "head")).fit(X, y)',
     ],
 )
 def test_the_error_names_the_extra(call):

@@ -89,14 +89,13 @@ from sklearn.ensemble import RandomForestRegressor
 from skroute.routing import OccamRouterClassifier
 
 
-def occam(**params):
+def occam(embedding="small"):
     return OccamRouterClassifier(
         nets,
         costs="time",
-        embedding="small",
+        embedding=embedding,
         accuracy_estimator=RandomForestRegressor(50, min_samples_leaf=30, random_state=0),
         reg_lambda=1,
-        **params,
     ).fit(X[learn], y[learn])
 
 
@@ -109,8 +108,8 @@ print(f"deciding: {1e6 * deciding:4.0f} microseconds per image")
 
 # %%
 # Any layer of the net can be the embedding instead of its probabilities. It is taken from the
-# same forward pass, so that it costs nothing more: ``embedding_layer`` names it.
-with_layer = occam(embedding_layer="penultimate")
+# same forward pass, so that it costs nothing more: the net's name and the layer's, as a pair.
+with_layer = occam(("small", "penultimate"))
 
 # %%
 # What a budget buys

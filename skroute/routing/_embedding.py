@@ -57,16 +57,16 @@ def check_layer(name, member, layer):
         Without torch, naming the extra.
     ValueError
     """
-    import_optional("torch", f"embedding_layer={layer!r}")
+    import_optional("torch", f"embedding layer {layer!r}")
     net = inner_net(member)
     if not hasattr(net, "module"):
         raise ValueError(
-            f"embedding_layer={layer!r} needs a net with a module, as skorch's have, but "
-            f"embedding={name!r} is {member!r}."
+            f"embedding={(name, layer)!r} needs a net with a module, as skorch's have, but "
+            f"{name!r} is {member!r}."
         )
     if not is_frozen(member):
         raise ValueError(
-            f"embedding_layer={layer!r} needs a net that does not learn from the rows given to "
+            f"embedding layer {layer!r} needs a net that does not learn from the rows given to "
             f"fit, since its layer would know their labels: give {name!r} as FrozenEstimator(net) "
             "of a net fitted on other rows."
         )
@@ -93,19 +93,17 @@ def find_layer(name, net, layer):
     ValueError
         Naming the layers that there are.
     """
-    torch = import_optional("torch", f"embedding_layer={layer!r}")
+    torch = import_optional("torch", f"embedding layer {layer!r}")
     if any(isinstance(part, torch.nn.DataParallel) for part in net.module_.modules()):
         raise ValueError(
-            f"embedding_layer={layer!r} needs a net without DataParallel, whose replicas answer in "
+            f"embedding layer {layer!r} needs a net without DataParallel, whose replicas answer in "
             f"threads of their own: give {name!r} as the module that it wraps."
         )
     try:
         return net.module_.get_submodule(layer)
     except AttributeError:
         known = [path for path, _ in net.module_.named_modules() if path]
-        raise ValueError(
-            f"embedding_layer={layer!r} is not a layer of {name!r}, which has {known!r}."
-        ) from None
+        raise ValueError(f"{layer!r} is not a layer of {name!r}, which has {known!r}.") from None
 
 
 def call_with_layer(name, member, layer, call, X, *, as_tensor=False):
@@ -130,7 +128,7 @@ def call_with_layer(name, member, layer, call, X, *, as_tensor=False):
     embedding : ndarray or tensor of shape (n_samples, n_outputs)
         Outputs of the layer, one row per sample, in float32.
     """
-    torch = import_optional("torch", f"embedding_layer={layer!r}")
+    torch = import_optional("torch", f"embedding layer {layer!r}")
     caller, parts = threading.get_ident(), []
 
     def keep(module, inputs, output):

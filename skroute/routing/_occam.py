@@ -49,7 +49,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         Predicts the members' success from the embedding. None takes OCCAM's
         :class:`~skroute.quality.BaggedNeighborsRegressor` on features scaled to [0, 1].
 
-    embedding : None, transformer or str, default=None
+    embedding : None, transformer, str or (str, str), default=None
         What the accuracy estimator sees: X itself; the output of a transformer, which is
         cloned and fitted; or ``predict_proba`` of the member of that name, out of fold in
         `fit`. That member is then called on every row: its cost is charged to every row and
@@ -58,11 +58,10 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         nets and classifiers with a decision threshold do: then it is asked for its answer,
         and paid, a second time where it is chosen.
 
-    embedding_layer : str, default=None
-        With the name of a net as `embedding` (skorch, or anything with a ``module_``): the
-        layer whose output is the embedding instead of ``predict_proba``, as a path of
-        attributes from its module, for example ``"features.3"``. It is computed in the pass
-        that answers, so that it costs nothing more. The net must be a
+        The name of a net (skorch, or anything with a ``module_``) and a layer of it, for
+        example ``("cnn", "features.3")``, a path of attributes from its module: the output
+        of that layer instead of ``predict_proba``. It is computed in the pass that answers,
+        so that it costs nothing more. The net must be a
         :class:`~sklearn.frozen.FrozenEstimator` fitted on other rows than those given to
         `fit`, of which it would know the labels. In `fit` the layer of all rows is held in
         memory, in float32; prefer a pooled layer to a wide convolution.
@@ -203,8 +202,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         "response": [StrOptions({"proba", "predict"})],
         "cv": ["cv_object"],
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
-        "embedding": [HasMethods(["fit", "transform"]), str, None],
-        "embedding_layer": [str, None],
+        "embedding": [HasMethods(["fit", "transform"]), str, tuple, None],
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
         "objective": [StrOptions({"mean", "min"})],
@@ -220,7 +218,6 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         budget=None,
         accuracy_estimator=None,
         embedding=None,
-        embedding_layer=None,
         response="predict",
         reg_lambda=0.0,
         policy="online",
@@ -235,7 +232,6 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         self.budget = budget
         self.accuracy_estimator = accuracy_estimator
         self.embedding = embedding
-        self.embedding_layer = embedding_layer
         self.response = response
         self.reg_lambda = reg_lambda
         self.policy = policy
@@ -250,28 +246,32 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
 
     def _asks_member(self, name):
         # Of the member that embeds both are needed: what it says, and what it answers.
-        return "both" if name == self.embedding else self._asks()
+        return "both" if name == self._named_embedding()[0] else self._asks()
+
+    def _named_embedding(self):
+        """The name of the member that embeds and of its layer; None where there is none."""
+        if isinstance(self.embedding, tuple):
+            return self.embedding
+        return (self.embedding if isinstance(self.embedding, str) else None), None
 
     def _check(self, X, members):
         check_policy(self.policy, self.objective)
-        if isinstance(self.embedding, str):
-            if self.embedding not in members:
+        if isinstance(self.embedding, (str, tuple)):
+            pair = self.embedding if isinstance(self.embedding, tuple) else (self.embedding, "")
+            if len(pair) != 2 or pair[0] not in members or not isinstance(pair[1], str):
                 raise ValueError(
-                    f"embedding={self.embedding!r} is not the name of a member; the members are "
-                    f"{list(members)!r}. It may also be a transformer or None."
+                    f"embedding={self.embedding!r} is not the name of a member, or of a member "
+                    f"and a layer of it; the members are {list(members)!r}. It may also be a "
+                    "transformer or None."
                 )
-            if not hasattr(members[self.embedding], "predict_proba"):
+            name, layer = self._named_embedding()
+            if not hasattr(members[name], "predict_proba"):
                 raise ValueError(
                     f"embedding={self.embedding!r} needs predict_proba, which that member "
-                    f"({members[self.embedding]!r}) does not have."
+                    f"({members[name]!r}) does not have."
                 )
-        if self.embedding_layer is not None:
-            if not isinstance(self.embedding, str):
-                raise ValueError(
-                    f"embedding_layer={self.embedding_layer!r} is a layer of a member: embedding "
-                    f"must be the name of one of {list(members)!r}, got {self.embedding!r}."
-                )
-            check_layer(self.embedding, members[self.embedding], self.embedding_layer)
+            if layer is not None:
+                check_layer(name, members[name], layer)
         if self.embedding is None and self.accuracy_estimator is None:
             check_default_reads(
                 X,
@@ -291,7 +291,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         return deciding, added
 
     def _least_cost(self, costs, names):
-        embedder = self.embedding if isinstance(self.embedding, str) else None
+        embedder, _ = self._named_embedding()
         deciding, added = self._split_costs(costs, names, embedder, answered=True)
         return deciding + float(added.min())
 
@@ -299,14 +299,15 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         names, responses = answers.names, list(answers.responses)
         self.embedding_, self._embedder = None, None
         features = X
-        if isinstance(self.embedding, str):
-            at = names.index(self.embedding)
+        embedder, layer = self._named_embedding()
+        if embedder is not None:
+            at = names.index(embedder)
             proba, labels = responses[at][:, :-1], responses[at][:, -1].astype(np.int64)
             self._embedder = (names[at], self.estimators_[at])
             self._answered = bool((proba.argmax(axis=1) == labels).all())
             responses[at] = labels if self.response == "predict" else proba
             features = proba
-            if self.embedding_layer is not None:
+            if layer is not None:
                 # A layer of a frozen net, which has not seen the rows. One row alone first:
                 # where rows are not the first axis of the layer, it gives another number.
                 self._embed(_safe_indexing(X, [0]))
@@ -316,7 +317,6 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
             with note_failure("embedding", num_samples(X), "fit"):
                 features = self.embedding_.fit_transform(X, self.classes_[target])
         quality = response_quality(target, responses)
-        embedder = self._embedder and self._embedder[0]
         deciding, added = self._split_costs(self._costs_of_fit, names, embedder)
         check_affordable(check_budget(self.budget), deciding + float(added.min()))
         kept = np.arange(len(names))
@@ -398,9 +398,8 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
             def call(rows):
                 return self._target.call("predict_proba", name, member, rows)
 
-            if self.embedding_layer is not None:
+            if (layer := self._named_embedding()[1]) is not None:
                 as_tensor = reads_tensors(self.accuracy_estimator)
-                layer = self.embedding_layer
                 return call_with_layer(name, member, layer, call, X, as_tensor=as_tensor)[::-1]
             proba = call(X)
             return proba, proba
@@ -412,7 +411,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
     def _estimates_and_state(self, X):
         """Quality of each member for each row, and the answers that came with it."""
         policy = self._policy()
-        if self.embedding_layer is None:
+        if self._named_embedding()[1] is None:
             features, proba = self._embed(X)
             return policy.estimates(features), self._state(proba)
         estimates, probas = [], []

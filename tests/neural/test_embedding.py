@@ -24,7 +24,7 @@ def occam(X, y, layer="penultimate", frozen=True, **params):
         nets = [(name, FrozenEstimator(net.fit(X, y))) for name, net in nets]
     params = {"costs": COSTS, "budget": 3.0, "cv": 2, **params}
     router = OccamRouterClassifier(
-        nets, embedding="small", embedding_layer=layer, accuracy_estimator=Ridge(), **params
+        nets, embedding=("small", layer), accuracy_estimator=Ridge(), **params
     )
     return router.fit(X, y)
 
@@ -118,8 +118,7 @@ def test_a_net_at_the_end_of_a_pipeline():
     router = OccamRouterClassifier(
         [("small", FrozenEstimator(net.fit(flat, y))), ("logreg", LogisticRegression())],
         costs=[1, 1],
-        embedding="small",
-        embedding_layer="penultimate",
+        embedding=("small", "penultimate"),
         cv=2,
     ).fit(flat, y)
     assert router.accuracy_estimator_.n_features_in_ == 8
@@ -191,7 +190,7 @@ def test_a_layer_whose_rows_are_not_the_first_axis_is_refused():
     _, scrambled = call_with_layer("net", net, "cell", net.predict_proba, X)
     assert scrambled.shape[0] == len(X)
     router = OccamRouterClassifier(
-        [("net", FrozenEstimator(net))], costs=[1], embedding="net", embedding_layer="cell"
+        [("net", FrozenEstimator(net))], costs=[1], embedding=("net", "cell")
     )
     with pytest.raises(ValueError, match="gave 12 rows for 1: .* rows must be the first axis"):
         router.fit(X, y)
@@ -282,16 +281,14 @@ def test_a_layer_that_gives_no_tensor():
 def test_messages_come_before_any_fit():
     X, y = images()
     nets = [("small", conv(1)), ("large", conv(3))]
-    router = OccamRouterClassifier(nets, costs=COSTS, embedding_layer="penultimate")
-    with pytest.raises(ValueError, match=r"must be the name of one of \['small', 'large'\]"):
-        router.fit(X, y)
-    with pytest.raises(ValueError, match="must be the name of one of"):
-        router.set_params(embedding=MinMaxScaler()).fit(X, y)
+    for wrong in [("middle", "penultimate"), ("small",), ("small", 3), "middle"]:
+        router = OccamRouterClassifier(nets, costs=COSTS, embedding=wrong)
+        with pytest.raises(ValueError, match=r"is not the name .* are \['small', 'large'\]"):
+            router.fit(X, y)
     router = OccamRouterClassifier(
         [("logreg", LogisticRegression())],
         costs=[1],
-        embedding="logreg",
-        embedding_layer="coef_",
+        embedding=("logreg", "coef_"),
     )
     with pytest.raises(ValueError, match="needs a net with a module"):
         router.fit(*rows())
@@ -309,8 +306,7 @@ def test_array_api_dispatch_keeps_the_embedding_a_tensor():
     router = OccamRouterClassifier(
         [(n, FrozenEstimator(m.fit(X, y))) for n, m in (("small", conv(1)), ("large", conv(3)))],
         costs=COSTS,
-        embedding="small",
-        embedding_layer="penultimate",
+        embedding=("small", "penultimate"),
         accuracy_estimator=make_pipeline(MinMaxScaler(), neighbours),
         cv=2,
     )

@@ -287,10 +287,10 @@ def test_joblib_round_trip(tmp_path, frozen):
     if frozen:
         nets = [(name, FrozenEstimator(net.fit(X, y))) for name, net in nets]
     # A layer of a net that learns here would know the labels.
-    layer = "penultimate" if frozen else None
-    router = OccamRouterClassifier(
-        nets, costs=COSTS, budget=3.0, embedding="small", embedding_layer=layer, cv=2
-    ).fit(X, y)
+    embedding = ("small", "penultimate") if frozen else "small"
+    router = OccamRouterClassifier(nets, costs=COSTS, budget=3.0, embedding=embedding, cv=2).fit(
+        X, y
+    )
     joblib.dump(router, tmp_path / "router.joblib")
     loaded = joblib.load(tmp_path / "router.joblib")
     for part, same in zip(loaded.predict_routed(X), router.predict_routed(X)):
@@ -351,9 +351,13 @@ class TestCuda:
     pytestmark = cuda
 
     def router(self, **params):
-        nets = [("small", conv(1, device="cuda")), ("large", conv(3, device="cuda"))]
+        X, y = images(seed=1)
+        nets = [
+            (name, FrozenEstimator(conv(width, device="cuda").fit(X, y)))
+            for name, width in (("small", 1), ("large", 3))
+        ]
         return OccamRouterClassifier(
-            nets, costs="time", embedding="small", embedding_layer="penultimate", cv=2, **params
+            nets, costs="time", embedding=("small", "penultimate"), cv=2, **params
         )
 
     def test_rows_stay_on_the_device(self):

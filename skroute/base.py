@@ -190,13 +190,14 @@ def check_affordable(budget, least, *, name="budget", advice=""):
     >>> check_affordable(0.5, 1.0)
     Traceback (most recent call last):
         ...
-    ValueError: budget=0.5 is below the cheapest feasible plan: the smallest feasible budget is 1.
+    ValueError: budget=0.5 is below the cheapest feasible plan: the smallest feasible ...
     """
     if not affords(budget, least):
+        unit = " per sample" if name == "budget" else ""
         end = f" {advice}" if advice else ""
         raise ValueError(
             f"{name}={budget!r} is below the cheapest feasible plan: the smallest feasible "
-            f"{name} is {least:.17g}.{end}"
+            f"{name} is {least:.17g}{unit}.{end}"
         )
 
 

@@ -29,6 +29,11 @@ INTERNAL = {
     "base.inherit_member_tags",
     "base.measure_costs",
     "base.note_failure",
+    # What engines are made of: they get what readers and estimators have checked.
+    "forests.find_reader",
+    "forests.leaf_sums",
+    "forests.read_forest",
+    "forests.read_lightgbm",
 }
 
 RNG = np.random.default_rng(0)

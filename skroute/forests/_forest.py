@@ -184,7 +184,7 @@ def _is_special(nodes):
 class Forest:
     """An additive ensemble of trees, and how its library reads rows and answers.
 
-    Attributes
+    Parameters
     ----------
     trees : Trees
         The arrays.
@@ -193,28 +193,28 @@ class Forest:
         Score before any member.
 
     n_features : int
-    beta : float
+    beta : float, default=0.0
         Binary decision: positive where the score is above.
 
-    link : {"logistic", "softmax", "ova", "mean"} or None
+    link : {"logistic", "softmax", "ova", "mean"}, default=None
         How scores become probabilities.
 
-    slope : float
+    slope : float, default=1.0
         Factor of the score inside the link.
 
-    dtype : str
+    dtype : str, default="float64"
         What the source library casts its input to.
 
-    finite : bool or "allow-nan"
+    finite : bool or "allow-nan", default=True
         What it accepts, as `ensure_all_finite` of scikit-learn's ``check_array``.
 
     categories : dict from int to ndarray
         Columns that the source library encodes as positions in these categories.
 
-    encode_arrays : bool
+    encode_arrays : bool, default=False
         Whether plain arrays are encoded too, or only data frames.
 
-    sums : {"float64", "float32"}
+    sums : {"float64", "float32"}, default="float64"
         Precision in which the library adds up.
 
     Examples
@@ -304,7 +304,25 @@ class Forest:
 
 
 class ForestBuilder:
-    """Collects trees given as parallel arrays and lays them out breadth first."""
+    """Collects trees given as parallel arrays and lays them out breadth first.
+
+    Examples
+    --------
+    One tree that asks whether feature 0 is at most 0.5.
+
+    >>> import numpy as np
+    >>> from skroute.forests import ForestBuilder, leaf_sums
+    >>> builder = ForestBuilder()
+    >>> leaf = np.array([0, 0, 0])
+    >>> builder.add_tree(
+    ...     np.array([1, -1, -1]), np.array([2, -1, -1]), leaf, np.array([0.5, 0, 0]),
+    ...     np.array([0.0, 10.0, 20.0]), leaf,
+    ... )
+    >>> builder.end_member()
+    >>> forest = builder.build(offset=np.zeros(1), n_features=1)
+    >>> leaf_sums(forest, np.array([[0.2], [0.7]])).ravel()
+    array([10., 20.])
+    """
 
     def __init__(self):
         self._nodes, self._values, self._depths, self._outputs = [], [], [], []
@@ -451,8 +469,11 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     outputs : sequence of int, default=None
         Outputs to evaluate: only their trees are walked. None takes all.
 
-    first, last : int, default=0, None
-        Members ``first, ..., last - 1`` are added up; None goes to the last member.
+    first : int, default=0
+        The first member that is added up.
+
+    last : int, default=None
+        The member that ends the sum and is not in it; None goes to the end.
 
     Returns
     -------

@@ -199,7 +199,7 @@ def naming_text(X):
     try:
         yield
     except ValueError as error:
-        if not str(error).startswith("could not convert string to float"):
+        if not str(error).startswith("could not convert string to float") or np.ndim(X) != 2:
             raise
         names = list(getattr(X, "columns", range(np.shape(X)[1])))
         table = np.asarray(X, dtype=object)

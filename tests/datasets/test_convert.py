@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from skroute.datasets import _frugal, _llm, _tables
+from skroute.datasets import _frugal, _frugal_sets, _llm, _tables
 from skroute.datasets._base import content_digest, load_or_fetch
 
 ADULT_DATA = b"""\
@@ -47,7 +47,9 @@ def test_letter(header):
 
 
 def test_frugalml():
-    entry = _frugal._LogSet("words", _frugal._Apis((7, 9), ("A", "B"), (2.0, 1.0)), ("x",), "")
+    entry = _frugal_sets.LogSet(
+        "words", _frugal_sets.Apis((7, 9), ("A", "B"), (2.0, 1.0)), ("x",), ""
+    )
     raw = {
         "TrueLabel": b"0\n1\n2\n",
         "PredictedLabel 7": b"0\n0\n2\n",
@@ -68,8 +70,8 @@ def test_frugalml():
 
 
 def test_frugalmct_labels():
-    entry = _frugal._LogSet(
-        "tags", _frugal._Apis((4, 5), ("A", "B"), (2.0, 1.0)), ("cat", "dog"), ""
+    entry = _frugal_sets.LogSet(
+        "tags", _frugal_sets.Apis((4, 5), ("A", "B"), (2.0, 1.0)), ("cat", "dog"), ""
     )
     named = [
         {"transcription": "cat", "confidence": 0.5},

@@ -109,7 +109,7 @@ LIBRARIES = {
         {"weights": [None, [1, 2, 1]]},
     ),
 }
-REFUSED = "not supported|depends on the row|known for|only 'gbtree'"
+REFUSED = "not supported|depends on the row|known for|only 'gbtree'|is supported"
 
 
 @st.composite

@@ -328,7 +328,11 @@ def test_time_is_measured_when_the_device_is_idle(monkeypatch):
             return True
 
         @staticmethod
-        def synchronize():
+        def device_count():
+            return 1
+
+        @staticmethod
+        def synchronize(device=None):
             log.append("wait")
 
     fake = type(sys)("torch")

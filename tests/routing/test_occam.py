@@ -265,7 +265,7 @@ def test_grid_search_over_a_pipeline_within_a_budget():
         pipeline,
         {
             "occamrouterclassifier__reg_lambda": [0, 1],
-            "occamrouterclassifier__dear__C": [0.1, 1.0],
+            "occamrouterclassifier__costly__C": [0.1, 1.0],
         },
         scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
         refit=best_within_budget(3.5),

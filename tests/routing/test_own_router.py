@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from sklearn.datasets import make_classification
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from tests.decision_checks import DECISION_CHECKS
 from tests.estimators import COSTS, members
 from tests.router_checks import (
-    check_router_is_batch_invariant,
-    check_router_protocol,
     check_router_takes_frozen_members,
     check_router_validates_before_any_model_is_called,
 )
@@ -29,9 +29,20 @@ def test_sklearn_checks(estimator, check):
     check(estimator)
 
 
+# A class of a page can be imported neither by a fresh process nor by skops.
+CHECKS = [
+    check
+    for check in DECISION_CHECKS
+    if "process" not in check.__name__ and "skops" not in check.__name__
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_checks_of_decisions(check):
+    check(ROUTER)
+
+
 def test_the_checks_of_routers():
-    check_router_protocol(ROUTER)
-    check_router_is_batch_invariant(ROUTER)
     check_router_takes_frozen_members(ROUTER)
     check_router_validates_before_any_model_is_called(ROUTER)
 

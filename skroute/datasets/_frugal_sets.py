@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skroute.datasets._base import Arrays
+
 
 class Apis(NamedTuple):
     """The services that answered a group of data sets: the columns."""

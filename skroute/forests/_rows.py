@@ -1,5 +1,7 @@
 """Rows as the array that the library of a forest reads."""
 
+from contextlib import contextmanager
+
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_array
@@ -29,13 +31,28 @@ def rows_of(forest, X):
     if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
         X = encode_categories(X, forest.categories, forest.n_features)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"), naming_text():
         X = check_array(X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite)
     if X.shape[1] != forest.n_features:
         raise ValueError(
             f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."
         )
     return X
+
+
+@contextmanager
+def naming_text():
+    """Say what to do about text, and show none of it."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("could not convert string to float"):
+            raise
+        raise ValueError(
+            "X has columns of text, which are not supported here: categories of LightGBM and "
+            "HistGradientBoosting are read from data frames, those of XGBoost are not. Encode "
+            "them as numbers before the ensemble is fitted, for example with OrdinalEncoder."
+        ) from None
 
 
 def encode_categories(X, categories, n_features):

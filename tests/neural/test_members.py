@@ -332,11 +332,15 @@ def test_time_is_measured_when_the_device_is_idle(monkeypatch):
             return 1
 
         @staticmethod
+        def memory_reserved(device):
+            return 1
+
+        @staticmethod
         def synchronize(device=None):
             log.append("wait")
 
     fake = type(sys)("torch")
-    fake.cuda, fake.Tensor = Cuda, torch.Tensor
+    fake.cuda, fake.Tensor, fake.backends = Cuda, torch.Tensor, None
     monkeypatch.setitem(sys.modules, "torch", fake)
     clock = _timing.time.perf_counter
 

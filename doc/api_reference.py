@@ -20,6 +20,7 @@ ROOMS = {
     ),
     "skroute.metrics": ("Measure", ["metrics", "tuning"]),
     "skroute.datasets": ("Data", ["datasets"]),
+    "skroute.guarantees": ("What can be promised", ["guarantees"]),
     "skroute.base": ("The cost protocol", ["cost_protocol"]),
 }
 

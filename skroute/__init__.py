@@ -12,6 +12,7 @@ __all__ = [
     "early_exit",
     "feature_sets",
     "gating",
+    "guarantees",
     "members",
     "metrics",
     "quality",

@@ -5,8 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skroute.guarantees._means import CAP, PRIOR_VARIANCE, check_values
+from skroute.guarantees._means import check_values
 from skroute.utils._compat import Integral, Interval, Real, validate_params
+
+# Bets that must not be ruined before the variance is known: at any time, not at one.
+_CAP = 0.5
+_PRIOR_VARIANCE = 0.1
 
 
 class ConfidenceSequence(NamedTuple):
@@ -87,7 +91,7 @@ def confidence_sequence(
     >>> from skroute.guarantees import confidence_sequence
     >>> right = np.random.default_rng(0).random(2000) < 0.8
     >>> lower, upper = confidence_sequence(right)
-    >>> bool((lower < 0.8).all() and (upper > 0.8).all() and upper[-1] - lower[-1] < 0.15)
+    >>> bool((lower < 0.8).all() and (upper > 0.8).all() and upper[-1] - lower[-1] < 0.1)
     True
     """
     from skroute.guarantees import _kernels
@@ -96,5 +100,5 @@ def confidence_sequence(
     lower, upper = np.empty_like(unit), np.empty_like(unit)
     grid = np.linspace(0.0, 1.0, resolution + 1)
     aim = np.log(2 / (1 - confidence))
-    _kernels.running_bounds(unit, grid, aim, CAP, PRIOR_VARIANCE, lower, upper)
+    _kernels.running_bounds(unit, grid, aim, _CAP, _PRIOR_VARIANCE, lower, upper)
     return ConfidenceSequence(low + width * lower, low + width * upper)

@@ -8,6 +8,7 @@ __all__ = [
     "__version__",
     "assignment",
     "base",
+    "certified",
     "datasets",
     "early_exit",
     "feature_sets",

@@ -34,7 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skroute.base import CostAwareMixin, Plan, check_affordable
-from skroute.certified import CertifiedRouter
+from skroute.certified import CertifiedRouter, PromiseMonitor
 from skroute.guarantees import finite_population_test, fixed_sequence_test, mean_p_value
 
 MODELS = {"8b": 2, "70b": 3, "405b": 4, "mini": 5, "q72": 7, "4o": 8}
@@ -310,6 +310,81 @@ def budget_alone(data, n_draws):
                   bar=0.95)]  # fmt: skip
 
 
+# F. Monitors ----------------------------------------------------------------------------
+
+
+def first_rows(draw, n_streams, n_rows, **options):
+    """Row of the first alarm of each stream; infinity where there is none."""
+    found = []
+    for seed in range(n_streams):
+        costs, losses = draw(np.random.default_rng(60_000 + seed), n_rows)
+        monitor = PromiseMonitor(**options)
+        alarm = None
+        # In pieces, so that a stream ends soon after its alarm.
+        for start in range(0, n_rows, 5000):
+            stop = start + 5000
+            alarm = monitor.update(
+                cost=None if costs is None else costs[start:stop],
+                loss=None if losses is None else losses[start:stop],
+            )
+            if alarm is not None:
+                break
+        at = np.inf if alarm is None else (alarm.row if costs is not None else monitor.n_audited_)
+        found.append(at)
+    return np.array(found)
+
+
+def signed(rng, size, mean, std=0.45):
+    """Losses of -1, 0 and 1 with a mean and a standard deviation."""
+    square = std**2 + mean**2
+    p = [(square - mean) / 2, 1 - square, (square + mean) / 2]
+    return rng.choice([-1.0, 0.0, 1.0], p=p, size=size)
+
+
+def monitors(n_streams, n_rows):
+    promise, rate, share = 0.01, 0.02, 0.5
+    exact = first_rows(
+        lambda rng, n: (rng.exponential(1.0, n), None), n_streams, n_rows, budget=1.0, max_cost=1e9
+    )
+    cost = first_rows(lambda rng, n: (rng.exponential(1.1, n), None), n_streams, 20_000, budget=1.0)
+    # Fed one by one, so that the row of the alarm is that of the audit.
+    delays = {}
+    for name, factor in (("all rows", 1.0), ("reference's own rows known", 1 / share)):
+        audited = int(120_000 * rate * factor)
+        found = []
+        for seed in range(n_streams):
+            rng = np.random.default_rng(80_000 + seed)
+            losses = signed(rng, audited, promise + 0.05)
+            if factor > 1:
+                # The loss is that of the half which the cheap model serves.
+                served = rng.random(audited) < share
+                losses = np.where(served, signed(rng, audited, (promise + 0.05) / share, 0.62), 0)
+            monitor = PromiseMonitor(max_loss=promise)
+            for start in range(0, audited, 20):
+                if monitor.update(loss=losses[start : start + 20]) is not None:
+                    break
+            at = monitor.n_audited_ / (rate * factor) if monitor.alarm_ else np.inf
+            found.append(at)
+        delays[name] = np.quantile(found, 0.95)
+    false = np.isfinite(exact).mean()
+    soon = np.quantile(cost, 0.95)
+    rows = [["false alarms at the promise, share of streams", false]]
+    rows += [["cost 10 % above: rows until 95 % have alarmed", soon]]
+    rows += [[f"loss 5 points above, 2 % bought, {k}: the same", v] for k, v in delays.items()]
+    table(f"F. Monitors, {n_streams} streams of {n_rows} rows", ["what", "measured"], rows)
+    return [
+        claim("monitor-false", "Monitor: streams at the promise with a false alarm", false,
+              better="lower", bar=0.05),
+        claim("monitor-cost", "Monitor: cost 10 % above, rows until 95 % alarm", soon,
+              better="lower", bar=2400),
+        claim("monitor-loss", "Monitor: loss 5 points above, 2 % audited, rows until 95 % alarm",
+              delays["all rows"], better="lower", bar=75_000),
+        claim("monitor-known", "Monitor: the same bill, the reference's own rows known to be 0",
+              delays["reference's own rows known"], better="lower", peer=delays["all rows"],
+              against="all rows audited alike"),
+    ]  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="few draws, nothing is written")
@@ -326,6 +401,7 @@ def main():
         "C": lambda: loss_budget(data, 1 if short else 40),
         "D": lambda: validity(data, 2 if short else 500),
         "E": lambda: budget_alone(data, 1 if short else 20),
+        "F": lambda: monitors(10 if short else 1000, 100_000),
     }
     chosen = [arguments.part] if arguments.part else list(parts)
     claims = [found for part in chosen for found in parts[part]()]

@@ -205,7 +205,11 @@ def certify(log, rows, seed, candidates=("mini", "8b", "70b", "q72"), **options)
         for name in candidates
     ]
     router = CertifiedRouter(
-        paths, reference="full", n_points=100, fallback="safe", random_state=seed, **options
+        paths,
+        reference="full",
+        fallback="safe",
+        random_state=seed,
+        **{"n_points": 100, **options},
     )
     return router.fit(rows[:, None], np.ones(len(rows), dtype=int))
 
@@ -298,7 +302,7 @@ def budget_alone(data, n_draws):
     used, broken = [], 0
     for draw in range(n_draws):
         drawn = np.random.default_rng(40_000 + draw).choice(test, 5050)
-        router = certify(log, drawn, draw, ("mini",), budget=budget, max_cost=most)
+        router = certify(log, drawn, draw, ("mini",), budget=budget, max_cost=most, n_points=300)
         used.append(router.predict_cost(test[:, None]).mean() / budget)
         broken += used[-1] > 1
     table(

@@ -39,8 +39,8 @@ best = 4
 # ---------------------------------
 #
 # A cascade asks a small model and, where that is not confident, the large one. It is a path of
-# policies: a threshold for each budget. Here `X` holds row numbers of the log, and what it answers is
-# whether the answer served was right, so that the target is 1.
+# policies: a threshold for each budget. Here `X` holds row numbers of the log, and what it answers
+# is whether the answer served was right, so that the target is 1.
 
 from skroute.base import CostAwareMixin, Plan, check_affordable
 
@@ -83,8 +83,8 @@ cascades = [(name, FrozenEstimator(Cascade(model).fit(train))) for name, model i
 # A loss budget
 # -------------
 #
-# Four cascades are candidates, and the evidence, 1,000 questions that nothing was learned from, chooses
-# among them. The reference is the large model alone. The promise holds with a confidence of 95 %.
+# Four cascades are candidates, and the evidence, 1,000 questions that nothing was learned from,
+# chooses among them. The reference is the large model alone. The promise holds with a confidence of 95 %.
 
 from skroute.certified import CertificateDisplay, CertifiedRouter
 
@@ -102,8 +102,8 @@ for points in (1, 2, 3):
 # Over the operating points
 # -------------------------
 #
-# Solid lines are upper bounds of the loss, dotted ones what was seen. Dots are certified: each path is
-# tested from its safe end, and the first failure ends it.
+# Solid lines are upper bounds of the loss, dotted ones what was seen. Dots are certified: each path
+# is tested from its safe end, and the first failure ends it.
 
 fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 CertificateDisplay.from_estimator(routers[2], ax=ax)
@@ -128,8 +128,8 @@ for points, router in routers.items():
 # Does it still hold?
 # -------------------
 #
-# Later the questions change: only the ones come that the small model finds hard. A monitor that is fed
-# the costs of all rows, and the losses of a few, notices it.
+# Later the questions change: only the ones come that the small model finds hard. A monitor that is
+# fed the costs of all rows, and the losses of a few, notices it.
 
 from skroute.certified import PromiseMonitor
 

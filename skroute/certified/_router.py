@@ -16,23 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import (
     CostAwareMixin,
     Plan,
-    affords,
-    check_affordable,
     check_budget,
     check_rows,
     inherit_member_tags,
     note_failure,
 )
-from skroute.certified._certificate import Certificate, OperatingPoints
-from skroute.certified._evidence import (
-    collect,
-    differences,
-    loss_bound,
-    loss_p_values,
-    losses_of_points,
-    operating_budgets,
-)
-from skroute.guarantees import fixed_sequence_test, mean_upper_bound, rows_needed
+from skroute.certified._evidence import collect, operating_budgets
+from skroute.certified._selection import Asked, Selection
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -280,7 +270,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         with task.step("collect evidence"):
             self._weigh(X, y, groups, rows, budgets)
         # Raises where nothing can be promised.
-        self._point(check_budget(self.budget))
+        self._selection.point(check_budget(self.budget))
         prefixes = [f"{name}: " for name in names] if len(names) > 1 else [""]
         choices = [prefix + c for prefix, m in zip(prefixes, fitted) for c in m.choices_]
         self._offsets = np.cumsum([0] + [len(model.choices_) for model in fitted])[:-1]
@@ -312,13 +302,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             raise ValueError("groups must be given for the new rows, as they were in fit.")
         X, y, groups = self._checked(X, y, given, reset=False)
         order = check_random_state(self.random_state).permutation(num_samples(X))
-        budgets = [self._evidence.budget[self._evidence.path == k] for k in range(len(self._names))]
-        before = self._evidence, self._p_loss, self._cost_bounds
+        points = self._selection.evidence
+        budgets = [points.budget[points.path == k] for k in range(len(self._names))]
+        before = self._selection
         try:
             self._weigh(X, y, groups, order, budgets)
-            self._point(check_budget(self.budget))
+            self._selection.point(check_budget(self.budget))
         except Exception:
-            self._evidence, self._p_loss, self._cost_bounds = before
+            self._selection = before
             raise
         return self
 
@@ -391,164 +382,39 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"Losses of a row differ by {every.max():.6g}, more than "
                 f"loss_range={self.loss_range!r}, which must be what no row can exceed."
             )
-        self._p_loss = loss_p_values(evidence, self.max_loss, float(self.loss_range))
-        self._evidence = evidence
-        self._cost_bounds = {}
+        asked = Asked(
+            self.max_loss,
+            float(self.loss_range),
+            self.max_cost,
+            float(self.confidence),
+            self.fallback,
+        )
+        self._selection = Selection(evidence, self._names, asked)
 
     # Which operating point ------------------------------------------------------------
 
-    def _level(self, budget=np.inf):
-        """Level of one promise along one path."""
-        split = 1 + (self.max_loss is not None and np.isfinite(budget))
-        return (1 - self.confidence) / len(self._names) / split
-
-    def _cost_upper(self, level):
-        """Upper bound of the cost of each operating point, computed when a budget asks."""
-        if level not in self._cost_bounds:
-            costs = self._evidence.costs
-            bounds = (0.0, float(self.max_cost or costs.max() or 1.0))
-            upper = np.empty(costs.shape[1])
-            for k in range(len(upper)):
-                same = k and np.array_equal(costs[:, k], costs[:, k - 1])
-                upper[k] = (
-                    upper[k - 1]
-                    if same
-                    else mean_upper_bound(costs[:, k], bounds=bounds, confidence=1 - level)
-                )
-            self._cost_bounds[level] = upper
-        return self._cost_bounds[level]
-
-    def _certified(self, budget):
-        """Loss certified at each point, and the cost that is promised there."""
-        level, path = self._level(budget), self._evidence.path
-        loss, cost = np.zeros(len(path), dtype=bool), np.zeros(len(path))
-        for k in range(len(self._names)):
-            rows = np.flatnonzero(path == k)
-            loss[rows] = fixed_sequence_test(self._p_loss[rows], confidence=1 - level)
-            if np.isfinite(budget):
-                # From the cheap end a cost is certified if all before it are.
-                upper = self._cost_upper(level)[rows][::-1]
-                cost[rows] = np.maximum.accumulate(upper)[::-1]
-        return loss, cost
-
-    def _point(self, budget):
-        """Index of the operating point for a budget; raises where nothing can be promised."""
-        loss, cost = self._certified(budget)
-        if not loss.any():
-            if self.fallback == "safe" and not np.isfinite(budget):
-                return 0
-            self._refuse_loss(budget)
-        if np.isfinite(budget):
-            check_affordable(
-                budget,
-                float(cost[loss].min()),
-                advice="So much these evidence rows can promise; more rows promise less.",
-            )
-            loss = loss & affords(budget, cost)
-        points = np.flatnonzero(loss)
-        mean_cost = self._evidence.costs[:, points].mean(axis=0)
-        mean_loss = self._evidence.losses[:, points].mean(axis=0)
-        first, then = (mean_loss, mean_cost) if self.max_loss is None else (mean_cost, mean_loss)
-        return int(points[np.lexsort((then, first))[0]])
-
-    def _refuse_loss(self, budget):
-        evidence, level = self._evidence, self._level(budget)
-        starts = [int(np.argmax(evidence.path == k)) for k in range(len(self._names))]
-        possible = [loss_bound(evidence, k, float(self.loss_range), level) for k in starts]
-        best = starts[int(np.argmin(possible))]
-        worst = max(differences(evidence, best), key=np.mean)
-        needed = rows_needed(
-            float(self.max_loss),
-            mean=float(worst.mean()),
-            std=float(worst.std()),
-            bounds=(-self.loss_range, self.loss_range),
-            confidence=1 - level,
-        )
-        more = (
-            f"max_loss={self.max_loss!r} would need about {needed:.0f}"
-            if np.isfinite(needed)
-            else f"the loss seen at the safe end is {worst.mean():.3g}, so that no number would do"
-        )
-        raise ValueError(
-            f"max_loss={self.max_loss!r} cannot be promised with confidence={self.confidence!r} "
-            f"on {len(worst)} evidence rows. The smallest loss that they can promise is "
-            f"{min(possible):.3g}; {more}. Give more rows, raise max_loss, or take "
-            'fallback="safe".'
-        )
-
     def _least(self):
-        finite = np.finfo(float).max
-        loss, cost = self._certified(finite)
-        if not loss.any():
-            self._refuse_loss(finite)
-        return float(cost[loss].min())
+        return self._selection.least()
 
     @property
     def operating_points_(self):
         """All candidates with bounds, for the present budget (:class:`OperatingPoints`)."""
         check_is_fitted(self)
-        budget = check_budget(self.budget)
-        loss, cost = self._certified(budget)
-        one = float(self.loss_range), self._level()
-        return OperatingPoints(
-            self._evidence.path,
-            self._evidence.budget,
-            losses_of_points(self._evidence),
-            np.array([loss_bound(self._evidence, k, *one) for k in range(len(loss))]),
-            self._evidence.costs.mean(axis=0),
-            self._cost_upper(self._level()),
-            loss & (affords(budget, cost) if np.isfinite(budget) else True),
-        )
+        return self._selection.operating_points(check_budget(self.budget))
 
     @property
     def certificate_(self):
         """What is promised at the present budget (:class:`Certificate`)."""
         check_is_fitted(self)
-        budget, evidence = check_budget(self.budget), self._evidence
-        k = self._point(budget)
-        promised = bool(self._certified(budget)[0].any())
-        promised = promised and (self.max_loss is not None or np.isfinite(budget))
-        best = int(np.argmin(evidence.references.mean(axis=0)))
-        reference_cost = float(evidence.reference_costs[best])
-        if np.isnan(reference_cost):
-            reference_cost = float(evidence.costs[:, 0].mean())
-        cost = float(evidence.costs[:, k].mean())
-        n = len(evidence.losses)
-        assumption = f"later rows are drawn as the {n} evidence rows were"
-        if np.isfinite(budget) and self.max_cost is None:
-            most = evidence.costs.max()
-            assumption += f" and none costs more than {most:.4g}, the most that was seen"
-        one = len(evidence.reference_names) == 1
-        return Certificate(
-            promised,
-            None if self.max_loss is None else float(self.max_loss),
-            float(budget) if np.isfinite(budget) else None,
-            float(self.confidence),
-            evidence.reference_names[0] if one else "the best single choice",
-            n,
-            self._names[evidence.path[k]],
-            float(evidence.budget[k]),
-            float(max(part.mean() for part in differences(evidence, k))),
-            cost,
-            loss_bound(evidence, k, float(self.loss_range), self._level()),
-            mean_upper_bound(
-                evidence.costs[:, k],
-                bounds=(0.0, float(self.max_cost or evidence.costs.max() or 1.0)),
-                confidence=1 - self._level(),
-            ),
-            reference_cost,
-            1 - cost / reference_cost if reference_cost > 0 else 0.0,
-            list(evidence.group_names),
-            assumption,
-        )
+        return self._selection.certificate(check_budget(self.budget))
 
     # Predict --------------------------------------------------------------------------
 
     def _plan(self, X, budget):
-        k = self._point(budget)
-        owner = int(self._evidence.path[k])
+        k, evidence = self._selection.point(budget), self._selection.evidence
+        owner = int(evidence.path[k])
         model = self.estimators_[owner]
-        plan = model._plan(model._check_X(X), float(self._evidence.budget[k]))
+        plan = model._plan(model._check_X(X), float(evidence.budget[k]))
         return Plan(plan.route + self._offsets[owner], plan.cost, (owner, plan))
 
     def _answer(self, X, plan, response):

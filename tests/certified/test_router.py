@@ -94,8 +94,8 @@ def test_promises_hold_over_fresh_draws_and_naive_ones_do_not(budget):
         loss = X[:, 2].mean() - y_pred.mean()
         broken += loss > max_loss or (budget is not None and cost.mean() > budget)
         # The mutation: the cheapest point whose mean on the evidence is within the limit.
-        within = losses_of_points(router._evidence) <= max_loss
-        plain = FROZEN.estimator.predict(X, budget=router._evidence.budget[within][-1])
+        within = losses_of_points(router._selection.evidence) <= max_loss
+        plain = FROZEN.estimator.predict(X, budget=router._selection.evidence.budget[within][-1])
         naive += X[:, 2].mean() - plain.mean() > max_loss
     assert broken <= stats.binom.ppf(0.99, n_draws, level)
     if budget is None:

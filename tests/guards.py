@@ -56,7 +56,7 @@ def wrong_imports(room, source):
         )
     elif room in MECHANISMS:
         rule, forbidden = (
-            "a mechanism room imports one above it",
+            "a mechanism room imports a decision room",
             imported & (DECISIONS | set(ON_TOP)),
         )
     elif room in ON_TOP:

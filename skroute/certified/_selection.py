@@ -121,9 +121,9 @@ class Selection:
         )
         raise ValueError(
             f"max_loss={self.asked.max_loss!r} cannot be promised with "
-            f"confidence={self.asked.confidence!r} on {len(worst)} evidence rows. The smallest loss that they can promise is "
-            f"{min(possible):.3g}; {more}. Give more rows, raise max_loss, or take "
-            'fallback="safe".'
+            f"confidence={self.asked.confidence!r} on {len(worst)} evidence rows. "
+            f"The smallest loss that they can promise is {min(possible):.3g}; {more}. "
+            'Give more rows, raise max_loss, or take fallback="safe".'
         )
 
     def least(self):

@@ -128,26 +128,26 @@ def finite_population_test(
     >>> bool(found.serve.mean() > 0.5), bool((differ & found.serve).mean() <= 0.1)
     (True, True)
     """
-    scores = check_array(scores, ensure_2d=False, dtype=np.float64, input_name="scores")
-    labelled = check_array(labelled, ensure_2d=False, dtype=None, input_name="labelled")
-    disagrees = check_array(disagrees, ensure_2d=False, dtype=None, input_name="disagrees")
-    check_consistent_length(labelled, disagrees)
-    n = len(scores)
-    if scores.ndim != 1 or labelled.ndim != 1 or disagrees.ndim != 1:
+    score = check_array(scores, ensure_2d=False, dtype=np.float64, input_name="scores")
+    rows = check_array(labelled, ensure_2d=False, dtype=None, input_name="labelled")
+    differs = check_array(disagrees, ensure_2d=False, dtype=None, input_name="disagrees")
+    check_consistent_length(rows, differs)
+    n = len(score)
+    if score.ndim != 1 or rows.ndim != 1 or differs.ndim != 1:
         raise ValueError("scores, labelled and disagrees must have one entry per row each.")
-    if labelled.dtype.kind not in "iu" or labelled.min() < 0 or labelled.max() >= n:
+    if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n:
         raise ValueError(f"labelled must be positions of rows, whole numbers from 0 to {n - 1}.")
-    if len(np.unique(labelled)) != len(labelled):
+    if len(np.unique(rows)) != len(rows):
         raise ValueError("labelled names a row twice: draw the rows without replacement.")
-    if not np.isin(disagrees, (0, 1)).all():
+    if not np.isin(differs, (0, 1)).all():
         raise ValueError("disagrees must be True or False for each labelled row.")
     allowed = int(np.floor((1 - agreement) * n + 1e-9))
-    tolerated = tolerated_disagreements(n, len(labelled), allowed, 1 - confidence)
+    tolerated = tolerated_disagreements(n, len(rows), allowed, 1 - confidence)
     serve = np.zeros(n, dtype=bool)
     if tolerated >= 0:
-        order = np.lexsort((check_random_state(random_state).random_sample(n), -scores))
+        order = np.lexsort((check_random_state(random_state).random_sample(n), -score))
         found = np.zeros(n, dtype=np.int64)
-        found[labelled] = disagrees
+        found[rows] = differs
         serve[order[: np.searchsorted(np.cumsum(found[order]), tolerated, side="right")]] = True
-        serve[labelled] = False
+        serve[rows] = False
     return BatchCertificate(serve, tolerated, allowed)

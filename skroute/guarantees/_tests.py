@@ -66,13 +66,13 @@ def fixed_sequence_test(p_values: ArrayLike, *, confidence: float = 0.95) -> NDA
     >>> fixed_sequence_test([[0.001, 0.002], [0.01, 0.3]])
     array([ True, False])
     """
-    p_values = check_array(p_values, ensure_2d=False, dtype=np.float64, input_name="p_values")
-    if p_values.ndim > 2 or p_values.min() < 0 or p_values.max() > 1:
+    checked = check_array(p_values, ensure_2d=False, dtype=np.float64, input_name="p_values")
+    if checked.ndim > 2 or checked.min() < 0 or checked.max() > 1:
         raise ValueError(
             "p_values must be numbers in [0, 1] of shape (n_candidates,) or (n_candidates, "
-            f"n_risks), got shape {p_values.shape} from {p_values.min():.17g} to "
-            f"{p_values.max():.17g}."
+            f"n_risks), got shape {checked.shape} from {checked.min():.17g} to "
+            f"{checked.max():.17g}."
         )
-    worst = p_values.reshape(len(p_values), -1).max(axis=1)
+    worst = checked.reshape(len(checked), -1).max(axis=1)
     # 1 - confidence is rounded: a p-value that equals the level is not lost to the last bit.
     return np.logical_and.accumulate(worst <= (1 - confidence) * (1 + 1e-12))

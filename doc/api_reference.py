@@ -21,6 +21,8 @@ ROOMS = {
     "skroute.forests": ("Forests of any library", ["early_exit"]),
     "skroute.metrics": ("Measure", ["metrics", "tuning"]),
     "skroute.datasets": ("Data", ["datasets"]),
+    "skroute.guarantees": ("What can be promised", ["guarantees"]),
+    "skroute.certified": ("Promises about any decision estimator", ["guarantees"]),
     "skroute.base": ("The cost protocol", ["cost_protocol"]),
 }
 

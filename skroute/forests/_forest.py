@@ -229,6 +229,10 @@ class Forest:
     categories: dict = field(default_factory=dict)
     encode_arrays: bool = False
 
+    def __getstate__(self):
+        # The second layout is made again where it is asked for.
+        return {name: value for name, value in self.__dict__.items() if name != "_layout"}
+
     @property
     def n_members(self):
         """Number of members (boosting iterations, or trees of a bagged forest)."""
@@ -437,6 +441,8 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     >>> leaf_sums(forest, X[:1]) / 7
     array([[1., 0., 0.]])
     """
+    from skroute.forests._bitvector import FEWEST_ROWS, layout_of
+    from skroute.forests._bitvector_kernels import add_members
     from skroute.forests._kernels import add_leaves
 
     X = np.ascontiguousarray(X, dtype=forest.dtype)
@@ -450,5 +456,9 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     chosen = np.arange(forest.n_outputs) if outputs is None else np.asarray(outputs)
     column[chosen] = np.arange(len(chosen))
     out = np.zeros((len(X), len(chosen)))
-    add_leaves(X, forest.trees, first, last, column, out)
+    bits = layout_of(forest) if len(X) >= FEWEST_ROWS else None
+    if bits is None:
+        add_leaves(X, forest.trees, first, last, column, out)
+    else:
+        add_members(X, 0, len(X), bits, first, last, column, out)
     return out

@@ -6,9 +6,13 @@ once; ranges of trees are then evaluated on its codes, also after rows have left
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import njit
 from numba.extending import intrinsic
 
+from skroute.forests._kernels import step, step_special
+
+# LightGBM's kZeroThreshold: see _forest.py.
+_ZERO = float(np.float32(1e-35))
 # Rows that are worked on together.
 BLOCK = 1024
 # Up to this many cuts are counted one by one, more are searched.
@@ -85,7 +89,7 @@ def bin_column(x, m, columns, c, base, code):
         code[j] = missing if x[j] != x[j] else code[j]
     if columns.zero_missing[c]:
         for j in range(m):
-            code[j] = missing if abs(np.float64(x[j])) <= 1e-35 else code[j]
+            code[j] = missing if abs(np.float64(x[j])) <= _ZERO else code[j]
 
 
 @njit(cache=True, nogil=True)
@@ -207,3 +211,75 @@ def add_members(X, start, stop, bits, first, last, column, out):
         for k in range(out.shape[1]):
             for j in range(m):
                 out[begin + j, k] = total[k, j]
+
+
+@njit(cache=True, nogil=True)
+def one_row(X, single, finite, nodes, values, heads, special, cat_words, cat_start, offset):
+    """Sums of the first row alone, in the type of `offset`; nothing where it is not read.
+
+    Parameters
+    ----------
+    X : ndarray of shape (1, n_features)
+    single : bool
+        Whether the library reads single precision.
+
+    finite : int
+        0 where any value is read, 1 where NaN is and infinity is not, 2 where neither is.
+
+    nodes, values, special, cat_words, cat_start
+        Of the :class:`~skroute.forests._forest.Trees`.
+
+    heads : ndarray of shape (n_trees, 3), dtype=int32
+        Root, depth and output of each tree.
+
+    offset : ndarray of shape (n_outputs,)
+
+    Returns
+    -------
+    ndarray of shape (1, n_outputs), or (0, n_outputs) for a row that the library refuses
+    """
+    row = np.empty((1, X.shape[1]), dtype=np.float64)
+    for f in range(X.shape[1]):
+        x = np.float64(np.float32(X[0, f])) if single else np.float64(X[0, f])
+        if finite > 0 and x - x != 0.0 and (finite == 2 or x == x):
+            return np.empty((0, len(offset)), dtype=offset.dtype)
+        row[0, f] = x
+    out = np.empty((1, len(offset)), dtype=offset.dtype)
+    for k in range(len(offset)):
+        out[0, k] = offset[k]
+    at = np.empty(8, dtype=np.int64)
+    n_trees = len(heads)
+    for t in range(0, n_trees, 8):
+        m = min(8, n_trees - t)
+        # Eight trees at a time: their loads overlap.
+        if m == 8 and not special:
+            depth = 0
+            for i in range(8):
+                depth = max(depth, heads[t + i, 1])
+            a0, a1 = np.int64(heads[t, 0]), np.int64(heads[t + 1, 0])
+            a2, a3 = np.int64(heads[t + 2, 0]), np.int64(heads[t + 3, 0])
+            a4, a5 = np.int64(heads[t + 4, 0]), np.int64(heads[t + 5, 0])
+            a6, a7 = np.int64(heads[t + 6, 0]), np.int64(heads[t + 7, 0])
+            for _ in range(depth):
+                a0, a1 = step(row, 0, nodes, a0), step(row, 0, nodes, a1)
+                a2, a3 = step(row, 0, nodes, a2), step(row, 0, nodes, a3)
+                a4, a5 = step(row, 0, nodes, a4), step(row, 0, nodes, a5)
+                a6, a7 = step(row, 0, nodes, a6), step(row, 0, nodes, a7)
+            at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7] = a0, a1, a2, a3, a4, a5, a6, a7
+        else:
+            for i in range(m):
+                leaf = np.int64(heads[t + i, 0])
+                for _ in range(heads[t + i, 1]):
+                    if special:
+                        leaf = step_special(row, 0, nodes, leaf, cat_words, cat_start)
+                    else:
+                        leaf = step(row, 0, nodes, leaf)
+                at[i] = leaf
+        for i in range(m):
+            output = heads[t + i, 2]
+            if output >= 0:
+                out[0, output] += values[at[i], 0]
+            else:
+                for k in range(len(offset)):
+                    out[0, k] += values[at[i], k]
+    return out

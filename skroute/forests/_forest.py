@@ -17,8 +17,8 @@ MISSING_RIGHT = 1 << 28
 CATEGORICAL = 1 << 29
 ZERO_MISSING = 1 << 30
 
-# LightGBM's kZeroThreshold: what counts as zero where zero means missing.
-ZERO = 1e-35
+# LightGBM's kZeroThreshold, in single precision: what counts as zero.
+ZERO = float(np.float32(1e-35))
 
 
 class Trees(NamedTuple):

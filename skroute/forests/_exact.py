@@ -18,7 +18,6 @@ from skroute.forests._forest import CATEGORICAL, FEATURE_MASK, ForestBuilder
 from skroute.forests._readers import (
     _add_sklearn_tree,
     _lightgbm_objective,
-    _refuse_multioutput,
     read_adaboost,
     read_gradient_boosting,
     read_hist_gradient_boosting,
@@ -83,6 +82,11 @@ def exact_reader(model):
         if reader is not None:
             return reader
     return None
+
+
+def averages(model):
+    """Whether a model, fitted or not, averages what its trees answer."""
+    return exact_reader(model) in (_bagged, _bagged_regressor)
 
 
 def _without_labels(model, **given):
@@ -198,7 +202,10 @@ def _averaged(model, members, values, features=None):
 
 @_exactly("sklearn", "ForestClassifier", "BaggingClassifier")
 def _bagged(model):
-    _refuse_multioutput(model)
+    if not isinstance(model.n_classes_, (int, np.integer)):
+        raise ValueError(
+            f"FastForest takes one target, the {type(model).__name__} has {len(model.n_classes_)}."
+        )
     if not reads_trees(model):
         raise ValueError(
             f"FastForest takes {type(model).__name__} of decision trees, got members of "
@@ -314,7 +321,7 @@ def answer(reading, scores):
         found = exponential(scores)
     else:
         found = np.exp(scores) if kind == "sk_exp" else scores
-    if found.shape[1] > 1:
+    if found.shape[1] > 1 or (kind == "mean" and reading.classes is not None):
         return found
     return found[:, 0] if reading.classes is None else np.hstack([1 - found, found])
 

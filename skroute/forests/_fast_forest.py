@@ -6,10 +6,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -23,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.forests._exact import (
     answer,
+    averages,
     decision,
     exact_reader,
     exact_sums,
@@ -32,9 +34,14 @@ from skroute.forests._exact import (
     probe_rows,
 )
 from skroute.forests._rows import rows_of
+from skroute.utils._compat import num_samples
 
 # Rows given that the answers are compared on.
 _N_PROBES = 200
+
+
+def _unfrozen(estimator):
+    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
 
 
 def _classifies(self):
@@ -48,8 +55,11 @@ def _classifies(self):
 
 
 def _has_scores(self):
-    averaged = "reading_" in self.__dict__ and self.reading_.answer == "mean"
-    if averaged or not _classifies(self):
+    if "reading_" in self.__dict__:
+        averaged = self.reading_.answer == "mean"
+    else:
+        averaged = averages(_unfrozen(self.estimator))
+    if not _classifies(self) or averaged:
         raise AttributeError("A forest that averages probabilities has no decision_function.")
     return True
 
@@ -161,7 +171,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         ValueError
             If an option of the model is not supported, or an answer differs.
         """
-        model = model.estimator if isinstance(model, FrozenEstimator) else model
+        model = _unfrozen(model)
         frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
         return cls(frozen, n_jobs=n_jobs)._read(model, X)
 
@@ -198,7 +208,14 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
                 "estimator=None has nothing to fit: give an ensemble, or call "
                 "FastForest.from_ensemble(model). A forest from a file only answers."
             )
-        for name in ("reading_", "_quick", "classes_", "n_features_in_", "feature_names_in_"):
+        for name in (
+            "reading_",
+            "_quick",
+            "_columns",
+            "classes_",
+            "n_features_in_",
+            "feature_names_in_",
+        ):
             self.__dict__.pop(name, None)
         _reader_of(self.estimator)
         if _routing_enabled():
@@ -221,14 +238,12 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
 
     def _read(self, model, X):
-        model = model.estimator if isinstance(model, FrozenEstimator) else model
+        model = _unfrozen(model)
         reading = _reader_of(model)(model)
         forest = reading.forest
         probes = [probe_rows(forest, check_random_state(0))]
         if X is not None:
-            n = X.shape[0] if hasattr(X, "shape") else len(X)
-            rows = np.unique(np.linspace(0, n - 1, min(n, _N_PROBES)).astype(int))
-            probes.append(_taken(X, rows))
+            probes.append(_some_rows(X))
         elif probes[0] is None:
             raise ValueError(
                 "The categories of the ensemble are text: give rows X to compare answers on."
@@ -249,7 +264,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _get_ready(self):
-        """What one row takes, prepared: kept out of pickles."""
+        """What short paths take, prepared: kept out of pickles."""
         forest = self.reading_.forest
         if not (forest.categories and forest.encode_arrays or hasattr(self, "feature_names_in_")):
             from skroute.forests._bitvector_kernels import one_row
@@ -258,20 +273,39 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     def _scores(self, X):
         quick = self.__dict__.get("_quick")
-        if (
-            quick is not None
-            and type(X) is np.ndarray
-            and X.shape == quick[0]
-            and X.dtype.kind == "f"
-        ):
+        plain = quick is not None and type(X) is np.ndarray and X.dtype.kind == "f"
+        if plain and X.shape == quick[0]:
             row = X if X.dtype.char in "fd" else X.astype(np.float64)
             found = quick[1](row, *quick[2])
             # A row that the library refuses takes the long path, which says so.
             if len(found):
                 return found
         check_is_fitted(self, "reading_")
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return exact_sums(self.reading_, rows_of(self.reading_.forest, X), self.n_jobs)
+        rows = self._plain_rows(X, plain)
+        if rows is None:
+            if getattr(X, "ndim", 2) != 2:
+                check_array(X, dtype=None, ensure_all_finite=False)
+            validate_data(self, X, reset=False, skip_check_array=True)
+            rows = rows_of(self.reading_.forest, X)
+            columns = getattr(X, "columns", None)
+            if hasattr(columns, "equals") and hasattr(self, "feature_names_in_"):
+                self._columns = columns
+        return exact_sums(self.reading_, rows, self.n_jobs)
+
+    def _plain_rows(self, X, plain):
+        """Rows that need none of scikit-learn's checks, which cost more than few rows take."""
+        forest = self.reading_.forest
+        if not plain and not forest.categories and "_columns" in self.__dict__:
+            # A frame with the columns of the last one.
+            if hasattr(X, "to_numpy") and self._columns.equals(getattr(X, "columns", None)):
+                X = X.to_numpy()
+                plain = X.dtype.kind in "fiu"
+        if not plain or X.ndim != 2 or X.shape[1] != forest.n_features or len(X) == 0:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = np.ascontiguousarray(X, dtype=forest.dtype)
+            readable = forest.finite is False or np.isfinite(rows.sum())
+        return rows if readable else None
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """What the ensemble predicts.
@@ -356,7 +390,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         state = super().__getstate__()
         if "reading_" in state:
             state = state | {"estimator": None}
-            state.pop("_quick", None)
+            for name in ("_quick", "_columns"):
+                state.pop(name, None)
         return state
 
     def __setstate__(self, state):
@@ -376,6 +411,9 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         if self.estimator is not None:
             tags = deepcopy(get_tags(self.estimator))
+            tags.target_tags.multi_output = False
+            if tags.classifier_tags is not None:
+                tags.classifier_tags.multi_label = False
         elif hasattr(self, "classes_"):
             tags.estimator_type = "classifier"
         elif hasattr(self, "reading_"):
@@ -384,7 +422,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
 
 def _reader_of(estimator):
-    model = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+    model = _unfrozen(estimator)
     reader = exact_reader(model)
     if reader is None:
         raise TypeError(
@@ -394,12 +432,11 @@ def _reader_of(estimator):
     return reader
 
 
-def _taken(X, rows):
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[rows]
-    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
+def _some_rows(X):
+    if not hasattr(X, "columns") and not issparse(X):
+        X = np.asarray(X)
+    rows = np.unique(np.linspace(0, num_samples(X) - 1, _N_PROBES).astype(int))
+    return _safe_indexing(X.tocsr() if issparse(X) else X, rows)
 
 
 def _compare(model, reading, X):

@@ -108,25 +108,6 @@ def bin_rows(X, begin, m, columns, used, codes):
 
 
 @njit(cache=True, nogil=True)
-def clear_leaves(codes, m, bits, tree, left):
-    """Leave in `left` the bits of the leaves that the tests of one tree leave."""
-    every = ~bits.clear.dtype.type(0)
-    for j in range(m):
-        left[j] = every
-    for k in range(bits.test_start[tree], bits.test_start[tree + 1]):
-        column, clear = codes[bits.column[k]], bits.clear[k]
-        if bits.columns.limit[bits.column[k]] < 0:
-            cut = np.uint16(bits.cut[k])
-            for j in range(m):
-                left[j] &= clear if column[j] > cut else every
-        else:
-            words = bits.words[bits.cut[k] :]
-            for j in range(m):
-                inside = (words[column[j] >> 5] >> np.uint32(column[j] & 31)) & np.uint32(1)
-                left[j] &= every if inside else clear
-
-
-@njit(cache=True, nogil=True)
 def add_trees(codes, m, bits, first, last, column, left, total):
     """Add trees ``first, ..., last - 1`` to the sums of a block, one tree after the other.
 
@@ -146,26 +127,41 @@ def add_trees(codes, m, bits, first, last, column, left, total):
 
     total : ndarray of shape (n_columns, n)
     """
+    # Local names: a call for each tree would count references for longer than it works.
+    limit, reads, cuts, clears = bits.columns.limit, bits.column, bits.cut, bits.clear
+    test_start, leaf_start, values, words = bits.test_start, bits.leaf_start, bits.values, bits.words
+    every = ~bits.clear.dtype.type(0)
     for t in range(first, last):
         output = bits.outputs[t]
         if output >= 0 and column[output] < 0:
             continue
-        start = bits.leaf_start[t]
-        if bits.test_start[t] == bits.test_start[t + 1]:
-            for j in range(m):
-                left[j] = 1
-        else:
-            clear_leaves(codes, m, bits, t, left)
+        # A tree without tests has one leaf.
+        begin = every if test_start[t] < test_start[t + 1] else bits.clear.dtype.type(1)
+        for j in range(m):
+            left[j] = begin
+        for k in range(test_start[t], test_start[t + 1]):
+            c, clear = reads[k], clears[k]
+            if limit[c] < 0:
+                cut = np.uint16(cuts[k])
+                for j in range(m):
+                    left[j] &= clear if codes[c, j] > cut else every
+            else:
+                word = cuts[k]
+                for j in range(m):
+                    code = np.int32(codes[c, j])
+                    inside = (words[word + (code >> 5)] >> np.uint32(code & 31)) & np.uint32(1)
+                    left[j] &= every if inside else clear
+        start = leaf_start[t]
         if output >= 0:
-            to, values = total[column[output]], bits.values[start:, 0]
+            to = column[output]
             for j in range(m):
-                to[j] += values[_lowest_bit(left[j])]
+                total[to, j] += values[start + _lowest_bit(left[j]), 0]
         else:
             for k in range(len(column)):
-                if column[k] >= 0:
-                    to = total[column[k]]
+                to = column[k]
+                if to >= 0:
                     for j in range(m):
-                        to[j] += bits.values[start + _lowest_bit(left[j]), k]
+                        total[to, j] += values[start + _lowest_bit(left[j]), k]
 
 
 @njit(cache=True, nogil=True)

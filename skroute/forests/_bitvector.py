@@ -20,8 +20,8 @@ from skroute.forests._forest import (
 # A missing value that goes right has this code, above all others.
 MISSING_CODE = 65535
 MOST_LEAVES = 64
-# With fewer rows than this the walk from leaf to leaf is faster.
-FEWEST_ROWS = 16
+# With fewer rows than this a walk from leaf to leaf is faster.
+FEWEST_ROWS = 48
 
 
 class Columns(NamedTuple):

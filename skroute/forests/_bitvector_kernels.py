@@ -129,7 +129,12 @@ def add_trees(codes, m, bits, first, last, column, left, total):
     """
     # Local names: a call for each tree would count references for longer than it works.
     limit, reads, cuts, clears = bits.columns.limit, bits.column, bits.cut, bits.clear
-    test_start, leaf_start, values, words = bits.test_start, bits.leaf_start, bits.values, bits.words
+    test_start, leaf_start, values, words = (
+        bits.test_start,
+        bits.leaf_start,
+        bits.values,
+        bits.words,
+    )
     every = ~bits.clear.dtype.type(0)
     for t in range(first, last):
         output = bits.outputs[t]
@@ -210,12 +215,12 @@ def add_members(X, start, stop, bits, first, last, column, out):
 
 
 @njit(cache=True, nogil=True)
-def one_row(X, single, finite, nodes, values, heads, special, cat_words, cat_start, offset):
-    """Sums of the first row alone, in the type of `offset`; nothing where it is not read.
+def few_rows(X, single, finite, nodes, values, heads, special, cat_words, cat_start, offset):
+    """Sums of few rows, one after the other, in the type of `offset`.
 
     Parameters
     ----------
-    X : ndarray of shape (1, n_features)
+    X : ndarray of shape (n, n_features)
     single : bool
         Whether the library reads single precision.
 
@@ -232,50 +237,52 @@ def one_row(X, single, finite, nodes, values, heads, special, cat_words, cat_sta
 
     Returns
     -------
-    ndarray of shape (1, n_outputs), or (0, n_outputs) for a row that the library refuses
+    ndarray of shape (n, n_outputs), or (0, n_outputs) with a row that the library refuses
     """
+    out = np.empty((len(X), len(offset)), dtype=offset.dtype)
     row = np.empty((1, X.shape[1]), dtype=np.float64)
-    for f in range(X.shape[1]):
-        x = np.float64(np.float32(X[0, f])) if single else np.float64(X[0, f])
-        if finite > 0 and x - x != 0.0 and (finite == 2 or x == x):
-            return np.empty((0, len(offset)), dtype=offset.dtype)
-        row[0, f] = x
-    out = np.empty((1, len(offset)), dtype=offset.dtype)
-    for k in range(len(offset)):
-        out[0, k] = offset[k]
     at = np.empty(8, dtype=np.int64)
     n_trees = len(heads)
-    for t in range(0, n_trees, 8):
-        m = min(8, n_trees - t)
-        # Eight trees at a time: their loads overlap.
-        if m == 8 and not special:
-            depth = 0
-            for i in range(8):
-                depth = max(depth, heads[t + i, 1])
-            a0, a1 = np.int64(heads[t, 0]), np.int64(heads[t + 1, 0])
-            a2, a3 = np.int64(heads[t + 2, 0]), np.int64(heads[t + 3, 0])
-            a4, a5 = np.int64(heads[t + 4, 0]), np.int64(heads[t + 5, 0])
-            a6, a7 = np.int64(heads[t + 6, 0]), np.int64(heads[t + 7, 0])
-            for _ in range(depth):
-                a0, a1 = step(row, 0, nodes, a0), step(row, 0, nodes, a1)
-                a2, a3 = step(row, 0, nodes, a2), step(row, 0, nodes, a3)
-                a4, a5 = step(row, 0, nodes, a4), step(row, 0, nodes, a5)
-                a6, a7 = step(row, 0, nodes, a6), step(row, 0, nodes, a7)
-            at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7] = a0, a1, a2, a3, a4, a5, a6, a7
-        else:
-            for i in range(m):
-                leaf = np.int64(heads[t + i, 0])
-                for _ in range(heads[t + i, 1]):
-                    if special:
-                        leaf = step_special(row, 0, nodes, leaf, cat_words, cat_start)
-                    else:
-                        leaf = step(row, 0, nodes, leaf)
-                at[i] = leaf
-        for i in range(m):
-            output = heads[t + i, 2]
-            if output >= 0:
-                out[0, output] += values[at[i], 0]
+    for r in range(len(X)):
+        for f in range(X.shape[1]):
+            x = np.float64(np.float32(X[r, f])) if single else np.float64(X[r, f])
+            if finite > 0 and x - x != 0.0 and (finite == 2 or x == x):
+                return np.empty((0, len(offset)), dtype=offset.dtype)
+            row[0, f] = x
+        for k in range(len(offset)):
+            out[r, k] = offset[k]
+        for t in range(0, n_trees, 8):
+            m = min(8, n_trees - t)
+            # Eight trees at a time: their loads overlap.
+            if m == 8 and not special:
+                depth = 0
+                for i in range(8):
+                    depth = max(depth, heads[t + i, 1])
+                a0, a1 = np.int64(heads[t, 0]), np.int64(heads[t + 1, 0])
+                a2, a3 = np.int64(heads[t + 2, 0]), np.int64(heads[t + 3, 0])
+                a4, a5 = np.int64(heads[t + 4, 0]), np.int64(heads[t + 5, 0])
+                a6, a7 = np.int64(heads[t + 6, 0]), np.int64(heads[t + 7, 0])
+                for _ in range(depth):
+                    a0, a1 = step(row, 0, nodes, a0), step(row, 0, nodes, a1)
+                    a2, a3 = step(row, 0, nodes, a2), step(row, 0, nodes, a3)
+                    a4, a5 = step(row, 0, nodes, a4), step(row, 0, nodes, a5)
+                    a6, a7 = step(row, 0, nodes, a6), step(row, 0, nodes, a7)
+                at[0], at[1], at[2], at[3] = a0, a1, a2, a3
+                at[4], at[5], at[6], at[7] = a4, a5, a6, a7
             else:
-                for k in range(len(offset)):
-                    out[0, k] += values[at[i], k]
+                for i in range(m):
+                    leaf = np.int64(heads[t + i, 0])
+                    for _ in range(heads[t + i, 1]):
+                        if special:
+                            leaf = step_special(row, 0, nodes, leaf, cat_words, cat_start)
+                        else:
+                            leaf = step(row, 0, nodes, leaf)
+                    at[i] = leaf
+            for i in range(m):
+                output = heads[t + i, 2]
+                if output >= 0:
+                    out[r, output] += values[at[i], 0]
+                else:
+                    for k in range(len(offset)):
+                        out[r, k] += values[at[i], k]
     return out

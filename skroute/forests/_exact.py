@@ -355,14 +355,17 @@ def exact_sums(reading, X, n_jobs=None):
     -------
     ndarray of shape (n, n_outputs)
     """
-    from skroute.forests._bitvector_kernels import BLOCK, add_members
+    from skroute.forests._bitvector_kernels import BLOCK, add_members, few_rows
     from skroute.forests._kernels import add_leaves
 
     forest, n = reading.forest, len(X)
+    if n < FEWEST_ROWS:
+        few = few_rows_arguments(reading)
+        return few_rows(X, few[0], 0, *few[2:])
     out = np.empty((n, forest.n_outputs), dtype=reading.sums)
     out[:] = forest.offset
     column = np.arange(forest.n_outputs)
-    bits = layout_of(forest) if n >= FEWEST_ROWS else None
+    bits = layout_of(forest)
 
     def add(start, stop):
         if bits is None:
@@ -381,8 +384,8 @@ def exact_sums(reading, X, n_jobs=None):
     return out
 
 
-def one_row_arguments(reading):
-    """What the compiled sum of one row takes after the row."""
+def few_rows_arguments(reading):
+    """What the compiled sum of few rows takes after the rows."""
     forest, trees = reading.forest, reading.forest.trees
     return (
         forest.dtype == "float32",
@@ -404,12 +407,7 @@ def probe_rows(forest, random_state, n=200):
     X = random_state.normal(size=(n, forest.n_features)).astype(forest.dtype)
     for feature in np.unique(inner["feature"] & FEATURE_MASK):
         split = inner[(inner["feature"] & FEATURE_MASK) == feature]
-        if forest.encode_arrays and feature in forest.categories:
-            values = np.asarray(forest.categories[feature])
-            if values.dtype.kind not in "fiu":
-                return None
-            X[:, feature] = random_state.choice(values, n)
-        elif (split["feature"] & CATEGORICAL).any():
+        if (split["feature"] & CATEGORICAL).any():
             X[:, feature] = random_state.randint(0, 70, n)
         else:
             with np.errstate(over="ignore"):
@@ -417,6 +415,10 @@ def probe_rows(forest, random_state, n=200):
             to = random_state.choice(np.array([-np.inf, np.inf]), n).astype(forest.dtype)
             at = np.where(random_state.rand(n) < 0.5, at, np.nextafter(at, to))
             X[:, feature] = np.where(np.isfinite(at), at, X[:, feature])
+    for feature, values in forest.categories.items() if forest.encode_arrays else ():
+        if np.asarray(values).dtype.kind not in "fiu":
+            return None
+        X[:, feature] = random_state.choice(np.asarray(values), n)
     if forest.finite is not True:
         X[random_state.rand(*X.shape) < 0.05] = np.nan
     return X

@@ -22,15 +22,16 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skroute.forests._bitvector import FEWEST_ROWS
 from skroute.forests._exact import (
     answer,
     averages,
     decision,
     exact_reader,
     exact_sums,
+    few_rows_arguments,
     label_positions,
     library_scores,
-    one_row_arguments,
     probe_rows,
 )
 from skroute.forests._rows import rows_of
@@ -267,17 +268,17 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         """What short paths take, prepared: kept out of pickles."""
         forest = self.reading_.forest
         if not (forest.categories and forest.encode_arrays or hasattr(self, "feature_names_in_")):
-            from skroute.forests._bitvector_kernels import one_row
+            from skroute.forests._bitvector_kernels import few_rows
 
-            self._quick = (1, forest.n_features), one_row, one_row_arguments(self.reading_)
+            self._quick = few_rows, few_rows_arguments(self.reading_), forest.n_features
 
     def _scores(self, X):
         quick = self.__dict__.get("_quick")
         plain = quick is not None and type(X) is np.ndarray and X.dtype.kind == "f"
-        if plain and X.shape == quick[0]:
-            row = X if X.dtype.char in "fd" else X.astype(np.float64)
-            found = quick[1](row, *quick[2])
-            # A row that the library refuses takes the long path, which says so.
+        if plain and X.ndim == 2 and X.shape[1] == quick[2] and 0 < len(X) < FEWEST_ROWS:
+            rows = X if X.dtype.char in "fd" else X.astype(np.float64)
+            found = quick[0](rows, *quick[1])
+            # Rows that the library refuses take the long path, which says so.
             if len(found):
                 return found
         check_is_fitted(self, "reading_")

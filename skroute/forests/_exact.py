@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
+from scipy.special import expit
+from sklearn.utils.extmath import softmax as sk_softmax
 
 from skroute.forests._bitvector import FEWEST_ROWS, layout_of
 from skroute.forests._forest import CATEGORICAL, FEATURE_MASK, ForestBuilder
@@ -295,9 +297,6 @@ def answer(reading, scores):
     -------
     ndarray of shape (n, n_classes) or (n,)
     """
-    from scipy.special import expit
-    from sklearn.utils.extmath import softmax as sk_softmax
-
     from skroute.forests._link_kernels import exponential, sigmoid, softmax
 
     kind, forest = reading.answer, reading.forest
@@ -323,7 +322,12 @@ def answer(reading, scores):
         found = np.exp(scores) if kind == "sk_exp" else scores
     if found.shape[1] > 1 or (kind == "mean" and reading.classes is not None):
         return found
-    return found[:, 0] if reading.classes is None else np.hstack([1 - found, found])
+    if reading.classes is None:
+        return found[:, 0]
+    proba = np.empty((len(found), 2), dtype=found.dtype)
+    proba[:, 1:] = found
+    proba[:, :1] = 1 - found
+    return proba
 
 
 def label_positions(reading, scores):
@@ -333,6 +337,10 @@ def label_positions(reading, scores):
         if scores.shape[1] == 1:
             return (scores[:, 0] > reading.forest.beta).astype(np.intp)
         return np.argmax(scores, axis=1)
+    if reading.answer == "sigmoid" and reading.divisor == 1.0 and scores.shape[1] == 1:
+        # Far enough from even chances, rounding of the probability does not matter.
+        if np.abs(scores).min() * abs(reading.forest.slope) > 1e-3:
+            return ((scores[:, 0] > 0) == (reading.forest.slope > 0)).astype(np.intp)
     proba = answer(reading, scores)
     if proba.shape[1] == 2:
         return (proba[:, 1] > proba[:, 0]).astype(np.intp)
@@ -355,17 +363,14 @@ def exact_sums(reading, X, n_jobs=None):
     -------
     ndarray of shape (n, n_outputs)
     """
-    from skroute.forests._bitvector_kernels import BLOCK, add_members, few_rows
+    from skroute.forests._bitvector_kernels import BLOCK, add_members
     from skroute.forests._kernels import add_leaves
 
     forest, n = reading.forest, len(X)
-    if n < FEWEST_ROWS:
-        few = few_rows_arguments(reading)
-        return few_rows(X, few[0], 0, *few[2:])
     out = np.empty((n, forest.n_outputs), dtype=reading.sums)
     out[:] = forest.offset
     column = np.arange(forest.n_outputs)
-    bits = layout_of(forest)
+    bits = layout_of(forest) if n >= FEWEST_ROWS else None
 
     def add(start, stop):
         if bits is None:

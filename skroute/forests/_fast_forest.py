@@ -266,22 +266,23 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     def _get_ready(self):
         """What short paths take, prepared: kept out of pickles."""
-        forest = self.reading_.forest
-        if not (forest.categories and forest.encode_arrays or hasattr(self, "feature_names_in_")):
-            from skroute.forests._bitvector_kernels import few_rows
+        from skroute.forests._bitvector_kernels import few_rows
 
-            self._quick = few_rows, few_rows_arguments(self.reading_), forest.n_features
+        forest = self.reading_.forest
+        checked = forest.categories and forest.encode_arrays or hasattr(self, "feature_names_in_")
+        self._quick = few_rows, few_rows_arguments(self.reading_), forest.n_features, not checked
 
     def _scores(self, X):
         quick = self.__dict__.get("_quick")
-        plain = quick is not None and type(X) is np.ndarray and X.dtype.kind == "f"
+        if quick is None:
+            check_is_fitted(self, "reading_")
+        plain = quick[3] and type(X) is np.ndarray and X.dtype.kind == "f"
         if plain and X.ndim == 2 and X.shape[1] == quick[2] and 0 < len(X) < FEWEST_ROWS:
             rows = X if X.dtype.char in "fd" else X.astype(np.float64)
             found = quick[0](rows, *quick[1])
             # Rows that the library refuses take the long path, which says so.
             if len(found):
                 return found
-        check_is_fitted(self, "reading_")
         rows = self._plain_rows(X, plain)
         if rows is None:
             if getattr(X, "ndim", 2) != 2:
@@ -291,6 +292,9 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             columns = getattr(X, "columns", None)
             if hasattr(columns, "equals") and hasattr(self, "feature_names_in_"):
                 self._columns = columns
+        if len(rows) < FEWEST_ROWS:
+            single, _, *rest = quick[1]
+            return quick[0](rows, single, 0, *rest)
         return exact_sums(self.reading_, rows, self.n_jobs)
 
     def _plain_rows(self, X, plain):

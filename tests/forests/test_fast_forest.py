@@ -169,8 +169,8 @@ def test_any_dtype_and_memory_order(kind, dtype):
     expected = model.predict_proba(plain)
     frozen = rows.copy()
     frozen.setflags(write=False)
-    for given in (rows, np.asfortranarray(rows), rows[::-1][::-1], frozen, rows.tolist()):
-        np.testing.assert_array_equal(fast.predict_proba(given), expected)
+    for some in (rows, np.asfortranarray(rows), rows[::-1][::-1], frozen, rows.tolist()):
+        np.testing.assert_array_equal(fast.predict_proba(some), expected)
     for i in range(5):
         np.testing.assert_array_equal(fast.predict_proba(rows[i : i + 1]), expected[i : i + 1])
 

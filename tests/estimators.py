@@ -11,6 +11,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import PolyDomSelector
+from skroute.forests import FastForest
 from skroute.gating import (
     AdaptGatingClassifier,
     BudgetPruneClassifier,
@@ -86,6 +87,7 @@ ESTIMATORS = [
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),
+    FastForest(RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0)),
     AdaptGatingClassifier(LogisticRegression(), cv=2, max_iter=2, n_estimators=5),
     GreedyMiserClassifier(n_estimators=5),
     L1GatingClassifier(LogisticRegression(), cv=2),

@@ -6,6 +6,7 @@ made of them.
 """
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ class Reading(NamedTuple):
     rounding: float = 0.0
 
 
-_EXACT = {}
+_EXACT: dict[tuple[str, str], Callable] = {}
 
 
 def _exactly(package, *names):

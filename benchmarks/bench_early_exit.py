@@ -26,9 +26,10 @@ from sklearn.frozen import FrozenEstimator
 from skroute.datasets import fetch_adult, fetch_covertype_sample, fetch_letter, fetch_usps
 from skroute.early_exit import QWYCEnsemble, TradeoffDisplay
 from skroute.early_exit._engines import ensemble_engine
-from skroute.early_exit._order import qwyc_order, qwyc_order_reference
+from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._policies import SEARCH_ERRORS, SEARCH_SPREAD
 from skroute.early_exit._thresholds import lagrangian_path, running_values
+from tests.early_exit.reference import qwyc_order_reference
 
 # Where QWYC is behind, and why.
 WHERE_NOT = {

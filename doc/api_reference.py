@@ -19,6 +19,7 @@ ROOMS = {
         "Logs, services, and nets with exits as models",
         ["members", "multi_exit"],
     ),
+    "skroute.forests": ("Forests of any library", ["early_exit"]),
     "skroute.metrics": ("Measure", ["metrics", "tuning"]),
     "skroute.datasets": ("Data", ["datasets"]),
     "skroute.base": ("The cost protocol", ["cost_protocol"]),

@@ -22,6 +22,9 @@ class ColumnRun:
         width = len(self.net.classes_)
         return self.X[rows, exit * width : (exit + 1) * width]
 
+    def release(self, rows):
+        self.depth[rows] = 0
+
     def proba(self, exit, rows=None):
         return softmax(self.logits(exit, rows), axis=1)
 

@@ -116,7 +116,7 @@ first_right = np.where(right.any(axis=0), right.argmax(axis=0), 0)
 
 shares = np.array([0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0])
 # Measured: on some machine the smallest shares may not pay for the first exit.
-budgets = full * shares[full * shares > 1.01 * max(spent[0], quick.path_["cost"].min())]
+budgets = full * shares[full * shares > 1.01 * max(spent[0], quick.tradeoff_.cost.min())]
 curves = {
     "QWYC": accuracy_cost_curve(quick, X_test, y_test, budgets),
     "sequential router": accuracy_cost_curve(router, X_test, y_test, budgets),

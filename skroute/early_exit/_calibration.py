@@ -1,8 +1,87 @@
 """How far to go: calibration on rows that nothing else has looked at."""
 
+from numbers import Integral
+from typing import Any, NamedTuple
+
 import numpy as np
+from scipy.special import betaincinv
 
 from skroute.early_exit._thresholds import is_wrong, running_values
+
+
+class Tradeoff(NamedTuple):
+    """What each set of thresholds does, from cautious to hurried.
+
+    Attributes
+    ----------
+    thresholds : list of ExitThresholds
+    cost : ndarray of shape (n_policies,)
+        Mean cost per row.
+
+    disagreement : ndarray of shape (n_policies,)
+        Share of rows answered differently from the full ensemble.
+
+    chosen : int
+        Which one is in use.
+    """
+
+    thresholds: Any
+    cost: Any
+    disagreement: Any
+    chosen: int
+
+
+class Calibration(NamedTuple):
+    """On which rows it is decided how hurried the thresholds may be.
+
+    Attributes
+    ----------
+    given : object
+        The parameter.
+
+    share : float
+        Share of the rows to hold out, 0 for none.
+
+    n_folds : int
+        Number of folds, 0 for none.
+
+    has_rows : bool
+        Whether the caller gave rows of their own.
+    """
+
+    given: Any
+    share: float
+    n_folds: int
+    has_rows: bool
+
+    @classmethod
+    def from_parameter(cls, calibration, X_calibration=None):
+        """From the parameter `calibration` and rows given to the call, which go first."""
+        if X_calibration is not None:
+            return cls(calibration, 0.0, 0, True)
+        if isinstance(calibration, Integral):
+            return cls(calibration, 0.0, int(calibration), False)
+        return cls(calibration, float(calibration or 0.0), 0, False)
+
+    def check(self, n_rows, guarantee):
+        """Refuse too few rows, and a guarantee without rows of its own."""
+        if self.n_folds > n_rows:
+            raise ValueError(
+                f"calibration={self.given!r} folds need as many rows, got {n_rows}. Give more "
+                "rows or fewer folds."
+            )
+        if guarantee and not (self.has_rows or self.share):
+            raise ValueError(
+                "guarantee=True needs calibration rows that nothing else has used, got "
+                f"calibration={self.given!r}. Hold out a share such as calibration=0.25, "
+                "or pass X_calibration."
+            )
+
+    def split(self, n_rows, rng, y=None):
+        """Positions of the rows to fit on and of those held out (None: none)."""
+        if not self.share or n_rows < 2:
+            return np.arange(n_rows), None
+        return hold_out(n_rows, self.share, rng, y)
 
 
 def hold_out(n, share, rng, y=None):
@@ -43,8 +122,6 @@ def upper_bound(n_wrong, n_samples, confidence):
     -------
     float
     """
-    from scipy.special import betaincinv
-
     if n_wrong >= n_samples:
         return 1.0
     return float(betaincinv(n_wrong + 1, n_samples - n_wrong, confidence))
@@ -134,7 +211,7 @@ def judge(policies, values, bad, spent):
     return cost, wrong
 
 
-def cross_fit(recipe, scores, offset, beta, costs, fold, task):
+def cross_fit(recipe, scores, offset, beta, costs, fold, steps):
     """Judge a recipe on all rows, each by what was learned without its fold.
 
     Policies with the same index were made in the same way, by the same price of an error,
@@ -150,9 +227,8 @@ def cross_fit(recipe, scores, offset, beta, costs, fold, task):
     fold : ndarray of shape (n_samples,), dtype=int
         Fold of each row, 0, 1, ...
 
-    task : callable
-        Called with the name of a fold; a context manager that gives what
-        :meth:`Recipe.learn` takes as ``on_position``.
+    steps : sequence of FitTask
+        One for each fold.
 
     Returns
     -------
@@ -160,11 +236,10 @@ def cross_fit(recipe, scores, offset, beta, costs, fold, task):
         As from :func:`judge`.
     """
     cost, wrong = 0.0, 0
-    n_folds = int(fold.max()) + 1
-    for left_out in range(n_folds):
-        with task(f"calibrate on fold {left_out + 1} of {n_folds}") as on_position:
+    for left_out, step in enumerate(steps):
+        with step:
             order, policies, _, _ = recipe.learn(
-                np.compress(fold != left_out, scores, axis=1), offset, beta, costs, on_position
+                np.compress(fold != left_out, scores, axis=1), offset, beta, costs, step
             )
         values, bad = running_values(
             np.compress(fold == left_out, scores, axis=1), order, offset, beta

@@ -47,6 +47,24 @@ class ExitThresholds(NamedTuple):
         """No row leaves early."""
         return cls.per_position(np.full(n_members, -np.inf), np.full(n_members, np.inf))
 
+    def checked(self, n_members):
+        """These thresholds, if a walk finds one for each position: files can be damaged."""
+        start, first = np.asarray(self.start), np.asarray(self.first)
+        if (
+            any(part.dtype != np.float64 or part.ndim != 1 for part in (self.lo, self.hi))
+            or start.dtype != np.int64
+            or first.dtype != np.int64
+            or start.shape != (n_members + 1,)
+            or first.shape != (n_members,)
+            or start[0] != 0
+            or (np.diff(start) < 1).any()
+            or len(self.lo) != start[-1]
+            or len(self.hi) != start[-1]
+            or (self.bins_per_unit == 0 and start[-1] != n_members)
+        ):
+            raise ValueError(f"The thresholds of {n_members} members are damaged.")
+        return self
+
     def of_rows(self, r, score):
         """Thresholds of each row at position `r`: NaN where its bin was never seen.
 

@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 
+from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.forests._forest import (
     CATEGORICAL,
     NODE,
@@ -14,6 +15,7 @@ from skroute.forests._forest import (
     member_scores_reference,
 )
 from skroute.utils._compat import validate_params
+from skroute.utils._short_repr import short_repr
 
 __all__ = ["evaluate_exported", "export_ensemble", "load_exported"]
 
@@ -55,21 +57,14 @@ def export_ensemble(estimator, path):
     >>> from pathlib import Path
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from skroute.early_exit import (
-    ...     QWYCEnsemble,
-    ...     evaluate_exported,
-    ...     export_ensemble,
-    ...     load_exported,
-    ... )
+    >>> from skroute.early_exit import QWYCEnsemble, export_ensemble
     >>> X, y = make_classification(2000, class_sep=2.0, random_state=0)
     >>> forest = RandomForestClassifier(30, max_depth=4, random_state=0)
     >>> quick = QWYCEnsemble(forest, alpha=0.02, random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "quick.json"
-    ...     export_ensemble(quick, path)
-    ...     exported = load_exported(path)
-    >>> sorted(exported)[:4]
-    ['alpha', 'beta', 'cat_start', 'cat_words']
+    ...     export_ensemble(quick, Path(folder) / "quick.json")
+
+    :func:`evaluate_exported` shows how the file is read and used.
     """
     forest = getattr(estimator._engine, "forest", None)
     if forest is None or estimator.stopping == "fan":
@@ -131,27 +126,16 @@ def load_exported(path):
         ``outputs``), the thresholds ``lo`` and ``hi`` of each position, ``classes``. In the
         JSON file an infinite number is the string ``"Infinity"`` or ``"-Infinity"``.
 
+    Raises
+    ------
+    ValueError
+        If the file is of another format or version, or its arrays are damaged: a walk
+        through them would leave them, or not end.
+
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from skroute.early_exit import (
-    ...     QWYCEnsemble,
-    ...     evaluate_exported,
-    ...     export_ensemble,
-    ...     load_exported,
-    ... )
-    >>> X, y = make_classification(2000, class_sep=2.0, random_state=0)
-    >>> forest = RandomForestClassifier(30, max_depth=4, random_state=0)
-    >>> quick = QWYCEnsemble(forest, alpha=0.02, random_state=0).fit(X, y)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "quick.json"
-    ...     export_ensemble(quick, path)
-    ...     exported = load_exported(path)
-    >>> exported["classes"]
-    array([0, 1])
+    >>> from skroute.early_exit import load_exported
+    >>> exported = load_exported("quick.json")  # doctest: +SKIP
     """
     path = os.fspath(path)
     if path.endswith(".json"):
@@ -179,28 +163,45 @@ def load_exported(path):
             content = {
                 key: value.item() if value.ndim == 0 else value for key, value in file.items()
             }
-    if content.get("format") != FORMAT or content["version"] != VERSION:
+    if content.get("format") != FORMAT or content.get("version") != VERSION:
         raise ValueError(
             f"{path!r} is not an exported early-exit ensemble of version {VERSION}: format "
-            f"{content.get('format')!r}, version {content.get('version')!r}."
+            f"{short_repr(content.get('format'))}, version {short_repr(content.get('version'))}."
         )
+    _forest_of(content)
     return content
 
 
 def _forest_of(exported):
+    """The forest, checked, of what a file holds."""
+    if missing := [name for name in _NEEDED if name not in exported]:
+        raise ValueError(
+            f"exported has no entry for {missing!r}; it must be what load_exported returns."
+        )
+    for name in ("lo", "hi", "offset", *NODE.names):
+        if not isinstance(exported[name], np.ndarray) or exported[name].ndim != 1:
+            raise ValueError(f"The entry {name!r} of an exported ensemble must be an array.")
+    if len({len(exported[name]) for name in NODE.names}) > 1:
+        raise ValueError("The arrays of the nodes of an exported ensemble differ in length.")
     nodes = np.empty(len(exported["child"]), dtype=NODE)
     for name in NODE.names:
         nodes[name] = exported[name]
     special = bool(np.any(nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
     trees = Trees(nodes, *(exported[name] for name in _ARRAYS), special)
-    return Forest(trees, **{name: exported[name] for name in _NUMBERS})
+    forest = Forest(trees, **{name: exported[name] for name in _NUMBERS})
+    trees.checked(forest.n_features, forest.n_outputs)
+    ExitThresholds.per_position(exported["lo"], exported["hi"]).checked(forest.n_members)
+    if len(exported["classes"]) not in ((1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)):
+        raise ValueError("The classes of an exported ensemble are not as many as its scores.")
+    return forest
 
 
 @validate_params({"exported": [dict]}, prefer_skip_nested_validation=True)
 def evaluate_exported(exported, X):
     """Predict from an exported ensemble with numpy alone.
 
-    A reference for other languages rather than a fast path: every tree is evaluated, and
+    A reference for other languages rather than a fast path, which decides ties by its own
+    sums: every tree is evaluated, and
     rows take the answer of the first position whose threshold they cross.
 
     Parameters
@@ -242,10 +243,6 @@ def evaluate_exported(exported, X):
     >>> bool((y_pred == quick.predict(X)).all() and (members == quick.route(X)).all())
     True
     """
-    if missing := [name for name in _NEEDED if name not in exported]:
-        raise ValueError(
-            f"exported has no entry for {missing!r}; it must be what load_exported returns."
-        )
     forest = _forest_of(exported)
     X = np.ascontiguousarray(X, dtype=forest.dtype)
     if X.ndim != 2 or X.shape[1] != forest.n_features or not len(X):

@@ -8,7 +8,6 @@ from joblib import effective_n_jobs
 from skroute.early_exit._thresholds import (
     allowance,
     leader_and_margin,
-    most_decided,
     optimal_thresholds,
 )
 
@@ -96,7 +95,7 @@ def qwyc_order(
                 job.result()
             return decided
 
-        return _search(
+        return search(
             scores,
             offset,
             beta,
@@ -111,22 +110,6 @@ def qwyc_order(
         )
 
 
-def qwyc_order_reference(
-    scores, offset, beta, costs, alpha, budget_split="share", use_lo=True, use_hi=True, spread=0
-):
-    """Numpy twin of :func:`qwyc_order`: each candidate's values are sorted anew."""
-
-    def count(scores, candidates, active, g, target, first, last):
-        decided = np.empty(len(candidates), dtype=np.int64)
-        for c, t in enumerate(candidates):
-            v, bad = _candidate_values(g + scores[t, active], target)
-            by_errors = most_decided(v, bad, last, use_lo, use_hi)
-            decided[c] = by_errors[first:].sum()
-        return decided
-
-    return _search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, spread, count)
-
-
 def _scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, decided):
     from skroute.early_exit._kernels import scan_scalar, scan_vector
 
@@ -136,14 +119,15 @@ def _scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, de
         scan_vector(scores, candidates, active, g, target, first, last, decided)
 
 
-def _candidate_values(total, target):
+def candidate_values(total, target):
+    """What thresholds look at, and which rows leave wrongly above."""
     if total.shape[1] == 1:
         return total[:, 0], target
     leader, margin = leader_and_margin(total)
     return margin, leader != target
 
 
-def _search(
+def search(
     scores,
     offset,
     beta,
@@ -156,6 +140,7 @@ def _search(
     count,
     on_position=None,
 ):
+    """Algorithm 1 with a function that counts the rows that each candidate decides."""
     n_members, n_samples, n_outputs = scores.shape
     total = offset + scores.sum(axis=0, dtype=np.float64)
     target = total[:, 0] <= beta if n_outputs == 1 else np.argmax(total, axis=1)
@@ -176,7 +161,7 @@ def _search(
         order.append(t)
         left = left[left != t]
         g = g + scores[t, active]
-        v, bad = _candidate_values(g, target)
+        v, bad = candidate_values(g, target)
         lo[r], hi[r] = optimal_thresholds(v, bad, k, use_lo, use_hi)
         up, down = v > hi[r], v < lo[r]
         used += int(np.sum(up & bad) + np.sum(down & ~bad))

@@ -1,7 +1,6 @@
 """Policies: thresholds in the form that the walks take, and where rows leave under them."""
 
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
@@ -79,7 +78,7 @@ class Recipe:
             return replace(self, order=rng.permutation(n_members))
         return self
 
-    def learn(self, scores, offset, beta, costs, on_position=None):
+    def learn(self, scores, offset, beta, costs, task=None):
         """Order, policies from cautious to hurried, and what they were fitted on.
 
         Parameters
@@ -88,8 +87,8 @@ class Recipe:
         offset : ndarray of shape (n_outputs,)
         beta : float
         costs : ndarray of shape (n_members,)
-        on_position : callable, default=None
-            Called at each position of the order search.
+        task : FitTask, default=None
+            Gets a step for each position of the order search.
 
         Returns
         -------
@@ -98,6 +97,12 @@ class Recipe:
         values, bad : ndarray of shape (n_members, n_samples)
             From :func:`running_values`.
         """
+
+        def on_position():
+            if task is not None:
+                with task.step("position"):
+                    pass
+
         order = self._order(scores, offset, beta, costs, on_position)
         values, bad = running_values(scores, order, offset, beta)
         return order, self._policies(values, bad, costs[order], beta), values, bad
@@ -157,41 +162,3 @@ def fan_policies(values, beta, use_hi):
             hi = np.where(np.isnan(hi), np.nan, np.inf)
         policies.append(ExitThresholds(lo, hi, start, first, 1.0 / width))
     return policies
-
-
-@cache
-def compiled_walk_one():
-    from skroute.early_exit._kernels import walk_one
-
-    return walk_one
-
-
-def single_row_arguments(engine, policy):
-    """What the single-row path needs, None where there is none."""
-    forest = getattr(engine, "forest", None)
-    if (
-        forest is None
-        or engine.n_outputs > 1
-        or forest.trees.values.shape[1] > 1
-        or len(forest.trees.roots) != forest.n_members
-        or policy.bins_per_unit > 0
-        or (forest.categories and forest.encode_arrays)
-    ):
-        return None
-    return (
-        (1, forest.n_features),
-        np.dtype(forest.dtype),
-        (
-            forest.trees.nodes,
-            np.ascontiguousarray(forest.trees.values[:, 0]),
-            forest.trees.roots,
-            forest.trees.special,
-            forest.trees.cat_words,
-            forest.trees.cat_start,
-            float(forest.offset[0]),
-            policy.lo,
-            policy.hi,
-        ),
-        forest.beta,
-        forest.finite is False,
-    )

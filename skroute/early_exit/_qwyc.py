@@ -1,21 +1,20 @@
 """QWYC: evaluate an ensemble member by member and quit when the answer is settled."""
 
 import warnings
-from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skroute.base import (
     CostAwareMixin,
     Plan,
+    affords,
+    check_affordable,
     check_costs,
     check_rows,
     inherit_member_tags,
@@ -23,24 +22,18 @@ from skroute.base import (
     note_failure,
 )
 from skroute.early_exit._calibration import (
+    Calibration,
+    Tradeoff,
     allowed_wrong,
     cross_fit,
     fixed_sequence,
-    hold_out,
     judge,
     upper_bound,
 )
-from skroute.early_exit._engines import (
-    MemberEngine,
-    booster_classes,
-    check_ensemble,
-    ensemble_engine,
-    is_frozen,
-    is_per_row,
-    unfrozen,
-)
-from skroute.early_exit._exits import only_order
-from skroute.early_exit._policies import Recipe, compiled_walk_one, single_row_arguments
+from skroute.early_exit._ensembles import as_ensemble
+from skroute.early_exit._exit_engine import only_order
+from skroute.early_exit._own_answers import check_same_answers, settle
+from skroute.early_exit._policies import Recipe
 from skroute.early_exit._thresholds import running_values
 from skroute.utils._compat import (
     Integral,
@@ -49,27 +42,12 @@ from skroute.utils._compat import (
     RealNotInt,
     StrOptions,
     VisualBlock,
-    _fit_context,
     num_samples,
-    process_routing,
-    raise_for_params,
-    routing_enabled,
 )
+from skroute.utils._frozen import unfrozen
+from skroute.utils._short_repr import short_repr
 
 __all__ = ["QWYCEnsemble"]
-
-
-def _has_proba(self):
-    """Whether scores can become probabilities."""
-    if hasattr(self, "choices_"):
-        known = self._engine.link is not None
-    elif isinstance(self.estimator, (list, tuple)):
-        known = all(hasattr(member, "predict_proba") for member in self.estimator)
-    else:
-        known = True
-    if not known:
-        raise AttributeError("The scores of the members have no known link to probabilities.")
-    return True
 
 
 class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -91,8 +69,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         exits, :class:`~skroute.members.MultiExitClassifier`, in whose own order the exits
         are evaluated; or a list of
         members whose scores are added: estimators with ``decision_function`` or
-        ``predict_proba``, or functions of rows. Wrap what is fitted in
-        :class:`~sklearn.frozen.FrozenEstimator`.
+        ``predict_proba``, or functions of rows, which do not know their classes and need
+        :meth:`fit`. Wrap what is fitted in :class:`~sklearn.frozen.FrozenEstimator`.
 
     alpha : float, default=0.005
         Share of rows that may be answered differently from the full ensemble. A larger
@@ -178,12 +156,16 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         Share of the calibration rows that have left with another answer by each
         position.
 
-    path_ : dict of ndarray
-        For each set of thresholds considered, from cautious to hurried: ``"cost"`` and
-        ``"disagreement"`` on the calibration rows; ``"chosen"`` is the one in use.
+    tradeoff_ : Tradeoff
+        Named tuple of what was considered, from cautious to hurried: ``thresholds``, and
+        ``cost`` and ``disagreement`` of each on the calibration rows; ``chosen`` is the one
+        in use.
 
-    choices_ : ndarray of shape (n_members + 1,), dtype=int64
-        Number of members evaluated: ``choices_[k]`` is `k`.
+    min_budget_ : float
+        The smallest of these costs.
+
+    choices_ : list of str
+        Number of members evaluated: ``choices_[k]`` is ``str(k)``.
 
     n_features_in_ : int
         Number of features seen during fit, where the ensemble knows it.
@@ -202,6 +184,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     such rows stop too early elsewhere; calibration then falls back to cautious ones. For
     a bagged forest, fit it first, and pass ``FrozenEstimator(forest)`` and rows that it
     has not seen.
+
+    What is fitted is compared with the library's own ``predict`` on rows that are varied
+    (missing values, unseen categories, extreme values); an ensemble that is read wrongly is
+    refused. Where the full score is a tie but for rounding, the library is asked.
 
     The bound rests on a fixed sequence of tests: thresholds are ordered from cautious to
     hurried without the calibration rows, and the last one before the first that makes
@@ -247,7 +233,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         "confidence": [Interval(Real, 0, 1, closed="neither")],
         "guarantee": ["boolean"],
         "costs": [StrOptions({"time"}), dict, "array-like", None],
-        "budget": [Interval(Real, 0, None, closed="left"), None],
+        "budget": [Interval(Real, 0, None, closed="both"), None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
@@ -285,10 +271,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     # Fitting ----------------------------------------------------------------------
 
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, X_calibration: ArrayLike | None = None, **fit_params
-    ) -> "QWYCEnsemble":
+    def fit(self, X, y, X_calibration=None, **fit_params):
         """Fit the ensemble, unless it is frozen, and optimise its evaluation.
 
         Parameters
@@ -310,52 +293,43 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
-        # From here on a failure leaves the estimator unfitted.
-        for attribute in ("choices_", "estimator_"):
-            self.__dict__.pop(attribute, None)
-        if not isinstance(self.estimator, (list, tuple)):
-            check_ensemble(unfrozen(self.estimator))
-        routed = self._route_fit(fit_params)
+        self.__dict__.pop("estimator_", None)
+        params = {"X_calibration": X_calibration, **fit_params}
+        return self._run(self._fit, X, y, params)
+
+    def _fit(self, X, y, *, task, X_calibration=None, **fit_params):
+        ensemble = as_ensemble(self.estimator)
+        ensemble.check()
+        routed = self._route_metadata(fit_params)
         rows, labels = indexable(check_rows(self, X, reset=True), y)
         check_classification_targets(labels)
         labels = column_or_1d(labels, warn=True)
-        if self._folds(X_calibration) and not is_frozen(self.estimator):
+        n = len(labels)
+        calibration = Calibration.from_parameter(self.calibration, X_calibration)
+        if calibration.n_folds and not ensemble.frozen:
             raise ValueError(
                 f"calibration={self.calibration!r} folds need a fitted ensemble: the one that "
                 "fit would fit has seen the rows of every fold. Pass "
                 "FrozenEstimator(ensemble), or a share to hold out such as calibration=0.25."
             )
-        self._check_calibration(len(labels), X_calibration)
+        calibration.check(n, self.guarantee)
         rng = check_random_state(self.random_state)
-        train, held_out = self._split(len(labels), rng, X_calibration, labels)
-        root = self._init_callback_context(max_subtasks=None)
-        root.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        train, held_out = calibration.split(n, rng, labels)
         if held_out is not None:
-            X_calibration = _safe_indexing(rows, held_out)
-        X_train = rows if held_out is None else _safe_indexing(rows, train)
-        y_train = labels[train]
-        if isinstance(self.estimator, (list, tuple)):
-            with self._task(root, "fit members"):
-                fitted = [
-                    self._fit_one(
-                        member, X_train, y_train, routed[f"member_{i}"].fit, train, len(labels)
-                    )
-                    for i, member in enumerate(self.estimator)
-                ]
-            engine, classes = self._list_engine(fitted, np.unique(labels))
-        else:
-            with self._task(root, "fit ensemble"):
-                fitted = self._fit_one(
-                    self.estimator, X_train, y_train, routed["estimator"].fit, train, len(labels)
-                )
-            engine, classes = ensemble_engine(fitted)
-            if classes is None:
-                classes = booster_classes(engine, labels)
-        self._optimize(fitted, engine, classes, X_train, X_calibration, rng, root)
-        root.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self
+            X_calibration, rows = _safe_indexing(rows, held_out), _safe_indexing(rows, train)
 
-    @_fit_context(prefer_skip_nested_validation=False)
+        def params_of(name):
+            given = routed[name]["fit"]
+            return {
+                key: _safe_indexing(value, train) if _is_per_row(value, n) else value
+                for key, value in given.items()
+            }
+
+        with task.step(ensemble.step):
+            fitted = ensemble.fitted(rows, labels[train], params_of)
+        engine, classes = as_ensemble(fitted).engine(labels)
+        self._learn(fitted, engine, classes, rows, X_calibration, calibration, rng, task)
+
     def optimize(self, X: ArrayLike, X_calibration: ArrayLike | None = None) -> "QWYCEnsemble":
         """Optimise the evaluation of a fitted ensemble on rows without labels.
 
@@ -373,107 +347,41 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
-        # Not choices_: the validation of parameters has just made it unfitted.
+        if "estimator" in vars(self).get("_of_fit", ()):
+            # The fitted one is not what is asked for any more.
+            self.__dict__.pop("estimator_", None)
+        params = {"X_calibration": X_calibration}
+        return self._run(self._optimize, X, None, params, name="optimize")
+
+    def _optimize(self, X, y, *, task, X_calibration):
+        ensemble = as_ensemble(self.estimator)
         if hasattr(self, "estimator_"):
-            fitted = self.estimator_
-        elif is_frozen(self.estimator):
-            fitted = unfrozen(self.estimator)
+            fitted, known = self.estimator_, self.classes_
+        elif ensemble.frozen:
+            ensemble.check()
+            fitted, known = ensemble.content(), None
         else:
             raise ValueError(
                 "optimize needs a fitted ensemble: call fit first, or pass "
-                f"FrozenEstimator(ensemble), got estimator={self.estimator!r}."
+                f"FrozenEstimator(ensemble), got estimator={short_repr(self.estimator)}."
             )
         X = check_rows(self, X, reset=True)
-        self._check_calibration(num_samples(X), X_calibration)
+        calibration = Calibration.from_parameter(self.calibration, X_calibration)
+        calibration.check(num_samples(X), self.guarantee)
         rng = check_random_state(self.random_state)
-        train, held_out = self._split(num_samples(X), rng, X_calibration)
+        train, held_out = calibration.split(num_samples(X), rng)
         if held_out is not None:
             X_calibration, X = _safe_indexing(X, held_out), _safe_indexing(X, train)
-        if isinstance(fitted, list):
-            engine, classes = self._list_engine(fitted, getattr(self, "classes_", None))
-        else:
-            engine, classes = ensemble_engine(fitted)
-            if classes is None:
-                classes = getattr(self, "classes_", np.arange(max(2, engine.n_outputs)))
-        root = self._init_callback_context(task_name="optimize", max_subtasks=None)
-        root.call_on_fit_task_begin(estimator=self, X=X)
-        self._optimize(fitted, engine, classes, X, X_calibration, rng, root)
-        root.call_on_fit_task_end(estimator=self, X=X)
-        return self
+        engine, classes = as_ensemble(fitted).engine(known=known)
+        self._learn(fitted, engine, classes, X, X_calibration, calibration, rng, task)
 
-    @contextmanager
-    def _task(self, root, name, n_positions=0):
-        """Report a task to the callbacks; gives what reports a position."""
-        task = root.subcontext(task_name=name, max_subtasks=n_positions)
-        task.call_on_fit_task_begin(estimator=self)
-
-        def on_position():
-            position = task.subcontext(task_name="position")
-            position.call_on_fit_task_begin(estimator=self)
-            position.call_on_fit_task_end(estimator=self)
-
-        yield on_position
-        task.call_on_fit_task_end(estimator=self)
-
-    def _folds(self, X_calibration):
-        """Number of folds to calibrate on, 0 where rows are held out or none are used."""
-        if X_calibration is not None or not isinstance(self.calibration, Integral):
-            return 0
-        return int(self.calibration)
-
-    def _check_calibration(self, n, X_calibration):
-        if self._folds(X_calibration) > n:
-            raise ValueError(
-                f"calibration={self.calibration!r} folds need as many rows, got {n}. Give more "
-                "rows or fewer folds."
-            )
-        held_out = X_calibration is not None or isinstance(self.calibration, float)
-        if self.guarantee and not held_out:
-            raise ValueError(
-                "guarantee=True needs calibration rows that nothing else has used, got "
-                f"calibration={self.calibration!r}. Hold out a share such as calibration=0.25, "
-                "or pass X_calibration."
-            )
-
-    def _split(self, n, rng, X_calibration, y=None):
-        """Positions of the rows to fit on and of those held out (None: none)."""
-        if X_calibration is not None or not isinstance(self.calibration, float) or n < 2:
-            return np.arange(n), None
-        return hold_out(n, self.calibration, rng, y)
-
-    def _route_fit(self, fit_params):
-        if routing_enabled():
-            return process_routing(self, "fit", **fit_params)
-        raise_for_params(fit_params, self, "fit")
-        return _NothingRouted()
-
-    def _fit_one(self, estimator, X, y, params, train, n):
-        if is_frozen(estimator) or not hasattr(estimator, "fit"):
-            return unfrozen(estimator)
-        params = {
-            key: _safe_indexing(value, train) if is_per_row(value, n) else value
-            for key, value in params.items()
-        }
-        estimator = clone(estimator)
-        with note_failure(type(estimator).__name__, num_samples(X), "fit"):
-            return estimator.fit(X, y, **params)
-
-    def _list_engine(self, members, classes):
-        if not members:
-            raise ValueError("estimator is an empty list; give at least one member.")
-        for member in members:
-            classes = getattr(member, "classes_", classes)
-        if classes is None:
-            raise ValueError(
-                "The members do not know their classes; call fit with labels, or use members "
-                "with classes_."
-            )
-        return MemberEngine(members, np.asarray(classes), np.ones(len(members))), classes
-
-    def _optimize(self, fitted, engine, classes, X, X_calibration, rng, root):
+    def _learn(self, fitted, engine, classes, X, X_calibration, calibration, rng, task):
         """Order, thresholds, calibration; sets the fitted attributes last."""
         n_members, n_rows = engine.n_members, num_samples(X)
         self._check_supported(engine)
+        self.estimator_, self.classes_ = fitted, np.asarray(classes)
+        if as_ensemble(fitted).is_library:
+            check_same_answers(fitted, engine, self.classes_, X)
         costs = self._costs(engine, X)
         recipe = Recipe(
             alpha=self.alpha,
@@ -489,14 +397,16 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             scores = engine.scores(X)
         n_positions = n_members - 1 if isinstance(recipe.order, str) else 0
         known = engine.offset, engine.beta, costs
-        n_folds = self._folds(X_calibration)
+        n_folds = calibration.n_folds
         if n_folds:
+            steps = [
+                task.step(f"calibrate on fold {k + 1} of {n_folds}", n_positions)
+                for k in range(n_folds)
+            ]
             fold = rng.permutation(n_rows) % n_folds
-            mean_cost, wrong = cross_fit(
-                recipe, scores, *known, fold, lambda name: self._task(root, name, n_positions)
-            )
-        with self._task(root, "order and thresholds", n_positions) as on_position:
-            order, policies, values, bad = recipe.learn(scores, *known, on_position)
+            mean_cost, wrong = cross_fit(recipe, scores, *known, fold, steps)
+        with task.step("order and thresholds", n_positions) as step:
+            order, thresholds, values, bad = recipe.learn(scores, *known, step)
         del scores
         spent = np.cumsum(costs[order])
         if X_calibration is not None:
@@ -505,47 +415,40 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
                 engine.scores(X_calibration), order, engine.offset, engine.beta
             )
         if not n_folds:
-            mean_cost, wrong = judge(policies, values, bad, spent)
-        mean_cost /= n_rows
+            mean_cost, wrong = judge(thresholds, values, bad, spent)
         n_wrong = wrong.sum(axis=1)
-        if X_calibration is None and not n_folds:
-            chosen = fixed_sequence(n_wrong, int(self.alpha * n_rows))
-        else:
-            allowed = allowed_wrong(n_rows, self.alpha, self.confidence, self.guarantee)
-            # The first policy never leaves early and is never wrong.
-            chosen = max(0, fixed_sequence(n_wrong, allowed))
-            if not chosen and len(policies) > 1:
-                warnings.warn(
-                    f"No early exit keeps alpha={self.alpha!r} on {n_rows} calibration rows: every "
-                    "member is evaluated on every row. Give more rows, or rows that the "
-                    "ensemble was not fitted on, or raise alpha.",
-                    UserWarning,
-                    stacklevel=4,
-                )
-        bound = np.nan
-        if X_calibration is not None:
-            bound = upper_bound(allowed, n_rows, self.confidence) if chosen else 0.0
-        self.estimator_ = fitted
-        self.classes_ = np.asarray(classes)
+        in_sample = X_calibration is None and not n_folds
+        chosen, bound = self._choose(n_wrong, n_rows, in_sample, X_calibration is not None)
         self.costs_ = costs
         self.order_ = order
-        self.path_ = {
-            "cost": mean_cost,
-            "disagreement": n_wrong / n_rows,
-            "chosen": chosen,
-        }
+        self.tradeoff_ = Tradeoff(thresholds, mean_cost / n_rows, n_wrong / n_rows, chosen)
         self.disagreement_ = float(n_wrong[chosen] / n_rows)
         self.disagreement_bound_ = bound
         self.staged_disagreement_ = np.cumsum(wrong[chosen]) / n_rows
-        self._path = policies
+        self.thresholds_ = np.column_stack([thresholds[chosen].lo, thresholds[chosen].hi])
         self._spent = np.concatenate([[0.0], spent])
-        self._weight = np.concatenate([[0.0], np.cumsum(engine.weights[order])])
-        self._engine = engine.reordered(order)
-        self.thresholds_ = np.column_stack([policies[chosen].lo, policies[chosen].hi])
-        # Arrays without names only: with names, scikit-learn has something to check.
-        named = hasattr(self, "feature_names_in_")
-        self._single = None if named else single_row_arguments(self._engine, policies[chosen])
-        self.choices_ = np.arange(n_members + 1)
+        self._engine = engine.taken(order)
+        self._single = self._short_path()
+        self.choices_ = [str(k) for k in range(n_members + 1)]
+
+    def _choose(self, n_wrong, n_rows, in_sample, held_out):
+        """How far to go, and the bound on the disagreement there."""
+        if in_sample:
+            return fixed_sequence(n_wrong, int(self.alpha * n_rows)), np.nan
+        allowed = allowed_wrong(n_rows, self.alpha, self.confidence, self.guarantee)
+        # The first thresholds never leave early and are never wrong.
+        chosen = max(0, fixed_sequence(n_wrong, allowed))
+        if not chosen and len(n_wrong) > 1:
+            warnings.warn(
+                f"No early exit keeps alpha={self.alpha!r} on {n_rows} calibration rows: every "
+                "member is evaluated on every row. Give more rows, or rows that the "
+                "ensemble was not fitted on, or raise alpha.",
+                UserWarning,
+                stacklevel=8,
+            )
+        if not held_out:
+            return chosen, np.nan
+        return chosen, upper_bound(allowed, n_rows, self.confidence) if chosen else 0.0
 
     def _check_supported(self, engine):
         if engine.n_outputs > 1 and self.mode == "negative":
@@ -566,9 +469,30 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             return measure_costs(engine.member_calls(), X)
         return check_costs(self.costs, range(engine.n_members))
 
+    def _unfit(self):
+        super()._unfit()
+        vars(self).pop("_single", None)
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_single"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "tradeoff_" in state:
+            for thresholds in self.tradeoff_.thresholds:
+                thresholds.checked(len(self.order_))
+            self._single = self._short_path()
+
+    def _short_path(self):
+        """For one row as an array without names: with names, scikit-learn has some to check."""
+        chosen = self.tradeoff_.thresholds[self.tradeoff_.chosen]
+        named = hasattr(self, "feature_names_in_")
+        return None if named else self._engine.single_row(chosen)
+
     # Prediction -------------------------------------------------------------------
 
-    def predict(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
+    def predict(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
         """Predict, evaluating each row until its answer is settled.
 
         Parameters
@@ -581,28 +505,21 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Mean cost per row for this call, in the unit of `costs`. None takes the
             constructor's; ``numpy.inf`` is unlimited.
 
+        **context : keyword arguments
+            None is taken.
+
         Returns
         -------
         ndarray of shape (n_samples,)
             The answers.
         """
-        single = self.__dict__.get("_single")
-        if (
-            single is not None
-            and hasattr(self, "choices_")
-            and budget is None
-            and self.budget is None
-            and type(X) is np.ndarray
-            and X.shape == single[0]
-            and X.dtype == single[1]
-            and X.flags.c_contiguous
-        ):
-            # A row that the library may refuse takes the long path, which says so.
-            if single[4] or np.isfinite(X).all():
-                score, _, side = compiled_walk_one()(X, *single[2])
-                positive = side > 0 or (side == 0 and score > single[3])
+        known = vars(self)
+        if not context and budget is None and self.budget is None and not known.get("_of_fit"):
+            single = known.get("_single")
+            positive = None if single is None else single.answer(X)
+            if positive is not None:
                 return (self.classes_[-1:] if positive else self.classes_[:1]).copy()
-        return self._respond(X, "predict", budget=budget).y_pred
+        return super().predict(X, budget=budget, **context)
 
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.
@@ -625,75 +542,40 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         return self._respond(X, "decision_function", budget=budget).y_pred
 
-    @available_if(_has_proba)
-    def predict_proba(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
-        """Probabilities from the members that were evaluated.
+    def _offers_proba(self):
+        if hasattr(self, "choices_"):
+            known = self._engine.link is not None
+        else:
+            known = as_ensemble(self.estimator).offers_proba
+        if not known:
+            raise AttributeError("The scores of the members have no known link to probabilities.")
+        return True
 
-        Where a row left early they come from its partial score: they name the right
-        class but are less certain than the full ensemble.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget : float, default=None
-            Mean cost per row for this call.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        return self._respond(X, "predict_proba", budget=budget).y_pred
+    def _least(self):
+        return self.tradeoff_.cost.min()
 
     def _plan(self, X, budget):
-        policy = self._path[self._policy_for(budget)]
-        score, members, side = self._engine.walk(X, policy, self.n_jobs)
-        return Plan(members, self._spent[members], (score, side))
+        at = self._within(budget)
+        thresholds = self.tradeoff_.thresholds[at]
+        walked = score, members, side = self._engine.walk(X, thresholds, self.n_jobs)
+        return Plan(members, self._spent[members], walked)
 
-    def _policy_for(self, budget):
-        """The chosen policy, or the most faithful one that costs at most the budget."""
-        chosen, cost = self.path_["chosen"], self.path_["cost"]
-        if cost[chosen] <= budget:
+    def _within(self, budget):
+        """The chosen thresholds, or the most faithful ones that cost at most the budget."""
+        chosen, cost = self.tradeoff_.chosen, self.tradeoff_.cost
+        if affords(budget, cost[chosen]):
             return chosen
-        affordable = np.flatnonzero(cost <= budget)
-        if len(affordable) == 0:
-            raise ValueError(
-                f"budget={budget!r} is below the smallest mean cost of this ensemble, "
-                f"{cost.min():.6g} per row. Give at least that."
-            )
-        return affordable[np.argmin(self.path_["disagreement"][affordable])]
+        check_affordable(budget, float(cost.min()))
+        affordable = np.flatnonzero(affords(budget, cost))
+        return affordable[np.argmin(self.tradeoff_.disagreement[affordable])]
 
     def _answer(self, X, plan, response):
-        score, side = plan.state
-        if len(self.classes_) > 2:
-            if response == "predict":
-                return self.classes_[np.argmax(score, axis=1)]
-            return self._probabilities(score, plan.route) if response[0] == "p" else score
-        decision = score[:, 0] - self._engine.beta
-        # The answer of a row that left is that of its threshold.
-        tiny = 1e-12
-        decision = np.where(side > 0, np.maximum(decision, tiny), decision)
-        decision = np.where(side < 0, np.minimum(decision, -tiny), decision)
+        settled = settle(self.estimator_, self._engine, self.classes_, X, *plan.state)
         if response == "predict":
-            return self.classes_[(decision > 0) * (len(self.classes_) - 1)]
+            return settled.labels
         if response == "decision_function":
-            return decision
-        return self._probabilities(decision[:, None], plan.route)
-
-    def _probabilities(self, score, members):
-        link, slope = self._engine.link, self._engine.slope
-        if score.shape[1] == 1:
-            score = score[:, 0]
-            positive = (
-                0.5 + score / self._weight[members] if link == "mean" else expit(slope * score)
-            )
-            proba = np.column_stack([1.0 - positive, positive])
-            return proba[:, -len(self.classes_) :]
-        if link == "softmax":
-            return softmax(slope * score, axis=1)
-        proba = expit(slope * score) if link == "ova" else score
-        return proba / proba.sum(axis=1, keepdims=True)
+            return settled.score[:, 0] if self._engine.n_outputs == 1 else settled.score
+        return settled.proba
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """What each set of thresholds that was considered does on other rows.
@@ -712,21 +594,23 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Mean cost per row.
         """
         check_is_fitted(self)
-        disagreement, cost = np.empty(len(self._path)), np.empty(len(self._path))
-        for i, policy in enumerate(self._path):
-            score, members, side = self._engine.walk(X, policy, self.n_jobs)
-            answer = self._answer(X, Plan(members, self._spent[members], (score, side)), "predict")
+        self._check_unchanged()
+        n = len(self.tradeoff_.thresholds)
+        disagreement, cost = np.empty(n), np.empty(n)
+        for i, thresholds in enumerate(self.tradeoff_.thresholds):
+            walked = self._engine.walk(X, thresholds, self.n_jobs)
+            answer = settle(self.estimator_, self._engine, self.classes_, X, *walked).labels
             if i == 0:
                 full = answer
             disagreement[i] = np.mean(answer != full)
-            cost[i] = self._spent[members].mean()
+            cost[i] = self._spent[walked[1]].mean()
         return disagreement, cost
 
     # scikit-learn -------------------------------------------------------------------
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        members = self.estimator if isinstance(self.estimator, (list, tuple)) else [self.estimator]
+        members = as_ensemble(self.estimator).models.values()
         members = [member for member in members if hasattr(unfrozen(member), "__sklearn_tags__")]
         # A raw booster, and a function, say themselves what they take.
         tags.input_tags.allow_nan = True
@@ -748,28 +632,16 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         mapping = MethodMapping().add(caller="fit", callee="fit")
-        if isinstance(self.estimator, (list, tuple)):
-            children = {f"member_{i}": member for i, member in enumerate(self.estimator)}
-        else:
-            children = {"estimator": self.estimator}
-        for name, child in children.items():
-            if hasattr(child, "get_metadata_routing"):
-                router.add(**{name: child}, method_mapping=mapping)
+        for name, model in as_ensemble(self.estimator).models.items():
+            if hasattr(model, "get_metadata_routing"):
+                router.add(**{name: model}, method_mapping=mapping)
         return router
 
     def _sk_visual_block_(self):
-        if isinstance(self.estimator, (list, tuple)):
-            members = list(self.estimator)
-            names = [f"member {i}" for i in range(len(members))]
-        else:
-            members, names = [self.estimator], ["estimator"]
-        return VisualBlock("parallel", members, names=names)
+        ensemble = as_ensemble(self.estimator)
+        return VisualBlock("parallel", list(ensemble.models.values()), names=ensemble.labels)
 
 
-class _NothingRouted:
-    """Stands in for the routing result when nothing is routed."""
-
-    fit: dict = {}
-
-    def __getitem__(self, name):
-        return self
+def _is_per_row(value, n):
+    """Whether a fit parameter has an entry for each of `n` rows."""
+    return hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n

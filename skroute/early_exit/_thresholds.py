@@ -214,27 +214,6 @@ def spend_thresholds(values, bad, total, budget_split, use_lo=True, use_hi=True)
     return lo, hi
 
 
-def leaving(values, lo, hi):
-    """Where rows leave under thresholds; numpy twin of ``_kernels.leave_at``.
-
-    Returns
-    -------
-    position : ndarray of shape (n_samples,), dtype=int64
-        Index of the last member evaluated.
-
-    side : ndarray of shape (n_samples,), dtype=int8
-        1 left above, -1 left below, 0 evaluated to the end.
-    """
-    up, down = values > hi[:, None], values < lo[:, None]
-    out = up | down
-    out[-1] = True
-    position = np.argmax(out, axis=0)
-    rows = np.arange(values.shape[1])
-    side = np.where(up[position, rows], 1, -1).astype(np.int8)
-    side[position == len(values) - 1] = 0
-    return position, side
-
-
 def is_wrong(position, side, bad):
     """Whether each row got another answer than from the full ensemble."""
     wrong_above = bad[position, np.arange(len(position))]

@@ -139,10 +139,17 @@ def _first_fault(trees, n_features, n_outputs):
         return "a leaf has a split"
     if ((feature < 0) | ((feature & FEATURE_MASK) >= n_features)).any():
         return f"a feature is not among the {n_features} columns"
-    level = np.zeros(size, dtype=np.int64)
-    for node in np.flatnonzero(~leaf):
-        level[child[node] : child[node] + 2] = level[node] + 1
-    if not np.array_equal(trees.depths, np.maximum.reduceat(level, roots)):
+    inner = np.flatnonzero(~leaf)
+    below = np.sort(np.concatenate([child[inner], child[inner] + 1]))
+    if not np.array_equal(below, np.setdiff1d(at, roots)):
+        return "a node has not one parent"
+    level, depths, here = 0, np.zeros(len(roots), dtype=np.int64), roots.astype(np.int64)
+    while len(here):
+        np.maximum.at(depths, tree[here], level)
+        here = here[~leaf[here]]
+        here = np.concatenate([child[here], child[here] + 1]).astype(np.int64)
+        level += 1
+    if not np.array_equal(trees.depths, depths):
         return "depths are not those of the trees"
     if len(trees.values) != size or trees.values.shape[1] not in (1, n_outputs):
         return "values have not one row for each node"
@@ -155,7 +162,7 @@ def _first_fault(trees, n_features, n_outputs):
     ):
         return f"outputs are not among the {n_outputs}"
     start = trees.member_start
-    if len(start) < 2 or start[0] != 0 or start[-1] != len(roots) or (np.diff(start) < 0).any():
+    if len(start) < 2 or start[0] != 0 or start[-1] != len(roots) or (np.diff(start) < 1).any():
         return "member_start does not rise from 0 to the number of trees"
     if n_sets < 0 or trees.cat_start[0] != 0 or (np.diff(trees.cat_start) < 0).any():
         return "cat_start does not rise from 0"
@@ -207,6 +214,9 @@ class Forest:
     encode_arrays : bool
         Whether plain arrays are encoded too, or only data frames.
 
+    sums : {"float64", "float32"}
+        Precision in which the library adds up.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -228,6 +238,27 @@ class Forest:
     finite: object = True
     categories: dict = field(default_factory=dict)
     encode_arrays: bool = False
+    sums: str = "float64"
+
+    def __setstate__(self, state):
+        # Files can be damaged, and compiled code trusts these arrays.
+        vars(self).update(state)
+        if self.offset.ndim != 1:
+            raise ValueError("The arrays of the forest are damaged: offset has no one dimension.")
+        self.trees.checked(self.n_features, self.n_outputs)
+
+    @property
+    def rounding(self):
+        """How close to a tie the library, adding up in its own way, may answer otherwise."""
+        trees = self.trees
+        largest = np.maximum.reduceat(np.abs(trees.values).max(axis=1), trees.roots)
+        size = float(np.abs(self.offset).max() + largest.sum())
+        if self.sums == "float64" and size < 2**30:
+            whole = np.append(self.offset, trees.values) * 2**20
+            # Sums of these are exact in any order.
+            if np.array_equal(whole, np.rint(whole)):
+                return 0.0
+        return float(16 * np.finfo(self.sums).eps * (size + 1.0))
 
     def __getstate__(self):
         # The second layout is made again where it is asked for.

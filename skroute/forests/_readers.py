@@ -17,6 +17,7 @@ from skroute.forests._forest import (
     ForestBuilder,
     member_scores_reference,
 )
+from skroute.utils._short_repr import short_repr
 
 _READERS: dict[tuple[str, str], Callable] = {}
 
@@ -353,21 +354,13 @@ def read_adaboost(model):
     return forest, np.asarray(classes)
 
 
-def _set_offset(forest, decision):
-    """Take the score before the first tree from one call of the library's own function."""
-    probe = np.zeros((1, forest.n_features))
-    total = member_scores_reference(forest, probe).sum(axis=0).ravel()
-    forest.offset = np.ravel(decision(probe)).astype(np.float64) - total
-    return forest
-
-
 @reads("sklearn", "GradientBoostingClassifier")
 def read_gradient_boosting(model):
     """Forest of a fitted ``GradientBoostingClassifier``."""
     if not (model.init is None or isinstance(model.init, str)):
         raise ValueError(
-            f"GradientBoostingClassifier has init={model.init!r}: the score before the first "
-            "tree depends on the row. Use init=None or init='zero'."
+            f"GradientBoostingClassifier has init={short_repr(model.init)}: the score before the "
+            "first tree depends on the row. Use init=None or init='zero'."
         )
     builder = ForestBuilder()
     for stage in model.estimators_:
@@ -377,15 +370,15 @@ def read_gradient_boosting(model):
         builder.end_member()
     n_outputs = model.estimators_.shape[1]
     forest = builder.build(
-        np.zeros(n_outputs),
+        np.ravel(model._raw_predict_init(np.zeros((1, model.n_features_in_)))),
         link="logistic" if n_outputs == 1 else "softmax",
         slope=1.0 if model.loss == "log_loss" else 2.0,
         n_features=model.n_features_in_,
         dtype="float32",
+        # This library answers positive at a score of exactly zero.
+        beta=float(np.nextafter(0.0, -1.0)),
     )
-    # This library answers positive at a score of exactly zero.
-    forest.beta = float(np.nextafter(0.0, -1.0))
-    return _set_offset(forest, model.decision_function), np.asarray(model.classes_)
+    return forest, np.asarray(model.classes_)
 
 
 @reads("sklearn", "HistGradientBoostingClassifier")
@@ -441,6 +434,14 @@ def _hist_columns(model):
 # XGBoost ----------------------------------------------------------------------------
 
 
+_XGBOOST_LINKS = {
+    "binary:logistic": "logistic",
+    "reg:logistic": "logistic",
+    "multi:softmax": "softmax",
+    "multi:softprob": "softmax",
+}
+
+
 @reads("xgboost", "XGBClassifier")
 def read_xgb_classifier(model):
     """Forest of a fitted ``xgboost.XGBClassifier``."""
@@ -456,7 +457,18 @@ def read_xgb_classifier(model):
         raise ValueError(
             f"XGBClassifier has booster={boost['name']!r}; only 'gbtree' is supported."
         )
+    objective = learner["objective"]["name"]
+    if objective not in _XGBOOST_LINKS:
+        raise ValueError(
+            f"XGBClassifier has objective={objective!r}; how its scores become probabilities is "
+            f"known for {sorted(_XGBOOST_LINKS)!r} only."
+        )
     boost = boost["model"]
+    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in boost["trees"]):
+        raise ValueError(
+            "XGBClassifier has multi_strategy='multi_output_tree'; only 'one_output_per_tree' is "
+            "supported."
+        )
     bounds = boost["iteration_indptr"]
     if best is not None:
         bounds = bounds[: int(best) + 2]
@@ -468,12 +480,16 @@ def read_xgb_classifier(model):
     n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
     forest = builder.build(
         np.zeros(n_outputs),
-        link="logistic" if n_outputs == 1 else "softmax",
+        link=_XGBOOST_LINKS[objective],
         n_features=int(learner["learner_model_param"]["num_feature"]),
         dtype="float32",
-        finite="allow-nan",
+        finite=False,
+        sums="float32",
     )
-    forest = _set_offset(forest, lambda X: model.predict(X, output_margin=True))
+    # The score before the first tree, from one call of the library's own function.
+    probe = np.zeros((1, forest.n_features))
+    total = member_scores_reference(forest, probe).sum(axis=0).ravel()
+    forest.offset = np.ravel(model.predict(probe, output_margin=True)).astype(np.float64) - total
     return forest, np.asarray(model.classes_)
 
 

@@ -28,7 +28,9 @@ def rows_of(forest, X):
         X = X.toarray()
     if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
         X = encode_categories(X, forest.categories, forest.n_features)
-    X = check_array(X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite)
+    # What is beyond single precision becomes infinite, which the library takes or refuses.
+    with np.errstate(over="ignore"):
+        X = check_array(X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite)
     if X.shape[1] != forest.n_features:
         raise ValueError(
             f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."

@@ -15,7 +15,6 @@ from skroute.early_exit._order import (
     greedy_mse_order,
     individual_mse_order,
     qwyc_order,
-    qwyc_order_reference,
 )
 from skroute.early_exit._thresholds import (
     allowance,
@@ -23,13 +22,13 @@ from skroute.early_exit._thresholds import (
     is_wrong,
     lagrangian_path,
     leader_and_margin,
-    leaving,
     most_decided,
     optimal_thresholds,
     running_values,
     spend_thresholds,
     sweep_back,
 )
+from tests.early_exit.reference import leaving, qwyc_order_reference
 
 ZERO = np.zeros(1)
 FEW = settings(max_examples=60, deadline=None)

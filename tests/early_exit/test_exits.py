@@ -12,8 +12,8 @@ from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import ExitDisplay, QWYCEnsemble, export_ensemble
 from skroute.early_exit._engines import MemberEngine, ensemble_engine
+from skroute.early_exit._exit_engine import ExitEngine, only_order
 from skroute.early_exit._exit_thresholds import ExitThresholds
-from skroute.early_exit._exits import ExitEngine, only_order
 from skroute.early_exit._policies import fan_policies
 from skroute.early_exit._thresholds import running_values
 from tests.exit_net import ColumnNet, column_rows
@@ -73,7 +73,7 @@ def test_blocks_of_rows_do_not_change_the_answers(monkeypatch):
     engine = ExitEngine(net)
     policy = ExitThresholds.per_position(np.full(3, -np.inf), np.array([1.0, 2.0, np.inf]))
     whole, scores = engine.walk(X, policy), engine.scores(X)
-    monkeypatch.setattr("skroute.early_exit._exits._BLOCK", 7)
+    monkeypatch.setattr("skroute.early_exit._exit_engine._BLOCK", 7)
     for one, other in zip(whole, engine.walk(X, policy)):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(engine.scores(X), scores)
@@ -101,7 +101,7 @@ def test_disagreement_cost_and_counts(n_classes):
         np.testing.assert_array_equal(y_pred[here], own)
         proba = quick.predict_proba(X[3000:][here])
         np.testing.assert_allclose(proba, net._exit_proba(X[3000:][here], k), atol=1e-9)
-    fewer = quick.predict_cost(X[3000:], budget=quick.path_["cost"].min())
+    fewer = quick.predict_cost(X[3000:], budget=quick.tradeoff_.cost.min())
     assert fewer.mean() < cost.mean()
     full = quick.predict_cost(X[3000:], budget=np.inf)
     np.testing.assert_array_equal(full, cost)

@@ -11,8 +11,9 @@ from skroute.early_exit._engines import ensemble_engine
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._thresholds import lagrangian_path, leaving, running_values
+from skroute.early_exit._thresholds import lagrangian_path, running_values
 from skroute.forests import _kernels as forest_kernels
+from tests.early_exit.reference import leaving
 
 lgb = pytest.importorskip("lightgbm")
 
@@ -99,7 +100,8 @@ def test_one_row_interpreted(kind, interpreted):
         FrozenEstimator(model), alpha=0.2, order="natural", calibration=None
     ).optimize(X)
     engine, _ = ensemble_engine(model)
-    arguments = list(estimator._single[2])
+    estimator.predict(X[:1])
+    arguments = list(estimator._single.arguments)
     spread = np.linspace(0.4, 0.1, engine.n_members)
     arguments[-2:] = -spread, spread
     compiled = [_kernels.walk_one(X[i : i + 1], *arguments) for i in range(len(X))]

@@ -220,7 +220,7 @@ def test_scikit_learn_forests(model, n_classes):
 def test_exponential_loss_has_its_own_link():
     X, y = data()
     model = GradientBoostingClassifier(n_estimators=5, loss="exponential", random_state=0)
-    assert ensemble_engine(model.fit(X, y))[0].slope == 2.0
+    assert ensemble_engine(model.fit(X, y))[0].link.slope == 2.0
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -320,14 +320,14 @@ def test_voting_bagging_and_adaboost_of_other_models(n_classes):
     bagging = BaggingClassifier(GaussianNB(), 4, max_features=0.5, random_state=0).fit(X, labels)
     engine, _ = ensemble_engine(bagging)
     expected = sum_of(bagging, X).reshape(len(X), -1)
-    engine = engine.reordered(np.array([2, 0, 3, 1]))
+    engine = engine.taken(np.array([2, 0, 3, 1]))
     np.testing.assert_allclose(full_scores(engine, X), expected, atol=1e-12)
     same = BaggingClassifier(KNeighborsClassifier(3), 3, random_state=0).fit(X, labels)
     assert ensemble_engine(same)[0].columns is None
 
     boosted = AdaBoostClassifier(GaussianNB(), n_estimators=4, random_state=0).fit(X, labels)
     engine, _ = ensemble_engine(boosted)
-    engine = engine.reordered(np.arange(engine.n_members)[::-1])
+    engine = engine.taken(np.arange(engine.n_members)[::-1])
     expected = boosted.decision_function(X).reshape(len(X), -1)
     np.testing.assert_allclose(full_scores(engine, X), expected, atol=1e-12)
 
@@ -399,7 +399,7 @@ def test_reordered_forest_adds_the_same_scores():
     model = lgb.LGBMClassifier(n_estimators=6, verbose=-1, n_jobs=1).fit(X, y)
     engine, _ = ensemble_engine(model)
     order = np.array([3, 1, 5, 0, 2, 4])
-    moved = engine.reordered(order)
+    moved = engine.taken(order)
     np.testing.assert_array_equal(moved.scores(X), engine.scores(X)[order])
     np.testing.assert_allclose(full_scores(moved, X), full_scores(engine, X), atol=1e-12)
     single = engine.member_calls()[2](X)

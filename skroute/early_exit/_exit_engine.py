@@ -3,18 +3,20 @@
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from skroute.early_exit._thresholds import leader_and_margin
+from skroute.early_exit._link import Link
+from skroute.early_exit._member_engine import sides
 from skroute.utils._compat import num_samples
 
-# Rows whose hidden states are held at the same time.
-_BLOCK = 8192
+# Rows whose hidden states are held at the same time, where the net does not say.
+_BLOCK = 1024
 
 
 def has_exits(estimator):
     """Whether an estimator is evaluated exit by exit, as MultiExitClassifier is.
 
-    It has ``n_exits_``, ``start(X)``, which returns a run with ``logits(exit, rows)``, and
-    ``stage_call(exit, previous)``.
+    It has ``n_exits_``, ``start(X)``, which returns a run with ``logits(exit, rows)`` and
+    ``release(rows)``, for rows that will not go on, and ``stage_call(exit, previous)``. Its
+    ``eval_batch_size``, if it has one, is how many rows are evaluated together.
     """
     return hasattr(estimator, "n_exits_") and may_exit(estimator)
 
@@ -47,11 +49,12 @@ class ExitEngine:
         self.n_outputs = 1 if n_classes == 2 else n_classes
         self.offset = np.zeros(self.n_outputs)
         self.beta = 0.0
-        self.slope = 1.0
-        self.link = "logistic" if self.n_outputs == 1 else "softmax"
+        # The net's own answers are those of its scores, in the same order.
+        self.rounding = 0.0
+        self.link = Link("logistic" if self.n_outputs == 1 else "softmax")
         self.weights = np.ones(self.n_members)
 
-    def reordered(self, order):
+    def taken(self, order):
         """The engine itself: its members have one order."""
         return self
 
@@ -61,8 +64,9 @@ class ExitEngine:
 
     def _blocks(self, X):
         """Where a block of rows is, and a run through the net with them."""
-        for start in range(0, num_samples(X), _BLOCK):
-            here = slice(start, start + _BLOCK)
+        size = getattr(self.net, "eval_batch_size", _BLOCK)
+        for start in range(0, num_samples(X), size):
+            here = slice(start, start + size)
             yield here, self.net.start(_safe_indexing(X, here))
 
     def scores(self, X):
@@ -76,17 +80,17 @@ class ExitEngine:
                 before = score
         return out
 
-    def walk(self, X, policy, n_jobs=None):
-        """As :meth:`ForestEngine.walk`; the threads are those of the net's library."""
+    def walk(self, X, thresholds, n_jobs=None):
+        """As of any :class:`Engine`; the threads are those of the net's library."""
         n = num_samples(X)
         score = np.empty((n, self.n_outputs))
         members = np.empty(n, dtype=np.int64)
         side = np.zeros(n, dtype=np.int8)
         for here, run in self._blocks(X):
-            self._walk(run, policy, score[here], members[here], side[here])
+            self._walk(run, thresholds, score[here], members[here], side[here])
         return score, members, side
 
-    def _walk(self, run, policy, score, members, side):
+    def _walk(self, run, thresholds, score, members, side):
         """One block, into the arrays given."""
         rows = np.arange(len(score))
         locked = np.zeros(len(rows), dtype=bool)
@@ -95,12 +99,9 @@ class ExitEngine:
             score[rows], members[rows] = now, k + 1
             if k == self.n_members - 1:
                 break
-            low, high = policy.of_rows(k, now[:, 0])
-            locked |= np.isnan(low)
-            value = now[:, 0] if self.n_outputs == 1 else leader_and_margin(now)[1]
-            up, down = (value > high) & ~locked, (value < low) & ~locked
-            side[rows[up]], side[rows[down]] = 1, -1
-            stays = ~(up | down)
+            side[rows] = sides(thresholds, k, now, locked)
+            stays = side[rows] == 0
+            run.release(rows[~stays])
             rows, locked = rows[stays], locked[stays]
             if len(rows) == 0:
                 break
@@ -108,6 +109,14 @@ class ExitEngine:
     def member_calls(self):
         """For each exit a function of rows that goes on to it from the one before."""
         return {k: self.net.stage_call(k, k - 1) for k in range(self.n_members)}
+
+    def plain(self, X):
+        """The rows themselves."""
+        return X
+
+    def single_row(self, thresholds):
+        """None: there is no short path."""
+        return None
 
 
 def only_order(order, n_members):

@@ -1,0 +1,49 @@
+"""How scores become probabilities."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, softmax
+
+
+class Link(NamedTuple):
+    """The function from summed scores to probabilities.
+
+    Attributes
+    ----------
+    kind : {"logistic", "softmax", "ova", "mean"}
+        "mean" divides by the weight of the members that were evaluated; "ova" is logistic
+        for each class, and its probabilities need not add up to one.
+
+    slope : float
+        Factor of the score.
+    """
+
+    kind: str
+    slope: float = 1.0
+
+    def probabilities(self, score, weight):
+        """Probabilities of the classes.
+
+        Parameters
+        ----------
+        score : ndarray of shape (n_samples, n_outputs)
+            For one output the distance from the decision.
+
+        weight : ndarray of shape (n_samples,)
+            Weights of the members evaluated, summed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, max(2, n_outputs))
+        """
+        if score.shape[1] == 1:
+            one = score[:, 0]
+            mean = self.kind == "mean"
+            positive = 0.5 + one / weight if mean else expit(self.slope * one)
+            return np.column_stack([1.0 - positive, positive])
+        if self.kind == "softmax":
+            return softmax(self.slope * score, axis=1)
+        if self.kind == "ova":
+            return expit(self.slope * score)
+        return score / weight[:, None]

@@ -1,0 +1,43 @@
+"""Numpy twins of compiled code: slow, and short enough to be read."""
+
+import numpy as np
+
+from skroute.early_exit._order import candidate_values, search
+from skroute.early_exit._thresholds import most_decided
+
+
+def qwyc_order_reference(
+    scores, offset, beta, costs, alpha, budget_split="share", use_lo=True, use_hi=True, spread=0
+):
+    """Numpy twin of :func:`qwyc_order`: each candidate's values are sorted anew."""
+
+    def count(scores, candidates, active, g, target, first, last):
+        decided = np.empty(len(candidates), dtype=np.int64)
+        for c, t in enumerate(candidates):
+            v, bad = candidate_values(g + scores[t, active], target)
+            by_errors = most_decided(v, bad, last, use_lo, use_hi)
+            decided[c] = by_errors[first:].sum()
+        return decided
+
+    return search(scores, offset, beta, costs, alpha, budget_split, use_lo, use_hi, spread, count)
+
+
+def leaving(values, lo, hi):
+    """Where rows leave under thresholds; numpy twin of ``_kernels.leave_at``.
+
+    Returns
+    -------
+    position : ndarray of shape (n_samples,), dtype=int64
+        Index of the last member evaluated.
+
+    side : ndarray of shape (n_samples,), dtype=int8
+        1 left above, -1 left below, 0 evaluated to the end.
+    """
+    up, down = values > hi[:, None], values < lo[:, None]
+    out = up | down
+    out[-1] = True
+    position = np.argmax(out, axis=0)
+    rows = np.arange(values.shape[1])
+    side = np.where(up[position, rows], 1, -1).astype(np.int8)
+    side[position == len(values) - 1] = 0
+    return position, side

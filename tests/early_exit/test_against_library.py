@@ -1,0 +1,390 @@
+"""Every ensemble that is read answers as its own library does, or is refused by name."""
+
+import itertools
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skroute.early_exit import QWYCEnsemble
+
+lgb = pytest.importorskip("lightgbm")
+xgb = pytest.importorskip("xgboost")
+
+SHALLOW = DecisionTreeClassifier(max_depth=2)
+# For each library a constructor, whether it takes missing values, and its options.
+LIBRARIES = {
+    "lightgbm": (
+        lambda **kw: lgb.LGBMClassifier(
+            n_estimators=6, verbose=-1, n_jobs=1, min_data_in_bin=1, **kw
+        ),
+        True,
+        {
+            "objective": [None, "multiclassova"],
+            "boosting_type": ["gbdt", "dart", "rf"],
+            "zero_as_missing": [False, True],
+            "use_missing": [True, False],
+            "min_child_samples": [1, 5],
+            "subsample": [0.7],
+            "subsample_freq": [1],
+            "linear_tree": [False, False, False, True],
+        },
+    ),
+    "xgboost": (
+        lambda **kw: xgb.XGBClassifier(n_estimators=6, n_jobs=1, **kw),
+        True,
+        {
+            "objective": [None, "binary:logitraw", "binary:hinge", "multi:softmax"],
+            "multi_strategy": ["one_output_per_tree", "multi_output_tree"],
+            "base_score": [None, 0.5],
+            "num_parallel_tree": [1, 2],
+            "booster": ["gbtree", "gbtree", "dart"],
+            "max_depth": [2, 5],
+        },
+    ),
+    "hist gradient boosting": (
+        lambda **kw: HistGradientBoostingClassifier(max_iter=5, random_state=0, **kw),
+        True,
+        {"min_samples_leaf": [1, 10], "learning_rate": [0.1, 1.0]},
+    ),
+    "gradient boosting": (
+        lambda **kw: GradientBoostingClassifier(n_estimators=5, random_state=0, **kw),
+        False,
+        {
+            "init": [None, "zero", LogisticRegression()],
+            "max_depth": [1, 3],
+            "learning_rate": [0.1, 1.0],
+        },
+    ),
+    "random forest": (
+        lambda **kw: RandomForestClassifier(n_estimators=6, random_state=0, **kw),
+        True,
+        {"max_depth": [2, None], "bootstrap": [True, False]},
+    ),
+    "extra trees": (
+        lambda **kw: ExtraTreesClassifier(n_estimators=6, random_state=0, **kw),
+        True,
+        {"max_depth": [2, None]},
+    ),
+    "bagging": (
+        lambda **kw: BaggingClassifier(n_estimators=4, random_state=0, **kw),
+        False,
+        {
+            "estimator": [None, SHALLOW, GaussianNB(), KNeighborsClassifier(3)],
+            "max_features": [1.0, 0.7],
+        },
+    ),
+    "adaboost": (
+        lambda **kw: AdaBoostClassifier(n_estimators=4, random_state=0, **kw),
+        False,
+        {"estimator": [None, SHALLOW, GaussianNB()]},
+    ),
+    "voting": (
+        lambda **kw: VotingClassifier(
+            [("a", GaussianNB()), ("b", SHALLOW), ("c", KNeighborsClassifier(2))],
+            voting="soft",
+            **kw,
+        ),
+        False,
+        {"weights": [None, [1, 2, 1]]},
+    ),
+}
+REFUSED = "not supported|depends on the row|known for|only 'gbtree'"
+
+
+@st.composite
+def rows_and_labels(draw, missing, categories):
+    """Few or many distinct values, so that ties and unseen ones come up."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**20)))
+    n, n_classes = 70, draw(st.integers(2, 4))
+    if draw(st.booleans()):
+        X = rng.integers(0, draw(st.integers(2, 5)), size=(n, 4)).astype(float)
+    else:
+        X = rng.normal(size=(n, 4))
+    y = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=n - n_classes)])
+    X[:, 0] += draw(st.sampled_from([0.0, 0.5])) * y
+    holes = rng.random(X.shape) < 0.15
+    labels = np.array(draw(st.sampled_from([list("dbca"), [3, 1, 2, 0], [10, 20, 30, 40]])))[y]
+    kind = draw(st.sampled_from(["float64", "float32", "list", "frame", "categories"]))
+    if kind == "categories" and categories:
+        frame = pd.DataFrame(np.where(holes & missing, np.nan, X), columns=list("pqrs"))
+        texts = draw(st.booleans())
+        for column, width in (("q", 3), ("s", 5)):
+            codes = (y + rng.integers(0, 2, n)) % width
+            values = np.array(list("uvwxy"))[codes] if texts else codes * 7
+            values = values.astype(object)
+            if missing and draw(st.booleans()):
+                values[rng.random(n) < 0.2] = None
+            frame[column] = pd.Categorical(values)
+        return frame, labels
+    if missing and draw(st.booleans()):
+        X[holes] = np.nan
+    if kind == "frame":
+        return pd.DataFrame(X, columns=list("pqrs")), labels
+    return (
+        X.tolist() if kind == "list" else X.astype(kind if kind == "float32" else float)
+    ), labels
+
+
+def altered(X, rng):
+    """Rows that fit has not seen: other values, missing ones, categories of their own."""
+    if isinstance(X, list):
+        return X
+    X = X.copy()
+    if not hasattr(X, "iloc"):
+        X[::3, rng.integers(4)] = rng.choice([np.nan, 0.0, 1e30, -1e30, 2.5, 1e300, np.inf])
+        return X
+    for column in X.columns:
+        at = rng.random(len(X)) < 0.2
+        if X[column].dtype.kind == "f":
+            X.loc[at, column] = rng.choice([np.nan, 0.0, 1e30, 2.5])
+        else:
+            values = X[column].astype(object)
+            values[at] = (
+                [None, "new", values[0]][rng.integers(3)]
+                if isinstance(X[column].cat.categories[0], str)
+                else [None, 99, values[0]][rng.integers(3)]
+            )
+            X[column] = values.astype("category")
+    return X
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), seed=st.integers(0, 2**20))
+def test_the_full_evaluation_is_the_library(library, data, seed):
+    make, missing, options = LIBRARIES[library]
+    picked = {
+        name: data.draw(st.sampled_from(values), label=name) for name, values in options.items()
+    }
+    picked = {name: value for name, value in picked.items() if value is not None}
+    categories = library in ("lightgbm", "xgboost", "hist gradient boosting")
+    X, y = data.draw(rows_and_labels(missing, categories))
+    if hasattr(X, "columns") and "category" in set(map(str, X.dtypes)):
+        if library == "xgboost":
+            picked["enable_categorical"] = True
+            y = np.unique(y, return_inverse=True)[1]
+        if library.startswith("hist"):
+            picked["categorical_features"] = "from_dtype"
+    elif library == "xgboost":
+        y = np.unique(y, return_inverse=True)[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model = make(**picked).fit(X, y)
+        except Exception:
+            # No such combination in the library.
+            return
+        order = data.draw(st.sampled_from(["natural", "random"]))
+        quick = QWYCEnsemble(FrozenEstimator(model), alpha=0, order=order, random_state=seed)
+        try:
+            quick.optimize(X)
+        except ValueError as error:
+            assert re.search(REFUSED, str(error)), error
+            bad = {"linear_tree", "init", "objective", "multi_strategy", "booster"} & set(picked)
+            assert bad, (error, picked)
+            return
+        for rows in (X, altered(X, np.random.default_rng(seed))):
+            try:
+                expected, proba = model.predict(rows), model.predict_proba(rows)
+            except Exception:
+                continue
+            np.testing.assert_array_equal(quick.predict(rows), expected)
+            np.testing.assert_allclose(quick.predict_proba(rows), proba, rtol=1e-4, atol=1e-5)
+            if isinstance(rows, np.ndarray) and not (np.abs(rows) > 1e38).any():
+                for i in range(5):
+                    for one in (rows[i : i + 1].copy(), rows[i : i + 1].astype(np.float32)):
+                        again = model.predict(one)
+                        np.testing.assert_array_equal(quick.predict(one), again)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 2**20))
+def test_members_with_classes_of_their_own_are_aligned_or_refused(data, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(90, 3))
+    n_classes = data.draw(st.integers(2, 3))
+    y = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=90 - n_classes)])
+    members, total = [], np.zeros((90, n_classes))
+    for _ in range(3):
+        known = data.draw(st.permutations(range(n_classes)))
+        known = known[: data.draw(st.integers(2, n_classes))]
+        of_member = np.isin(y, known)
+        inner = GaussianNB().fit(X[of_member], y[of_member])
+        member = Unsorted(inner, np.array(known), data.draw(st.booleans()))
+        members.append(member)
+        if member.scores:
+            total[:, known] += (
+                member.decision_function(X) if n_classes > 2 and len(known) > 2 else 0
+            )
+        else:
+            total[:, known] += member.predict_proba(X)
+    quick = QWYCEnsemble(
+        [FrozenEstimator(m) for m in members], alpha=0, order="natural", calibration=None
+    )
+    if any(m.scores and len(m.classes_) < n_classes for m in members):
+        with pytest.raises(ValueError, match=r"Member \d knows the classes"):
+            quick.fit(X, y)
+        return
+    quick.fit(X, y)
+    np.testing.assert_array_equal(quick.classes_, np.arange(n_classes))
+    if n_classes == 2:
+        positive = sum(m.margin(X) for m in members)
+        np.testing.assert_array_equal(quick.predict(X), positive > 0)
+    else:
+        np.testing.assert_array_equal(quick.predict(X), total.argmax(axis=1))
+
+
+class Unsorted:
+    """A fitted model whose classes come in an order of their own."""
+
+    def __init__(self, inner, classes, scores):
+        self.inner, self.classes_, self.scores = inner, classes, scores
+
+    def _proba(self, X):
+        return self.inner.predict_proba(X)[:, np.searchsorted(self.inner.classes_, self.classes_)]
+
+    def __getattribute__(self, name):
+        if name in ("predict_proba", "decision_function"):
+            scores = object.__getattribute__(self, "scores")
+            if scores != (name == "decision_function"):
+                raise AttributeError(name)
+        return object.__getattribute__(self, name)
+
+    def predict_proba(self, X):
+        return self._proba(X)
+
+    def decision_function(self, X):
+        proba = self._proba(X)
+        return proba[:, 1] - 0.5 if len(self.classes_) == 2 else proba
+
+    def margin(self, X):
+        """What it says for class 1 of two."""
+        return self._proba(X)[:, list(self.classes_).index(1)] - 0.5
+
+
+def few_rows(n_classes=2):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    return X, (X[:, 0] > 0).astype(int) + (n_classes > 2) * (X[:, 1] > 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"multi_strategy": "multi_output_tree"}, "multi_strategy='multi_output_tree'"),
+        ({"objective": "binary:logitraw"}, "objective='binary:logitraw'"),
+        ({"objective": "binary:hinge"}, "objective='binary:hinge'"),
+    ],
+)
+def test_what_cannot_be_read_is_named(options, word):
+    X, y = few_rows(3 if "multi_strategy" in options else 2)
+    model = xgb.XGBClassifier(n_estimators=5, **options).fit(X, y)
+    with pytest.raises(ValueError, match=re.escape(word)):
+        QWYCEnsemble(FrozenEstimator(model)).optimize(X)
+
+
+def test_missing_values_beside_categories_of_text():
+    rng = np.random.default_rng(0)
+    d = pd.Categorical(rng.choice(["u", "v", None], 500))
+    X = pd.DataFrame({"a": rng.normal(size=500), "d": d})
+    y = np.where(X.d.isna(), rng.random(500) < 0.9, rng.random(500) < 0.3).astype(int)
+    model = HistGradientBoostingClassifier(max_iter=10).fit(X, y)
+    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0).fit(X, y)
+    np.testing.assert_array_equal(quick.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, np.inf])
+def test_xgboost_takes_values_beyond_single_precision(value):
+    X, y = few_rows()
+    model = xgb.XGBClassifier(n_estimators=5).fit(X, y)
+    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0).optimize(X)
+    X[::2, 0] = value
+    np.testing.assert_array_equal(quick.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: xgb.XGBClassifier(n_estimators=20, n_jobs=1, base_score=0.5),
+        lambda: GradientBoostingClassifier(n_estimators=20),
+        lambda: BaggingClassifier(SHALLOW, n_estimators=10),
+        lambda: lgb.LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1, min_child_samples=1),
+    ],
+    ids=["xgboost", "gradient boosting", "bagging", "lightgbm"],
+)
+def test_ties_fall_as_in_the_library(make, n_classes):
+    """Few cells with as many rows of each class: scores are equal but for rounding."""
+    cells = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
+    X, differ = np.repeat(cells, 8, axis=0), 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        y = np.concatenate([rng.permutation(np.arange(8) % n_classes) for _ in cells])
+        if seed % 2:
+            y = np.tile(np.arange(8) % n_classes, 8)
+        if seed % 3 == 0:
+            y = rng.integers(0, n_classes, len(X))
+        model = make().fit(X, y)
+        quick = QWYCEnsemble(FrozenEstimator(model), alpha=0, order="random", random_state=seed)
+        differ += (quick.fit(X, y).predict(cells) != model.predict(cells)).sum()
+    assert differ == 0
+
+
+def test_a_reading_that_is_wrong_is_refused(monkeypatch):
+    """The comparison at fit: whatever a reader gets wrong is noticed."""
+    X, y = few_rows()
+    X[::4, 1] = np.nan
+    model = HistGradientBoostingClassifier(max_iter=5).fit(X, y)
+    model._predictors[0][0].nodes["missing_go_to_left"] ^= 1
+    reader_sees = QWYCEnsemble(FrozenEstimator(model), alpha=0).optimize(X)
+    assert (reader_sees.predict(X) == model.predict(X)).all()
+    monkeypatch.setattr(
+        type(model), "predict", lambda self, X: np.where(np.isnan(X[:, 1]), 0, 1), raising=True
+    )
+    with pytest.raises(ValueError, match=r"answers \d+ of 100 rows \(.*\) otherwise than its mem"):
+        QWYCEnsemble(FrozenEstimator(model), alpha=0).optimize(X)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: make_pipeline(StandardScaler(), RandomForestClassifier(2)),
+            "Pipeline is not taken apart",
+        ),
+        (lambda: xgb.XGBRegressor(n_estimators=2), "It is a regressor"),
+        (
+            lambda: xgb.XGBClassifier(n_estimators=2),
+            "give the XGBClassifier",
+        ),
+    ],
+)
+def test_refusals_say_what_to_do(make, words):
+    X, y = few_rows()
+    model = make().fit(X, y)
+    if isinstance(model, xgb.XGBClassifier):
+        model = model.get_booster()
+    with pytest.raises(TypeError, match=words) as caught:
+        QWYCEnsemble(FrozenEstimator(model)).optimize(X)
+    assert len(str(caught.value)) < 700

@@ -17,8 +17,8 @@ MISSING_RIGHT = 1 << 28
 CATEGORICAL = 1 << 29
 ZERO_MISSING = 1 << 30
 
-# LightGBM's kZeroThreshold: what counts as zero where zero means missing.
-ZERO = 1e-35
+# LightGBM's kZeroThreshold, in single precision: what counts as zero.
+ZERO = float(np.float32(1e-35))
 
 
 class Trees(NamedTuple):
@@ -260,6 +260,10 @@ class Forest:
                 return 0.0
         return float(16 * np.finfo(self.sums).eps * (size + 1.0))
 
+    def __getstate__(self):
+        # The second layout is made again where it is asked for.
+        return {name: value for name, value in self.__dict__.items() if name != "_layout"}
+
     @property
     def n_members(self):
         """Number of members (boosting iterations, or trees of a bagged forest)."""
@@ -489,6 +493,8 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     >>> leaf_sums(forest, X[:1]) / 7
     array([[1., 0., 0.]])
     """
+    from skroute.forests._bitvector import FEWEST_ROWS, layout_of
+    from skroute.forests._bitvector_kernels import add_members
     from skroute.forests._kernels import add_leaves
 
     X = np.ascontiguousarray(X, dtype=forest.dtype)
@@ -502,5 +508,9 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     chosen = np.arange(forest.n_outputs) if outputs is None else np.asarray(outputs)
     column[chosen] = np.arange(len(chosen))
     out = np.zeros((len(X), len(chosen)))
-    add_leaves(X, forest.trees, first, last, column, out)
+    bits = layout_of(forest) if len(X) >= FEWEST_ROWS else None
+    if bits is None:
+        add_leaves(X, forest.trees, first, last, column, out)
+    else:
+        add_members(X, 0, len(X), bits, first, last, column, out)
     return out

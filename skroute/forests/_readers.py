@@ -12,6 +12,7 @@ import numpy as np
 from skroute.forests._forest import (
     CATEGORICAL,
     MISSING_RIGHT,
+    ZERO,
     ZERO_MISSING,
     ForestBuilder,
     member_scores_reference,
@@ -227,6 +228,9 @@ def _add_lightgbm_tree(builder, tree, output):
     kind = _numbers(tree["decision_type"], np.int32)
     threshold = _numbers(tree["threshold"], np.float64)
     categorical = (kind & 1) != 0
+    # Rows come with zeros in place of what counts as zero.
+    zero = ~categorical & (np.abs(threshold) <= ZERO)
+    threshold[zero] = np.where(threshold[zero] < 0.0, np.nextafter(-ZERO, -1.0), ZERO)
     default_left = (kind & 2) != 0
     missing_type = kind >> 2
     # Missing type 0 reads a missing value as 0.0, 1 takes zero as missing, 2 is NaN.

@@ -11,12 +11,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
-<<<<<<< HEAD
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
-=======
-from skroute.feature_sets import PolyDomSelector
 from skroute.forests import FastForest
->>>>>>> h-fast
 from skroute.gating import (
     AdaptGatingClassifier,
     BoostedGate,
@@ -92,12 +88,8 @@ ESTIMATORS = [
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),
-<<<<<<< HEAD
-    AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2),
-=======
     FastForest(RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0)),
-    AdaptGatingClassifier(LogisticRegression(), cv=2, max_iter=2, n_estimators=5),
->>>>>>> h-fast
+    AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2),
     GreedyMiserClassifier(n_estimators=5),
     L1GatingClassifier(LogisticRegression(), cv=2),
     BudgetPruneClassifier(n_estimators=3, max_depth=3, random_state=0),

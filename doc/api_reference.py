@@ -19,7 +19,6 @@ ROOMS = {
         "Logs, services, and nets with exits as models",
         ["members", "multi_exit"],
     ),
-    "skroute.forests": ("Forests of any library", ["early_exit"]),
     "skroute.metrics": ("Measure", ["metrics", "tuning"]),
     "skroute.datasets": ("Data", ["datasets"]),
     "skroute.guarantees": ("What can be promised", ["guarantees"]),

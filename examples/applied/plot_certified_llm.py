@@ -84,7 +84,8 @@ cascades = [(name, FrozenEstimator(Cascade(model).fit(train))) for name, model i
 # -------------
 #
 # Four cascades are candidates, and the evidence, 1,000 questions that nothing was learned from,
-# chooses among them. The reference is the large model alone. The promise holds with a confidence of 95 %.
+# chooses among them. The reference is the large model alone. The promise holds with a confidence
+# of 95 %.
 
 from skroute.certified import CertificateDisplay, CertifiedRouter
 

@@ -163,6 +163,8 @@ def _single_choices(path, y):
     else:
         members = dict(getattr(path, "named_estimators_", {}))
         names, answers = list(members), list(members.values())
+    if not names:
+        return {}
     costs = np.asarray(getattr(path, "costs_", []), dtype=np.float64)
     costs = costs if costs.shape == (len(names),) else np.full(len(names), np.nan)
     return {name: (a, float(c)) for name, a, c in zip(names, answers, costs)}

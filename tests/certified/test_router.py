@@ -9,16 +9,27 @@ import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator
 from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import CostAwareMixin, Plan, check_affordable
 from skroute.certified import CertifiedRouter
 from skroute.certified._evidence import losses_of_points
+from skroute.early_exit import QWYCEnsemble
+from skroute.feature_sets import PolyDomSelector
+from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.routing import BudgetRouter, OccamRouterClassifier
+
+DECIDING = [
+    AdaptGatingClassifier(DecisionTreeClassifier(max_depth=6), gate=BoostedGate(n_estimators=10)),
+    QWYCEnsemble(RandomForestClassifier(20, max_depth=4, random_state=0), random_state=0),
+    PolyDomSelector(GaussianNB(), max_models=12, cv=2),
+]
 
 
 class Table(CostAwareMixin, BaseEstimator):
@@ -316,3 +327,14 @@ def test_display():
     )
     assert len(display.lines_) == 1 and display.ax_.get_legend() is None
     pyplot.close(display.figure_)
+
+
+@pytest.mark.parametrize("of_decisions", DECIDING, ids=lambda e: type(e).__name__)
+def test_any_decision_estimator_can_be_certified(of_decisions):
+    """Gates, exits and feature sets have no single choices: the full model is the reference."""
+    X, y = make_classification(1500, n_features=6, n_informative=4, class_sep=0.8, random_state=0)
+    router = CertifiedRouter(of_decisions, max_loss=0.25, random_state=0).fit(X[:1000], y[:1000])
+    certificate = router.certificate_
+    assert certificate.loss_upper <= 0.25 and "at most 0.25" in str(certificate)
+    _, _, cost = router.predict_routed(X[1000:])
+    assert cost.mean() <= router.estimators_[0].predict_cost(X[1000:]).mean() * (1 + 1e-9)

@@ -320,7 +320,7 @@ class ForestBuilder:
     >>> leaf = np.array([0, 0, 0])
     >>> builder.add_tree(
     ...     np.array([1, -1, -1]), np.array([2, -1, -1]), leaf, np.array([0.5, 0, 0]),
-    ...     np.array([0.0, 10.0, 20.0]), leaf,
+    ...     np.array([[0.0], [10.0], [20.0]]), leaf,
     ... )
     >>> builder.end_member()
     >>> forest = builder.build(offset=np.zeros(1), n_features=1)

@@ -7,21 +7,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags
-from sklearn.utils._param_validation import HasMethods
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    _raise_for_params,
-    _routing_enabled,
-    process_routing,
-)
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skroute.base import note_failure
 from skroute.forests._bitvector import FEWEST_ROWS
 from skroute.forests._exact import (
     answer,
@@ -35,7 +29,15 @@ from skroute.forests._exact import (
     probe_rows,
 )
 from skroute.forests._rows import rows_of
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    _fit_context,
+    num_samples,
+    process_routing,
+    raise_for_params,
+    routing_enabled,
+)
 
 # Rows given that the answers are compared on.
 _N_PROBES = 200
@@ -49,7 +51,7 @@ def _classifies(self):
     if "reading_" in self.__dict__:
         able = self.reading_.classes is not None
     else:
-        able = is_classifier(self.estimator)
+        able = is_classifier(self)
     if not able:
         raise AttributeError("Only the forest of a classifier has predict_proba.")
     return True
@@ -134,7 +136,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict"]), None],
-        "n_jobs": [int, None],
+        "n_jobs": [Integral, None],
     }
 
     def __init__(self, estimator: Any = None, *, n_jobs: int | None = None) -> None:
@@ -176,7 +178,6 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
         return cls(frozen, n_jobs=n_jobs)._read(model, X)
 
-    @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Fit the ensemble, unless it is frozen, and read its trees.
 
@@ -204,28 +205,37 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         ValueError
             If an option of it is not supported, or an answer differs.
         """
+        self._unfit()
+        try:
+            return self._validate_and_fit(X, y, params)
+        except BaseException:
+            self._unfit()
+            raise
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def _validate_and_fit(self, X, y, params):
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs=0 has no meaning: give a number of threads, -1 or None.")
         if self.estimator is None:
             raise ValueError(
                 "estimator=None has nothing to fit: give an ensemble, or call "
                 "FastForest.from_ensemble(model). A forest from a file only answers."
             )
-        for name in (
-            "reading_",
-            "_quick",
-            "_columns",
-            "classes_",
-            "n_features_in_",
-            "feature_names_in_",
-        ):
-            self.__dict__.pop(name, None)
         _reader_of(self.estimator)
-        if _routing_enabled():
+        if routing_enabled():
             params = process_routing(self, "fit", **params)["estimator"]["fit"]
         else:
-            _raise_for_params(params, self, "fit")
-        fitted = clone(self.estimator).fit(X, y, **params)
+            raise_for_params(params, self, "fit")
+        name = type(_unfrozen(self.estimator)).__name__
+        with note_failure(name, num_samples(X), "fit"):
+            fitted = clone(self.estimator).fit(X, y, **params)
         validate_data(self, X, skip_check_array=True)
         return self._read(fitted, X)
+
+    def _unfit(self):
+        fitted = "reading_ classes_ n_features_in_ feature_names_in_ _quick _columns"
+        for name in fitted.split():
+            self.__dict__.pop(name, None)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """How metadata is passed on.
@@ -278,15 +288,17 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             check_is_fitted(self, "reading_")
         plain = quick[3] and type(X) is np.ndarray and X.dtype.kind == "f"
         if plain and X.ndim == 2 and X.shape[1] == quick[2] and 0 < len(X) < FEWEST_ROWS:
-            rows = X if X.dtype.char in "fd" else X.astype(np.float64)
+            with np.errstate(over="ignore"):
+                native = X.dtype.char in "fd" and X.dtype.isnative
+                rows = X if native else X.astype(np.float64)
             found = quick[0](rows, *quick[1])
             # Rows that the library refuses take the long path, which says so.
             if len(found):
                 return found
         rows = self._plain_rows(X, plain)
         if rows is None:
-            if getattr(X, "ndim", 2) != 2:
-                check_array(X, dtype=None, ensure_all_finite=False)
+            if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
+                X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)
             rows = rows_of(self.reading_.forest, X)
             columns = getattr(X, "columns", None)
@@ -414,7 +426,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        if self.estimator is not None:
+        # Tags are asked for before parameters are validated: what has none is refused by fit.
+        if hasattr(self.estimator, "__sklearn_tags__") and not isinstance(self.estimator, type):
             tags = deepcopy(get_tags(self.estimator))
             tags.target_tags.multi_output = False
             if tags.classifier_tags is not None:

@@ -180,6 +180,8 @@ def _xgboost_model(model):
     base = np.ravel(json.loads(learner["learner_model_param"]["base_score"])).astype(np.float32)
     # numpy's logarithm in single precision may be off by some last bits, the C library's is not.
     if answer == "sigmoid":
+        # With a single class its probability would be certain.
+        base = np.clip(base, np.float32(1e-6), np.float32(1) - np.float32(1e-6))
         base = -np.log((np.float32(1) / base - np.float32(1)).astype(np.float64))
     elif answer == "exp":
         base = np.log(base.astype(np.float64))
@@ -262,6 +264,8 @@ def _hist_gradient_boosting(model):
 
 @_exactly("sklearn", "AdaBoostClassifier")
 def _adaboost(model):
+    if len(model.classes_) < 2:
+        raise ValueError("FastForest takes AdaBoostClassifier of at least two classes, got one.")
     found = read_adaboost(model) if reads_trees(model) else None
     if found is None:
         raise ValueError(

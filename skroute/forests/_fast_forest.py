@@ -156,7 +156,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
         X : {array-like, dataframe} of shape (n_samples, n_features), default=None
             Rows on which answers are compared, beside rows at the thresholds of the
-            trees. Needed where categories are text.
+            trees. Needed where categories are text, and where names of columns that
+            LightGBM was fitted on have spaces, which it replaces.
 
         n_jobs : int, default=None
             Threads for blocks of rows.
@@ -175,8 +176,13 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             If an option of the model is not supported, or an answer differs.
         """
         model = _unfrozen(model)
+        _reader_of(model)
         frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
-        return cls(frozen, n_jobs=n_jobs)._read(model, X)
+        if frozen is not None:
+            check_is_fitted(model)
+        forest = cls(frozen, n_jobs=n_jobs)
+        forest._check_n_jobs()
+        return forest._read(model, X)
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Fit the ensemble, unless it is frozen, and read its trees.
@@ -214,8 +220,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def _validate_and_fit(self, X, y, params):
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs=0 has no meaning: give a number of threads, -1 or None.")
+        self._check_n_jobs()
         if self.estimator is None:
             raise ValueError(
                 "estimator=None has nothing to fit: give an ensemble, or call "
@@ -229,8 +234,17 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         name = type(_unfrozen(self.estimator)).__name__
         with note_failure(name, num_samples(X), "fit"):
             fitted = clone(self.estimator).fit(X, y, **params)
-        validate_data(self, X, skip_check_array=True)
+        if not isinstance(fitted, FrozenEstimator):
+            validate_data(self, X, skip_check_array=True)
         return self._read(fitted, X)
+
+    def _check_n_jobs(self):
+        """Acts at once, so that each call asks."""
+        n_jobs = self.n_jobs
+        if n_jobs is not None and (not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0):
+            raise ValueError(
+                f"n_jobs={n_jobs!r} has no meaning: give a number of threads, -1 or None."
+            )
 
     def _unfit(self):
         fitted = "reading_ classes_ n_features_in_ feature_names_in_ _quick _columns"
@@ -268,9 +282,17 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = forest.n_features
             names = getattr(model, "feature_names_in_", None)
-            generic = [f"Column_{i}" for i in range(forest.n_features)]
-            if names is not None and list(names) != generic:
+            names = [] if names is None else list(names)
+            # What LightGBM calls columns without names, and those that are numbered.
+            generic = [[f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")]
+            if names and names not in generic:
                 self.feature_names_in_ = np.asarray(names, dtype=object)
+            if X is not None and hasattr(X, "columns"):
+                # LightGBM has underscores for spaces in a name.
+                given = list(X.columns)
+                if [str(name).replace(" ", "_") for name in given] == names != generic[1]:
+                    self.feature_names_in_ = np.asarray(given, dtype=object)
+                validate_data(self, X, reset=False, skip_check_array=True)
         self._get_ready()
         return self
 
@@ -307,6 +329,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         if len(rows) < FEWEST_ROWS:
             single, _, *rest = quick[1]
             return quick[0](rows, single, 0, *rest)
+        self._check_n_jobs()
         return exact_sums(self.reading_, rows, self.n_jobs)
 
     def _plain_rows(self, X, plain):

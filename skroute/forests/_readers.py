@@ -494,6 +494,7 @@ def read_xgboost(model):
         dtype="float32",
         finite=False,
         sums="float32",
+        absent=np.nan,
     )
     # The score before the first tree, from one call of the library's own function.
     probe = np.zeros((1, forest.n_features))

@@ -25,7 +25,7 @@ from skroute.forests._readers import (
     read_gradient_boosting,
     read_hist_gradient_boosting,
     read_lightgbm,
-    read_xgb_classifier,
+    read_xgboost,
     reads_trees,
 )
 
@@ -174,18 +174,21 @@ def _xgboost_model(model):
             f"The XGBoost model has the objective {objective!r}; supported are "
             f"{sorted(_XGBOOST_ANSWERS)}."
         )
-    forest, classes = read_xgb_classifier(_without_labels(model))
+    forest = read_xgboost(model)
     answer = _XGBOOST_ANSWERS[objective]
     # Its text has all digits; the score before the first tree is exact in single precision.
     base = np.ravel(json.loads(learner["learner_model_param"]["base_score"])).astype(np.float32)
     # numpy's logarithm in single precision may be off by some last bits, the C library's is not.
     if answer == "sigmoid":
+        # With a single class its probability would be certain.
+        base = np.clip(base, np.float32(1e-6), np.float32(1) - np.float32(1e-6))
         base = -np.log((np.float32(1) / base - np.float32(1)).astype(np.float64))
     elif answer == "exp":
         base = np.log(base.astype(np.float64))
     base = base.astype(np.float32).astype(np.float64)
     forest.offset = np.broadcast_to(base, forest.offset.shape)
-    labels = None if classes.ndim == 0 else classes
+    classes = getattr(model, "classes_", None)
+    labels = None if classes is None else np.asarray(classes)
     return Reading(forest, answer, labels, sums="float32")
 
 
@@ -207,7 +210,8 @@ def _averaged(model, members, values, features=None):
 def _bagged(model):
     if not isinstance(model.n_classes_, (int, np.integer)):
         raise ValueError(
-            f"FastForest takes one target, the {type(model).__name__} has {len(model.n_classes_)}."
+            f"FastForest takes one target, the {type(model).__name__} was fitted to y with "
+            f"{len(model.n_classes_)} columns."
         )
     if not reads_trees(model):
         raise ValueError(
@@ -229,7 +233,8 @@ def _bagged(model):
 def _bagged_regressor(model):
     if model.n_outputs_ != 1:
         raise ValueError(
-            f"FastForest takes one target, the {type(model).__name__} has {model.n_outputs_}."
+            f"FastForest takes one target, the {type(model).__name__} was fitted to y with "
+            f"{model.n_outputs_} columns."
         )
     values = [member.tree_.value[:, 0, :] for member in model.estimators_]
     forest = _averaged(model, model.estimators_, values)
@@ -259,6 +264,8 @@ def _hist_gradient_boosting(model):
 
 @_exactly("sklearn", "AdaBoostClassifier")
 def _adaboost(model):
+    if len(model.classes_) < 2:
+        raise ValueError("FastForest takes AdaBoostClassifier of at least two classes, got one.")
     found = read_adaboost(model) if reads_trees(model) else None
     if found is None:
         raise ValueError(

@@ -7,21 +7,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags
-from sklearn.utils._param_validation import HasMethods
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    _raise_for_params,
-    _routing_enabled,
-    process_routing,
-)
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skroute.base import note_failure
 from skroute.forests._bitvector import FEWEST_ROWS
 from skroute.forests._exact import (
     answer,
@@ -35,7 +29,15 @@ from skroute.forests._exact import (
     probe_rows,
 )
 from skroute.forests._rows import rows_of
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    _fit_context,
+    num_samples,
+    process_routing,
+    raise_for_params,
+    routing_enabled,
+)
 
 # Rows given that the answers are compared on.
 _N_PROBES = 200
@@ -49,7 +51,7 @@ def _classifies(self):
     if "reading_" in self.__dict__:
         able = self.reading_.classes is not None
     else:
-        able = is_classifier(self.estimator)
+        able = is_classifier(self)
     if not able:
         raise AttributeError("Only the forest of a classifier has predict_proba.")
     return True
@@ -134,7 +136,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict"]), None],
-        "n_jobs": [int, None],
+        "n_jobs": [Integral, None],
     }
 
     def __init__(self, estimator: Any = None, *, n_jobs: int | None = None) -> None:
@@ -154,7 +156,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
         X : {array-like, dataframe} of shape (n_samples, n_features), default=None
             Rows on which answers are compared, beside rows at the thresholds of the
-            trees. Needed where categories are text.
+            trees. Needed where categories are text, and where names of columns that
+            LightGBM was fitted on have spaces, which it replaces.
 
         n_jobs : int, default=None
             Threads for blocks of rows.
@@ -173,10 +176,14 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             If an option of the model is not supported, or an answer differs.
         """
         model = _unfrozen(model)
+        _reader_of(model)
         frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
-        return cls(frozen, n_jobs=n_jobs)._read(model, X)
+        if frozen is not None:
+            check_is_fitted(model)
+        forest = cls(frozen, n_jobs=n_jobs)
+        forest._check_n_jobs()
+        return forest._read(model, X)
 
-    @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Fit the ensemble, unless it is frozen, and read its trees.
 
@@ -204,28 +211,45 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         ValueError
             If an option of it is not supported, or an answer differs.
         """
+        self._unfit()
+        try:
+            return self._validate_and_fit(X, y, params)
+        except BaseException:
+            self._unfit()
+            raise
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def _validate_and_fit(self, X, y, params):
+        self._check_n_jobs()
         if self.estimator is None:
             raise ValueError(
                 "estimator=None has nothing to fit: give an ensemble, or call "
                 "FastForest.from_ensemble(model). A forest from a file only answers."
             )
-        for name in (
-            "reading_",
-            "_quick",
-            "_columns",
-            "classes_",
-            "n_features_in_",
-            "feature_names_in_",
-        ):
-            self.__dict__.pop(name, None)
         _reader_of(self.estimator)
-        if _routing_enabled():
+        if routing_enabled():
             params = process_routing(self, "fit", **params)["estimator"]["fit"]
         else:
-            _raise_for_params(params, self, "fit")
-        fitted = clone(self.estimator).fit(X, y, **params)
-        validate_data(self, X, skip_check_array=True)
+            raise_for_params(params, self, "fit")
+        name = type(_unfrozen(self.estimator)).__name__
+        with note_failure(name, num_samples(X), "fit"):
+            fitted = clone(self.estimator).fit(X, y, **params)
+        if not isinstance(fitted, FrozenEstimator):
+            validate_data(self, X, skip_check_array=True)
         return self._read(fitted, X)
+
+    def _check_n_jobs(self):
+        """Acts at once, so that each call asks."""
+        n_jobs = self.n_jobs
+        if n_jobs is not None and (not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0):
+            raise ValueError(
+                f"n_jobs={n_jobs!r} has no meaning: give a number of threads, -1 or None."
+            )
+
+    def _unfit(self):
+        fitted = "reading_ classes_ n_features_in_ feature_names_in_ _quick _columns"
+        for name in fitted.split():
+            self.__dict__.pop(name, None)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """How metadata is passed on.
@@ -258,9 +282,17 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = forest.n_features
             names = getattr(model, "feature_names_in_", None)
-            generic = [f"Column_{i}" for i in range(forest.n_features)]
-            if names is not None and list(names) != generic:
+            names = [] if names is None else list(names)
+            # What LightGBM calls columns without names, and those that are numbered.
+            generic = [[f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")]
+            if names and names not in generic:
                 self.feature_names_in_ = np.asarray(names, dtype=object)
+            if X is not None and hasattr(X, "columns"):
+                # LightGBM has underscores for spaces in a name.
+                given = list(X.columns)
+                if [str(name).replace(" ", "_") for name in given] == names != generic[1]:
+                    self.feature_names_in_ = np.asarray(given, dtype=object)
+                validate_data(self, X, reset=False, skip_check_array=True)
         self._get_ready()
         return self
 
@@ -278,15 +310,17 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             check_is_fitted(self, "reading_")
         plain = quick[3] and type(X) is np.ndarray and X.dtype.kind == "f"
         if plain and X.ndim == 2 and X.shape[1] == quick[2] and 0 < len(X) < FEWEST_ROWS:
-            rows = X if X.dtype.char in "fd" else X.astype(np.float64)
+            with np.errstate(over="ignore"):
+                native = X.dtype.char in "fd" and X.dtype.isnative
+                rows = X if native else X.astype(np.float64)
             found = quick[0](rows, *quick[1])
             # Rows that the library refuses take the long path, which says so.
             if len(found):
                 return found
         rows = self._plain_rows(X, plain)
         if rows is None:
-            if getattr(X, "ndim", 2) != 2:
-                check_array(X, dtype=None, ensure_all_finite=False)
+            if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
+                X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)
             rows = rows_of(self.reading_.forest, X)
             columns = getattr(X, "columns", None)
@@ -295,6 +329,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         if len(rows) < FEWEST_ROWS:
             single, _, *rest = quick[1]
             return quick[0](rows, single, 0, *rest)
+        self._check_n_jobs()
         return exact_sums(self.reading_, rows, self.n_jobs)
 
     def _plain_rows(self, X, plain):
@@ -414,7 +449,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        if self.estimator is not None:
+        # Tags are asked for before parameters are validated: what has none is refused by fit.
+        if hasattr(self.estimator, "__sklearn_tags__") and not isinstance(self.estimator, type):
             tags = deepcopy(get_tags(self.estimator))
             tags.target_tags.multi_output = False
             if tags.classifier_tags is not None:

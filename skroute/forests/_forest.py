@@ -217,6 +217,9 @@ class Forest:
     sums : {"float64", "float32"}, default="float64"
         Precision in which the library adds up.
 
+    absent : float, default=0.0
+        What the library reads where a row of a sparse matrix has no entry.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -239,6 +242,7 @@ class Forest:
     categories: dict = field(default_factory=dict)
     encode_arrays: bool = False
     sums: str = "float64"
+    absent: float = 0.0
 
     def __setstate__(self, state):
         # Files can be damaged, and compiled code trusts these arrays.

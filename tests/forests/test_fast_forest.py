@@ -8,6 +8,7 @@ import textwrap
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier, is_regressor
@@ -25,7 +26,9 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
@@ -305,3 +308,118 @@ def test_a_pickle_needs_no_library(tmp_path):
             check=True,
             timeout=300,
         )
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(set(CLASSIFIERS) - {"hist"})),
+    layout=st.sampled_from([sp.csr_array, sp.csr_matrix]),
+    seed=st.integers(0, 1000),
+)
+def test_sparse_rows_as_the_library_reads_them(kind, layout, seed):
+    """XGBoost takes what a row leaves out for missing, others for zero."""
+    X, y = data(3, seed)
+    rng = np.random.default_rng(seed)
+    X[rng.random(X.shape) < 0.4] = 0
+    rows = layout(X)
+    rows.data[:20] = 0  # Zeros that are written down.
+    model = CLASSIFIERS[kind](4, seed).fit(X, y)
+    model = CLASSIFIERS[kind](4, seed).fit(rows, y) if seed % 2 else model
+    fast = FastForest.from_ensemble(model, rows)
+    for some in (rows, rows.tocsr()[:3]):
+        np.testing.assert_array_equal(fast.predict_proba(some), model.predict_proba(some))
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost", "forest", "hist"])
+@pytest.mark.parametrize("order", ["fedcba", "zbcdef"])
+def test_names_of_a_frozen_ensemble_are_its_own(kind, order):
+    X, y = data(2, 0)
+    model = CLASSIFIERS[kind](3, 0).fit(pd.DataFrame(X, columns=list("abcdef")), y)
+    other = pd.DataFrame(X, columns=list(order))
+    with pytest.raises(ValueError, match="feature.names"):
+        FastForest(FrozenEstimator(model)).fit(other, y)
+    fast = FastForest(FrozenEstimator(model)).fit(X, y)
+    for rows in (other, other[:1]):
+        with pytest.raises(ValueError, match="feature names should match"):
+            fast.predict(rows)
+
+
+def test_names_with_spaces_and_numbered_columns():
+    X, y = data(2, 0)
+    frame = pd.DataFrame(X, columns=["my column", "b_c", *"cdef"])
+    model = lgb.LGBMClassifier(n_estimators=3, **QUIET)
+    model.fit(frame, y)
+    fast = FastForest.from_ensemble(model, frame)
+    assert list(fast.feature_names_in_) == list(frame.columns)
+    np.testing.assert_array_equal(fast.predict(frame), model.predict(frame))
+    numbered = pd.DataFrame(X)
+    model.fit(numbered, y)
+    for fast in (FastForest.from_ensemble(model), FastForest.from_ensemble(model, numbered)):
+        np.testing.assert_array_equal(fast.predict(numbered), model.predict(numbered))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(3),
+        BaggingClassifier(n_estimators=3),
+        HistGradientBoostingClassifier(max_iter=3),
+        lgb.LGBMClassifier(n_estimators=3, **QUIET),
+        xgb.XGBClassifier(n_estimators=3),
+        RandomForestClassifier(1, max_depth=1),
+        lgb.LGBMClassifier(n_estimators=1, num_leaves=65, min_child_samples=1, **QUIET),
+    ],
+)
+@pytest.mark.parametrize("n_classes", [1, 2])
+def test_one_class_and_one_tree(model, n_classes):
+    X, y = data(2, 0)
+    model = clone(model).fit(X, y if n_classes == 2 else np.zeros_like(y))
+    same(model, FastForest.from_ensemble(model), X)
+
+
+def test_more_that_is_refused():
+    X, y = data(2, 0)
+    both = np.column_stack([y, 1 - y])
+    for model in (xgb.XGBClassifier(n_estimators=2), xgb.XGBRegressor(n_estimators=2)):
+        with pytest.raises(ValueError, match="y with 2 columns"):
+            FastForest.from_ensemble(model.fit(X, both))
+    with pytest.raises(ValueError, match="at least two classes"):
+        FastForest.from_ensemble(AdaBoostClassifier(n_estimators=2).fit(X, 0 * y))
+    for model in (RandomForestClassifier(), lgb.LGBMClassifier(), xgb.XGBClassifier()):
+        with pytest.raises(NotFittedError):
+            FastForest.from_ensemble(model)
+    model = RandomForestClassifier(2).fit(X, y)
+    for n_jobs in ("all", 0, 1.5):
+        with pytest.raises(ValueError, match="n_jobs"):
+            FastForest.from_ensemble(model, n_jobs=n_jobs)
+        with pytest.raises(ValueError, match="n_jobs"):
+            FastForest.from_ensemble(model).set_params(n_jobs=n_jobs).predict(X)
+
+
+def test_a_failure_of_the_ensemble_names_it():
+    class Failing(RandomForestClassifier):
+        def fit(self, X, y):
+            raise ConnectionError("cannot be fitted")
+
+    X, y = data(2, 0)
+    with pytest.raises(ConnectionError) as caught:
+        FastForest(Failing()).fit(X, y)
+    assert "'Failing' with 400 rows" in caught.value.__notes__[0]
+
+
+def test_a_search_over_the_ensemble():
+    X, y = data(2, 0)
+    search = GridSearchCV(
+        FastForest(RandomForestClassifier(random_state=0)), {"estimator__max_depth": [1, 4]}, cv=2
+    )
+    assert search.fit(X, y).best_params_ == {"estimator__max_depth": 4}
+
+
+@pytest.mark.parametrize("n", [1, 60])
+def test_rows_in_other_byte_order(n):
+    X, y = data(2, 0)
+    fast = FastForest(RandomForestClassifier(3)).fit(X, y)
+    for dtype in (">f4", ">f8", ">i4"):
+        rows = X[:n].astype(dtype)
+        expected = fast.predict_proba(rows.astype(rows.dtype.newbyteorder("=")))
+        np.testing.assert_array_equal(fast.predict_proba(rows), expected)

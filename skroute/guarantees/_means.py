@@ -46,7 +46,10 @@ def check_numbers(values, name, *, max_ndim=1):
         # numpy only warns where it drops an imaginary part or a mask.
         warnings.simplefilter("error")
         try:
+            hidden = isinstance(values, np.ma.MaskedArray) and values.mask.any()
             found = np.asarray(values)
+            if hidden or isinstance(values, dict):
+                raise TypeError
             found = found.astype(np.float64) if found.dtype.kind in "biufO" else None
         except (TypeError, ValueError, OverflowError, Warning):
             found = None

@@ -191,7 +191,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "reference": [str, HasMethods("predict")],
         "loss": [callable, None],
-        "loss_range": [Interval(Real, 0, None, closed="neither")],
+        "loss_range": [Interval(Real, 0, 1e300, closed="right")],
         "max_cost": [Interval(Real, 0, None, closed="neither"), None],
         "groups": [StrOptions({"class"}), "array-like", None],
         "confidence": [Interval(Real, 0, 1, closed="neither")],

@@ -26,6 +26,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.forests import FastForest
 from tests.estimators import ESTIMATORS, MODELS
@@ -455,13 +456,20 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
         change = {"estimator": VotingClassifier([("logreg", Failing())], voting="soft")}
     elif isinstance(learner, FastForest):
         change = {"estimator": FailingForest()}
+    elif isinstance(learner, CertifiedRouter):
+        members = [("tree", DummyClassifier()), ("logreg", Failing())]
+        change = {"estimator": clone(learner.estimator).set_params(estimators=members)}
     elif "estimator" in parameters:
         change = {"estimator": Failing()}
     else:
         change = {"accuracy_estimator": Failing()}
     refitted = clone(learner).fit(X, y).set_params(**change)
-    with pytest.raises(ConnectionError, match="cannot be fitted"):
+    with pytest.raises(ConnectionError, match="cannot be fitted") as caught:
         refitted.fit(X, y)
+    if isinstance(learner, CertifiedRouter):
+        notes = caught.value.__notes__
+        assert any("fit of 'logreg'" in note for note in notes)
+        assert any("fit of 'estimator'" in note for note in notes)
     with pytest.raises(NotFittedError):
         check_is_fitted(refitted)
 

@@ -108,7 +108,11 @@ for points in (1, 2, 3):
 
 fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 CertificateDisplay.from_estimator(routers[2], ax=ax)
-ax.set(xlabel="Dollars per million questions", ylim=(-0.03, 0.2))
+ax.set(
+    title="Loss against the large model: bound and certified points",
+    xlabel="Dollars per million questions",
+    ylim=(-0.03, 0.2),
+)
 plt.show()
 
 # %%
@@ -146,5 +150,5 @@ for stream in (rng.choice(order, 5000), rng.choice(hard, 5000)):
         audited = monitor.audit(len(part))
         monitor.update(cost=spent, loss=(right[part, best] - answers)[audited])
 print(monitor.alarm_)
-monitor.plot()
+monitor.plot().set_title("The bettors' capital, and the line of the alarm")
 plt.show()

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from skroute.base import note_failure
 from skroute.guarantees import mean_p_value, mean_upper_bound
+from skroute.guarantees._means import check_numbers
 
 FULL = "the full model"
 
@@ -42,6 +43,34 @@ class Evidence(NamedTuple):
     group_names: list[str]
 
 
+def is_missing(values):
+    """Whether an array of labels has a missing one."""
+    if values.dtype.kind == "O":
+        absent = "NoneType", "NAType", "NaTType"
+        return any(type(v).__name__ in absent or v != v for v in values.ravel())
+    return values.dtype.kind in "fcmM" and bool(np.isnan(values).any())
+
+
+def check_known(y, classes, loss):
+    """Refuse labels of another type: all answers were wrong, and no loss was seen between them."""
+    if loss is None and y.ndim == 1 and isinstance(classes, np.ndarray):
+        if not np.isin(y.astype(object), classes.astype(object)).any():
+            raise ValueError(
+                f"No label in y, of dtype {y.dtype}, is one of classes_, of dtype "
+                f"{classes.dtype}: no answer could be right, and nothing is learned about losses."
+            )
+
+
+def check_groups(groups, expected):
+    """Refuse evidence without rows of a group: nothing could be promised about it."""
+    missing = int((~np.isin(expected, groups)).sum())
+    if missing:
+        raise ValueError(
+            f"groups: {missing} of {len(expected)} have no evidence rows, so that nothing can be "
+            "promised within them. Give more rows, or join small groups."
+        )
+
+
 def row_losses(y, y_pred, route, n_choices, loss):
     """Loss of each answer: the user's, or by the shapes of truth and answer.
 
@@ -50,14 +79,19 @@ def row_losses(y, y_pred, route, n_choices, loss):
     ndarray of shape (n_rows,)
     """
     if loss is not None:
-        values = np.asarray(loss(y, y_pred), dtype=np.float64)
+        values = np.asarray(loss(y, y_pred))
         if values.shape != (len(y),):
             raise ValueError(
                 f"loss must return one number per row, shape ({len(y)},), got {values.shape}."
             )
-        return values
+        return check_numbers(values, "loss")
     if y.ndim == 2 and np.ndim(y_pred) == 1 and y.shape[1] == n_choices:
         return 1.0 - y[np.arange(len(y)), route].astype(np.float64)
+    if np.shape(y_pred) != y.shape:
+        raise ValueError(
+            f"y has shape {y.shape} and the answers to it {np.shape(y_pred)}: give y as the "
+            "estimator answers, one column of quality per choice, or a loss that compares them."
+        )
     if y.ndim == 2:
         both, either = (
             (y.astype(bool) & y_pred.astype(bool)),
@@ -77,6 +111,8 @@ def operating_budgets(path, X, n_points):
         Falling.
     """
     least = path.min_budget_
+    if not np.isfinite(least):
+        return np.array([np.inf])
     most = max(float(np.mean(path.predict_cost(X, budget=np.inf))), least)
     return np.r_[np.inf, np.unique(np.linspace(least, most, n_points))[::-1]]
 
@@ -136,8 +172,13 @@ def _references(paths, X, y, reference, loss, full_losses, full_cost):
         y_pred = np.asarray(reference.predict(X))
         return [(type(reference).__name__, row_losses(y, y_pred, None, -1, loss), np.nan)]
     known = {}
-    for path in paths:
-        known.update({n: v for n, v in _single_choices(path, y).items() if n not in known})
+    for k, path in enumerate(paths):
+        for name, (answer, cost) in _single_choices(path, y).items():
+            if name not in known:
+                known[name] = answer, cost
+            elif not isinstance(answer, np.ndarray) and answer is not known[name][0]:
+                # Another model of the same name, in another candidate.
+                known[f"{name} ({k + 1})"] = answer, cost
     if reference != "best":
         if reference not in known:
             raise ValueError(

@@ -1,5 +1,7 @@
 """A promise around any decision estimator."""
 
+from copy import copy
+
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
@@ -21,7 +23,13 @@ from skroute.base import (
     inherit_member_tags,
     note_failure,
 )
-from skroute.certified._evidence import collect, operating_budgets
+from skroute.certified._evidence import (
+    check_groups,
+    check_known,
+    collect,
+    is_missing,
+    operating_budgets,
+)
 from skroute.certified._selection import Asked, Selection
 from skroute.utils._compat import (
     HasMethods,
@@ -183,7 +191,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "reference": [str, HasMethods("predict")],
         "loss": [callable, None],
-        "loss_range": [Interval(Real, 0, None, closed="neither")],
+        "loss_range": [Interval(Real, 0, 1e300, closed="right")],
         "max_cost": [Interval(Real, 0, None, closed="neither"), None],
         "groups": [StrOptions({"class"}), "array-like", None],
         "confidence": [Interval(Real, 0, 1, closed="neither")],
@@ -257,15 +265,23 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                     extra = check_method_params(X, routed[name]["fit"], indices=rest)
                     with note_failure(name, len(rest), "fit"):
                         model.fit(X_rest, y_rest, **extra)
-                fitted.append(_unfrozen(model))
+                # A copy: what the owner of a fitted one changes later was not certified.
+                fitted.append(copy(_unfrozen(model)))
         for name, model in zip(names, fitted):
             check_is_fitted(model)
             if not np.array_equal(_classes(model), _classes(fitted[0])):
                 raise ValueError(f"{name!r} knows other classes than {names[0]!r}.")
         self.estimators_ = fitted
-        self._names = names
+        self._names, self._y_ndim = names, y.ndim
         if _classes(fitted[0]) is not None:
             self.classes_ = _classes(fitted[0])
+        classes = _classes(fitted[0])
+        check_known(y, classes, self.loss)
+        self._group_values = None if groups is None else np.unique(groups)
+        if isinstance(self.groups, str) and classes is not None:
+            self._group_values = np.union1d(self._group_values, classes)
+        if groups is not None:
+            check_groups(groups[rows], self._group_values)
         budgets = [operating_budgets(model, X_rest, self.n_points) for model in fitted]
         with task.step("collect evidence"):
             self._weigh(X, y, groups, rows, budgets)
@@ -301,6 +317,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if self.groups is not None and given is None:
             raise ValueError("groups must be given for the new rows, as they were in fit.")
         X, y, groups = self._checked(X, y, given, reset=False)
+        if y.ndim != self._y_ndim:
+            raise ValueError(
+                f"y must have as many axes as in fit, {self._y_ndim}, got shape {y.shape}."
+            )
+        check_known(y, _classes(self.estimators_[0]), self.loss)
+        if groups is not None:
+            check_groups(groups, self._group_values)
         order = check_random_state(self.random_state).permutation(num_samples(X))
         points = self._selection.evidence
         budgets = [points.budget[points.path == k] for k in range(len(self._names))]
@@ -333,6 +356,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                     f"{name!r} must be a decision estimator of skroute, which has a budget and "
                     f"predict_routed, got {model!r}."
                 )
+            if getattr(_unfrozen(model), "policy", None) == "batch":
+                raise ValueError(
+                    f'{name!r} has policy="batch", which decides for all rows of a call together: '
+                    "what the evidence rows say then holds for no other number of rows. Take "
+                    'policy="online".'
+                )
         return names, models
 
     def _checked(self, X, y, groups, *, reset):
@@ -346,6 +375,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         y = np.asarray(on_host(y))
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
+        if self.loss is None and is_missing(y):
+            raise ValueError("y must have no missing values: they are evidence of nothing.")
         if isinstance(groups, str):
             if y.ndim != 1:
                 raise ValueError('groups="class" needs one label per row in y.')
@@ -356,6 +387,11 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 raise ValueError(
                     f"groups must have one entry per row, shape ({num_samples(X)},), got shape "
                     f"{groups.shape}."
+                )
+            if is_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
+                raise ValueError(
+                    "groups must be all text or all numbers, none missing: give the rows without "
+                    "one a group of their own."
                 )
         return X, y, groups
 
@@ -400,12 +436,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def operating_points_(self):
         """All candidates with bounds, for the present budget (:class:`OperatingPoints`)."""
         check_is_fitted(self)
+        self._check_unchanged()
         return self._selection.operating_points(check_budget(self.budget))
 
     @property
     def certificate_(self):
         """What is promised at the present budget (:class:`Certificate`)."""
         check_is_fitted(self)
+        self._check_unchanged()
         return self._selection.certificate(check_budget(self.budget))
 
     # Predict --------------------------------------------------------------------------

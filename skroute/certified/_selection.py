@@ -106,14 +106,18 @@ class Selection:
         starts = [int(np.argmax(evidence.path == k)) for k in range(len(self.names))]
         possible = [loss_bound(evidence, k, self.asked.loss_range, level) for k in starts]
         best = starts[int(np.argmin(possible))]
-        worst = max(differences(evidence, best), key=np.mean)
+        parts = differences(evidence, best)
+        bounds = (-self.asked.loss_range, self.asked.loss_range)
+        upper = [mean_upper_bound(part, bounds=bounds, confidence=1 - level) for part in parts]
+        worst = parts[int(np.argmax(upper))]
         needed = rows_needed(
             float(self.asked.max_loss),
             mean=float(worst.mean()),
             std=float(worst.std()),
-            bounds=(-self.asked.loss_range, self.asked.loss_range),
+            bounds=bounds,
             confidence=1 - level,
         )
+        where = " of its smallest or worst group" if evidence.group_names else ""
         more = (
             f"max_loss={self.asked.max_loss!r} would need about {needed:.0f}"
             if np.isfinite(needed)
@@ -121,18 +125,16 @@ class Selection:
         )
         raise ValueError(
             f"max_loss={self.asked.max_loss!r} cannot be promised with "
-            f"confidence={self.asked.confidence!r} on {len(worst)} evidence rows. "
+            f"confidence={self.asked.confidence!r} on {len(worst)} evidence rows{where}. "
             f"The smallest loss that they can promise is {min(possible):.3g}; {more}. "
             'Give more rows, raise max_loss, or take fallback="safe".'
         )
 
     def least(self):
-        """The smallest budget that can be promised."""
+        """The smallest budget that can be promised; infinity where none can."""
         finite = np.finfo(float).max
         loss, cost = self.certified(finite)
-        if not loss.any():
-            self.refuse_loss(finite)
-        return float(cost[loss].min())
+        return float(cost[loss].min(initial=np.inf))
 
     def operating_points(self, budget):
         """All candidates with their bounds (:class:`OperatingPoints`)."""

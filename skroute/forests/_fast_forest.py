@@ -97,7 +97,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
     n_features_in_ : int
         Number of columns.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, where the ensemble was fitted on a data frame.
 
     reading_ : Reading

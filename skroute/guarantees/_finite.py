@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_random_state
 
+from skroute.guarantees._means import check_numbers
 from skroute.utils._compat import Interval, Real, validate_params
 
 
@@ -128,15 +129,18 @@ def finite_population_test(
     >>> bool(found.serve.mean() > 0.5), bool((differ & found.serve).mean() <= 0.1)
     (True, True)
     """
-    score = check_array(scores, ensure_2d=False, dtype=np.float64, input_name="scores")
-    rows = check_array(labelled, ensure_2d=False, dtype=None, input_name="labelled")
-    differs = check_array(disagrees, ensure_2d=False, dtype=None, input_name="disagrees")
-    check_consistent_length(rows, differs)
+    score = check_numbers(scores, "scores")
+    differs = check_numbers(disagrees, "disagrees")
     n = len(score)
-    if score.ndim != 1 or rows.ndim != 1 or differs.ndim != 1:
-        raise ValueError("scores, labelled and disagrees must have one entry per row each.")
-    if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n:
+    positions = check_numbers(labelled, "labelled")
+    rows = positions.astype(np.int64) if np.asarray(labelled).dtype.kind != "b" else -np.ones(1)
+    if positions.min() < 0 or positions.max() >= n or not np.array_equal(rows, positions):
         raise ValueError(f"labelled must be positions of rows, whole numbers from 0 to {n - 1}.")
+    if len(rows) != len(differs):
+        raise ValueError(
+            f"labelled and disagrees must have one entry per labelled row each, got {len(rows)} "
+            f"and {len(differs)}."
+        )
     if len(np.unique(rows)) != len(rows):
         raise ValueError("labelled names a row twice: draw the rows without replacement.")
     if not np.isin(differs, (0, 1)).all():

@@ -1,5 +1,7 @@
 """Bounds for the mean of bounded values that hold with a stated probability."""
 
+import warnings
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -27,14 +29,7 @@ def check_values(values, bounds, *, name="values", bounds_name="bounds"):
     low, width : float
     """
     low, high = check_bounds(bounds, name=bounds_name)
-    values = np.ascontiguousarray(values, dtype=np.float64)
-    if values.ndim != 1 or len(values) == 0:
-        raise ValueError(
-            f"{name} must be one number per row of shape (n_rows,), at least one, got shape "
-            f"{values.shape}."
-        )
-    if not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite; NaN or infinity is in it.")
+    values = check_numbers(values, name)
     # Differences of sums miss the ends of the range by rounding.
     room = 1e-9 * (high - low)
     if values.min() < low - room or values.max() > high + room:
@@ -45,6 +40,31 @@ def check_values(values, bounds, *, name="values", bounds_name="bounds"):
     return np.clip((values - low) / (high - low), 0.0, 1.0), low, high - low
 
 
+def check_numbers(values, name, *, max_ndim=1):
+    """Finite numbers, one per row, as C-contiguous float64; booleans are 0 and 1."""
+    with warnings.catch_warnings():
+        # numpy only warns where it drops an imaginary part or a mask.
+        warnings.simplefilter("error")
+        try:
+            hidden = isinstance(values, np.ma.MaskedArray) and values.mask.any()
+            found = np.asarray(values)
+            if hidden or isinstance(values, dict):
+                raise TypeError
+            found = found.astype(np.float64) if found.dtype.kind in "biufO" else None
+        except (TypeError, ValueError, OverflowError, Warning):
+            found = None
+    if found is None:
+        raise ValueError(f"{name} must be real numbers, one per row.")
+    if not 1 <= found.ndim <= max_ndim or found.size == 0:
+        raise ValueError(
+            f"{name} must be one number per row of shape (n_rows,), at least one, got shape "
+            f"{found.shape}."
+        )
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} must be finite; NaN or infinity is in it.")
+    return np.ascontiguousarray(found)
+
+
 def check_bounds(bounds, *, name="bounds"):
     """The smallest and the largest possible value.
 
@@ -53,10 +73,10 @@ def check_bounds(bounds, *, name="bounds"):
     low, high : float
     """
     try:
-        low, high = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
+        low, high = check_numbers(bounds, name).tolist()
+    except ValueError:
         low = high = np.nan
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+    if not (low < high and np.isfinite(high - low)):
         raise ValueError(
             f"{name} must be two finite numbers, the smaller first: the smallest and the largest "
             f"value that is possible. Got {bounds!r}."
@@ -139,7 +159,7 @@ _CONSTRAINTS = {
     "values": ["array-like"],
     "bounds": ["array-like"],
     "method": [StrOptions(set(METHODS))],
-    "n_population": [Interval(Integral, 1, None, closed="left"), None],
+    "n_population": [Interval(Integral, 1, 2**53, closed="both"), None],
 }
 _CONFIDENCE = {"confidence": [Interval(Real, 0, 1, closed="neither")]}
 
@@ -215,6 +235,8 @@ def mean_p_value(
     """
     unit, low, width = check_values(values, bounds)
     _check_method(unit, method, n_population)
+    if np.isnan(limit):
+        raise ValueError("limit must be a number, got nan.")
     return _p_value(unit, (float(limit) - low) / width, method, n_population)
 
 

@@ -76,6 +76,8 @@ def rows_needed(
     inf
     """
     low, high = check_bounds(bounds)
+    if np.isnan(limit):
+        raise ValueError("limit must be a number, got nan.")
     if not low <= mean <= high:
         raise ValueError(f"mean={mean!r} must lie in bounds={(low, high)!r}.")
     if mean >= limit:
@@ -83,7 +85,7 @@ def rows_needed(
     if limit > high:
         return 1.0
     most = (mean - low) * (high - mean)
-    variance = min(std**2, most)
+    variance = min(float(std), np.sqrt(most)) ** 2
     # Two points: the lower one a standard deviation below, or at the end of the range.
     down = max(low, mean - np.sqrt(variance))
     up = mean + variance / (mean - down) if mean > down else mean

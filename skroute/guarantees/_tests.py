@@ -2,8 +2,8 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
+from skroute.guarantees._means import check_numbers
 from skroute.utils._compat import Interval, Real, validate_params
 
 
@@ -66,8 +66,8 @@ def fixed_sequence_test(p_values: ArrayLike, *, confidence: float = 0.95) -> NDA
     >>> fixed_sequence_test([[0.001, 0.002], [0.01, 0.3]])
     array([ True, False])
     """
-    checked = check_array(p_values, ensure_2d=False, dtype=np.float64, input_name="p_values")
-    if checked.ndim > 2 or checked.min() < 0 or checked.max() > 1:
+    checked = check_numbers(p_values, "p_values", max_ndim=2)
+    if checked.min() < 0 or checked.max() > 1:
         raise ValueError(
             "p_values must be numbers in [0, 1] of shape (n_candidates,) or (n_candidates, "
             f"n_risks), got shape {checked.shape} from {checked.min():.17g} to "

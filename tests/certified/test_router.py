@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -338,3 +338,137 @@ def test_any_decision_estimator_can_be_certified(of_decisions):
     assert certificate.loss_upper <= 0.25 and "at most 0.25" in str(certificate)
     _, _, cost = router.predict_routed(X[1000:])
     assert cost.mean() <= router.estimators_[0].predict_cost(X[1000:]).mean() * (1 + 1e-9)
+
+
+# What evidence cannot say ---------------------------------------------------------------
+
+
+def occam(**options):
+    return OccamRouterClassifier(MEMBERS, costs=[1, 10], cv=2, response="predict", **options)
+
+
+@pytest.fixture(scope="module")
+def fitted(labelled):
+    X, y = labelled
+    return CertifiedRouter(occam(), max_loss=0.3, n_points=4, random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: y.astype(str), "No label in y"),
+        (lambda y: y + 7, "No label in y"),
+        (lambda y: np.where(y == 1, np.nan, y), "y must have no missing"),
+        (lambda y: np.where(y == 1, None, y), "y must have no missing"),
+        (lambda y: np.column_stack([y, y]), "as many axes as in fit"),
+    ],
+)
+def test_evidence_on_which_no_answer_can_be_right_is_refused(fitted, labelled, change, message):
+    """All answers and references are wrong there: the losses seen are 0, and mean nothing."""
+    X, y = labelled
+    before = str(fitted.certificate_)
+    with pytest.raises(ValueError, match=message):
+        fitted.recertify(X, change(y))
+    assert str(fitted.certificate_) == before
+    frozen = CertifiedRouter(FrozenEstimator(fitted.estimators_[0]), max_loss=0.3, n_points=4)
+    if "axes" not in message:
+        with pytest.raises(ValueError, match=message):
+            frozen.fit(X, change(y))
+
+
+def test_no_promise_for_a_group_without_evidence(labelled):
+    X, y = labelled
+    options = {"max_loss": 0.9, "n_points": 4, "random_state": 0}
+    kept = FrozenEstimator(occam().fit(X[:300], y[:300]))
+    # Fifty rows or less set the scale of the budgets, this one among them.
+    order = np.random.RandomState(0).permutation(600)
+    group = (np.arange(600) == order[0]).astype(int)
+    with pytest.raises(ValueError, match="groups: 1 of 2 have no evidence rows"):
+        CertifiedRouter(kept, groups=group, **options).fit(X[300:], y[300:])
+    one = y[300:] == 0
+    with pytest.raises(ValueError, match="groups: 1 of 2 have no evidence rows"):
+        CertifiedRouter(kept, groups="class", **options).fit(X[300:][one], y[300:][one])
+    router = CertifiedRouter(kept, groups="class", **options).fit(X[300:], y[300:])
+    with pytest.raises(ValueError, match="groups: 1 of 2 have no evidence rows"):
+        router.recertify(X[300:][one], y[300:][one])
+    for wrong in (np.where(group == 1, np.nan, 0.0), np.where(group == 1, None, "a")):
+        with pytest.raises(ValueError, match="groups must be"):
+            CertifiedRouter(kept, groups=wrong, **options).fit(X[300:], y[300:])
+
+
+def test_a_policy_for_whole_batches_is_refused(labelled):
+    """Of a single row it affords the cheap member alone, whatever the evidence was."""
+    X, y = labelled
+    batch = occam(policy="batch")
+    for model in (batch, FrozenEstimator(clone(batch).fit(X, y)), [("one", batch)]):
+        with pytest.raises(ValueError, match='policy="batch"'):
+            CertifiedRouter(model, max_loss=0.3).fit(X, y)
+
+
+def test_what_was_certified_stays(labelled):
+    """The owner of a fitted estimator may go on with it."""
+    X, y = labelled
+    own = occam(reg_lambda=0.0).fit(X[:400], y[:400])
+    options = {"max_loss": 0.3, "n_points": 4, "random_state": 0}
+    router = CertifiedRouter(FrozenEstimator(own), **options).fit(X[400:], y[400:])
+    route = router.route(X)
+    own.set_params(policy="batch", reg_lambda=1e9)
+    np.testing.assert_array_equal(router.route(X), route)
+    own.fit(X[:100], 1 - y[:100])
+    np.testing.assert_array_equal(router.route(X), route)
+
+
+def test_members_of_one_name_in_two_candidates_are_two_references(labelled):
+    X, y = labelled
+    good = FrozenEstimator(occam().fit(X[:400], y[:400]))
+    bad = FrozenEstimator(occam().fit(X[:400], 1 - y[:400]))
+    losses = []
+    for paths in ([("bad", bad), ("good", good)], [("good", good)]):
+        router = CertifiedRouter(paths, max_loss=0.5, n_points=4, random_state=0)
+        references = router.fit(X[400:], y[400:])._selection.evidence.references
+        losses.append(references.mean(axis=0).min())
+    assert losses[0] == losses[1]
+
+
+def test_a_certified_router_can_be_certified(labelled):
+    X, y = labelled
+    # No finite budget of the inner one can be promised: it has one operating point.
+    inner = CertifiedRouter(occam(), max_loss=0.0, fallback="safe", n_points=4, random_state=0)
+    outer = CertifiedRouter(inner, max_loss=0.3, n_points=4, random_state=0).fit(X, y)
+    assert outer.estimators_[0].min_budget_ == np.inf
+    assert outer.certificate_.promised and len(outer.operating_points_.budget) == 1
+    with pytest.raises(ValueError, match="cannot be promised"):
+        outer.estimators_[0].predict(X, budget=5.0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda y, y_pred: (y != y_pred) + 1j, "loss must be real numbers"),
+        (lambda y, y_pred: np.full(len(y), np.nan), "loss must be finite"),
+        (lambda y, y_pred: np.full(len(y), "much"), "loss must be real numbers"),
+        (lambda y, y_pred: "much", "loss must return one number per row"),
+    ],
+)
+def test_bad_losses_are_refused_by_name(labelled, loss, message):
+    with pytest.raises(ValueError, match=message):
+        CertifiedRouter(occam(), max_loss=0.3, loss=loss, n_points=4).fit(*labelled)
+
+
+def test_nothing_is_said_after_a_parameter_was_changed(labelled):
+    X, y = labelled
+    router = CertifiedRouter(occam(), max_loss=0.3, n_points=4, random_state=0).fit(X, y)
+    router.set_params(max_loss=0.01)
+    for view in ("certificate_", "operating_points_"):
+        with pytest.raises(ValueError, match="max_loss was changed after fit"):
+            getattr(router, view)
+    router.set_params(max_loss=0.3, budget=9.9)
+    assert router.certificate_.budget == 9.9
+
+
+def test_the_group_that_is_too_small_is_the_one_named(labelled):
+    X, y = labelled
+    group = np.zeros(900, dtype=int)
+    group[:30] = 1
+    with pytest.raises(ValueError, match=r"on \d\d? evidence rows of its smallest or worst group"):
+        CertifiedRouter(occam(), max_loss=0.1, groups=group, n_points=4, random_state=0).fit(X, y)

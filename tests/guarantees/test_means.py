@@ -274,3 +274,32 @@ def test_import_is_light(module):
     from tests import guards
 
     assert not guards.heavy_imports(f"from skroute.guarantees import {module}")
+
+
+@pytest.mark.parametrize(
+    "values", [[0.5 + 0.5j, 0.2], ["0.5", "0.2"], [None, 0.2], [[0.5], [1, 2]]]
+)
+@pytest.mark.parametrize("function", [mean_upper_bound, mean_lower_bound, confidence_sequence])
+def test_what_is_no_real_number_is_refused_by_name(function, values):
+    """numpy would drop an imaginary part with a warning, and read numbers in text."""
+    with pytest.raises(ValueError, match="values must be (real|finite)"):
+        function(values)
+
+
+def test_a_masked_value_is_not_used():
+    masked = np.ma.masked_array([0.1, 0.9], mask=[False, True])
+    with pytest.raises(ValueError, match="values must"):
+        mean_upper_bound(masked)
+
+
+@pytest.mark.parametrize("bounds", [(-1e308, 1e308), (0, 10**400), {0: 1, 1: 2}, (0, 1j), "01"])
+def test_bounds_without_a_width_are_refused(bounds):
+    with pytest.raises((ValueError, TypeError), match="bounds"):
+        mean_upper_bound([0.5, 0.5], bounds=bounds)
+
+
+def test_no_limit_is_no_promise():
+    with pytest.raises(ValueError, match="limit must be a number"):
+        mean_p_value([0.5, 0.5], np.nan)
+    with pytest.raises(ValueError, match="limit must be a number"):
+        rows_needed(np.nan, std=0.1)

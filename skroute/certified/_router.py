@@ -377,23 +377,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             y = column_or_1d(y, warn=True)
         if self.loss is None and is_missing(y):
             raise ValueError("y must have no missing values: they are evidence of nothing.")
-        if isinstance(groups, str):
-            if y.ndim != 1:
-                raise ValueError('groups="class" needs one label per row in y.')
-            groups = y
-        elif groups is not None:
-            groups = np.asarray(groups)
-            if groups.shape != (num_samples(X),):
-                raise ValueError(
-                    f"groups must have one entry per row, shape ({num_samples(X)},), got shape "
-                    f"{groups.shape}."
-                )
-            if is_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
-                raise ValueError(
-                    "groups must be all text or all numbers, none missing: give the rows without "
-                    "one a group of their own."
-                )
-        return X, y, groups
+        return X, y, _groups_of_rows(groups, y)
 
     def _weigh(self, X, y, groups, rows, budgets):
         """Call everything on the evidence rows, in the order of `rows`, and bound it."""
@@ -507,3 +491,24 @@ def _unfrozen(model):
 
 def _classes(model):
     return getattr(model, "classes_", None)
+
+
+def _groups_of_rows(groups, y):
+    """The group of each row, checked; None where there are none."""
+    if groups is None:
+        return None
+    if isinstance(groups, str):
+        if y.ndim != 1:
+            raise ValueError('groups="class" needs one label per row in y.')
+        return y
+    groups = np.asarray(groups)
+    if groups.shape != (len(y),):
+        raise ValueError(
+            f"groups must have one entry per row, shape ({len(y)},), got shape {groups.shape}."
+        )
+    if is_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
+        raise ValueError(
+            "groups must be all text or all numbers, none missing: give the rows without one a "
+            "group of their own."
+        )
+    return groups

@@ -135,8 +135,8 @@ def test_ends():
         ([0.1, 0.2], [2], [0], "whole numbers from 0 to 1"),
         ([0.1, 0.2], [0.5], [0], "whole numbers from 0 to 1"),
         ([0.1, 0.2], [0], [2], "disagrees must be True or False"),
-        ([0.1, 0.2], [0, 1], [0], "inconsistent numbers of samples"),
-        ([[0.1], [0.2]], [0], [0], "one entry per row"),
+        ([0.1, 0.2], [0, 1], [0], "one entry per labelled row each"),
+        ([[0.1], [0.2]], [0], [0], "one number per row"),
     ],
 )
 def test_bad_batches_are_refused_in_words(scores, labelled, disagrees, message):

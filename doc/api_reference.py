@@ -11,6 +11,7 @@ ROOMS = {
     ),
     "skroute.gating": ("Is the cheap model enough", ["gating"]),
     "skroute.early_exit": ("When to stop evaluating an ensemble", ["early_exit", "multi_exit"]),
+    "skroute.forests": ("Forests of any library", ["fast_forest", "early_exit"]),
     "skroute.feature_sets": ("Which features to compute", ["feature_sets"]),
     "skroute.assignment": ("Spend a budget well", ["assignment"]),
     "skroute.quality": ("Estimate quality", ["quality"]),
@@ -18,9 +19,10 @@ ROOMS = {
         "Logs, services, and nets with exits as models",
         ["members", "multi_exit"],
     ),
-    "skroute.forests": ("Forests of any library", ["early_exit"]),
     "skroute.metrics": ("Measure", ["metrics", "tuning"]),
     "skroute.datasets": ("Data", ["datasets"]),
+    "skroute.guarantees": ("What can be promised", ["guarantees"]),
+    "skroute.certified": ("Promises about any decision estimator", ["guarantees"]),
     "skroute.base": ("The cost protocol", ["cost_protocol"]),
 }
 

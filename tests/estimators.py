@@ -9,8 +9,10 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
+from skroute.forests import FastForest
 from skroute.gating import (
     AdaptGatingClassifier,
     BoostedGate,
@@ -86,12 +88,22 @@ ESTIMATORS = [
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),
+    FastForest(RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0)),
     AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2),
     GreedyMiserClassifier(n_estimators=5),
     L1GatingClassifier(LogisticRegression(), cv=2),
     BudgetPruneClassifier(n_estimators=3, max_depth=3, random_state=0),
     PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
     GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
+    # scikit-learn's checks have too few rows for a promise.
+    CertifiedRouter(
+        OccamRouterClassifier(members(), costs=COSTS, cv=2),
+        max_loss=0.6,
+        calibration=0.2,
+        n_points=4,
+        fallback="safe",
+        random_state=0,
+    ),
 ]
 
 

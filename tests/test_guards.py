@@ -18,6 +18,9 @@ from tests import guards, house
         ("early_exit", "def f():\n    import skroute.feature_sets", "another: feature_sets"),
         ("quality", "from skroute.routing._occam import f", "mechanism room imports a decision"),
         ("assignment", "if False:\n    from skroute import gating", "imports a decision room: gat"),
+        ("routing", "from skroute.certified import CertifiedRouter", "another: certified"),
+        ("guarantees", "import skroute.certified", "imports a decision room: certified"),
+        ("certified", "from skroute.routing import f", "imports more than it may: routing"),
         ("base.py", "from skroute.metrics import regret", "the base imports a room: metrics"),
         ("utils", "from skroute.base import Routed", "the helpers import a room: base"),
         ("__init__.py", "from skroute import routing", "imports a room on import: routing"),
@@ -38,6 +41,7 @@ def test_an_import_in_the_wrong_direction(room, source, said):
         ("metrics", "from skroute.assignment import regret\nimport numpy"),
         ("base.py", "from skroute.utils._timing import median_seconds"),
         ("utils", "from sklearn import gating"),
+        ("certified", "from skroute.base import Plan\nfrom skroute.guarantees import rows_needed"),
     ],
 )
 def test_an_import_in_the_right_direction(room, source):

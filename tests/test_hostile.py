@@ -21,12 +21,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import VotingClassifier
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
+from skroute.forests import FastForest
 from tests.estimators import ESTIMATORS, MODELS
 
 LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS)}
@@ -442,18 +444,32 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
         def fit(self, X, y, sample_weight=None):
             raise ConnectionError("the model cannot be fitted")
 
+    class FailingForest(RandomForestClassifier):
+        """FastForest takes only ensembles of trees."""
+
+        fit = Failing.fit
+
     parameters = learner.get_params(deep=False)
     if "estimators" in parameters:
         change = {"estimators": [("tree", DummyClassifier()), ("logreg", Failing())]}
     elif isinstance(learner, QWYCEnsemble):
         change = {"estimator": VotingClassifier([("logreg", Failing())], voting="soft")}
+    elif isinstance(learner, FastForest):
+        change = {"estimator": FailingForest()}
+    elif isinstance(learner, CertifiedRouter):
+        members = [("tree", DummyClassifier()), ("logreg", Failing())]
+        change = {"estimator": clone(learner.estimator).set_params(estimators=members)}
     elif "estimator" in parameters:
         change = {"estimator": Failing()}
     else:
         change = {"accuracy_estimator": Failing()}
     refitted = clone(learner).fit(X, y).set_params(**change)
-    with pytest.raises(ConnectionError, match="cannot be fitted"):
+    with pytest.raises(ConnectionError, match="cannot be fitted") as caught:
         refitted.fit(X, y)
+    if isinstance(learner, CertifiedRouter):
+        notes = caught.value.__notes__
+        assert any("fit of 'logreg'" in note for note in notes)
+        assert any("fit of 'estimator'" in note for note in notes)
     with pytest.raises(NotFittedError):
         check_is_fitted(refitted)
 

@@ -43,6 +43,7 @@ X, Y = make_classification(60, n_features=3, n_informative=2, n_redundant=0, ran
 COST = [1.0, 2.0, 4.0]
 QUALITY = [0.5, 0.7, 0.8]
 CURVE = {"cost": COST, "quality": QUALITY}
+BOUNDED = {"values": QUALITY, "bounds": [0.0, 1.0], "confidence": 0.9}
 ENDS = {"weak": (1.0, 0.5), "strong": (4.0, 0.8)}
 
 
@@ -118,6 +119,33 @@ def calls(tmp_path):
             "gamma": [1e-2],
             "sample_weight": np.ones(len(Y)),
             "n_jobs": None,
+        },
+        "guarantees.confidence_sequence": {**BOUNDED, "resolution": 50},
+        "guarantees.finite_population_test": {
+            "scores": QUALITY * 4,
+            "labelled": [0, 3, 5, 7],
+            "disagrees": [False, True, False, False],
+            "agreement": 0.5,
+            "confidence": 0.6,
+            "random_state": 0,
+        },
+        "guarantees.fixed_sequence_test": {"p_values": [0.01, 0.2, 0.03], "confidence": 0.9},
+        "guarantees.mean_lower_bound": {**BOUNDED, "method": "betting", "n_population": 9},
+        "guarantees.mean_p_value": {
+            "values": QUALITY,
+            "limit": 0.9,
+            "bounds": (0.0, 1.0),
+            "method": "betting",
+            "n_population": 9,
+        },
+        "guarantees.mean_upper_bound": {**BOUNDED, "method": "normal", "n_population": None},
+        "guarantees.rows_needed": {
+            "limit": 0.1,
+            "mean": 0.01,
+            "std": 0.2,
+            "bounds": [-1.0, 1.0],
+            "confidence": 0.95,
+            "power": 0.8,
         },
         "metrics.accuracy_cost_curve": {
             "estimator": router,
@@ -245,6 +273,7 @@ def assert_answer(answer, name):
 MAY_BE_NAN = {
     "assignment.assignment_path",  # what a choice of a denormal cost is worth per unit
     "early_exit.load_exported",  # thresholds of leaves
+    "guarantees.rows_needed",  # no number of rows is enough
     "assignment.solve_assignment",  # price, where the objective has none
     "base.check_budget",  # infinite is unlimited
     "metrics.reference_curves",  # a budget that is unlimited

@@ -35,6 +35,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frozen import unfrozen
 from skroute.utils._short_repr import short_repr
+from skroute.utils._tensors import on_host
 
 __all__ = ["QWYCEnsemble"]
 
@@ -290,7 +291,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         ensemble = as_ensemble(self.estimator)
         ensemble.check()
         routed = self._route_metadata(fit_params)
-        rows, labels = indexable(check_rows(self, X, reset=True), y)
+        rows, labels = indexable(check_rows(self, X, reset=True), on_host(y))
         check_classification_targets(labels)
         labels = column_or_1d(labels, warn=True)
         n = len(labels)

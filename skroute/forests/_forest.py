@@ -17,8 +17,8 @@ MISSING_RIGHT = 1 << 28
 CATEGORICAL = 1 << 29
 ZERO_MISSING = 1 << 30
 
-# LightGBM's kZeroThreshold: what counts as zero where zero means missing.
-ZERO = 1e-35
+# LightGBM's kZeroThreshold, in single precision: what counts as zero.
+ZERO = float(np.float32(1e-35))
 
 
 class Trees(NamedTuple):
@@ -217,6 +217,9 @@ class Forest:
     sums : {"float64", "float32"}, default="float64"
         Precision in which the library adds up.
 
+    absent : float, default=0.0
+        What the library reads where a row of a sparse matrix has no entry.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -239,6 +242,7 @@ class Forest:
     categories: dict = field(default_factory=dict)
     encode_arrays: bool = False
     sums: str = "float64"
+    absent: float = 0.0
 
     def __setstate__(self, state):
         # Files can be damaged, and compiled code trusts these arrays.
@@ -259,6 +263,10 @@ class Forest:
             if np.array_equal(whole, np.rint(whole)):
                 return 0.0
         return float(16 * np.finfo(self.sums).eps * (size + 1.0))
+
+    def __getstate__(self):
+        # The second layout is made again where it is asked for.
+        return {name: value for name, value in self.__dict__.items() if name != "_layout"}
 
     @property
     def n_members(self):
@@ -455,52 +463,3 @@ def member_scores_reference(forest, X):
             else:
                 scores[t, :, trees.outputs[tree]] += trees.values[at, 0]
     return scores
-
-
-def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
-    """Sum of the leaves that rows reach, per output; the offset is not in it.
-
-    Parameters
-    ----------
-    forest : Forest
-    X : ndarray of shape (n_samples, n_features)
-        Rows as the source library reads them.
-
-    outputs : sequence of int, default=None
-        Outputs to evaluate: only their trees are walked. None takes all.
-
-    first : int, default=0
-        The first member that is added up.
-
-    last : int, default=None
-        The member that ends the sum and is not in it; None goes to the end.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, len(outputs)), dtype=float64
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from skroute.forests import leaf_sums, read_forest
-    >>> X, y = load_iris(return_X_y=True)
-    >>> forest, _ = read_forest(RandomForestClassifier(7, random_state=0).fit(X, y))
-    >>> leaf_sums(forest, X[:1]) / 7
-    array([[1., 0., 0.]])
-    """
-    from skroute.forests._kernels import add_leaves
-
-    X = np.ascontiguousarray(X, dtype=forest.dtype)
-    last = forest.n_members if last is None else last
-    if X.ndim != 2 or X.shape[1] != forest.n_features or not 0 <= first <= last <= forest.n_members:
-        raise ValueError(
-            f"The forest has {forest.n_features} features and {forest.n_members} members, got X "
-            f"of shape {X.shape} and the members from {first!r} to {last!r}."
-        )
-    column = np.full(forest.n_outputs, -1)
-    chosen = np.arange(forest.n_outputs) if outputs is None else np.asarray(outputs)
-    column[chosen] = np.arange(len(chosen))
-    out = np.zeros((len(X), len(chosen)))
-    add_leaves(X, forest.trees, first, last, column, out)
-    return out

@@ -11,6 +11,7 @@ _MASK = (1 << 28) - 1
 _MISSING_RIGHT_BIT = 28
 _CATEGORICAL = 1 << 29
 _ZERO_MISSING = 1 << 30
+_ZERO = float(np.float32(1e-35))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -27,7 +28,7 @@ def step_special(X, i, nodes, at, cat_words, cat_start):
     """As `step`, for forests with categorical nodes or zero as missing."""
     node = nodes[at]
     x = X[i, node["feature"] & _MASK]
-    missing = x != x or ((node["feature"] & _ZERO_MISSING) != 0 and abs(x) <= 1e-35)
+    missing = x != x or ((node["feature"] & _ZERO_MISSING) != 0 and abs(x) <= _ZERO)
     if missing:
         return node["child"] + ((node["feature"] >> _MISSING_RIGHT_BIT) & 1)
     if node["feature"] & _CATEGORICAL:

@@ -12,6 +12,7 @@ import numpy as np
 from skroute.forests._forest import (
     CATEGORICAL,
     MISSING_RIGHT,
+    ZERO,
     ZERO_MISSING,
     ForestBuilder,
     member_scores_reference,
@@ -227,6 +228,9 @@ def _add_lightgbm_tree(builder, tree, output):
     kind = _numbers(tree["decision_type"], np.int32)
     threshold = _numbers(tree["threshold"], np.float64)
     categorical = (kind & 1) != 0
+    # Rows come with zeros in place of what counts as zero.
+    zero = ~categorical & (np.abs(threshold) <= ZERO)
+    threshold[zero] = np.where(threshold[zero] < 0.0, np.nextafter(-ZERO, -1.0), ZERO)
     default_left = (kind & 2) != 0
     missing_type = kind >> 2
     # Missing type 0 reads a missing value as 0.0, 1 takes zero as missing, 2 is NaN.
@@ -441,30 +445,40 @@ _XGBOOST_LINKS = {
 @reads("xgboost", "XGBClassifier")
 def read_xgb_classifier(model):
     """Forest of a fitted ``xgboost.XGBClassifier``."""
-    if not np.isnan(model.missing):
-        raise ValueError(
-            f"XGBClassifier has missing={model.missing!r}; only NaN is supported: replace it."
-        )
-    booster = model.get_booster()
-    best = booster.attr("best_iteration")
-    learner = json.loads(booster.save_raw("json"))["learner"]
-    boost = learner["gradient_booster"]
-    if boost["name"] != "gbtree":
-        raise ValueError(
-            f"XGBClassifier has booster={boost['name']!r}; only 'gbtree' is supported."
-        )
+    forest = read_xgboost(model)
+    learner = json.loads(model.get_booster().save_config())["learner"]
     objective = learner["objective"]["name"]
     if objective not in _XGBOOST_LINKS:
         raise ValueError(
             f"XGBClassifier has objective={objective!r}; how its scores become probabilities is "
             f"known for {sorted(_XGBOOST_LINKS)!r} only."
         )
+    forest.link = _XGBOOST_LINKS[objective]
+    return forest, np.asarray(model.classes_)
+
+
+def read_xgboost(model):
+    """Trees of a fitted model of ``xgboost`` with any objective; its scores get no link."""
+    name = type(model).__name__
+    if not np.isnan(model.missing):
+        raise ValueError(
+            f"{name} has missing={model.missing!r}; only NaN is supported: replace it."
+        )
+    booster = model.get_booster()
+    best = booster.attr("best_iteration")
+    learner = json.loads(booster.save_raw("json"))["learner"]
+    boost = learner["gradient_booster"]
+    if boost["name"] != "gbtree":
+        raise ValueError(f"{name} has booster={boost['name']!r}; only 'gbtree' is supported.")
     boost = boost["model"]
     if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in boost["trees"]):
         raise ValueError(
-            "XGBClassifier has multi_strategy='multi_output_tree'; only 'one_output_per_tree' is "
+            f"{name} has multi_strategy='multi_output_tree'; only 'one_output_per_tree' is "
             "supported."
         )
+    n_targets = int(learner["learner_model_param"].get("num_target", 1))
+    if n_targets > 1:
+        raise ValueError(f"{name} was fitted to y with {n_targets} columns; one is supported.")
     bounds = boost["iteration_indptr"]
     if best is not None:
         bounds = bounds[: int(best) + 2]
@@ -476,17 +490,17 @@ def read_xgb_classifier(model):
     n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
     forest = builder.build(
         np.zeros(n_outputs),
-        link=_XGBOOST_LINKS[objective],
         n_features=int(learner["learner_model_param"]["num_feature"]),
         dtype="float32",
         finite=False,
         sums="float32",
+        absent=np.nan,
     )
     # The score before the first tree, from one call of the library's own function.
     probe = np.zeros((1, forest.n_features))
     total = member_scores_reference(forest, probe).sum(axis=0).ravel()
     forest.offset = np.ravel(model.predict(probe, output_margin=True)).astype(np.float64) - total
-    return forest, np.asarray(model.classes_)
+    return forest
 
 
 def _add_xgboost_tree(builder, tree, output):

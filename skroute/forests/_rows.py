@@ -27,7 +27,7 @@ def rows_of(forest, X):
         If the library refuses such values, or the number of columns is another one.
     """
     if issparse(X):
-        X = X.toarray()
+        X = _dense(X, forest.absent)
     if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
         X = encode_categories(X, forest.categories, forest.n_features)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
@@ -38,6 +38,15 @@ def rows_of(forest, X):
             f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."
         )
     return X
+
+
+def _dense(X, absent):
+    if absent == 0.0:
+        return X.toarray()
+    X = X.tocsr().tocoo()
+    out = np.full(X.shape, absent, dtype=np.result_type(X.dtype, np.float32))
+    out[X.row, X.col] = X.data
+    return out
 
 
 @contextmanager

@@ -199,8 +199,12 @@ def naming_text(X):
     try:
         yield
     except ValueError as error:
-        if not str(error).startswith("could not convert string to float") or np.ndim(X) != 2:
+        if not str(error).startswith("could not convert string to float"):
             raise
+        if np.ndim(X) != 2:
+            raise ValueError(
+                "X must be numeric and have two axes, rows and columns, but it is text."
+            ) from None
         names = list(getattr(X, "columns", range(np.shape(X)[1])))
         table = np.asarray(X, dtype=object)
         text = [

@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _is_fitted
 
 from skroute.base import note_failure
+from skroute.routing._values import note_groups
 from skroute.utils._compat import Integral, check_method_params, num_samples
 
 # For each way to ask a member the method of it that takes the time, and that it must have.
@@ -144,16 +145,8 @@ def member_folds(cv, X, y, split_params):
     if cv is None or isinstance(cv, Integral):
         # Values are not classes: what is learned from them is not stratified.
         return check_cv(cv, y, classifier=True), 5 if cv is None else int(cv)
-    try:
+    with note_groups(cv):
         splits = list(check_cv(cv, y, classifier=True).split(X, y, **split_params))
-    except ValueError as error:
-        if "groups" in str(error):
-            error.add_note(
-                f"Groups reach cv={cv!r} by metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True) and fit(X, y, groups=groups). "
-                "Or give cv the list of its splits."
-            )
-        raise
     times = np.bincount(np.concatenate([test for _, test in splits]), minlength=num_samples(X))
     if len(wrong := np.flatnonzero(times != 1)):
         raise ValueError(

@@ -83,7 +83,23 @@ def folds_of(cv, X, y=None, **params):
     """
     if cv is None or isinstance(cv, Integral):
         cv = KFold(5 if cv is None else int(cv), shuffle=True, random_state=0)
-    return list(check_cv(cv).split(X, y, **params))
+    with note_groups(cv):
+        return list(check_cv(cv).split(X, y, **params))
+
+
+@contextmanager
+def note_groups(cv):
+    """Let a splitter's failure through; where it lacks groups, say how it gets them."""
+    try:
+        yield
+    except ValueError as error:
+        if "groups" in str(error):
+            error.add_note(
+                f"Groups reach cv={cv!r} by metadata routing: "
+                "sklearn.set_config(enable_metadata_routing=True) and fit(X, y, groups=groups). "
+                "Or give cv the list of its splits."
+            )
+        raise
 
 
 @contextmanager

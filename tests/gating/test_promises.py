@@ -404,3 +404,9 @@ sys.exit(os.waitpid(child, 0)[1] != 0)
 """
     done = subprocess.run([sys.executable, "-c", code], timeout=120)
     assert done.returncode == 0
+
+
+def test_text_in_one_axis_is_not_shown():
+    with pytest.raises(ValueError, match="two axes") as caught:
+        GreedyMiserClassifier().fit(["a secret"] * 20, [0, 1] * 10)
+    assert "secret" not in str(caught.value)

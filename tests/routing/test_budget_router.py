@@ -690,3 +690,10 @@ def test_a_regressor_of_one_output_fails_with_advice():
     with pytest.raises(ValueError) as caught:
         BudgetRouter(LinearRegression(), costs=[1, 2]).fit([["a"], ["b"]] * 20, Q)
     assert not any("MultiOutputRegressor" in note for note in caught.value.__notes__)
+
+
+def test_a_splitter_without_its_groups_says_how_to_get_them():
+    X, Q = log()
+    with pytest.raises(ValueError, match="groups") as caught:
+        BudgetRouter(Ridge(), costs=[1, 5], cv=GroupKFold(3)).fit(X, Q)
+    assert any("enable_metadata_routing" in note for note in caught.value.__notes__)

@@ -1,0 +1,167 @@
+"""All trees, exact: FastForest beside each library's own prediction and the walk from leaf to leaf.
+
+One thread, one process, in turn. Adult with its official split and 500 trees of depth 5 is the
+case that others report; the rest shows other shapes: 200 leaves (beyond bit vectors), 100
+features, 26 classes, other libraries. YDF's QuickScorer takes part where it is installed (extra
+``bench``); lleaves needs an older llvmlite than numba has, its published factor is 8.6 on Adult.
+
+    python benchmarks/bench_fast_forest.py [--short]
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+
+import lightgbm as lgb
+import numpy as np
+import xgboost as xgb
+from _harness import alternate, claim, save, table
+from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+from skroute.datasets import fetch_adult, fetch_letter
+from skroute.forests import FastForest
+from skroute.forests._kernels import add_leaves
+
+GIVEN = {"learning_rate": 0.05, "n_jobs": 1, "verbose": -1, "random_state": 0}
+
+
+def split(bunch):
+    X = np.ascontiguousarray(bunch.data, dtype=np.float64)
+    return X[~bunch.is_test], bunch.target[~bunch.is_test], X[bunch.is_test]
+
+
+def wide(n_features=100):
+    X, y = make_classification(20_000, n_features, n_informative=30, n_redundant=20, random_state=0)
+    return X[:10_000], y[:10_000], X[10_000:]
+
+
+def cases(short):
+    """Name, fitted model and test rows of each shape."""
+    n = 50 if short else 500
+    adult, letter, many = split(fetch_adult()), split(fetch_letter()), wide()
+
+    def light(n=n, **shape):
+        return lgb.LGBMClassifier(n_estimators=n, **GIVEN, **shape)
+
+    gentle = xgb.XGBClassifier(n_estimators=n, max_depth=5, learning_rate=0.05, n_jobs=1)
+    hist = HistGradientBoostingClassifier(max_iter=n, early_stopping=False, random_state=0)
+    level = RandomForestClassifier(n // 5, max_depth=5, random_state=0)
+    models = [
+        ("Adult, depth 5", light(max_depth=5), adult),
+        ("Adult, depth 6, 64 leaves", light(max_depth=6, num_leaves=64), adult),
+        ("Adult, depth 8, 200 leaves", light(max_depth=8, num_leaves=200), adult),
+        ("100 features, depth 5", light(max_depth=5), many),
+        ("Letter, 26 classes", light(n // 10, max_depth=5), letter),
+        ("Adult, XGBoost, depth 5", gentle, adult),
+        ("Adult, HistGradientBoosting", hist, adult),
+        ("Adult, random forest, depth 5", level, adult),
+        ("Adult, random forest, full", RandomForestClassifier(n // 5, random_state=0), adult),
+    ]
+    for name, model, (X, y, X_test) in models:
+        target = np.unique(y, return_inverse=True)[1]
+        yield name, model.fit(X, target), X_test
+
+
+def walked(fast, X):
+    forest = fast.reading_.forest
+    X = np.ascontiguousarray(X, dtype=forest.dtype)
+    columns = np.arange(forest.n_outputs)
+
+    def walk():
+        out = np.zeros((len(X), forest.n_outputs))
+        add_leaves(X, forest.trees, 0, forest.n_members, columns, out)
+
+    return walk
+
+
+def ydf_peer(short):
+    """Prediction of 500 trees of YDF on Adult; None where YDF is not installed."""
+    try:
+        import pandas as pd
+        import ydf
+    except ImportError:
+        print("YDF is not installed: pip install ydf, or the extra [bench].")
+        return None
+    ydf.verbose(0)
+    X, y, X_test = split(fetch_adult())
+    names = [f"f{i}" for i in range(X.shape[1])]
+    learner = ydf.GradientBoostedTreesLearner(
+        label="y", num_trees=50 if short else 500, max_depth=6, shrinkage=0.05,
+        early_stopping="NONE", validation_ratio=0.0, num_threads=1,
+    )  # fmt: skip
+    frame = pd.DataFrame(X, columns=names).assign(y=np.unique(y, return_inverse=True)[1])
+    model = learner.train(frame)
+    rows = {name: X_test[:, i].astype(np.float32) for i, name in enumerate(names)}
+    return lambda: model.predict(rows, num_threads=1)
+
+
+def one_row(fast, model, X, repeats):
+    lines = [X[i : i + 1].copy() for i in range(200)]
+    calls = {
+        "own": lambda: [model.predict(line) for line in lines[:20]],
+        "predict": lambda: [fast.predict(line) for line in lines],
+        "single precision": lambda: [fast.predict(line.astype(np.float32)) for line in lines],
+        "predict_proba": lambda: [fast.predict_proba(line) for line in lines],
+    }
+    seconds = alternate(calls, repeats)
+    return {k: 1e6 * s / (20 if k == "own" else 200) for k, s in seconds.items()}
+
+
+def main(short):
+    repeats, rows, claims = (3 if short else 9), [], []
+    for name, model, X in cases(short):
+        fast = FastForest.from_ensemble(model, X[:200])
+        calls = {
+            "own": lambda m=model, X=X: m.predict(X),
+            "walk": walked(fast, X),
+            "fast": lambda f=fast, X=X: f.predict(X),
+        }
+        if hasattr(model, "booster_"):
+            calls["own"] = lambda m=model, X=X: m.booster_.predict(X, num_threads=1)
+        first = name == "Adult, depth 5"
+        peer = ydf_peer(short) if first else None
+        if peer is not None:
+            calls["YDF"] = peer
+        us = {key: 1e6 * s / len(X) for key, s in alternate(calls, repeats).items()}
+        equal = np.mean(fast.predict(X) == model.predict(X))
+        layout = "bit vectors" if "_layout" in vars(fast.reading_.forest) and (
+            vars(fast.reading_.forest)["_layout"][1] is not None) else "walk"  # fmt: skip
+        rows.append(
+            [name, layout, us["own"], us["walk"], us["fast"], us["own"] / us["fast"],
+             us["walk"] / us["fast"], equal]
+        )  # fmt: skip
+        key = name.lower().replace(", ", "_").replace(" ", "_")
+        more = {"bar": 12.0} if first else {"bar": 1.0}
+        claims.append(
+            claim(key, f"{name}: speed of all trees, the library's own as the unit",
+                  us["own"] / us["fast"], peer=1.0, against="its own predict", unit="x", **more)
+        )  # fmt: skip
+        if "YDF" in us:
+            claims.append(
+                claim("ydf", "Adult, 500 trees: microseconds a row", us["fast"], peer=us["YDF"],
+                      against="YDF", better="lower", unit="us")
+            )  # fmt: skip
+        if first:
+            single = one_row(fast, model, X, repeats)
+    table(
+        "All trees, microseconds a row",
+        ["case", "layout", "own", "walk", "FastForest", "x own", "x walk", "same labels"],
+        rows,
+    )
+    table("One row through FastForest, microseconds", list(single), [list(single.values())])
+    claims.append(
+        claim("one_row", "Adult, 500 trees: one row through predict, microseconds",
+              single["predict"], peer=single["own"], against="LGBMClassifier.predict",
+              better="lower", unit="us", bar=5.0)
+    )  # fmt: skip
+    save("fast_forest", {"rows": rows, "one_row": single}, title="FastForest: all trees, exact",
+         claims=claims, write=not short)  # fmt: skip
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--short", action="store_true")
+    main(parser.parse_args().short)

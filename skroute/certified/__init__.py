@@ -1,0 +1,15 @@
+"""Promises about any decision estimator: certified operating points, and monitors."""
+
+from skroute.certified._certificate import Certificate, OperatingPoints
+from skroute.certified._display import CertificateDisplay
+from skroute.certified._monitor import Alarm, PromiseMonitor
+from skroute.certified._router import CertifiedRouter
+
+__all__ = [
+    "Alarm",
+    "Certificate",
+    "CertificateDisplay",
+    "CertifiedRouter",
+    "OperatingPoints",
+    "PromiseMonitor",
+]

@@ -1,0 +1,146 @@
+"""What was promised, as a record and as one sentence."""
+
+import json
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class OperatingPoints(NamedTuple):
+    """The candidates of a certified router, path by path, each from its safe end.
+
+    Attributes
+    ----------
+    path : ndarray of shape (n_points,), dtype=int64
+        Index of the candidate estimator.
+
+    budget : ndarray of shape (n_points,)
+        Budget that the estimator is called with; infinity is its unlimited plan.
+
+    loss : ndarray of shape (n_points,)
+        Mean signed loss on the evidence rows, against the reference (with several, and several
+        groups, the largest).
+
+    loss_upper : ndarray of shape (n_points,)
+        Upper bound of the expected loss, each point for itself.
+
+    cost : ndarray of shape (n_points,)
+        Mean cost on the evidence rows.
+
+    cost_upper : ndarray of shape (n_points,)
+        Upper bound of the expected cost, each point for itself.
+
+    certified : ndarray of shape (n_points,), dtype=bool
+        Whether the point keeps what was asked for, all of these together.
+    """
+
+    path: NDArray[np.int64]
+    budget: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    loss_upper: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    cost_upper: NDArray[np.float64]
+    certified: NDArray[np.bool_]
+
+
+class Certificate(NamedTuple):
+    """What is promised about a fitted router; ``str()`` says it in words.
+
+    Attributes
+    ----------
+    promised : bool
+        False for a fallback, about which nothing is promised.
+
+    max_loss : float or None
+        With probability `confidence` the expected loss against the reference is at most this.
+
+    budget : float or None
+        And the expected cost at most this.
+
+    confidence : float
+        Probability over the evidence rows that all of it is true.
+
+    reference : str
+        What the loss is measured against.
+
+    n_rows : int
+        Evidence rows.
+
+    path : str
+        Name of the candidate estimator that is used.
+
+    operating_budget : float
+        Budget that it is called with.
+
+    loss, cost : float
+        Means on the evidence rows at this operating point. They chose it, and are therefore
+        a little too good.
+
+    loss_upper, cost_upper : float
+        Upper bounds of this operating point taken for itself.
+
+    reference_cost : float
+        Mean cost of the reference on the evidence rows; of the unlimited plan where the
+        reference's own is not known.
+
+    saving : float
+        Share of `reference_cost` that is saved; negative where the operating point costs more.
+
+    groups : list of str
+        Groups within each of which the loss is promised; empty for all rows together.
+
+    assumption : str
+        What the promise rests on.
+    """
+
+    promised: bool
+    max_loss: float | None
+    budget: float | None
+    confidence: float
+    reference: str
+    n_rows: int
+    path: str
+    operating_budget: float
+    loss: float
+    cost: float
+    loss_upper: float
+    cost_upper: float
+    reference_cost: float
+    saving: float
+    groups: list[str]
+    assumption: str
+
+    def __str__(self):
+        seen = f"on {self.n_rows} evidence rows the loss was {self.loss:.3g}, the cost "
+        seen += (
+            f"{self.cost:.4g}, {abs(self.saving):.0%} {'below' if self.saving >= 0 else 'above'}"
+        )
+        seen += " that of the reference"
+        if not self.promised:
+            return f"Nothing is promised: {seen}."
+        parts = []
+        if self.max_loss is not None:
+            where = f" in each of {len(self.groups)} groups" if self.groups else ""
+            parts.append(
+                f"the mean loss against {self.reference}{where} is at most {self.max_loss:g}"
+            )
+        if self.budget is not None:
+            parts.append(f"the mean cost is at most {self.budget:g}")
+        return (
+            f"With a confidence of {self.confidence:g}, {' and '.join(parts)}, if "
+            f"{self.assumption}; {seen}."
+        )
+
+    def to_json(self):
+        """The record as JSON; an unlimited operating budget is null.
+
+        Returns
+        -------
+        str
+        """
+        record = self._asdict()
+        for name, value in record.items():
+            if isinstance(value, float) and not np.isfinite(value):
+                record[name] = None
+        return json.dumps({**record, "sentence": str(self)}, indent=1)

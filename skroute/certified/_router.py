@@ -1,0 +1,514 @@
+"""A promise around any decision estimator."""
+
+from copy import copy
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import (
+    _safe_indexing,
+    check_consistent_length,
+    check_random_state,
+    column_or_1d,
+    get_tags,
+)
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import (
+    CostAwareMixin,
+    Plan,
+    check_budget,
+    check_rows,
+    inherit_member_tags,
+    note_failure,
+)
+from skroute.certified._evidence import (
+    check_groups,
+    check_known,
+    collect,
+    is_missing,
+    operating_budgets,
+)
+from skroute.certified._selection import Asked, Selection
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    VisualBlock,
+    check_method_params,
+    num_samples,
+)
+from skroute.utils._tensors import on_host
+
+# Around fitted estimators: the share, and the largest number, of the rows that only set the scale
+# of the operating points.
+_SCALE_SHARE, _MAX_SCALE_ROWS = 0.05, 50
+
+
+class CertifiedRouter(CostAwareMixin, BaseEstimator):
+    r"""Promise a loss, a cost, or both, about any decision estimator.
+
+    A decision estimator is a path of policies from cheap to expensive; its budget picks one. On
+    rows that nothing was learned from, the point of the path is picked such that, with
+    probability `confidence` over these rows,
+
+    - the expected loss against a reference is at most `max_loss`, and
+    - the expected cost is at most `budget`.
+
+    With `max_loss` it is the **cheapest** such point: a *loss budget*, "the cheapest within one
+    point of the best". With `budget` alone it is the one of the best quality. Afterwards the
+    router predicts as the wrapped estimator does at that point, and ``certificate_`` says what
+    is promised.
+
+    Parameters
+    ----------
+    estimator : decision estimator or list of (str, decision estimator)
+        Estimators of skroute with ``predict_routed``. Each is cloned and fitted on the rows
+        that are not held out. Fitted ones are passed as
+        :class:`~sklearn.frozen.FrozenEstimator`; if all are, every row given to `fit` is
+        evidence. Of several candidates the best certified one is used; they share the level,
+        which costs little, and the data choose.
+
+    max_loss : float, default=None
+        Largest expected loss against the reference, as a mean over rows. Losses are signed:
+        rows that the router gets right and the reference wrong count for it. Raising it saves
+        more. None promises no loss.
+
+    budget : float, default=None
+        Largest expected cost per row. None and infinity promise no cost. Raising it buys
+        better answers, or changes nothing where `max_loss` is given.
+
+    reference : "best", "full", str or fitted estimator, default="best"
+        What the loss is measured against. ``"best"`` is every single choice, and so the best
+        one, whichever it is: a member of the wrapped estimator, or a column of logged
+        qualities; where there are no single choices it is ``"full"``, the wrapped estimator
+        without a budget. A name is that single choice. A reference that is called is called on
+        **all** evidence rows.
+
+    loss : callable, default=None
+        ``loss(y_true, y_pred)`` returns the loss of each row. None is 1 for a wrong label and
+        0 for the right one; one minus the logged quality of the choice where y has a column
+        per choice; one minus the overlap of label sets where y is an indicator matrix.
+
+    loss_range : float, default=1.0
+        What two losses of a row can differ by at most. Raising it needs more rows.
+
+    max_cost : float, default=None
+        What a row can cost at most, for the promise of `budget`. None takes the largest cost
+        that is seen, and the certificate says so.
+
+    groups : "class" or array-like of shape (n_samples,), default=None
+        The loss is promised within each class of y, or within each group of the rows given to
+        `fit`, and not only on average over them. It needs enough evidence rows in each.
+
+    confidence : float, default=0.95
+        Probability, over the evidence rows, that all of the promise is true. Raising it
+        needs more rows.
+
+    calibration : float, default=0.3
+        Share of the rows that is held out as evidence. Raising it promises more and leaves
+        less to learn from. It plays no part around fitted estimators.
+
+    n_points : int, default=50
+        Budgets along each path, from the smallest feasible to unlimited. Each is one pass of
+        `predict_routed` over the evidence rows, calls of the models included.
+
+    fallback : {"raise", "safe"}, default="raise"
+        Where `max_loss` cannot be promised: an error that says what can, or the unlimited plan
+        with a certificate that promises nothing. A `budget` that cannot be promised is always
+        an error.
+
+    random_state : int, RandomState instance or None, default=None
+        Draws the evidence rows and their order.
+
+    Attributes
+    ----------
+    choices_ : list of str
+        Choices of the wrapped estimator, with its name before them where there are several.
+
+    estimators_ : list of decision estimators
+        The fitted candidates.
+
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, where the wrapped estimator has them.
+
+    n_features_in_ : int
+        Number of features seen during `fit`, where X has columns.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, where all are strings.
+
+    See Also
+    --------
+    CertificateDisplay : Picture of the bounds over the operating points.
+    skroute.guarantees.rows_needed : How many evidence rows a promise takes.
+
+    Notes
+    -----
+    Operating points are tested from the safe end, the unlimited plan, each at the full level
+    until the first that fails (Learn then Test with fixed sequence testing, and betting
+    bounds); the cost is tested likewise from the cheap end. Both promises together take half of
+    the level each, and K candidates a K-th. Several references and groups cost nothing: the
+    worst one counts.
+
+    The saving and the other means in the certificate are from the rows that chose the
+    operating point, and a little too good; what is promised is not.
+
+    A budget given to a call takes the place of the constructor's: that promise holds for each
+    budget that was not chosen by looking at the evidence.
+
+    References
+    ----------
+    .. [1] A. N. Angelopoulos et al., "Learn then Test: Calibrating predictive algorithms to
+       achieve risk control", 2021, arXiv 2110.01052.
+    .. [2] I. Waudby-Smith, A. Ramdas, "Estimating means of bounded random variables by
+       betting", Journal of the Royal Statistical Society B 86, 2024.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skroute.certified import CertifiedRouter
+    >>> from skroute.routing import OccamRouterClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> members = [("bayes", GaussianNB()), ("forest", RandomForestClassifier(random_state=0))]
+    >>> router = OccamRouterClassifier(members, costs={"bayes": 1, "forest": 10})
+    >>> certified = CertifiedRouter(router, max_loss=0.05, n_points=20, random_state=0)
+    >>> certified = certified.fit(X, y)
+    >>> certified.certificate_.promised, certified.certificate_.saving > 0.1
+    (True, True)
+    >>> print(certified.certificate_)
+    With a confidence of 0.95, the mean loss against the best single choice is at most 0.05, if ...
+    """
+
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods(["fit", "predict_routed"]), list],
+        "max_loss": [Interval(Real, 0, None, closed="left"), None],
+        "budget": [Interval(Real, 0, None, closed="both"), None],
+        "reference": [str, HasMethods("predict")],
+        "loss": [callable, None],
+        "loss_range": [Interval(Real, 0, 1e300, closed="right")],
+        "max_cost": [Interval(Real, 0, None, closed="neither"), None],
+        "groups": [StrOptions({"class"}), "array-like", None],
+        "confidence": [Interval(Real, 0, 1, closed="neither")],
+        "calibration": [Interval(Real, 0, 1, closed="neither")],
+        "n_points": [Interval(Integral, 2, None, closed="left")],
+        "fallback": [StrOptions({"raise", "safe"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator,
+        *,
+        max_loss=None,
+        budget=None,
+        reference="best",
+        loss=None,
+        loss_range=1.0,
+        max_cost=None,
+        groups=None,
+        confidence=0.95,
+        calibration=0.3,
+        n_points=50,
+        fallback="raise",
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.max_loss = max_loss
+        self.budget = budget
+        self.reference = reference
+        self.loss = loss
+        self.loss_range = loss_range
+        self.max_cost = max_cost
+        self.groups = groups
+        self.confidence = confidence
+        self.calibration = calibration
+        self.n_points = n_points
+        self.fallback = fallback
+        self.random_state = random_state
+
+    # Fit ------------------------------------------------------------------------------
+
+    def _fit(self, X, y, *, task, **params):
+        names, candidates = self._candidates()
+        if self.max_loss is None and self.budget is None:
+            raise ValueError(
+                "There is nothing to promise: give max_loss, the largest mean loss against the "
+                "reference, budget, the largest mean cost, or both."
+            )
+        X, y, groups = self._checked(X, y, self.groups, reset=True)
+        routed = self._route_metadata(params)
+        n, frozen = num_samples(X), all(_is_frozen(model) for model in candidates)
+        rng = check_random_state(self.random_state)
+        order = rng.permutation(n)
+        n_rest = min(max(1, round(n * _SCALE_SHARE)), _MAX_SCALE_ROWS)
+        if not frozen:
+            n_rest = n - max(1, round(n * self.calibration))
+        if not 0 < n_rest < n:
+            raise ValueError(
+                f"n_samples={n} leaves no evidence rows, or none to learn from, at "
+                f"calibration={self.calibration!r}: give more rows."
+            )
+        rest, rows = np.sort(order[:n_rest]), order[n_rest:]
+        X_rest, y_rest = _safe_indexing(X, rest), y[rest]
+        steps = [task.step(f"fit {name}") for name in names]
+        fitted = []
+        for name, model, step in zip(names, candidates, steps):
+            with step:
+                model = clone(model)
+                if not _is_frozen(model):
+                    extra = check_method_params(X, routed[name]["fit"], indices=rest)
+                    with note_failure(name, len(rest), "fit"):
+                        model.fit(X_rest, y_rest, **extra)
+                # A copy: what the owner of a fitted one changes later was not certified.
+                fitted.append(copy(_unfrozen(model)))
+        for name, model in zip(names, fitted):
+            check_is_fitted(model)
+            if not np.array_equal(_classes(model), _classes(fitted[0])):
+                raise ValueError(f"{name!r} knows other classes than {names[0]!r}.")
+        self.estimators_ = fitted
+        self._names, self._y_ndim = names, y.ndim
+        if _classes(fitted[0]) is not None:
+            self.classes_ = _classes(fitted[0])
+        classes = _classes(fitted[0])
+        check_known(y, classes, self.loss)
+        self._group_values = None if groups is None else np.unique(groups)
+        if isinstance(self.groups, str) and classes is not None:
+            self._group_values = np.union1d(self._group_values, classes)
+        if groups is not None:
+            check_groups(groups[rows], self._group_values)
+        budgets = [operating_budgets(model, X_rest, self.n_points) for model in fitted]
+        with task.step("collect evidence"):
+            self._weigh(X, y, groups, rows, budgets)
+        # Raises where nothing can be promised.
+        self._selection.point(check_budget(self.budget))
+        prefixes = [f"{name}: " for name in names] if len(names) > 1 else [""]
+        choices = [prefix + c for prefix, m in zip(prefixes, fitted) for c in m.choices_]
+        self._offsets = np.cumsum([0] + [len(model.choices_) for model in fitted])[:-1]
+        self.choices_ = choices
+
+    def recertify(self, X, y, groups=None):
+        """Certify anew on fresh evidence rows, without a fit.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows that nothing was learned from; all of them are evidence.
+
+        y : array-like of shape (n_samples,)
+            Their targets.
+
+        groups : array-like of shape (n_samples,), default=None
+            Their groups, where the constructor's `groups` is an array.
+
+        Returns
+        -------
+        self
+            With another operating point and certificate; unchanged after an error.
+        """
+        check_is_fitted(self)
+        self._check_unchanged()
+        given = self.groups if isinstance(self.groups, str) else groups
+        if self.groups is not None and given is None:
+            raise ValueError("groups must be given for the new rows, as they were in fit.")
+        X, y, groups = self._checked(X, y, given, reset=False)
+        if y.ndim != self._y_ndim:
+            raise ValueError(
+                f"y must have as many axes as in fit, {self._y_ndim}, got shape {y.shape}."
+            )
+        check_known(y, _classes(self.estimators_[0]), self.loss)
+        if groups is not None:
+            check_groups(groups, self._group_values)
+        order = check_random_state(self.random_state).permutation(num_samples(X))
+        points = self._selection.evidence
+        budgets = [points.budget[points.path == k] for k in range(len(self._names))]
+        before = self._selection
+        try:
+            self._weigh(X, y, groups, order, budgets)
+            self._selection.point(check_budget(self.budget))
+        except Exception:
+            self._selection = before
+            raise
+        return self
+
+    def _candidates(self):
+        """Names and models, each of them a decision estimator."""
+        if not isinstance(self.estimator, list):
+            names, models = ["estimator"], [self.estimator]
+        else:
+            try:
+                names, models = (list(part) for part in zip(*self.estimator))
+            except (TypeError, ValueError):
+                raise ValueError(
+                    "estimator must be a decision estimator or a non-empty list of (name, "
+                    f"decision estimator) tuples, got {self.estimator!r}."
+                ) from None
+        if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"The names of estimator must be strings and differ, got {names!r}.")
+        for name, model in zip(names, models):
+            if not isinstance(_unfrozen(model), CostAwareMixin):
+                raise ValueError(
+                    f"{name!r} must be a decision estimator of skroute, which has a budget and "
+                    f"predict_routed, got {model!r}."
+                )
+            if getattr(_unfrozen(model), "policy", None) == "batch":
+                raise ValueError(
+                    f'{name!r} has policy="batch", which decides for all rows of a call together: '
+                    "what the evidence rows say then holds for no other number of rows. Take "
+                    'policy="online".'
+                )
+        return names, models
+
+    def _checked(self, X, y, groups, *, reset):
+        if y is None:
+            raise ValueError(
+                "CertifiedRouter requires y to be passed, but the target y is None: a promise "
+                "rests on what the right answers are."
+            )
+        X = check_rows(self, X, reset=reset)
+        check_consistent_length(X, y)
+        y = np.asarray(on_host(y))
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        if self.loss is None and is_missing(y):
+            raise ValueError("y must have no missing values: they are evidence of nothing.")
+        return X, y, _groups_of_rows(groups, y)
+
+    def _weigh(self, X, y, groups, rows, budgets):
+        """Call everything on the evidence rows, in the order of `rows`, and bound it."""
+        evidence = collect(
+            self.estimators_,
+            budgets,
+            _safe_indexing(X, rows),
+            y[rows],
+            reference=self.reference,
+            loss=self.loss,
+            group=None if groups is None else groups[rows],
+        )
+        largest = float(evidence.costs.max())
+        if self.max_cost is not None and largest > self.max_cost:
+            raise ValueError(
+                f"max_cost={self.max_cost!r} is below what an evidence row has cost, "
+                f"{largest:.17g}."
+            )
+        every = np.abs(evidence.losses[:, :, None] - evidence.references[:, None, :])
+        if not np.isfinite(every).all() or every.max() > self.loss_range * (1 + 1e-9):
+            raise ValueError(
+                f"Losses of a row differ by {every.max():.6g}, more than "
+                f"loss_range={self.loss_range!r}, which must be what no row can exceed."
+            )
+        asked = Asked(
+            self.max_loss,
+            float(self.loss_range),
+            self.max_cost,
+            float(self.confidence),
+            self.fallback,
+        )
+        self._selection = Selection(evidence, self._names, asked)
+
+    # Which operating point ------------------------------------------------------------
+
+    def _least(self):
+        return self._selection.least()
+
+    @property
+    def operating_points_(self):
+        """All candidates with bounds, for the present budget (:class:`OperatingPoints`)."""
+        check_is_fitted(self)
+        self._check_unchanged()
+        return self._selection.operating_points(check_budget(self.budget))
+
+    @property
+    def certificate_(self):
+        """What is promised at the present budget (:class:`Certificate`)."""
+        check_is_fitted(self)
+        self._check_unchanged()
+        return self._selection.certificate(check_budget(self.budget))
+
+    # Predict --------------------------------------------------------------------------
+
+    def _plan(self, X, budget):
+        k, evidence = self._selection.point(budget), self._selection.evidence
+        owner = int(evidence.path[k])
+        model = self.estimators_[owner]
+        plan = model._plan(model._check_X(X), float(evidence.budget[k]))
+        return Plan(plan.route + self._offsets[owner], plan.cost, (owner, plan))
+
+    def _answer(self, X, plan, response):
+        owner, inner = plan.state
+        model = self.estimators_[owner]
+        return model._answer(model._check_X(X), inner, response)
+
+    def _offers_proba(self):
+        models = vars(self).get("estimators_") or [_unfrozen(m) for m in self._candidates()[1]]
+        return all(hasattr(model, "predict_proba") for model in models)
+
+    # scikit-learn ---------------------------------------------------------------------
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        try:
+            _, models = self._candidates()
+        except ValueError:
+            return tags
+        first = get_tags(_unfrozen(models[0]))
+        tags.estimator_type = first.estimator_type
+        tags.classifier_tags = first.classifier_tags
+        tags.target_tags = first.target_tags
+        return inherit_member_tags(tags, models)
+
+    def get_metadata_routing(self):
+        """Metadata routing of this object: see the scikit-learn user guide.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        for name, model in zip(*self._candidates()):
+            mapping = MethodMapping().add(caller="fit", callee="fit")
+            router.add(**{name: model}, method_mapping=mapping)
+        return router
+
+    def _sk_visual_block_(self):
+        names, models = self._candidates()
+        return VisualBlock("parallel", models, names=names)
+
+
+def _is_frozen(model):
+    return isinstance(model, FrozenEstimator)
+
+
+def _unfrozen(model):
+    return model.estimator if _is_frozen(model) else model
+
+
+def _classes(model):
+    return getattr(model, "classes_", None)
+
+
+def _groups_of_rows(groups, y):
+    """The group of each row, checked; None where there are none."""
+    if groups is None:
+        return None
+    if isinstance(groups, str):
+        if y.ndim != 1:
+            raise ValueError('groups="class" needs one label per row in y.')
+        return y
+    groups = np.asarray(groups)
+    if groups.shape != (len(y),):
+        raise ValueError(
+            f"groups must have one entry per row, shape ({len(y)},), got shape {groups.shape}."
+        )
+    if is_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
+        raise ValueError(
+            "groups must be all text or all numbers, none missing: give the rows without one a "
+            "group of their own."
+        )
+    return groups

@@ -1,0 +1,191 @@
+"""Which operating points the evidence vouches for, and the one that is taken."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skroute.base import affords, check_affordable
+from skroute.certified._certificate import Certificate, OperatingPoints
+from skroute.certified._evidence import (
+    differences,
+    loss_bound,
+    loss_p_values,
+    losses_of_points,
+)
+from skroute.guarantees import fixed_sequence_test, mean_upper_bound, rows_needed
+
+
+class Asked(NamedTuple):
+    """What is to be promised; the fields are parameters of :class:`CertifiedRouter`."""
+
+    max_loss: float | None
+    loss_range: float
+    max_cost: float | None
+    confidence: float
+    fallback: str
+
+
+class Selection:
+    """Certified operating points for any budget.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    names : list of str
+        Of the paths.
+    asked : Asked
+    """
+
+    def __init__(self, evidence, names, asked):
+        self.evidence = evidence
+        self.names = names
+        self.asked = asked
+        self.p_loss = loss_p_values(evidence, asked.max_loss, asked.loss_range)
+        # By level: upper bound of the cost of each operating point.
+        self.cost_bounds = {}
+
+    def level(self, budget=np.inf):
+        """Level of one promise along one path."""
+        split = 1 + (self.asked.max_loss is not None and np.isfinite(budget))
+        return (1 - self.asked.confidence) / len(self.names) / split
+
+    def cost_upper(self, level):
+        """Upper bound of the cost of each operating point, computed when a budget asks."""
+        if level not in self.cost_bounds:
+            costs = self.evidence.costs
+            bounds = (0.0, float(self.asked.max_cost or costs.max() or 1.0))
+            upper = np.empty(costs.shape[1])
+            for k in range(len(upper)):
+                same = k and np.array_equal(costs[:, k], costs[:, k - 1])
+                upper[k] = (
+                    upper[k - 1]
+                    if same
+                    else mean_upper_bound(costs[:, k], bounds=bounds, confidence=1 - level)
+                )
+            self.cost_bounds[level] = upper
+        return self.cost_bounds[level]
+
+    def certified(self, budget):
+        """Loss certified at each point, and the cost that is promised there."""
+        level, path = self.level(budget), self.evidence.path
+        loss, cost = np.zeros(len(path), dtype=bool), np.zeros(len(path))
+        for k in range(len(self.names)):
+            rows = np.flatnonzero(path == k)
+            loss[rows] = fixed_sequence_test(self.p_loss[rows], confidence=1 - level)
+            if np.isfinite(budget):
+                # From the cheap end a cost is certified if all before it are.
+                upper = self.cost_upper(level)[rows][::-1]
+                cost[rows] = np.maximum.accumulate(upper)[::-1]
+        return loss, cost
+
+    def point(self, budget):
+        """Index of the operating point for a budget; raises where nothing can be promised."""
+        loss, cost = self.certified(budget)
+        if not loss.any():
+            if self.asked.fallback == "safe" and not np.isfinite(budget):
+                return 0
+            self.refuse_loss(budget)
+        if np.isfinite(budget):
+            check_affordable(
+                budget,
+                float(cost[loss].min()),
+                advice="So much these evidence rows can promise; more rows promise less.",
+            )
+            loss = loss & affords(budget, cost)
+        points = np.flatnonzero(loss)
+        mean_cost = self.evidence.costs[:, points].mean(axis=0)
+        mean_loss = self.evidence.losses[:, points].mean(axis=0)
+        first, then = (
+            (mean_loss, mean_cost) if self.asked.max_loss is None else (mean_cost, mean_loss)
+        )
+        return int(points[np.lexsort((then, first))[0]])
+
+    def refuse_loss(self, budget):
+        """Say what these rows can promise, and what the loss asked for would take."""
+        evidence, level = self.evidence, self.level(budget)
+        starts = [int(np.argmax(evidence.path == k)) for k in range(len(self.names))]
+        possible = [loss_bound(evidence, k, self.asked.loss_range, level) for k in starts]
+        best = starts[int(np.argmin(possible))]
+        parts = differences(evidence, best)
+        bounds = (-self.asked.loss_range, self.asked.loss_range)
+        upper = [mean_upper_bound(part, bounds=bounds, confidence=1 - level) for part in parts]
+        worst = parts[int(np.argmax(upper))]
+        needed = rows_needed(
+            float(self.asked.max_loss),
+            mean=float(worst.mean()),
+            std=float(worst.std()),
+            bounds=bounds,
+            confidence=1 - level,
+        )
+        where = " of its smallest or worst group" if evidence.group_names else ""
+        more = (
+            f"max_loss={self.asked.max_loss!r} would need about {needed:.0f}"
+            if np.isfinite(needed)
+            else f"the loss seen at the safe end is {worst.mean():.3g}, so that no number would do"
+        )
+        raise ValueError(
+            f"max_loss={self.asked.max_loss!r} cannot be promised with "
+            f"confidence={self.asked.confidence!r} on {len(worst)} evidence rows{where}. "
+            f"The smallest loss that they can promise is {min(possible):.3g}; {more}. "
+            'Give more rows, raise max_loss, or take fallback="safe".'
+        )
+
+    def least(self):
+        """The smallest budget that can be promised; infinity where none can."""
+        finite = np.finfo(float).max
+        loss, cost = self.certified(finite)
+        return float(cost[loss].min(initial=np.inf))
+
+    def operating_points(self, budget):
+        """All candidates with their bounds (:class:`OperatingPoints`)."""
+        loss, cost = self.certified(budget)
+        one = self.asked.loss_range, self.level()
+        return OperatingPoints(
+            self.evidence.path,
+            self.evidence.budget,
+            losses_of_points(self.evidence),
+            np.array([loss_bound(self.evidence, k, *one) for k in range(len(loss))]),
+            self.evidence.costs.mean(axis=0),
+            self.cost_upper(self.level()),
+            loss & (affords(budget, cost) if np.isfinite(budget) else True),
+        )
+
+    def certificate(self, budget):
+        """What is promised for a budget (:class:`Certificate`)."""
+        evidence = self.evidence
+        k = self.point(budget)
+        promised = bool(self.certified(budget)[0].any())
+        promised = promised and (self.asked.max_loss is not None or np.isfinite(budget))
+        best = int(np.argmin(evidence.references.mean(axis=0)))
+        reference_cost = float(evidence.reference_costs[best])
+        if np.isnan(reference_cost):
+            reference_cost = float(evidence.costs[:, 0].mean())
+        cost = float(evidence.costs[:, k].mean())
+        n = len(evidence.losses)
+        assumption = f"later rows are drawn as the {n} evidence rows were"
+        if np.isfinite(budget) and self.asked.max_cost is None:
+            most = evidence.costs.max()
+            assumption += f" and none costs more than {most:.4g}, the most that was seen"
+        one = len(evidence.reference_names) == 1
+        return Certificate(
+            promised,
+            None if self.asked.max_loss is None else float(self.asked.max_loss),
+            float(budget) if np.isfinite(budget) else None,
+            float(self.asked.confidence),
+            evidence.reference_names[0] if one else "the best single choice",
+            n,
+            self.names[evidence.path[k]],
+            float(evidence.budget[k]),
+            float(max(part.mean() for part in differences(evidence, k))),
+            cost,
+            loss_bound(evidence, k, self.asked.loss_range, self.level()),
+            mean_upper_bound(
+                evidence.costs[:, k],
+                bounds=(0.0, float(self.asked.max_cost or evidence.costs.max() or 1.0)),
+                confidence=1 - self.level(),
+            ),
+            reference_cost,
+            1 - cost / reference_cost if reference_cost > 0 else 0.0,
+            list(evidence.group_names),
+            assumption,
+        )

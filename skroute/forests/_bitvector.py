@@ -1,0 +1,251 @@
+"""Bit vectors: a second layout for trees of at most 64 leaves, made from the first one.
+
+Lucchese et al., "QuickScorer", SIGIR 2015, and its vectorised forms. Leaves are numbered
+from left to right. A test is an inner node: where a row goes right, it clears the bits of
+the leaves under the left child. The lowest bit left is the leaf. No branch depends on the
+data, so rows are worked on together.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skroute.forests._forest import (
+    CATEGORICAL,
+    FEATURE_MASK,
+    MISSING_RIGHT,
+    ZERO_MISSING,
+)
+
+# A missing value that goes right has this code, above all others.
+MISSING_CODE = 65535
+MOST_LEAVES = 64
+# With fewer rows than this a walk from leaf to leaf is faster.
+FEWEST_ROWS = 48
+
+
+class Columns(NamedTuple):
+    """What a block of rows is binned to: one code for each row and column.
+
+    Nodes that split on the same feature and send missing values elsewhere have different
+    columns, so that a code says all that a test asks.
+
+    Attributes
+    ----------
+    feature : ndarray of shape (n_columns,), dtype=int32
+
+    cuts : ndarray, dtype=float32 or float64
+        Sorted thresholds of all columns, in the type of the rows; the code is the number
+        of cuts below the value.
+
+    start : ndarray of shape (n_columns + 1,), dtype=int32
+        Cuts of column `c` are ``cuts[start[c]:start[c + 1]]``.
+
+    missing : ndarray of shape (n_columns,), dtype=uint16
+        Code of a missing value.
+
+    zero_missing : ndarray of shape (n_columns,), dtype=bool
+
+    limit : ndarray of shape (n_columns,), dtype=int32
+        For a column of categories the first code that is in no set; -1 for others, which
+        come first.
+    """
+
+    feature: Any
+    cuts: Any
+    start: Any
+    missing: Any
+    zero_missing: Any
+    limit: Any
+
+
+class BitTrees(NamedTuple):
+    """Trees as tests on binned rows: what the kernels of `_bitvector_kernels` take.
+
+    Attributes
+    ----------
+    columns : Columns
+
+    column : ndarray of shape (n_tests,), dtype=int32
+        What a test reads.
+
+    cut : ndarray of shape (n_tests,), dtype=int32
+        A row goes right where its code is above; for categories the first word of a bit
+        set, and members of the set go left.
+
+    clear : ndarray of shape (n_tests,), dtype=uint32 or uint64
+        Leaves that are left for a row that goes right.
+
+    test_start, leaf_start : ndarray of shape (n_trees + 1,), dtype=int32
+        Tests and leaves of tree `t` are ``test_start[t]:test_start[t + 1]`` and so on.
+
+    values : ndarray of shape (n_leaves, width), dtype=float64
+        What a leaf adds.
+
+    outputs, member_start : ndarray, dtype=int32
+        As in :class:`~skroute.forests._forest.Trees`.
+
+    words : ndarray, dtype=uint32
+        Bit sets of categories.
+    """
+
+    columns: Any
+    column: Any
+    cut: Any
+    clear: Any
+    test_start: Any
+    leaf_start: Any
+    values: Any
+    outputs: Any
+    member_start: Any
+    words: Any
+
+
+def bit_trees(trees, dtype):
+    """The layout of some trees; None where their shape is not for it.
+
+    Parameters
+    ----------
+    trees : Trees
+    dtype : str
+        Type of the rows: ``"float32"`` or ``"float64"``.
+
+    Returns
+    -------
+    BitTrees or None
+        None with a tree of more than 64 leaves, with more than 65,534 cuts or categories
+        of a feature, and with categories of which zero is missing.
+    """
+    nodes, roots, size = trees.nodes, trees.roots, len(trees.nodes)
+    of_tree = np.repeat(np.arange(len(roots)), np.diff(np.append(roots, size)))
+    leaf = nodes["child"] == np.arange(size)
+    test_start = np.append(0, np.cumsum(np.bincount(of_tree[~leaf], minlength=len(roots))))
+    most = np.diff(test_start).max() + 1
+    if most > MOST_LEAVES:
+        return None
+    first, n_left = _numbered_leaves(nodes["child"], roots, leaf)
+    inner = np.flatnonzero(~leaf)
+    under_left = (np.left_shift(np.uint64(1), n_left[inner]) - np.uint64(1)) << first[inner]
+    clear = (~under_left).astype(np.uint32 if most <= 32 else np.uint64)
+    leaf_start = test_start + np.arange(len(test_start))
+    at = np.flatnonzero(leaf)
+    values = np.empty((len(at), trees.values.shape[1]))
+    values[leaf_start[of_tree[at]] + first[at].astype(np.int64)] = trees.values[at]
+    found = _tests(nodes[inner], trees, np.dtype(dtype))
+    if found is None:
+        return None
+    columns, column, cut, words = found
+    return BitTrees(
+        columns,
+        column,
+        cut,
+        clear,
+        test_start.astype(np.int32),
+        leaf_start.astype(np.int32),
+        values,
+        trees.outputs,
+        trees.member_start,
+        words,
+    )
+
+
+def _numbered_leaves(child, roots, leaf):
+    """Number of the first leaf under each node, from the left, and leaves under its left child."""
+    levels, level = [], roots.astype(np.int64)
+    while len(level):
+        level = level[~leaf[level]]
+        levels.append(level)
+        level = np.concatenate([child[level], child[level] + 1])
+    count = leaf.astype(np.uint64)
+    for level in reversed(levels):
+        count[level] = count[child[level]] + count[child[level] + 1]
+    first = np.zeros(len(child), dtype=np.uint64)
+    for level in levels:
+        first[child[level]] = first[level]
+        first[child[level] + 1] = first[level] + count[child[level]]
+    return first, count[child]
+
+
+def _tests(nodes, trees, dtype):
+    """Columns, and the column and cut of each inner node; None beyond what codes can say."""
+    flags = nodes["feature"] & (CATEGORICAL | ZERO_MISSING | MISSING_RIGHT)
+    categorical = (flags & CATEGORICAL) != 0
+    if (categorical & ((flags & ZERO_MISSING) != 0)).any():
+        return None
+    # A bit set says where missing values go, so that categories have one column a feature.
+    kind = np.where(categorical, CATEGORICAL, flags) | (nodes["feature"] & FEATURE_MASK)
+    # Columns of one feature are neighbours, those of categories come last.
+    order = np.lexsort((kind, kind & FEATURE_MASK, categorical))
+    key, column = _runs(kind[order], order)
+    n_columns = len(key)
+    cut = np.zeros(len(nodes), dtype=np.int32)
+    cuts, words, n_words = [np.empty(0, dtype)], [np.zeros(1, np.uint32)], 1
+    start, limit = [0], np.full(n_columns, -1, dtype=np.int32)
+    splits = np.split(order, np.searchsorted(column[order], np.arange(1, n_columns)))
+    for c in range(n_columns):
+        at = splits[c]
+        if key[c] & CATEGORICAL:
+            sets = nodes["threshold"][at].astype(np.int64)
+            longest = int((trees.cat_start[sets + 1] - trees.cat_start[sets]).max())
+            limit[c] = 32 * longest
+            if limit[c] + 1 >= MISSING_CODE:
+                return None
+            table = np.zeros((len(at), longest + 1), dtype=np.uint32)
+            for i, s in enumerate(sets):
+                bits = trees.cat_words[trees.cat_start[s] : trees.cat_start[s + 1]]
+                table[i, : len(bits)] = bits
+            # The bit after the limit stands for missing values.
+            table[:, longest] = np.where(flags[at] & MISSING_RIGHT, 0, 2)
+            cut[at] = n_words + (longest + 1) * np.arange(len(at))
+            words.append(table.ravel())
+            n_words += table.size
+            found = np.empty(0, dtype)
+        else:
+            found, cut[at] = np.unique(_below(nodes["threshold"][at], dtype), return_inverse=True)
+            if len(found) >= MISSING_CODE:
+                return None
+        cuts.append(found)
+        start.append(start[-1] + len(found))
+    missing = np.where((key & MISSING_RIGHT) != 0, MISSING_CODE, 0)
+    columns = Columns(
+        (key & FEATURE_MASK).astype(np.int32),
+        np.concatenate(cuts),
+        np.array(start, dtype=np.int32),
+        np.where(limit >= 0, limit + 1, missing).astype(np.uint16),
+        (key & ZERO_MISSING) != 0,
+        limit,
+    )
+    return columns, column, cut, np.concatenate(words)
+
+
+def _runs(kind, order):
+    """Distinct entries of a sorted array, and which of them each original entry is."""
+    new = np.append(True, kind[1:] != kind[:-1]) if len(kind) else np.zeros(0, dtype=bool)
+    column = np.empty(len(kind), dtype=np.int32)
+    column[order] = np.cumsum(new) - 1
+    return kind[new], column
+
+
+def _below(threshold, dtype):
+    """Largest numbers of a type that are not above the thresholds: they cut the same way."""
+    with np.errstate(over="ignore", under="ignore"):
+        cut = threshold.astype(dtype)
+    return np.where(cut > threshold, np.nextafter(cut, dtype.type(-np.inf)), cut)
+
+
+def layout_of(forest):
+    """The bit vectors of a forest, made on the first call; None where its shape is not for them.
+
+    Parameters
+    ----------
+    forest : Forest
+
+    Returns
+    -------
+    BitTrees or None
+    """
+    kept = forest.__dict__.get("_layout")
+    if kept is None or kept[0] is not forest.trees:
+        kept = forest.trees, bit_trees(forest.trees, forest.dtype)
+        forest.__dict__["_layout"] = kept
+    return kept[1]

@@ -1,0 +1,288 @@
+"""Compiled evaluation by bit vectors. Imported on first use.
+
+`bits` is always a :class:`skroute.forests._bitvector.BitTrees`. A block of rows is binned
+once; ranges of trees are then evaluated on its codes, also after rows have left.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numba.extending import intrinsic
+
+from skroute.forests._kernels import step, step_special
+
+# LightGBM's kZeroThreshold: see _forest.py.
+_ZERO = float(np.float32(1e-35))
+# Rows that are worked on together.
+BLOCK = 1024
+# Up to this many cuts are counted one by one, more are searched.
+_FEW_CUTS = 48
+
+
+@intrinsic
+def _lowest_bit(context, x):
+    """Number of the lowest bit that is set; there is one."""
+    word, one = ir.IntType(x.bitwidth), ir.IntType(1)
+
+    def build(context, builder, signature, args):
+        kind = ir.FunctionType(word, [word, one])
+        call = builder.module.declare_intrinsic("llvm.cttz", (word,), kind)
+        return builder.call(call, [args[0], ir.Constant(one, 1)])
+
+    return x(x), build
+
+
+@njit(cache=True, nogil=True)
+def _count_cuts(x, m, cuts, code):
+    """How many cuts are below each value: each cut is compared with all rows."""
+    for j in range(m):
+        code[j] = 0
+    for c in cuts:
+        for j in range(m):
+            code[j] += np.uint16(x[j] > c)
+
+
+@njit(cache=True, nogil=True)
+def _search_cuts(x, m, cuts, base, code):
+    """As `_count_cuts`, by halving: each step is taken by all rows."""
+    for j in range(m):
+        base[j] = 0
+    n = np.int32(len(cuts))
+    while n > 1:
+        half = n >> 1
+        for j in range(m):
+            base[j] += half if x[j] > cuts[base[j] + half - 1] else np.int32(0)
+        n -= half
+    for j in range(m):
+        code[j] = np.uint16(base[j] + (x[j] > cuts[base[j]]))
+
+
+@njit(cache=True, nogil=True)
+def _categories(x, m, limit, code):
+    for j in range(m):
+        category = np.int32(limit)
+        # Truncation as in C: -0.5 is category 0.
+        if -1 < x[j] < limit:
+            category = np.int32(x[j])
+        code[j] = np.uint16(category)
+
+
+@njit(cache=True, nogil=True)
+def take_column(X, begin, m, feature, x):
+    """Values of one feature, in the type that the cuts have."""
+    for j in range(m):
+        x[j] = X[begin + j, feature]
+
+
+@njit(cache=True, nogil=True)
+def bin_column(x, m, columns, c, base, code):
+    """Codes of the first `m` values for column `c`, into `code`."""
+    cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
+    if columns.limit[c] >= 0:
+        _categories(x, m, columns.limit[c], code)
+    elif len(cuts) <= _FEW_CUTS:
+        _count_cuts(x, m, cuts, code)
+    else:
+        _search_cuts(x, m, cuts, base, code)
+    missing = columns.missing[c]
+    for j in range(m):
+        code[j] = missing if x[j] != x[j] else code[j]
+    if columns.zero_missing[c]:
+        for j in range(m):
+            code[j] = missing if abs(np.float64(x[j])) <= _ZERO else code[j]
+
+
+@njit(cache=True, nogil=True)
+def bin_rows(X, begin, m, columns, used, codes):
+    """Codes of rows ``begin:begin + m``, into `codes` of shape (n_columns, n); columns that
+    are not used are left as they are."""
+    x = np.empty(m, dtype=columns.cuts.dtype)
+    base = np.empty(m, dtype=np.int32)
+    last = -1
+    for c in range(len(columns.feature)):
+        if used[c]:
+            if columns.feature[c] != last:
+                last = columns.feature[c]
+                take_column(X, begin, m, last, x)
+            bin_column(x, m, columns, c, base, codes[c])
+
+
+@njit(cache=True, nogil=True)
+def add_trees(codes, m, bits, first, last, column, left, total):
+    """Add trees ``first, ..., last - 1`` to the sums of a block, one tree after the other.
+
+    Parameters
+    ----------
+    codes : uint16 ndarray of shape (n_columns, n)
+    m : int
+        Rows in the block: entries from `m` on are not read.
+
+    bits : BitTrees
+    first, last : int
+    column : ndarray of shape (n_outputs,), dtype=int64
+        Row of `total` that each output adds to, -1 for none.
+
+    left : ndarray of shape (n,), dtype of `bits.clear`
+        Scratch.
+
+    total : ndarray of shape (n_columns, n)
+    """
+    # Local names: a call for each tree would count references for longer than it works.
+    limit, reads, cuts, clears = bits.columns.limit, bits.column, bits.cut, bits.clear
+    test_start, leaf_start, values, words = (
+        bits.test_start,
+        bits.leaf_start,
+        bits.values,
+        bits.words,
+    )
+    every = ~bits.clear.dtype.type(0)
+    for t in range(first, last):
+        output = bits.outputs[t]
+        if output >= 0 and column[output] < 0:
+            continue
+        # A tree without tests has one leaf.
+        begin = every if test_start[t] < test_start[t + 1] else bits.clear.dtype.type(1)
+        for j in range(m):
+            left[j] = begin
+        for k in range(test_start[t], test_start[t + 1]):
+            c, clear = reads[k], clears[k]
+            if limit[c] < 0:
+                cut = np.uint16(cuts[k])
+                for j in range(m):
+                    left[j] &= clear if codes[c, j] > cut else every
+            else:
+                word = cuts[k]
+                for j in range(m):
+                    code = np.int32(codes[c, j])
+                    inside = (words[word + (code >> 5)] >> np.uint32(code & 31)) & np.uint32(1)
+                    left[j] &= every if inside else clear
+        start = leaf_start[t]
+        if output >= 0:
+            to = column[output]
+            for j in range(m):
+                total[to, j] += values[start + _lowest_bit(left[j]), 0]
+        else:
+            for k in range(len(column)):
+                to = column[k]
+                if to >= 0:
+                    for j in range(m):
+                        total[to, j] += values[start + _lowest_bit(left[j]), k]
+
+
+@njit(cache=True, nogil=True)
+def columns_of(bits, first, last, column):
+    """Which columns the trees ``first, ..., last - 1`` of some outputs read."""
+    used = np.zeros(len(bits.columns.feature), dtype=np.bool_)
+    for t in range(first, last):
+        if bits.outputs[t] < 0 or column[bits.outputs[t]] >= 0:
+            for k in range(bits.test_start[t], bits.test_start[t + 1]):
+                used[bits.column[k]] = True
+    return used
+
+
+@njit(cache=True, nogil=True)
+def add_members(X, start, stop, bits, first, last, column, out):
+    """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    start, stop : int
+    bits : BitTrees
+    first, last : int
+    column : ndarray of shape (n_outputs,), dtype=int64
+        Column of `out` that each output adds to, -1 for none.
+
+    out : ndarray of shape (n_samples, n_columns)
+        The sums are added in its type.
+    """
+    block = min(BLOCK, stop - start)
+    begin_tree, end_tree = bits.member_start[first], bits.member_start[last]
+    used = columns_of(bits, begin_tree, end_tree, column)
+    codes = np.empty((len(bits.columns.feature), block), dtype=np.uint16)
+    left = np.empty(block, dtype=bits.clear.dtype)
+    total = np.empty((out.shape[1], block), dtype=out.dtype)
+    for begin in range(start, stop, block):
+        m = min(block, stop - begin)
+        bin_rows(X, begin, m, bits.columns, used, codes)
+        for k in range(out.shape[1]):
+            for j in range(m):
+                total[k, j] = out[begin + j, k]
+        add_trees(codes, m, bits, begin_tree, end_tree, column, left, total)
+        for k in range(out.shape[1]):
+            for j in range(m):
+                out[begin + j, k] = total[k, j]
+
+
+@njit(cache=True, nogil=True)
+def few_rows(X, single, finite, nodes, values, heads, special, cat_words, cat_start, offset):
+    """Sums of few rows, one after the other, in the type of `offset`.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+    single : bool
+        Whether the library reads single precision.
+
+    finite : int
+        0 where any value is read, 1 where NaN is and infinity is not, 2 where neither is.
+
+    nodes, values, special, cat_words, cat_start
+        Of the :class:`~skroute.forests._forest.Trees`.
+
+    heads : ndarray of shape (n_trees, 3), dtype=int32
+        Root, depth and output of each tree.
+
+    offset : ndarray of shape (n_outputs,)
+
+    Returns
+    -------
+    ndarray of shape (n, n_outputs), or (0, n_outputs) with a row that the library refuses
+    """
+    out = np.empty((len(X), len(offset)), dtype=offset.dtype)
+    row = np.empty((1, X.shape[1]), dtype=np.float64)
+    at = np.empty(8, dtype=np.int64)
+    n_trees = len(heads)
+    for r in range(len(X)):
+        for f in range(X.shape[1]):
+            x = np.float64(np.float32(X[r, f])) if single else np.float64(X[r, f])
+            if finite > 0 and x - x != 0.0 and (finite == 2 or x == x):
+                return np.empty((0, len(offset)), dtype=offset.dtype)
+            row[0, f] = x
+        for k in range(len(offset)):
+            out[r, k] = offset[k]
+        for t in range(0, n_trees, 8):
+            m = min(8, n_trees - t)
+            # Eight trees at a time: their loads overlap.
+            if m == 8 and not special:
+                depth = 0
+                for i in range(8):
+                    depth = max(depth, heads[t + i, 1])
+                a0, a1 = np.int64(heads[t, 0]), np.int64(heads[t + 1, 0])
+                a2, a3 = np.int64(heads[t + 2, 0]), np.int64(heads[t + 3, 0])
+                a4, a5 = np.int64(heads[t + 4, 0]), np.int64(heads[t + 5, 0])
+                a6, a7 = np.int64(heads[t + 6, 0]), np.int64(heads[t + 7, 0])
+                for _ in range(depth):
+                    a0, a1 = step(row, 0, nodes, a0), step(row, 0, nodes, a1)
+                    a2, a3 = step(row, 0, nodes, a2), step(row, 0, nodes, a3)
+                    a4, a5 = step(row, 0, nodes, a4), step(row, 0, nodes, a5)
+                    a6, a7 = step(row, 0, nodes, a6), step(row, 0, nodes, a7)
+                at[0], at[1], at[2], at[3] = a0, a1, a2, a3
+                at[4], at[5], at[6], at[7] = a4, a5, a6, a7
+            else:
+                for i in range(m):
+                    leaf = np.int64(heads[t + i, 0])
+                    for _ in range(heads[t + i, 1]):
+                        if special:
+                            leaf = step_special(row, 0, nodes, leaf, cat_words, cat_start)
+                        else:
+                            leaf = step(row, 0, nodes, leaf)
+                    at[i] = leaf
+            for i in range(m):
+                output = heads[t + i, 2]
+                if output >= 0:
+                    out[r, output] += values[at[i], 0]
+                else:
+                    for k in range(len(offset)):
+                        out[r, k] += values[at[i], k]
+    return out

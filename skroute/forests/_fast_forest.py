@@ -1,0 +1,513 @@
+"""FastForest: a fitted ensemble of trees, evaluated exactly and fast."""
+
+import warnings
+from copy import deepcopy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skroute.base import note_failure
+from skroute.forests._bitvector import FEWEST_ROWS
+from skroute.forests._exact import (
+    answer,
+    averages,
+    decision,
+    exact_reader,
+    exact_sums,
+    few_rows_arguments,
+    label_positions,
+    library_scores,
+    probe_rows,
+)
+from skroute.forests._rows import rows_of
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    _fit_context,
+    num_samples,
+    process_routing,
+    raise_for_params,
+    routing_enabled,
+)
+
+# Rows given that the answers are compared on.
+_N_PROBES = 200
+
+
+def _unfrozen(estimator):
+    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+
+
+def _classifies(self):
+    if "reading_" in self.__dict__:
+        able = self.reading_.classes is not None
+    else:
+        able = is_classifier(self)
+    if not able:
+        raise AttributeError("Only the forest of a classifier has predict_proba.")
+    return True
+
+
+def _has_scores(self):
+    if "reading_" in self.__dict__:
+        averaged = self.reading_.answer == "mean"
+    else:
+        averaged = averages(_unfrozen(self.estimator))
+    if not _classifies(self) or averaged:
+        raise AttributeError("A forest that averages probabilities has no decision_function.")
+    return True
+
+
+class FastForest(MetaEstimatorMixin, BaseEstimator):
+    """A fitted ensemble of trees, evaluated exactly and many times faster.
+
+    Boosting, forests, bagging and AdaBoost of decision trees from LightGBM, XGBoost and
+    scikit-learn. The answers are those of the library: the same trees, thresholds,
+    treatment of missing values and categories, and the sum in the same order and
+    precision. They are compared when the forest is built, and a difference is an error.
+
+    Trees of at most 64 leaves are evaluated by bit vectors, in blocks of rows [1]_; larger
+    ones, and few rows, by a walk from leaf to leaf.
+
+    Parameters
+    ----------
+    estimator : estimator object, default=None
+        The ensemble. It is cloned and fitted; a fitted one is passed as
+        :class:`~sklearn.frozen.FrozenEstimator`, and :meth:`from_ensemble` does both
+        steps. None only in a forest that was loaded from a file.
+
+    n_jobs : int, default=None
+        Threads for blocks of rows. None is 1 unless in a
+        :func:`joblib.parallel_config` context, -1 all processors.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, of a classifier.
+
+    n_features_in_ : int
+        Number of columns.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the columns, where the ensemble was fitted on a data frame.
+
+    reading_ : Reading
+        The trees as arrays, and how the library adds them up.
+
+    See Also
+    --------
+    skroute.early_exit.QWYCEnsemble : Evaluates fewer trees, where few settle the answer.
+
+    Notes
+    -----
+    A pickle holds the arrays only: `estimator` is left out, and the library of the
+    ensemble is not needed to load it. What is loaded answers; it cannot be fitted again.
+
+    Sums are equal to the last bit, and so are labels. The order in which random forests
+    add up depends on their threads: their averages differ by rounding.
+
+    References
+    ----------
+    .. [1] C. Lucchese, F. M. Nardini, S. Orlando, R. Perego, N. Tonellotto, R. Venturini,
+           "QuickScorer: a Fast Algorithm to Rank Documents with Additive Ensembles of
+           Regression Trees", SIGIR 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from skroute.forests import FastForest
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = HistGradientBoostingClassifier(max_iter=20).fit(X, y)
+    >>> fast = FastForest.from_ensemble(model)
+    >>> np.array_equal(fast.predict_proba(X), model.predict_proba(X))
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(self, estimator: Any = None, *, n_jobs: int | None = None) -> None:
+        self.estimator = estimator
+        self.n_jobs = n_jobs
+
+    @classmethod
+    def from_ensemble(
+        cls, model: Any, X: ArrayLike | None = None, *, n_jobs: int | None = None
+    ) -> Self:
+        """The forest of a fitted ensemble.
+
+        Parameters
+        ----------
+        model : estimator object or lightgbm.Booster
+            Fitted.
+
+        X : {array-like, dataframe} of shape (n_samples, n_features), default=None
+            Rows on which answers are compared, beside rows at the thresholds of the
+            trees. Needed where categories are text, and where names of columns that
+            LightGBM was fitted on have spaces, which it replaces.
+
+        n_jobs : int, default=None
+            Threads for blocks of rows.
+
+        Returns
+        -------
+        FastForest
+            Fitted.
+
+        Raises
+        ------
+        TypeError
+            If the model is no ensemble of trees that is read.
+
+        ValueError
+            If an option of the model is not supported, or an answer differs.
+        """
+        model = _unfrozen(model)
+        _reader_of(model)
+        frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
+        if frozen is not None:
+            check_is_fitted(model)
+        forest = cls(frozen, n_jobs=n_jobs)
+        forest._check_n_jobs()
+        return forest._read(model, X)
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
+        """Fit the ensemble, unless it is frozen, and read its trees.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+
+        y : array-like of shape (n_samples,), default=None
+            Targets.
+
+        **params : dict
+            Passed to ``fit`` of the ensemble by metadata routing.
+
+        Returns
+        -------
+        self : FastForest
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            If `estimator` is no ensemble of trees that is read.
+
+        ValueError
+            If an option of it is not supported, or an answer differs.
+        """
+        self._unfit()
+        try:
+            return self._validate_and_fit(X, y, params)
+        except BaseException:
+            self._unfit()
+            raise
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def _validate_and_fit(self, X, y, params):
+        self._check_n_jobs()
+        if self.estimator is None:
+            raise ValueError(
+                "estimator=None has nothing to fit: give an ensemble, or call "
+                "FastForest.from_ensemble(model). A forest from a file only answers."
+            )
+        _reader_of(self.estimator)
+        if routing_enabled():
+            params = process_routing(self, "fit", **params)["estimator"]["fit"]
+        else:
+            raise_for_params(params, self, "fit")
+        name = type(_unfrozen(self.estimator)).__name__
+        with note_failure(name, num_samples(X), "fit"):
+            fitted = clone(self.estimator).fit(X, y, **params)
+        if not isinstance(fitted, FrozenEstimator):
+            validate_data(self, X, skip_check_array=True)
+        return self._read(fitted, X)
+
+    def _check_n_jobs(self):
+        """Acts at once, so that each call asks."""
+        n_jobs = self.n_jobs
+        if n_jobs is not None and (not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0):
+            raise ValueError(
+                f"n_jobs={n_jobs!r} has no meaning: give a number of threads, -1 or None."
+            )
+
+    def _unfit(self):
+        fitted = "reading_ classes_ n_features_in_ feature_names_in_ _quick _columns"
+        for name in fitted.split():
+            self.__dict__.pop(name, None)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """How metadata is passed on.
+
+        Returns
+        -------
+        MetadataRouter
+            From ``fit`` to ``fit`` of the ensemble.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def _read(self, model, X):
+        model = _unfrozen(model)
+        reading = _reader_of(model)(model)
+        forest = reading.forest
+        probes = [probe_rows(forest, check_random_state(0))]
+        if X is not None:
+            probes.append(_some_rows(X))
+        elif probes[0] is None:
+            raise ValueError(
+                "The categories of the ensemble are text: give rows X to compare answers on."
+            )
+        for rows in probes:
+            if rows is not None:
+                _compare(model, reading, rows)
+        self.reading_ = reading
+        if reading.classes is not None:
+            self.classes_ = reading.classes
+        if not hasattr(self, "n_features_in_"):
+            self.n_features_in_ = forest.n_features
+            names = getattr(model, "feature_names_in_", None)
+            names = [] if names is None else list(names)
+            # What LightGBM calls columns without names, and those that are numbered.
+            generic = [[f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")]
+            if names and names not in generic:
+                self.feature_names_in_ = np.asarray(names, dtype=object)
+            if X is not None and hasattr(X, "columns"):
+                # LightGBM has underscores for spaces in a name.
+                given = list(X.columns)
+                if [str(name).replace(" ", "_") for name in given] == names != generic[1]:
+                    self.feature_names_in_ = np.asarray(given, dtype=object)
+                validate_data(self, X, reset=False, skip_check_array=True)
+        self._get_ready()
+        return self
+
+    def _get_ready(self):
+        """What short paths take, prepared: kept out of pickles."""
+        from skroute.forests._bitvector_kernels import few_rows
+
+        forest = self.reading_.forest
+        checked = forest.categories and forest.encode_arrays or hasattr(self, "feature_names_in_")
+        self._quick = few_rows, few_rows_arguments(self.reading_), forest.n_features, not checked
+
+    def _scores(self, X):
+        quick = self.__dict__.get("_quick")
+        if quick is None:
+            check_is_fitted(self, "reading_")
+        plain = quick[3] and type(X) is np.ndarray and X.dtype.kind == "f"
+        if plain and X.ndim == 2 and X.shape[1] == quick[2] and 0 < len(X) < FEWEST_ROWS:
+            with np.errstate(over="ignore"):
+                native = X.dtype.char in "fd" and X.dtype.isnative
+                rows = X if native else X.astype(np.float64)
+            found = quick[0](rows, *quick[1])
+            # Rows that the library refuses take the long path, which says so.
+            if len(found):
+                return found
+        rows = self._plain_rows(X, plain)
+        if rows is None:
+            if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
+                X = check_array(X, dtype=None, ensure_all_finite=False)
+            validate_data(self, X, reset=False, skip_check_array=True)
+            rows = rows_of(self.reading_.forest, X)
+            columns = getattr(X, "columns", None)
+            if hasattr(columns, "equals") and hasattr(self, "feature_names_in_"):
+                self._columns = columns
+        if len(rows) < FEWEST_ROWS:
+            single, _, *rest = quick[1]
+            return quick[0](rows, single, 0, *rest)
+        self._check_n_jobs()
+        return exact_sums(self.reading_, rows, self.n_jobs)
+
+    def _plain_rows(self, X, plain):
+        """Rows that need none of scikit-learn's checks, which cost more than few rows take."""
+        forest = self.reading_.forest
+        if not plain and not forest.categories and "_columns" in self.__dict__:
+            # A frame with the columns of the last one.
+            if hasattr(X, "to_numpy") and self._columns.equals(getattr(X, "columns", None)):
+                X = X.to_numpy()
+                plain = X.dtype.kind in "fiu"
+        if not plain or X.ndim != 2 or X.shape[1] != forest.n_features or len(X) == 0:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = np.ascontiguousarray(X, dtype=forest.dtype)
+            readable = forest.finite is False or np.isfinite(rows.sum())
+        return rows if readable else None
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """What the ensemble predicts.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows. One row as an array of floats takes a path of a few microseconds.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels of a classifier, else numbers; for a booster what its own ``predict``
+            returns, also of shape (n_samples, n_classes).
+        """
+        scores = self._scores(X)
+        reading = self.reading_
+        if reading.classes is None:
+            return answer(reading, scores)
+        return reading.classes[label_positions(reading, scores)]
+
+    @available_if(_classifies)
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Probabilities of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``, in the precision of the library.
+        """
+        scores = self._scores(X)
+        return answer(self.reading_, scores)
+
+    @available_if(_has_scores)
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
+        """Sums of the leaves before any link.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            The ``decision_function`` of scikit-learn, ``raw_score`` of LightGBM and
+            ``output_margin`` of XGBoost.
+        """
+        scores = self._scores(X)
+        found = decision(self.reading_, scores)
+        return found[:, 0] if found.shape[1] == 1 else found
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy of a classifier, or R2 of a regressor.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+
+        y : array-like of shape (n_samples,)
+            True answers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            As the ensemble's own.
+        """
+        y_pred = self.predict(X)
+        measure = r2_score if self.reading_.classes is None else accuracy_score
+        return float(measure(y, y_pred, sample_weight=sample_weight))
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        if "reading_" in state:
+            state = state | {"estimator": None}
+            for name in ("_quick", "_columns"):
+                state.pop(name, None)
+        return state
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if hasattr(self, "reading_"):
+            self._get_ready()
+
+    def __sklearn_clone__(self):
+        # A forest from a file is what it is, as a frozen estimator.
+        if self.estimator is None and hasattr(self, "reading_"):
+            return self
+        return type(self)(
+            clone(self.estimator) if self.estimator is not None else None, n_jobs=self.n_jobs
+        )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # Tags are asked for before parameters are validated: what has none is refused by fit.
+        if hasattr(self.estimator, "__sklearn_tags__") and not isinstance(self.estimator, type):
+            tags = deepcopy(get_tags(self.estimator))
+            tags.target_tags.multi_output = False
+            if tags.classifier_tags is not None:
+                tags.classifier_tags.multi_label = False
+        elif hasattr(self, "classes_"):
+            tags.estimator_type = "classifier"
+        elif hasattr(self, "reading_"):
+            tags.estimator_type = "regressor"
+        return tags
+
+
+def _reader_of(estimator):
+    model = _unfrozen(estimator)
+    reader = exact_reader(model)
+    if reader is None:
+        raise TypeError(
+            "FastForest takes ensembles of decision trees of LightGBM, XGBoost or scikit-learn "
+            f"(boosting, forests, bagging, AdaBoost), got {type(model).__name__}."
+        )
+    return reader
+
+
+def _some_rows(X):
+    if not hasattr(X, "columns") and not issparse(X):
+        X = np.asarray(X)
+    rows = np.unique(np.linspace(0, num_samples(X) - 1, _N_PROBES).astype(int))
+    return _safe_indexing(X.tocsr() if issparse(X) else X, rows)
+
+
+def _compare(model, reading, X):
+    """Answers of the library beside our own, on some rows: raises at a difference."""
+    forest, wrong = reading.forest, []
+    scores = exact_sums(reading, rows_of(forest, X))
+    with warnings.catch_warnings():
+        # Rows at the thresholds have no column names.
+        warnings.simplefilter("ignore", UserWarning)
+        own = library_scores(model, X)
+        if own is not None:
+            ours = decision(reading, scores)
+            if not np.array_equal(ours, np.reshape(own, ours.shape)):
+                wrong.append("the sums of its leaves")
+        tolerance = max(reading.rounding, 4 * np.finfo(reading.sums).eps)
+        if reading.classes is None:
+            own, ours = model.predict(X), answer(reading, scores)
+            if not np.allclose(ours, own, rtol=tolerance, atol=tolerance):
+                wrong.append("predict")
+        else:
+            if not np.array_equal(
+                reading.classes[label_positions(reading, scores)], model.predict(X)
+            ):
+                wrong.append("predict")
+            own, ours = model.predict_proba(X), answer(reading, scores)
+            if not np.allclose(ours, own, rtol=tolerance, atol=tolerance):
+                wrong.append("predict_proba")
+    if wrong:
+        raise ValueError(
+            f"FastForest does not answer as the {type(model).__name__} does: "
+            f"{', '.join(wrong)} differ on {len(scores)} rows that were compared. The model has "
+            "an option that is not read; please report it."
+        )

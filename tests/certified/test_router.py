@@ -1,0 +1,474 @@
+"""CertifiedRouter: what it promises holds, and what it cannot promise it refuses in words."""
+
+import json
+import pickle
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.base import BaseEstimator, clone
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from skroute.base import CostAwareMixin, Plan, check_affordable
+from skroute.certified import CertifiedRouter
+from skroute.certified._evidence import losses_of_points
+from skroute.early_exit import QWYCEnsemble
+from skroute.feature_sets import PolyDomSelector
+from skroute.gating import AdaptGatingClassifier, BoostedGate
+from skroute.routing import BudgetRouter, OccamRouterClassifier
+
+DECIDING = [
+    AdaptGatingClassifier(DecisionTreeClassifier(max_depth=6), gate=BoostedGate(n_estimators=10)),
+    QWYCEnsemble(RandomForestClassifier(20, max_depth=4, random_state=0), random_state=0),
+    PolyDomSelector(GaussianNB(), max_models=12, cv=2),
+]
+
+
+class Table(CostAwareMixin, BaseEstimator):
+    """A cascade over a table: each row is (score, cheap right, expensive right, extra cost).
+
+    The cheap model answers the rows of the largest scores, the expensive one the rest; the
+    budget says which share. It answers 1 where the model is right, so that y is 1.
+    """
+
+    def __init__(self, budget=None, *, calls=None):
+        self.budget = budget
+        self.calls = calls
+
+    def _fit(self, X, y, *, task):
+        self.choices_ = ["cheap", "expensive"]
+
+    def _least(self):
+        return 1.0
+
+    def _plan(self, X, budget):
+        check_affordable(budget, 1.0)
+        route = (np.asarray(X)[:, 0] < min((budget - 1) / 9, 1.0)).astype(np.int64)
+        return Plan(route, 1 + 9.0 * route * np.asarray(X)[:, 3])
+
+    def _answer(self, X, plan, response):
+        return np.asarray(X)[np.arange(len(X)), 1 + plan.route].astype(int)
+
+
+class Expensive:
+    """The expensive model of the table."""
+
+    def predict(self, X):
+        return np.asarray(X)[:, 2].astype(int)
+
+
+def table(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    score = rng.random(n)
+    expensive = rng.random(n) < 0.9
+    cheap = np.where(rng.random(n) < 0.9 * score, expensive, rng.random(n) < 0.5)
+    return np.column_stack([score, cheap, expensive, rng.choice([0.5, 1.5], n)])
+
+
+FROZEN = FrozenEstimator(Table().fit([[0, 0, 0, 0]]))
+
+
+def certified(X, **options):
+    options = {"reference": Expensive(), "random_state": 0, "n_points": 12, **options}
+    return CertifiedRouter(FROZEN, **options).fit(X, np.ones(len(X), dtype=int))
+
+
+@pytest.mark.parametrize("budget", [None, 7.0])
+def test_promises_hold_over_fresh_draws_and_naive_ones_do_not(budget):
+    """Evidence is drawn from the table with replacement, and the table is the truth."""
+    X = table()
+    rng = np.random.default_rng(1)
+    n_draws, max_loss, level = 300, 0.06, 0.2
+    broken = naive = 0
+    for _ in range(n_draws):
+        drawn = X[rng.integers(len(X), size=400)]
+        try:
+            router = certified(
+                drawn,
+                max_loss=max_loss,
+                budget=budget,
+                confidence=1 - level,
+                max_cost=14.5,
+                n_points=50 if budget is None else 12,
+            )
+        except ValueError:
+            continue
+        y_pred, _, cost = router.predict_routed(X)
+        loss = X[:, 2].mean() - y_pred.mean()
+        broken += loss > max_loss or (budget is not None and cost.mean() > budget)
+        # The mutation: the cheapest point whose mean on the evidence is within the limit.
+        within = losses_of_points(router._selection.evidence) <= max_loss
+        plain = FROZEN.estimator.predict(X, budget=router._selection.evidence.budget[within][-1])
+        naive += X[:, 2].mean() - plain.mean() > max_loss
+    assert broken <= stats.binom.ppf(0.99, n_draws, level)
+    if budget is None:
+        assert naive > stats.binom.ppf(0.99, n_draws, level)
+
+
+def test_budget_alone_buys_the_best_quality_within_it():
+    X = table(5100)
+    router = certified(X, budget=6.0, n_points=200, max_cost=14.5)
+    used = router.predict_cost(table(20_000, seed=9)).mean()
+    assert 0.9 * 6 < used <= 6
+    points = router.operating_points_
+    assert points.certified.any() and points.cost_upper[points.certified].max() <= 6
+    assert "mean cost is at most 6" in str(router.certificate_)
+    smaller = router.predict_cost(X, budget=3.0).mean()
+    assert smaller <= 3
+    with pytest.raises(ValueError, match="smallest feasible budget is.*evidence rows can promise"):
+        router.predict(X, budget=1.0)
+
+
+def test_loss_alone_is_the_cheapest():
+    X = table(2000)
+    router = certified(X, max_loss=0.08)
+    points, certificate = router.operating_points_, router.certificate_
+    assert certificate.cost == points.cost[points.certified].min()
+    assert certificate.promised and certificate.budget is None
+    assert certificate.saving > 0.1 and certificate.n_rows == 1950
+    looser = certified(X, max_loss=0.2).certificate_
+    surer = certified(X, max_loss=0.08, confidence=0.9999).certificate_
+    assert looser.cost < certificate.cost <= surer.cost
+
+
+def test_certificate_in_words_and_json():
+    certificate = certified(table(1000), max_loss=0.1, budget=9.0).certificate_
+    assert re.fullmatch(
+        r"With a confidence of 0.95, the mean loss against Expensive is at most 0.1 and the mean "
+        r"cost is at most 9, if later rows are drawn as the 950 evidence rows were and none costs "
+        r"more than 14.5, the most that was seen; on 950 evidence rows the loss was \S+, the "
+        r"cost \S+, \d+% below that of the reference\.",
+        str(certificate),
+    ), str(certificate)
+    record = json.loads(certificate.to_json())
+    assert record["max_loss"] == 0.1 and record["sentence"] == str(certificate)
+    unlimited = certified(table(1000), max_loss=2.0, reference="full", n_points=2)
+    assert (
+        json.loads(unlimited.certificate_._replace(operating_budget=np.inf).to_json())[
+            "operating_budget"
+        ]
+        is None
+    )
+
+
+def test_what_cannot_be_promised_is_refused_with_what_can():
+    X = table(200)
+    with pytest.raises(
+        ValueError,
+        match=r"max_loss=0.001 cannot be promised .* on 190 evidence rows. The smallest loss that "
+        r"they can promise is 0.0\d+; max_loss=0.001 would need about \d+",
+    ):
+        certified(X, max_loss=0.001)
+    refused = pytest.raises(ValueError, certified, X, max_loss=0.001)
+    smallest = float(re.search(r"promise is ([\d.]+);", str(refused.value))[1])
+    assert certified(X, max_loss=smallest * 1.05).certificate_.promised
+    safe = certified(X, max_loss=0.001, fallback="safe")
+    assert not safe.certificate_.promised and safe.certificate_.operating_budget == np.inf
+    assert str(safe.certificate_).startswith("Nothing is promised")
+    np.testing.assert_array_equal(safe.predict(X), X[:, 2])
+    worse = X.copy()
+    worse[:, 2] = 0
+    with pytest.raises(ValueError, match="no number would do"):
+        CertifiedRouter(FROZEN, max_loss=0.1, reference=Cheap(), n_points=3, random_state=0).fit(
+            worse, np.ones(200, dtype=int)
+        )
+    with pytest.raises(ValueError, match="nothing to promise"):
+        certified(X)
+
+
+class Cheap:
+    def predict(self, X):
+        return np.asarray(X)[:, 1].astype(int)
+
+
+def test_groups_are_promised_each():
+    """One group is lost by the cheap model; on average nobody sees it."""
+    X = table(4000)
+    rng = np.random.default_rng(0)
+    group = np.where(rng.random(4000) < 0.1, "rare", "common")
+    X[:, 1] = np.where(group == "rare", 0, X[:, 2])
+    average = certified(X, max_loss=0.15)
+    within = certified(X, max_loss=0.15, groups=group)
+    assert average.certificate_.cost < within.certificate_.cost
+    for router, kept in [(average, False), (within, True)]:
+        rare = X[group == "rare"]
+        assert (rare[:, 2].mean() - router.predict(rare).mean() <= 0.15) == kept
+    assert within.certificate_.groups == ["common", "rare"]
+    assert "in each of 2 groups" in str(within.certificate_)
+    with pytest.raises(ValueError, match="groups must have one entry per row"):
+        certified(X, max_loss=0.15, groups=group[:-1])
+
+
+def test_several_candidates_and_the_data_choose():
+    X = table(3000)
+    useless = table(3000, seed=5)
+    X = np.column_stack([X, useless[:, 0]])
+
+    class_of = Reordered().fit(X)
+    paths = [("useless", FrozenEstimator(class_of)), ("good", FROZEN)]
+    options = {"max_loss": 0.1, "reference": Expensive(), "n_points": 12, "random_state": 0}
+    router = CertifiedRouter(paths, **options).fit(X, np.ones(3000, dtype=int))
+    assert router.certificate_.path == "good"
+    assert router.choices_[:2] == ["useless: cheap", "useless: expensive"]
+    assert set(np.unique(router.route(X))) == {2, 3}
+    alone = certified(X, max_loss=0.1)
+    assert alone.certificate_.cost <= router.certificate_.cost < 1.1 * alone.certificate_.cost
+    with pytest.raises(ValueError, match="must be strings and differ"):
+        CertifiedRouter([("a", FROZEN), ("a", FROZEN)], max_loss=0.1).fit(X, np.ones(3000))
+    with pytest.raises(ValueError, match="must be a decision estimator of skroute"):
+        CertifiedRouter([("a", LogisticRegression())], max_loss=0.1).fit(X, np.ones(3000))
+
+
+class Reordered(Table):
+    """The same with a score that says nothing."""
+
+    def _plan(self, X, budget):
+        X = np.asarray(X)
+        return super()._plan(np.column_stack([X[:, 4], X[:, 1:]]), budget)
+
+
+def test_recertify_moves_the_operating_point_without_a_fit():
+    X = table(3000)
+    router = certified(X, max_loss=0.1)
+    before = router.certificate_
+    worse = table(3000, seed=1)
+    worse[:, 1] = np.where(np.random.default_rng(0).random(3000) < 0.1, 0, worse[:, 1])
+    after = router.recertify(worse, np.ones(3000, dtype=int)).certificate_
+    assert after.cost > before.cost and after.n_rows == 3000
+    with pytest.raises(ValueError, match="cannot be promised"):
+        router.recertify(worse[:5], np.ones(5, dtype=int))
+    assert router.certificate_ == after
+    with pytest.raises(NotFittedError):
+        CertifiedRouter(FROZEN, max_loss=0.1).recertify(X, np.ones(3000))
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    return make_classification(900, n_informative=5, random_state=0, class_sep=0.7)
+
+
+MEMBERS = [
+    ("tree", DecisionTreeClassifier(max_depth=1, random_state=0)),
+    ("logreg", LogisticRegression()),
+]
+
+
+def test_the_best_single_choice_is_every_single_choice(labelled):
+    X, y = labelled
+    occam = OccamRouterClassifier(MEMBERS, costs=[1, 3], cv=2)
+    losses = {}
+    for reference in ("best", "tree", "logreg", "full"):
+        router = CertifiedRouter(
+            occam, max_loss=0.15, reference=reference, n_points=4, random_state=0
+        ).fit(X, y)
+        losses[reference] = router.operating_points_.loss
+    np.testing.assert_allclose(losses["best"], np.maximum(losses["tree"], losses["logreg"]))
+    assert losses["full"][0] == 0
+    with pytest.raises(ValueError, match=r"single choices \['tree', 'logreg'\]"):
+        CertifiedRouter(occam, max_loss=0.1, reference="moon", n_points=2).fit(X, y)
+
+
+def test_logged_qualities_and_searches(labelled):
+    X, y = labelled
+    rng = np.random.default_rng(0)
+    Q = np.column_stack([rng.random(900) < 0.6, rng.random(900) < 0.9]).astype(float)
+    log = BudgetRouter(costs={"s": 1, "l": 5}, cv=2)
+    router = CertifiedRouter(log, max_loss=0.2, reference="l", n_points=5, random_state=0)
+    router.fit(X, Q)
+    assert router.certificate_.promised and router.certificate_.reference == "l"
+    occam = OccamRouterClassifier(MEMBERS, costs=[1, 3], cv=2)
+    by_class = CertifiedRouter(
+        occam, max_loss=0.3, reference="full", groups="class", n_points=4, random_state=0
+    ).fit(X, y)
+    assert by_class.certificate_.reference == "the full model"
+    assert by_class.certificate_.groups == ["0", "1"]
+    search = GridSearchCV(by_class, {"max_loss": [0.2, 0.3]}, cv=2).fit(X, y)
+    best = search.best_estimator_
+    copied = pickle.loads(pickle.dumps(best))
+    np.testing.assert_array_equal(copied.predict(X), best.predict(X))
+    assert copied.certificate_ == best.certificate_
+
+
+def test_losses_and_costs_outside_of_their_ranges_are_refused():
+    X = table(300)
+    with pytest.raises(ValueError, match="more than loss_range=0.5"):
+        certified(X, max_loss=0.1, loss_range=0.5)
+    with pytest.raises(ValueError, match="max_cost=2 is below what an evidence row has cost"):
+        certified(X, max_loss=0.1, max_cost=2)
+    with pytest.raises(ValueError, match="loss must return one number per row"):
+        certified(X, max_loss=0.1, loss=lambda y, y_pred: 0.0)
+    with pytest.raises(ValueError, match="target y is None"):
+        CertifiedRouter(FROZEN, max_loss=0.1).fit(X)
+
+
+def test_a_loss_of_ones_own_has_its_own_range():
+    X = table(3000)
+    money = certified(X, max_loss=5.0, loss=lambda y, y_pred: 50.0 * (y != y_pred), loss_range=50.0)
+    plain = certified(X, max_loss=0.1)
+    assert money.certificate_.cost == plain.certificate_.cost
+
+
+def test_display():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    from skroute.certified import CertificateDisplay
+
+    router = certified(table(1000), max_loss=0.1)
+    display = CertificateDisplay.from_estimator(router)
+    np.testing.assert_array_equal(
+        display.lines_[0].get_ydata(), router.operating_points_.loss_upper
+    )
+    assert len(display.lines_) == 1 and display.ax_.get_legend() is None
+    pyplot.close(display.figure_)
+
+
+@pytest.mark.parametrize("of_decisions", DECIDING, ids=lambda e: type(e).__name__)
+def test_any_decision_estimator_can_be_certified(of_decisions):
+    """Gates, exits and feature sets have no single choices: the full model is the reference."""
+    X, y = make_classification(1500, n_features=6, n_informative=4, class_sep=0.8, random_state=0)
+    router = CertifiedRouter(of_decisions, max_loss=0.25, random_state=0).fit(X[:1000], y[:1000])
+    certificate = router.certificate_
+    assert certificate.loss_upper <= 0.25 and "at most 0.25" in str(certificate)
+    _, _, cost = router.predict_routed(X[1000:])
+    assert cost.mean() <= router.estimators_[0].predict_cost(X[1000:]).mean() * (1 + 1e-9)
+
+
+# What evidence cannot say ---------------------------------------------------------------
+
+
+def occam(**options):
+    return OccamRouterClassifier(MEMBERS, costs=[1, 10], cv=2, response="predict", **options)
+
+
+@pytest.fixture(scope="module")
+def fitted(labelled):
+    X, y = labelled
+    return CertifiedRouter(occam(), max_loss=0.3, n_points=4, random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: y.astype(str), "No label in y"),
+        (lambda y: y + 7, "No label in y"),
+        (lambda y: np.where(y == 1, np.nan, y), "y must have no missing"),
+        (lambda y: np.where(y == 1, None, y), "y must have no missing"),
+        (lambda y: np.column_stack([y, y]), "as many axes as in fit"),
+    ],
+)
+def test_evidence_on_which_no_answer_can_be_right_is_refused(fitted, labelled, change, message):
+    """All answers and references are wrong there: the losses seen are 0, and mean nothing."""
+    X, y = labelled
+    before = str(fitted.certificate_)
+    with pytest.raises(ValueError, match=message):
+        fitted.recertify(X, change(y))
+    assert str(fitted.certificate_) == before
+    frozen = CertifiedRouter(FrozenEstimator(fitted.estimators_[0]), max_loss=0.3, n_points=4)
+    if "axes" not in message:
+        with pytest.raises(ValueError, match=message):
+            frozen.fit(X, change(y))
+
+
+def test_no_promise_for_a_group_without_evidence(labelled):
+    X, y = labelled
+    options = {"max_loss": 0.9, "n_points": 4, "random_state": 0}
+    kept = FrozenEstimator(occam().fit(X[:300], y[:300]))
+    # Fifty rows or less set the scale of the budgets, this one among them.
+    order = np.random.RandomState(0).permutation(600)
+    group = (np.arange(600) == order[0]).astype(int)
+    with pytest.raises(ValueError, match="groups: 1 of 2 have no evidence rows"):
+        CertifiedRouter(kept, groups=group, **options).fit(X[300:], y[300:])
+    one = y[300:] == 0
+    with pytest.raises(ValueError, match="groups: 1 of 2 have no evidence rows"):
+        CertifiedRouter(kept, groups="class", **options).fit(X[300:][one], y[300:][one])
+    router = CertifiedRouter(kept, groups="class", **options).fit(X[300:], y[300:])
+    with pytest.raises(ValueError, match="groups: 1 of 2 have no evidence rows"):
+        router.recertify(X[300:][one], y[300:][one])
+    for wrong in (np.where(group == 1, np.nan, 0.0), np.where(group == 1, None, "a")):
+        with pytest.raises(ValueError, match="groups must be"):
+            CertifiedRouter(kept, groups=wrong, **options).fit(X[300:], y[300:])
+
+
+def test_a_policy_for_whole_batches_is_refused(labelled):
+    """Of a single row it affords the cheap member alone, whatever the evidence was."""
+    X, y = labelled
+    batch = occam(policy="batch")
+    for model in (batch, FrozenEstimator(clone(batch).fit(X, y)), [("one", batch)]):
+        with pytest.raises(ValueError, match='policy="batch"'):
+            CertifiedRouter(model, max_loss=0.3).fit(X, y)
+
+
+def test_what_was_certified_stays(labelled):
+    """The owner of a fitted estimator may go on with it."""
+    X, y = labelled
+    own = occam(reg_lambda=0.0).fit(X[:400], y[:400])
+    options = {"max_loss": 0.3, "n_points": 4, "random_state": 0}
+    router = CertifiedRouter(FrozenEstimator(own), **options).fit(X[400:], y[400:])
+    route = router.route(X)
+    own.set_params(policy="batch", reg_lambda=1e9)
+    np.testing.assert_array_equal(router.route(X), route)
+    own.fit(X[:100], 1 - y[:100])
+    np.testing.assert_array_equal(router.route(X), route)
+
+
+def test_members_of_one_name_in_two_candidates_are_two_references(labelled):
+    X, y = labelled
+    good = FrozenEstimator(occam().fit(X[:400], y[:400]))
+    bad = FrozenEstimator(occam().fit(X[:400], 1 - y[:400]))
+    losses = []
+    for paths in ([("bad", bad), ("good", good)], [("good", good)]):
+        router = CertifiedRouter(paths, max_loss=0.5, n_points=4, random_state=0)
+        references = router.fit(X[400:], y[400:])._selection.evidence.references
+        losses.append(references.mean(axis=0).min())
+    assert losses[0] == losses[1]
+
+
+def test_a_certified_router_can_be_certified(labelled):
+    X, y = labelled
+    # No finite budget of the inner one can be promised: it has one operating point.
+    inner = CertifiedRouter(occam(), max_loss=0.0, fallback="safe", n_points=4, random_state=0)
+    outer = CertifiedRouter(inner, max_loss=0.3, n_points=4, random_state=0).fit(X, y)
+    assert outer.estimators_[0].min_budget_ == np.inf
+    assert outer.certificate_.promised and len(outer.operating_points_.budget) == 1
+    with pytest.raises(ValueError, match="cannot be promised"):
+        outer.estimators_[0].predict(X, budget=5.0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda y, y_pred: (y != y_pred) + 1j, "loss must be real numbers"),
+        (lambda y, y_pred: np.full(len(y), np.nan), "loss must be finite"),
+        (lambda y, y_pred: np.full(len(y), "much"), "loss must be real numbers"),
+        (lambda y, y_pred: "much", "loss must return one number per row"),
+    ],
+)
+def test_bad_losses_are_refused_by_name(labelled, loss, message):
+    with pytest.raises(ValueError, match=message):
+        CertifiedRouter(occam(), max_loss=0.3, loss=loss, n_points=4).fit(*labelled)
+
+
+def test_nothing_is_said_after_a_parameter_was_changed(labelled):
+    X, y = labelled
+    router = CertifiedRouter(occam(), max_loss=0.3, n_points=4, random_state=0).fit(X, y)
+    router.set_params(max_loss=0.01)
+    for view in ("certificate_", "operating_points_"):
+        with pytest.raises(ValueError, match="max_loss was changed after fit"):
+            getattr(router, view)
+    router.set_params(max_loss=0.3, budget=9.9)
+    assert router.certificate_.budget == 9.9
+
+
+def test_the_group_that_is_too_small_is_the_one_named(labelled):
+    X, y = labelled
+    group = np.zeros(900, dtype=int)
+    group[:30] = 1
+    with pytest.raises(ValueError, match=r"on \d\d? evidence rows of its smallest or worst group"):
+        CertifiedRouter(occam(), max_loss=0.1, groups=group, n_points=4, random_state=0).fit(X, y)

@@ -1,0 +1,206 @@
+"""Bit vectors against the walk from leaf to leaf and its numpy twin, to the last bit."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skroute.forests import ForestBuilder, leaf_sums
+from skroute.forests._bitvector import FEWEST_ROWS, bit_trees, layout_of
+from skroute.forests._forest import (
+    CATEGORICAL,
+    MISSING_RIGHT,
+    ZERO_MISSING,
+    member_scores_reference,
+)
+from skroute.forests._kernels import add_leaves
+
+N_FEATURES = 4
+CATEGORIES = 3  # The feature that is categorical, where one is.
+
+
+def random_tree(rng, n_leaves, width, cuts, flags, add_set):
+    """Parallel arrays of a tree grown by splitting leaves at random, deep or level."""
+    left, right, feature, threshold, flag = [-1], [-1], [0], [0.0], [0]
+    leaves = [0]
+    deep = rng.random() < 0.5
+    for _ in range(n_leaves - 1):
+        at = leaves.pop(-1 if deep else rng.integers(len(leaves)))
+        feature[at] = int(rng.integers(N_FEATURES))
+        threshold[at] = rng.choice(cuts)
+        flag[at] = int(rng.choice(flags)) & ~CATEGORICAL
+        if feature[at] == CATEGORIES and CATEGORICAL in flags:
+            words = rng.integers(0, 2**32, rng.integers(1, 4))
+            threshold[at], flag[at] = add_set(words), CATEGORICAL | (flag[at] & MISSING_RIGHT)
+        left[at], right[at] = len(left), len(left) + 1
+        leaves += [len(left), len(left) + 1]
+        for column, value in zip((left, right, feature, threshold, flag), (-1, -1, 0, 0.0, 0)):
+            column += [value, value]
+    value = rng.normal(size=(len(left), width)) * 10.0 ** rng.integers(-8, 8)
+    return [np.array(a) for a in (left, right, feature, threshold)] + [value, np.array(flag)]
+
+
+@st.composite
+def forests(draw, most_leaves=64):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    n_outputs = draw(st.integers(1, 3))
+    vector = draw(st.booleans())
+    flags = [0] + draw(st.lists(st.sampled_from([MISSING_RIGHT, ZERO_MISSING, CATEGORICAL])))
+    cuts = rng.normal(size=draw(st.sampled_from([1, 5, 40, 200])))
+    special = [0.0, -0.0, 1e-35, -1e-35, 1e-36, 5e-324, 1e-42, 1e300, -1e300, np.inf, -np.inf]
+    cuts = np.concatenate([cuts, special]) if draw(st.booleans()) else cuts
+    if draw(st.booleans()):
+        cuts = np.clip(cuts, -3e38, 3e38).astype(np.float32).astype(np.float64)
+    builder = ForestBuilder()
+    for _ in range(draw(st.integers(1, 6))):
+        for output in [-1] if vector else rng.permutation(n_outputs):
+            n_leaves = int(rng.integers(1, draw(st.sampled_from([2, 32, most_leaves])) + 1))
+            tree = random_tree(
+                rng, n_leaves, n_outputs if vector else 1, cuts, flags, builder.add_set
+            )
+            builder.add_tree(*tree, output=int(output))
+        builder.end_member()
+    forest = builder.build(np.zeros(n_outputs), n_features=N_FEATURES, dtype=dtype)
+    return forest, rows_near(rng, cuts, dtype, draw(st.sampled_from([1, 15, 16, 100, 1100])))
+
+
+def rows_near(rng, cuts, dtype, n):
+    """Rows at the cuts, one step beside them, and at all that is special."""
+    with np.errstate(over="ignore"):
+        at = cuts.astype(dtype)
+        pool = [at, np.nextafter(at, np.inf, dtype=dtype), np.nextafter(at, -np.inf, dtype=dtype)]
+        odd = [np.nan, np.inf, -np.inf, 0, -0.0, 1e-35, 1.1e-35, -1e-36, 1e-42, 5e-324, 1e300]
+        pool += [np.array(odd, dtype=dtype)] * 2
+    X = rng.choice(np.concatenate(pool), (n, N_FEATURES))
+    codes = np.r_[np.arange(-2, 100), -0.5, 0.7, 31.9, 2.0**31, 3e9, -3e9, np.inf, -np.inf, np.nan]
+    some = rng.random(n) < 0.7
+    X[some, CATEGORIES] = rng.choice(codes, some.sum())
+    return X
+
+
+def walked(forest, X, outputs, first, last):
+    column = np.full(forest.n_outputs, -1)
+    column[outputs] = np.arange(len(outputs))
+    out = np.zeros((len(X), len(outputs)))
+    add_leaves(X, forest.trees, first, last, column, out)
+    return out
+
+
+@settings(max_examples=120, deadline=None)
+@given(drawn=forests(), data=st.data())
+def test_sums_equal_those_of_the_walk_bit_for_bit(drawn, data):
+    forest, X = drawn
+    outputs = data.draw(st.permutations(range(forest.n_outputs)))
+    outputs = outputs[: data.draw(st.integers(1, forest.n_outputs))]
+    first = data.draw(st.integers(0, forest.n_members))
+    last = data.draw(st.integers(first, forest.n_members))
+    expected = walked(forest, X, outputs, first, last)
+    assert layout_of(forest) is not None
+    found = leaf_sums(forest, X, outputs, first=first, last=last)
+    np.testing.assert_array_equal(found, expected)
+    assert np.array_equal(np.signbit(found), np.signbit(expected))
+    twin = np.zeros_like(expected)
+    for scores in member_scores_reference(forest, X)[first:last]:
+        twin += scores[:, outputs]
+    np.testing.assert_array_equal(found, twin)
+
+
+@settings(max_examples=20, deadline=None)
+@given(drawn=forests(most_leaves=90))
+def test_the_shape_chooses_the_layout_and_no_answer_depends_on_it(drawn):
+    forest, X = drawn
+    nodes = forest.trees.nodes
+    leaf = nodes["child"] == np.arange(len(nodes))
+    most = np.add.reduceat(leaf, forest.trees.roots).max()
+    bits = layout_of(forest)
+    assert (bits is None) == (most > 64)
+    if bits is not None:
+        assert bits.clear.dtype == (np.uint32 if most <= 32 else np.uint64)
+    outputs = range(forest.n_outputs)
+    expected = walked(forest, X, list(outputs), 0, forest.n_members)
+    np.testing.assert_array_equal(leaf_sums(forest, X), expected)
+
+
+@pytest.fixture
+def stump():
+    def build(threshold, flag=0, words=(), dtype="float64"):
+        builder = ForestBuilder()
+        if len(words):
+            threshold = builder.add_set(words)
+        tree = [[1, -1, -1], [2, -1, -1], [0, 0, 0], [threshold, 0, 0]]
+        value = np.array([[0.0], [1.0], [2.0]])
+        builder.add_tree(*map(np.array, tree), value, np.array([flag, 0, 0]))
+        builder.end_member()
+        return builder.build([0.0], n_features=1, dtype=dtype)
+
+    return build
+
+
+def test_what_codes_cannot_say_is_left_to_the_walk(stump):
+    long = np.full(2047, 2**32 - 1)
+    assert layout_of(stump(0, CATEGORICAL, long[:-1])) is not None
+    assert layout_of(stump(0, CATEGORICAL, np.append(long, 1))) is None
+    assert layout_of(stump(0, CATEGORICAL | ZERO_MISSING, [1])) is None
+    X = np.append(np.arange(65600.0), np.nan)[:, None]
+    for words in (long[:-1], np.append(long, long[:1])):
+        forest = stump(0, CATEGORICAL | MISSING_RIGHT, words)
+        expected = np.where(X < 32 * len(words), 1.0, 2.0)
+        np.testing.assert_array_equal(leaf_sums(forest, X), expected)
+
+
+def test_many_cuts_of_one_feature():
+    """65,534 codes are enough, one more is not."""
+    for n_trees, fits in ((65534 // 63, True), (65534 // 63 + 2, False)):
+        builder, cut = ForestBuilder(), 0
+        for _ in range(n_trees):
+            left = np.full(127, -1)
+            left[0:126:2] = np.arange(1, 127, 2)
+            right = np.where(left >= 0, left + 1, -1)
+            threshold = np.zeros(127)
+            threshold[0:126:2] = cut + np.arange(63)
+            cut += 63
+            value = np.arange(127.0)[:, None]
+            zero = np.zeros(127, dtype=int)
+            builder.add_tree(left, right, zero, threshold, value, zero)
+        builder.end_member()
+        forest = builder.build([0.0], n_features=1)
+        assert (layout_of(forest) is not None) == fits
+        X = np.linspace(-1, cut + 1, 50)[:, None]
+        np.testing.assert_array_equal(leaf_sums(forest, X), walked(forest, X, [0], 0, 1))
+
+
+def test_cuts_between_two_numbers_of_single_precision(stump):
+    threshold = 0.1  # Above its nearest number of single precision is one that rounds to it.
+    X = np.array([[np.nextafter(np.float32(0.1), s)] for s in (-np.inf, np.inf)], np.float32)
+    X = np.vstack([X, [[np.float32(0.1)]], X.repeat(8, axis=0)])
+    for t in (threshold, -threshold, np.nextafter(threshold, 1), 1e300, -1e300, 1e-50):
+        forest = stump(t, dtype="float32")
+        np.testing.assert_array_equal(
+            leaf_sums(forest, X), np.where(X.astype(np.float64) > t, 2.0, 1.0)
+        )
+
+
+def test_the_layout_follows_the_trees_and_is_not_pickled(stump):
+    forest = stump(0.0)
+    X = np.linspace(-1, 1, FEWEST_ROWS)[:, None]
+    before = leaf_sums(forest, X)
+    assert layout_of(forest) is layout_of(forest)
+    assert "_layout" not in pickle.loads(pickle.dumps(forest)).__dict__
+    nodes = forest.trees.nodes.copy()
+    nodes["threshold"][0] = 2.0
+    forest.trees = forest.trees._replace(nodes=nodes)
+    assert (before == 2.0).any() and (leaf_sums(forest, X) == 1.0).all()
+
+
+def test_a_layout_without_tests():
+    builder = ForestBuilder()
+    none, zero = np.array([-1]), np.zeros(1, dtype=int)
+    for value in (0.25, 0.5):
+        builder.add_tree(none, none, zero, np.zeros(1), np.array([[value]]), zero)
+        builder.end_member()
+    forest = builder.build([0.0], n_features=2)
+    assert len(bit_trees(forest.trees, "float64").column) == 0
+    np.testing.assert_array_equal(leaf_sums(forest, np.zeros((20, 2))), np.full((20, 1), 0.75))

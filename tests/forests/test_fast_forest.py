@@ -1,0 +1,425 @@
+"""FastForest answers as the library of its ensemble does, to the last bit."""
+
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.datasets import make_classification
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from skroute.forests import FastForest, _exact
+
+lgb = pytest.importorskip("lightgbm")
+xgb = pytest.importorskip("xgboost")
+
+QUIET = {"n_jobs": 1, "verbose": -1}
+
+
+def small(X, y, n_classes):
+    X = X.astype(np.float32)  # Trees of single precision read it as it is.
+    return X, y if n_classes else X[:, 0] * 3 + np.abs(y - X[:, 1]) + 20
+
+
+def data(n_classes, seed, missing=False):
+    X, y = make_classification(
+        400, 6, n_informative=5, n_redundant=0, n_classes=n_classes or 3, random_state=seed
+    )
+    X[:, 5] = np.round(X[:, 5])
+    X, y = small(X.astype(np.float64), y, n_classes)
+    if missing:
+        X[np.random.default_rng(seed).random(X.shape) < 0.1] = np.nan
+    return X, y
+
+
+CLASSIFIERS = {
+    "lightgbm": lambda n, s: lgb.LGBMClassifier(n_estimators=n, random_state=s, **QUIET),
+    "lightgbm ova": lambda n, s: lgb.LGBMClassifier(
+        n_estimators=n, objective="multiclassova", **QUIET
+    ),
+    "lightgbm rf": lambda n, s: lgb.LGBMClassifier(
+        n_estimators=n, boosting_type="rf", subsample=0.5, subsample_freq=1, **QUIET
+    ),
+    "lightgbm zero": lambda n, s: lgb.LGBMClassifier(
+        n_estimators=n, zero_as_missing=True, sigmoid=1.7, **QUIET
+    ),
+    "xgboost": lambda n, s: xgb.XGBClassifier(n_estimators=n, n_jobs=1, base_score=None),
+    "xgboost rf": lambda n, s: xgb.XGBRFClassifier(n_estimators=n, n_jobs=1, random_state=s),
+    "hist": lambda n, s: HistGradientBoostingClassifier(max_iter=n, random_state=s),
+    "forest": lambda n, s: RandomForestClassifier(n, max_depth=4, random_state=s),
+    "deep forest": lambda n, s: RandomForestClassifier(n, random_state=s),
+    "extra": lambda n, s: ExtraTreesClassifier(n, max_depth=5, random_state=s),
+    "bagging": lambda n, s: BaggingClassifier(
+        DecisionTreeClassifier(max_depth=3), n, max_features=0.6, random_state=s
+    ),
+    "gradient": lambda n, s: GradientBoostingClassifier(n_estimators=n, random_state=s),
+    "adaboost": lambda n, s: AdaBoostClassifier(
+        DecisionTreeClassifier(max_depth=2), n_estimators=n, random_state=s
+    ),
+}
+REGRESSORS = {
+    "lightgbm": lambda n, s: lgb.LGBMRegressor(n_estimators=n, **QUIET),
+    "lightgbm tweedie": lambda n, s: lgb.LGBMRegressor(
+        n_estimators=n, objective="tweedie", **QUIET
+    ),
+    "xgboost": lambda n, s: xgb.XGBRegressor(n_estimators=n, n_jobs=1),
+    "xgboost poisson": lambda n, s: xgb.XGBRegressor(
+        n_estimators=n, objective="count:poisson", n_jobs=1
+    ),
+    "hist": lambda n, s: HistGradientBoostingRegressor(max_iter=n),
+    "hist poisson": lambda n, s: HistGradientBoostingRegressor(loss="poisson", max_iter=n),
+    "forest": lambda n, s: RandomForestRegressor(n, random_state=s),
+    "extra": lambda n, s: ExtraTreesRegressor(n, max_depth=4, random_state=s),
+    "gradient": lambda n, s: GradientBoostingRegressor(n_estimators=n, random_state=s),
+}
+MISSING = {"lightgbm", "lightgbm zero", "xgboost", "xgboost rf", "hist", "forest", "deep forest"}
+
+
+def same(model, fast, rows):
+    """All that both answer, on rows together and one by one, to the last bit."""
+    names = [n for n in ("predict", "predict_proba", "decision_function") if hasattr(fast, n)]
+    for name in names:
+        found = getattr(fast, name)(rows)
+        if hasattr(model, name):
+            expected = getattr(model, name)(rows)
+            np.testing.assert_array_equal(found, expected)
+            assert found.dtype == expected.dtype and found.shape == expected.shape
+        for i in range(0, len(rows), 17):
+            np.testing.assert_array_equal(getattr(fast, name)(rows[i : i + 1])[0], found[i])
+        for few in (2, 47, 48):
+            np.testing.assert_array_equal(getattr(fast, name)(rows[:few]), found[:few])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(CLASSIFIERS)),
+    n_classes=st.integers(2, 4),
+    n=st.integers(1, 12),
+    seed=st.integers(0, 1000),
+    missing=st.booleans(),
+    text=st.booleans(),
+)
+def test_a_classifier_of_any_library(kind, n_classes, n, seed, missing, text):
+    n_classes = 3 if kind == "lightgbm ova" and n_classes == 2 else n_classes
+    X, y = data(n_classes, seed, missing and kind in MISSING)
+    model = CLASSIFIERS[kind](n, seed)
+    model.fit(X, np.array(["no", "yes", "maybe", "never"])[y] if text and "xgb" not in kind else y)
+    fast = FastForest.from_ensemble(model, X)
+    same(model, fast, X)
+    np.testing.assert_array_equal(fast.classes_, model.classes_)
+    assert fast.score(X, model.predict(X)) == 1.0
+    again = pickle.loads(pickle.dumps(fast))
+    np.testing.assert_array_equal(again.predict_proba(X), fast.predict_proba(X))
+    assert is_classifier(again) and hasattr(fast, "decision_function") == (
+        fast.reading_.answer != "mean"
+    )
+    if hasattr(model, "booster_") or hasattr(model, "get_booster"):
+        raw = {"raw_score": True} if hasattr(model, "booster_") else {"output_margin": True}
+        np.testing.assert_array_equal(fast.decision_function(X), model.predict(X, **raw))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(REGRESSORS)),
+    n=st.integers(1, 12),
+    seed=st.integers(0, 1000),
+    missing=st.booleans(),
+)
+def test_a_regressor_of_any_library(kind, n, seed, missing):
+    X, y = data(0, seed, False)
+    model = REGRESSORS[kind](n, seed).fit(X, y)
+    fast = FastForest.from_ensemble(model)
+    if missing and kind in MISSING:
+        X[::3, 2] = np.nan
+    same(model, fast, X)
+    assert is_regressor(fast) and not hasattr(fast, "predict_proba")
+    assert not hasattr(fast, "decision_function")
+    assert is_regressor(pickle.loads(pickle.dumps(fast)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble", "int64"])
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost", "forest", "hist"])
+def test_any_dtype_and_memory_order(kind, dtype):
+    X, y = data(2, 0)
+    model = CLASSIFIERS[kind](5, 0).fit(X, y)
+    fast = FastForest.from_ensemble(model)
+    rows = X.astype(dtype)
+    plain = rows.astype(np.float64)
+    expected = model.predict_proba(plain)
+    frozen = rows.copy()
+    frozen.setflags(write=False)
+    for some in (rows, np.asfortranarray(rows), rows[::-1][::-1], frozen, rows.tolist()):
+        np.testing.assert_array_equal(fast.predict_proba(some), expected)
+    for i in range(5):
+        np.testing.assert_array_equal(fast.predict_proba(rows[i : i + 1]), expected[i : i + 1])
+
+
+def test_zeros_of_lightgbm_are_in_single_precision():
+    """Values that its rows leave out count as zero; seen to fail with 1e-35 as a double."""
+    zero = float(np.float32(1e-35))
+    values = [0.0, zero, 1e-35, np.nextafter(zero, 1), -1e-35, -zero, np.nextafter(-zero, -1)]
+    rng = np.random.default_rng(0)
+    X = rng.choice([-1.0, 0.0, 1.0], (300, 3))
+    for options in ({}, {"zero_as_missing": True}):
+        model = lgb.LGBMClassifier(n_estimators=8, min_child_samples=2, **options, **QUIET)
+        model.fit(X, X[:, 0] + 0.5 * X[:, 1] + rng.normal(size=300) > 0)
+        rows = rng.choice(values, (100, 3))
+        same(model, FastForest.from_ensemble(model), rows)
+
+
+def test_categories_of_a_data_frame():
+    X, y = data(2, 0)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame["b"] = pd.Categorical(np.where(y + X[:, 0] > 0.7, "red", "blue"))
+    for model in (
+        lgb.LGBMClassifier(n_estimators=6, **QUIET),
+        HistGradientBoostingClassifier(max_iter=6, categorical_features="from_dtype"),
+    ):
+        model.fit(frame, y)
+        fast = FastForest.from_ensemble(model, frame)
+        np.testing.assert_array_equal(fast.predict_proba(frame), model.predict_proba(frame))
+    with pytest.raises(ValueError, match="give rows X"):
+        FastForest.from_ensemble(model)
+
+
+def test_frames_with_known_columns_and_others():
+    X, y = data(2, 0)
+    frame = pd.DataFrame(X.astype(np.float64), columns=list("abcdef"))
+    fast = FastForest(FrozenEstimator(RandomForestClassifier(5).fit(frame, y))).fit(frame, y)
+    expected = fast.predict_proba(frame)
+    for rows in (frame, frame[:1], frame.iloc[:60].copy(), frame.astype("Float64")):
+        np.testing.assert_array_equal(fast.predict_proba(rows), expected[: len(rows)])
+    with pytest.raises(ValueError, match="feature names should match"):
+        fast.predict(frame[list("bacdef")])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        fast.predict(X)
+
+
+@pytest.mark.parametrize("n", [1, 20, 300])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_values_that_the_library_refuses(value, n):
+    X, y = data(2, 0)
+    fast = FastForest(GradientBoostingClassifier(n_estimators=3)).fit(X, y)
+    rows = X[:n].astype(np.float64)
+    rows[-1, 2] = value
+    with pytest.raises(ValueError, match="contains|NaN|infinity"):
+        fast.predict(rows)
+    with pytest.raises(ValueError, match="X has 5 features"):
+        fast.predict(X[:n, :5])
+
+
+def test_a_frozen_ensemble_stays_and_others_are_fitted():
+    X, y = data(3, 0)
+    model = RandomForestClassifier(5, random_state=0).fit(X, y)
+    frozen = FastForest(FrozenEstimator(model)).fit(X[:50], y[:50])
+    np.testing.assert_array_equal(frozen.predict_proba(X), model.predict_proba(X))
+    fresh = FastForest(RandomForestClassifier(5, random_state=0)).fit(X, y)
+    np.testing.assert_array_equal(fresh.predict_proba(X), model.predict_proba(X))
+    loaded = pickle.loads(pickle.dumps(fresh))
+    assert loaded.estimator is None and clone(loaded) is loaded
+    with pytest.raises(ValueError, match="nothing to fit"):
+        loaded.fit(X, y)
+    threads = FastForest.from_ensemble(model, n_jobs=2)
+    many = np.vstack([X] * 8)
+    np.testing.assert_array_equal(threads.predict_proba(many), model.predict_proba(many))
+
+
+def test_a_booster_answers_as_its_own_predict():
+    X, y = data(3, 0)
+    model = lgb.LGBMClassifier(n_estimators=5, **QUIET).fit(X, y)
+    fast = FastForest.from_ensemble(model.booster_)
+    np.testing.assert_array_equal(fast.predict(X), model.booster_.predict(X))
+    ranker = lgb.LGBMRanker(n_estimators=5, **QUIET).fit(X, y, group=[100] * 4)
+    np.testing.assert_array_equal(FastForest.from_ensemble(ranker).predict(X), ranker.predict(X))
+
+
+@pytest.mark.parametrize(
+    "model, error, said",
+    [
+        (GaussianNB(), TypeError, "got GaussianNB"),
+        (AdaBoostRegressor(n_estimators=2), TypeError, "got AdaBoostRegressor"),
+        (BaggingClassifier(GaussianNB(), 2), ValueError, "members of GaussianNB"),
+        (lgb.LGBMClassifier(n_estimators=2, linear_tree=True, **QUIET), ValueError, "Linear"),
+        (lgb.LGBMRegressor(n_estimators=2, reg_sqrt=True, **QUIET), ValueError, "reg_sqrt"),
+        (xgb.XGBClassifier(n_estimators=2, booster="dart"), ValueError, "gbtree"),
+        (GradientBoostingClassifier(n_estimators=2, init=GaussianNB()), ValueError, "init"),
+    ],
+)
+def test_what_is_refused(model, error, said):
+    X, y = data(2, 0)
+    with pytest.raises(error, match=said):
+        FastForest.from_ensemble(model.fit(X, y))
+    with pytest.raises(error, match=said):
+        FastForest(model).fit(X, y)
+
+
+def test_a_difference_is_noticed(monkeypatch):
+    X, y = data(2, 0)
+    model = lgb.LGBMClassifier(n_estimators=3, **QUIET).fit(X, y)
+    reader = _exact._EXACT["lightgbm", "LGBMModel"]
+
+    def wrong(model):
+        reading = reader(model)
+        reading.forest.offset = reading.forest.offset + 1e-12
+        return reading
+
+    monkeypatch.setitem(_exact._EXACT, ("lightgbm", "LGBMModel"), wrong)
+    with pytest.raises(ValueError, match="as the LGBMClassifier does: the sums of its leaves"):
+        FastForest.from_ensemble(model)
+
+
+def test_a_pickle_needs_no_library(tmp_path):
+    X, y = data(2, 0)
+    for kind in ("lightgbm", "xgboost"):
+        fast = FastForest.from_ensemble(CLASSIFIERS[kind](3, 0).fit(X, y))
+        (tmp_path / "forest.pkl").write_bytes(pickle.dumps((fast, X, fast.predict_proba(X))))
+        script = """
+            import pickle, sys
+            sys.modules["lightgbm"] = sys.modules["xgboost"] = None
+            fast, X, expected = pickle.load(open(sys.argv[1], "rb"))
+            assert (fast.predict_proba(X) == expected).all()
+        """
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "forest.pkl")],
+            check=True,
+            timeout=300,
+        )
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(set(CLASSIFIERS) - {"hist"})),
+    layout=st.sampled_from([sp.csr_array, sp.csr_matrix]),
+    seed=st.integers(0, 1000),
+)
+def test_sparse_rows_as_the_library_reads_them(kind, layout, seed):
+    """XGBoost takes what a row leaves out for missing, others for zero."""
+    X, y = data(3, seed)
+    rng = np.random.default_rng(seed)
+    X[rng.random(X.shape) < 0.4] = 0
+    rows = layout(X)
+    rows.data[:20] = 0  # Zeros that are written down.
+    model = CLASSIFIERS[kind](4, seed).fit(X, y)
+    model = CLASSIFIERS[kind](4, seed).fit(rows, y) if seed % 2 else model
+    fast = FastForest.from_ensemble(model, rows)
+    for some in (rows, rows.tocsr()[:3]):
+        np.testing.assert_array_equal(fast.predict_proba(some), model.predict_proba(some))
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost", "forest", "hist"])
+@pytest.mark.parametrize("order", ["fedcba", "zbcdef"])
+def test_names_of_a_frozen_ensemble_are_its_own(kind, order):
+    X, y = data(2, 0)
+    model = CLASSIFIERS[kind](3, 0).fit(pd.DataFrame(X, columns=list("abcdef")), y)
+    other = pd.DataFrame(X, columns=list(order))
+    with pytest.raises(ValueError, match="feature.names"):
+        FastForest(FrozenEstimator(model)).fit(other, y)
+    fast = FastForest(FrozenEstimator(model)).fit(X, y)
+    for rows in (other, other[:1]):
+        with pytest.raises(ValueError, match="feature names should match"):
+            fast.predict(rows)
+
+
+def test_names_with_spaces_and_numbered_columns():
+    X, y = data(2, 0)
+    frame = pd.DataFrame(X, columns=["my column", "b_c", *"cdef"])
+    model = lgb.LGBMClassifier(n_estimators=3, **QUIET)
+    model.fit(frame, y)
+    fast = FastForest.from_ensemble(model, frame)
+    assert list(fast.feature_names_in_) == list(frame.columns)
+    np.testing.assert_array_equal(fast.predict(frame), model.predict(frame))
+    numbered = pd.DataFrame(X)
+    model.fit(numbered, y)
+    for fast in (FastForest.from_ensemble(model), FastForest.from_ensemble(model, numbered)):
+        np.testing.assert_array_equal(fast.predict(numbered), model.predict(numbered))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(3),
+        BaggingClassifier(n_estimators=3),
+        HistGradientBoostingClassifier(max_iter=3),
+        lgb.LGBMClassifier(n_estimators=3, **QUIET),
+        xgb.XGBClassifier(n_estimators=3),
+        RandomForestClassifier(1, max_depth=1),
+        lgb.LGBMClassifier(n_estimators=1, num_leaves=65, min_child_samples=1, **QUIET),
+    ],
+)
+@pytest.mark.parametrize("n_classes", [1, 2])
+def test_one_class_and_one_tree(model, n_classes):
+    X, y = data(2, 0)
+    model = clone(model).fit(X, y if n_classes == 2 else np.zeros_like(y))
+    same(model, FastForest.from_ensemble(model), X)
+
+
+def test_more_that_is_refused():
+    X, y = data(2, 0)
+    both = np.column_stack([y, 1 - y])
+    for model in (xgb.XGBClassifier(n_estimators=2), xgb.XGBRegressor(n_estimators=2)):
+        with pytest.raises(ValueError, match="y with 2 columns"):
+            FastForest.from_ensemble(model.fit(X, both))
+    with pytest.raises(ValueError, match="at least two classes"):
+        FastForest.from_ensemble(AdaBoostClassifier(n_estimators=2).fit(X, 0 * y))
+    for model in (RandomForestClassifier(), lgb.LGBMClassifier(), xgb.XGBClassifier()):
+        with pytest.raises(NotFittedError):
+            FastForest.from_ensemble(model)
+    model = RandomForestClassifier(2).fit(X, y)
+    for n_jobs in ("all", 0, 1.5):
+        with pytest.raises(ValueError, match="n_jobs"):
+            FastForest.from_ensemble(model, n_jobs=n_jobs)
+        with pytest.raises(ValueError, match="n_jobs"):
+            FastForest.from_ensemble(model).set_params(n_jobs=n_jobs).predict(X)
+
+
+def test_a_failure_of_the_ensemble_names_it():
+    class Failing(RandomForestClassifier):
+        def fit(self, X, y):
+            raise ConnectionError("cannot be fitted")
+
+    X, y = data(2, 0)
+    with pytest.raises(ConnectionError) as caught:
+        FastForest(Failing()).fit(X, y)
+    assert "'Failing' with 400 rows" in caught.value.__notes__[0]
+
+
+def test_a_search_over_the_ensemble():
+    X, y = data(2, 0)
+    search = GridSearchCV(
+        FastForest(RandomForestClassifier(random_state=0)), {"estimator__max_depth": [1, 4]}, cv=2
+    )
+    assert search.fit(X, y).best_params_ == {"estimator__max_depth": 4}
+
+
+@pytest.mark.parametrize("n", [1, 60])
+def test_rows_in_other_byte_order(n):
+    X, y = data(2, 0)
+    fast = FastForest(RandomForestClassifier(3)).fit(X, y)
+    for dtype in (">f4", ">f8", ">i4"):
+        rows = X[:n].astype(dtype)
+        expected = fast.predict_proba(rows.astype(rows.dtype.newbyteorder("=")))
+        np.testing.assert_array_equal(fast.predict_proba(rows), expected)

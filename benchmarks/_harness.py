@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,8 @@ from pathlib import Path
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
+# The references of the tests are contenders too: `from tests...` works from any folder.
+sys.path.append(str(Path(__file__).parents[1]))
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "lightgbm", "highspy")
 _START = time.perf_counter()
 _TABLES = []

@@ -31,6 +31,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._tensors import holds_numbers, indexable_dataset, on_host, torch_of
+from skroute.utils._texts import hide_texts, hiding_texts
 from skroute.utils._timing import seconds_per_sample
 
 __all__ = [
@@ -604,8 +605,9 @@ class CostAwareMixin(CallbackSupportMixin):
         self._unfit()
         try:
             return self._validate_and_run(learn, X, y, params, name)
-        except BaseException:
+        except BaseException as error:
             self._unfit()
+            hide_texts(error, X)
             raise
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -640,9 +642,13 @@ class CostAwareMixin(CallbackSupportMixin):
                 f"{type(self).__name__} does not take {unknown[0]!r} in a call. Beside X and "
                 f"budget it takes {list(self._call_context)!r}."
             )
-        X = self._check_X(X)
-        plan = self._plan(X, self._effective_budget(budget), **context)
-        y_pred = None if response is None else self._answer(X, plan, response)
+        try:
+            rows = self._check_X(X)
+            plan = self._plan(rows, self._effective_budget(budget), **context)
+            y_pred = None if response is None else self._answer(rows, plan, response)
+        except Exception as error:
+            hide_texts(error, X)
+            raise
         return Routed(y_pred, plan.route, plan.cost)
 
     def _check_X(self, X):
@@ -788,7 +794,8 @@ class CostAwareMixin(CallbackSupportMixin):
             Share of rows answered correctly.
         """
         y_pred = self.predict(X, budget=budget, **context)
-        return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
+        with hiding_texts(y):
+            return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
 
 class _NothingRouted(dict):

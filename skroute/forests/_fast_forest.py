@@ -38,6 +38,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
+from skroute.utils._texts import hiding_texts
 
 # Rows given that the answers are compared on.
 _N_PROBES = 200
@@ -232,7 +233,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         else:
             raise_for_params(params, self, "fit")
         name = type(_unfrozen(self.estimator)).__name__
-        with note_failure(name, num_samples(X), "fit"):
+        with hiding_texts(X), note_failure(name, num_samples(X), "fit"):
             fitted = clone(self.estimator).fit(X, y, **params)
         if not isinstance(fitted, FrozenEstimator):
             validate_data(self, X, skip_check_array=True)

@@ -1,12 +1,17 @@
 """Rows as the array that the library of a forest reads."""
 
-from contextlib import contextmanager
-
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_array
 
 from skroute.utils._compat import num_samples
+from skroute.utils._texts import hiding_texts, refusing_text
+
+TEXT_COLUMNS = (
+    "X has columns of text, which are not supported here: categories of LightGBM and "
+    "HistGradientBoosting are read from data frames, those of XGBoost are not. Encode them as "
+    "numbers before the ensemble is fitted, for example with OrdinalEncoder."
+)
 
 
 def rows_of(forest, X):
@@ -31,7 +36,7 @@ def rows_of(forest, X):
     if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
         X = encode_categories(X, forest.categories, forest.n_features)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
-    with np.errstate(over="ignore"), naming_text():
+    with np.errstate(over="ignore"), hiding_texts(X), refusing_text(lambda: TEXT_COLUMNS):
         X = check_array(X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite)
     if X.shape[1] != forest.n_features:
         raise ValueError(
@@ -47,21 +52,6 @@ def _dense(X, absent):
     out = np.full(X.shape, absent, dtype=np.result_type(X.dtype, np.float32))
     out[X.row, X.col] = X.data
     return out
-
-
-@contextmanager
-def naming_text():
-    """Say what to do about text, and show none of it."""
-    try:
-        yield
-    except ValueError as error:
-        if not str(error).startswith("could not convert string to float"):
-            raise
-        raise ValueError(
-            "X has columns of text, which are not supported here: categories of LightGBM and "
-            "HistGradientBoosting are read from data frames, those of XGBoost are not. Encode "
-            "them as numbers before the ensemble is fitted, for example with OrdinalEncoder."
-        ) from None
 
 
 def encode_categories(X, categories, n_features):

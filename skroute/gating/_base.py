@@ -1,7 +1,6 @@
 """What the gating estimators share: features bought per row."""
 
 from collections.abc import Mapping
-from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from sklearn.utils.validation import validate_data
 from skroute.base import CostAwareMixin, Plan, check_affordable, check_costs
 from skroute.gating._acquisition import FeatureLedger, LazyFeatures, check_bought
 from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
+from skroute.utils._texts import refusing_text
 
 
 class Decision(NamedTuple):
@@ -66,7 +66,7 @@ class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
 
     def _checked(self, X, y, sample_weight):
         """Numeric rows, class indices and weights; sets ``classes_`` and the groups."""
-        with naming_text(X):
+        with refusing_text(lambda: where_text_is(X)):
             values, y = validate_data(
                 self, X, y, dtype=np.float64, ensure_all_finite=self._finite()
             )
@@ -156,7 +156,7 @@ class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
         """The rows as a ledger: bought already if X is a table, else to be asked for."""
         if not isinstance(X, LazyFeatures):
             # Feature names were checked on X itself.
-            with naming_text(X):
+            with refusing_text(lambda: where_text_is(X)):
                 values = validate_data(
                     self, X, reset=False, dtype=np.float64, ensure_all_finite=self._finite()
                 )
@@ -193,25 +193,15 @@ class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
         return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
 
 
-@contextmanager
-def naming_text(X):
-    """Name the columns that hold text where numbers must be, and show none of it."""
-    try:
-        yield
-    except ValueError as error:
-        if not str(error).startswith("could not convert string to float"):
-            raise
-        if np.ndim(X) != 2:
-            raise ValueError(
-                "X must be numeric and have two axes, rows and columns, but it is text."
-            ) from None
-        names = list(getattr(X, "columns", range(np.shape(X)[1])))
-        table = np.asarray(X, dtype=object)
-        text = [
-            name for name, cells in zip(names, table.T) if any(isinstance(c, str) for c in cells)
-        ]
-        raise ValueError(
-            f"X must be numeric, but there is text in column(s) {text!r}. Encode it before, for "
-            "example with OrdinalEncoder or OneHotEncoder in a ColumnTransformer with "
-            'set_output(transform="pandas"), which keeps the names.'
-        ) from None
+def where_text_is(X):
+    """Which columns hold text where numbers must be, and what to do."""
+    if np.ndim(X) != 2:
+        return "X must be numeric and have two axes, rows and columns, but it is text."
+    names = list(getattr(X, "columns", range(np.shape(X)[1])))
+    table = np.asarray(X, dtype=object)
+    text = [name for name, cells in zip(names, table.T) if any(isinstance(c, str) for c in cells)]
+    return (
+        f"X must be numeric, but there is text in column(s) {text!r}. Encode it before, for "
+        "example with OrdinalEncoder or OneHotEncoder in a ColumnTransformer with "
+        'set_output(transform="pandas"), which keeps the names.'
+    )

@@ -344,10 +344,9 @@ class OracleRouterClassifier(BaseRouter):
         y_true = np.asarray(on_host(y_true))
         target = np.minimum(np.searchsorted(self.classes_, y_true), len(self.classes_) - 1)
         if (wrong := self.classes_[target] != y_true).any():
-            unseen = y_true[wrong].tolist()[0]
             raise ValueError(
-                f"y_true has the label {unseen!r}, which fit has not seen; known are "
-                f"{self.classes_.tolist()!r}."
+                f"y_true has a label that fit has not seen, in row {int(wrong.argmax())}; known "
+                f"are {self.classes_.tolist()!r}."
             )
         members = zip(self.choices_, self.estimators_)
         return response_quality(

@@ -24,8 +24,19 @@ def holds_numbers(X):
 
 
 def on_host(array):
-    """A tensor as a NumPy array in host memory; anything else as it is."""
-    return array if torch_of(array) is None else array.detach().cpu().numpy()
+    """A tensor as a NumPy array in host memory; anything else as it is.
+
+    bfloat16 and the floats of 8 bits, which NumPy does not know, become float32.
+    """
+    if (torch := torch_of(array)) is None:
+        return array
+    array = array.detach().cpu()
+    known = not array.is_floating_point() or array.dtype in (
+        torch.float16,
+        torch.float32,
+        torch.float64,
+    )
+    return (array if known else array.float()).numpy()
 
 
 def beside(X, values):

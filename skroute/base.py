@@ -554,10 +554,38 @@ class CostAwareMixin(CallbackSupportMixin):
         at_once = {*self._acts_at_once, "n_jobs", "verbose"}
         if name not in self._get_param_names() or name in at_once:
             return
+        self._note_value(name, getattr(self, name), value)
+
+    def _note_value(self, name, before, value):
         of_fit = vars(self).setdefault("_of_fit", {})
-        before = of_fit.setdefault(name, getattr(self, name))
+        before = of_fit.setdefault(name, before)
         if value is before or (isinstance(value, (str, Number)) and value == before):
             del of_fit[name]
+
+    @contextmanager
+    def _noting_inner_changes(self, params):
+        """Remember what parameters of inner models were in `fit`: they need a new one to act."""
+        inner = [name for name in params if "__" in name] if self.__sklearn_is_fitted__() else ()
+        before = self.get_params() if inner else {}
+        yield
+        for name in inner:
+            if name.partition("__")[0] not in vars(self).get("_of_fit", ()):
+                self._note_value(name, before[name], params[name])
+
+    def set_params(self, **params):
+        """Set parameters of this estimator and, as ``name__parameter``, of its inner models.
+
+        Parameters
+        ----------
+        **params : keyword arguments
+            Parameters to set.
+
+        Returns
+        -------
+        self
+        """
+        with self._noting_inner_changes(params):
+            return super().set_params(**params)
 
     def _check_unchanged(self):
         """Refuse a call while parameters that need a new fit differ from those of `fit`."""

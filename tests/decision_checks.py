@@ -176,6 +176,20 @@ def check_decision_changed_parameters(estimator):
         same(expected, model.predict_routed(X))
 
 
+def check_decision_changed_parameters_of_inner_models(estimator):
+    """As parameters of its own: what an inner model was fitted with is what it is."""
+    model, X = fitted(estimator), rows()[2]
+    expected = model.predict_routed(X)
+    inner = [name for name in model.get_params() if "__" in name]
+    for name in inner[:: max(1, len(inner) // 10)]:
+        value = model.get_params()[name]
+        model.set_params(**{name: "another"})
+        with pytest.raises(ValueError, match=f"^{name} was changed after fit"):
+            model.predict(X)
+        model.set_params(**{name: value})
+        same(expected, model.predict_routed(X))
+
+
 # What a parameter that acts at once is set to, and what must be set with it.
 _CHANGES = {
     "policy": {"policy": "batch"},

@@ -337,7 +337,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
-        if "estimator" in vars(self).get("_of_fit", ()):
+        if any(name.startswith("estimator") for name in vars(self).get("_of_fit", ())):
             # The fitted one is not what is asked for any more.
             self.__dict__.pop("estimator_", None)
         params = {"X_calibration": X_calibration}

@@ -124,7 +124,8 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         self
         """
         if isinstance(params.get("extractors", self.extractors), (list, tuple)):
-            self._set_params("extractors", **params)
+            with self._noting_inner_changes(params):
+                self._set_params("extractors", **params)
             return self
         return super().set_params(**params)
 

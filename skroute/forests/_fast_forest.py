@@ -321,7 +321,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         rows = self._plain_rows(X, plain)
         if rows is None:
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
-                X = check_array(X, dtype=None, ensure_all_finite=False)
+                with hiding_texts(X):
+                    X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)
             rows = rows_of(self.reading_.forest, X)
             columns = getattr(X, "columns", None)

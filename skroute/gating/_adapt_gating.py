@@ -216,7 +216,6 @@ class AdaptGatingClassifier(GatedBuyer):
         fitted = self._gate._fit_pair(
             rows, held_out, ready, problem, start=start, n_jobs=self.n_jobs, progress=progress
         )
-        self._gate_of_fit = self._gate.get_params()
         self.objective_ = np.array(fitted.objectives)
         self.held_out_objective_ = np.array(fitted.held_out_objectives)
         self.n_iter_ = fitted.n_iter
@@ -224,15 +223,6 @@ class AdaptGatingClassifier(GatedBuyer):
 
     def _level(self, pair, gate, rows):
         return self._gate._level(pair, gate, rows, self.p_full)
-
-    def _check_X(self, X):
-        for name, value in self._gate.get_params().items():
-            if self._gate_of_fit[name] != value:
-                raise ValueError(
-                    f"gate__{name} was changed after fit, which it needs to act: fit again, or "
-                    "set it back."
-                )
-        return super()._check_X(X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

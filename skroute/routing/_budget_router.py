@@ -20,13 +20,19 @@ from skroute.base import (
     note_failure,
 )
 from skroute.metrics import pareto_front
-from skroute.routing._priced import LoggedMixin, check_lambda, cross_fit, fit_policy
+from skroute.routing._draws import tie_draws
+from skroute.routing._priced import (
+    LoggedMixin,
+    check_lambda,
+    cross_fit,
+    fit_policy,
+    predict_costs,
+)
 from skroute.routing._stream import Look, Trade
 from skroute.routing._values import (
     check_default_reads,
     default_accuracy_estimator,
     folds_of,
-    predict_matrix,
 )
 from skroute.utils._compat import (
     HasMethods,
@@ -256,8 +262,9 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             the models were not fitted on.
 
         costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
-            What each choice cost on each row. Only where the constructor's `costs` is
-            None.
+            What each choice cost on each row. Beside fixed costs in the constructor, by
+            which rows are decided, the budget is met in these: the rows that go to an
+            expensive model are its long ones.
 
         **params : dict
             Metadata through metadata routing: for `accuracy_estimator` and
@@ -309,6 +316,8 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
                     self.cost_estimator, X, costs, folds, task, self.n_jobs, fit_params, name
                 )
             planned = np.maximum(planned, 0.0)
+        elif self.costs is not None:
+            planned = self._fixed_costs()[self.columns_]
         self._priced = fit_policy(
             self._accuracy_estimator(),
             X,
@@ -316,14 +325,16 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             costs,
             folds=folds,
             task=task,
-            planned=planned,
+            planned=planned if planned is not None and costs.ndim == 2 else None,
+            cost_estimator=self.cost_estimator_,
             reg_lambda=self.reg_lambda,
             deciding=self.routing_cost,
             n_jobs=self.n_jobs,
             fit_params=routed["accuracy_estimator"]["fit"],
         )
         self.choices_ = [self._names[column] for column in self.columns_]
-        self._priced.warn_if_a_single_choice_is_better(self.choices_, budget)
+        check_affordable(budget, self._priced.least)
+        self._priced.warn(self.choices_, budget)
 
     def _check_names(self, n_choices):
         """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
@@ -348,17 +359,14 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
 
     def _check_fit_costs(self, costs, shape):
         if self.costs is not None:
-            if costs is not None:
-                raise ValueError(
-                    "costs was given both to the constructor and to fit; costs per row need "
-                    "BudgetRouter(costs=None)."
-                )
             if self.cost_estimator is not None:
                 raise ValueError(
                     "cost_estimator learns costs per row, but the constructor has fixed "
                     f"costs={self.costs!r}. Leave one of them out."
                 )
-            return self._fixed_costs()
+            fixed = self._fixed_costs()
+            if costs is None:
+                return fixed
         if costs is None:
             raise ValueError(
                 f"costs must say what each of {self._names!r} costs, got None. Give a mapping or "
@@ -381,11 +389,11 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     @property
     def costs_(self):
         """Cost of each choice; the mean of the log where costs are per row."""
-        costs = self._policy().costs
-        return costs.mean(axis=0) if costs.ndim == 2 else costs
+        policy = self._policy()
+        return policy.costs.mean(axis=0) if policy.per_row else policy.planned
 
-    def _estimates(self, X):
-        return self._policy().estimates(X)
+    def _estimates(self, X, of):
+        return of(X)
 
     def _look(self, x, trade):
         return Look(x, {})
@@ -396,7 +404,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     def _plan(self, X, budget, costs=None):
         policy = self._policy()
         told = costs is not None
-        costs = self._row_costs(X, costs) if policy.per_row or told else policy.costs
+        costs = self._row_costs(X, costs) if policy.per_row or told else policy.planned
         return policy.decide(
             policy.values(X),
             costs,
@@ -404,6 +412,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             policy=self.policy,
             objective=self.objective,
             told=told,
+            draw=tie_draws(X),
         )
 
     def _row_costs(self, X, costs):
@@ -421,9 +430,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        n_choices = len(self.choices_)
-        estimate = predict_matrix(self.cost_estimator_, X, n_choices, "cost_estimator")
-        return np.maximum(estimate, 0.0)
+        return predict_costs(self.cost_estimator_, X, len(self.choices_))
 
     def _answer(self, X, plan, response):
         # What nothing names is answered by its column of Q.

@@ -311,7 +311,7 @@ class BudgetStream:
         self._penalty = self._policy.docked.tolist()
         n = len(self._penalty)
         self._names = [str(name) for name in router.choices_[trade.first : trade.first + n]]
-        self._costs = None if self._policy.per_row else self._policy.costs.tolist()
+        self._costs = None if self._policy.per_row else self._policy.planned.tolist()
         self._max_costs = self._check_max_costs(max_costs)
         # What one request takes at least; with costs per row the log's mean.
         self._floor = self._policy.least

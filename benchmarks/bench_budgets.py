@@ -291,7 +291,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--splits", type=int, default=200)
-    parser.add_argument("--rows", type=int, default=3000, help="rows of a fit at most")
+    parser.add_argument("--rows", type=int, nargs="*", help="rows of a fit, of those there are")
     parser.add_argument("--only", default="", help="settings whose name begins with this")
     arguments = parser.parse_args()
     n_splits = 2 if arguments.short else arguments.splits
@@ -304,7 +304,7 @@ def main():
         if arguments.short and not setting.name.startswith(short_ones):
             continue
         budgets, large = budgets_of(setting), []
-        sizes = [n for n in setting.sizes if n <= arguments.rows]
+        sizes = [n for n in setting.sizes if n in (arguments.rows or setting.sizes)]
         for n in sizes[:1] if arguments.short else sizes:
             found, skipped = measure(setting, n, budgets, n_splits)
             mean, error = found.mean(axis=0), found.std(axis=0) / len(found) ** 0.5

@@ -67,7 +67,8 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
 
     costs : mapping from str to float or array-like of shape (n_choices,), default=None
         Cost per call of each choice. None when costs differ from row to row: then `fit`
-        takes them as ``costs``, an array of shape (n_samples, n_choices).
+        takes them as ``costs``, an array of shape (n_samples, n_choices). Where both are
+        given, rows are decided by the fixed ones, and the budget is met in the logged.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`. None is unlimited. Raising it buys
@@ -84,7 +85,8 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     policy : {"online", "batch"}, default="online"
         ``"online"`` decides each row alone by the price learned in `fit`; the budget
         holds on average. ``"batch"`` solves the assignment for the rows given; the
-        budget is a hard cap on their (estimated, where learned) cost.
+        budget is a hard cap on their cost. Where that is estimated, or another than the
+        logged one, the cap is lowered by what such choices have cost beyond their estimate.
 
     objective : {"mean", "min"}, default="mean"
         With ``policy="batch"``: maximise the mean estimated quality or the smallest one.
@@ -141,10 +143,14 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         Price at `budget`; infinite where it is the smallest feasible one.
 
     validation_quality_ : float
-        Mean logged quality of the cross-fitted decisions at `budget`.
+        Mean logged quality of the cross-fitted decisions at `budget`, each at a price that was
+        learned without the row's fold.
 
     validation_cost_ : float
         What they cost on average, by the log.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -171,13 +177,17 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     ``sample_weight``, reaches the cross-fitted estimates too, but price, penalty and
     validation numbers are plain means over the rows.
 
-    The online policy holds the budget on average, not exactly: the final estimator has
-    seen more rows than those of the cross-fits, so that its estimates spread further and
-    the mean cost tends to lie somewhat above the budget; more folds lessen that. A cap is
-    ``policy="batch"`` or :meth:`stream`.
+    The price is the one at which the cross-fitted decisions, judged by the log, have cost the
+    budget: not what was planned, since a choice is made partly because its cost was
+    underestimated. Rows that are worth exactly the price are mixed, so that all of the budget
+    is used: which way such a row goes is drawn from a hash of the row and of how often it came
+    before in the call, alike in every batch and container. A frequent row (20 times in `fit`,
+    in more than one fold) is decided in `fit` as it will be later, by the final estimator. The
+    budget holds on average over rows; a cap is ``policy="batch"`` or :meth:`stream`.
 
     `fit` warns when the cross-fitted policy's quality is below that of the best single
-    choice that the budget allows by more than 1.645 standard errors.
+    choice that the budget allows by more than 1.645 standard errors, when the budget is above
+    what any choice costs, and when logged costs contradict fixed ones.
 
     References
     ----------

@@ -229,10 +229,14 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         One fitted for each possible base.
 
     validation_quality_ : float
-        Mean quality of the cross-fitted decisions at the budget, on the rows of `fit`.
+        Mean quality of the cross-fitted decisions at `budget`, each at a price,
+        and after a base, that was learned without the part of the rows that it is in.
 
     validation_cost_ : float
-        What they cost on average, measured on the same rows.
+        What they cost on average.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -409,6 +413,20 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         budget = max(budget, self._least())
         allowed = [trade for trade in self._trades if affords(budget, trade.policy.deciding)]
         return max(allowed, key=lambda trade: np.interp(budget, *trade.curve))
+
+    def _validation(self):
+        """As elsewhere; the base of each part of the rows is the best one on the others."""
+        check_is_fitted(self)
+        budget = max(self._effective_budget(None), self._least())
+        trades = [trade for trade in self._trades if affords(budget, trade.policy.deciding)]
+        found = [trade.policy.validate(budget) for trade in trades]
+        quality = np.array([each.quality for each in found])
+        cost = np.array([each.cost for each in found])
+        part, best = trades[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
+        for number in np.unique(part):
+            best[part == number] = quality[:, part != number].mean(axis=1).argmax()
+        rows = np.arange(len(best))
+        return quality[best, rows], cost[best, rows]
 
     def _trade_now(self):
         check_is_fitted(self)

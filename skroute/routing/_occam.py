@@ -138,10 +138,14 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         Price at `budget`; infinite where it is the smallest feasible one.
 
     validation_quality_ : float
-        Mean quality of the cross-fitted decisions at `budget` on the rows of `fit`.
+        Mean quality of the cross-fitted decisions at `budget`, each at a price that was
+        learned without the row's fold.
 
     validation_cost_ : float
         What they cost on average.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows.
 
     embedding_ : transformer or None
         Fitted on all rows.
@@ -166,9 +170,9 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
     `objective` do: estimates and quality of the rows of `fit` are kept, and the price is
     solved for anew. Members left out by `drop_dominated` stay out.
 
-    Under the online policy a row that is worth exactly the price goes to the cheaper
-    member, so that budgets hold; where estimates take few distinct values the mean cost
-    can stay below the budget.
+    Rows that are worth exactly the price are mixed, so that all of the budget is used: which
+    way such a row goes is drawn from a hash of the row and of how often it came before in the
+    call.
 
     References
     ----------

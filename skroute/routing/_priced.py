@@ -106,6 +106,12 @@ class PricedPolicy:
             self.least = float(self.path.budgets[0]) + self.deciding
         self._other = self._part_paths = self._found = self._levels = None
 
+    def __getstate__(self):
+        # What is computed when it is asked for is not kept.
+        state = self.__dict__.copy()
+        state.update(_other=None, _part_paths=None, _found=None, _levels=None)
+        return state
+
     @property
     def _realised(self):
         """What choices have cost, where that is not what rows are decided by."""

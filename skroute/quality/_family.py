@@ -91,7 +91,7 @@ class Linear(NamedTuple):
         return self.of((rows.plain if self.plain else rows.standard)[:, self.columns])
 
     def of(self, X):
-        return X @ self.coef + self.offset
+        return X.astype(np.float64) @ self.coef + self.offset
 
     def weighted(self, level, difference):
         coef, offset = (
@@ -271,7 +271,7 @@ def shared_ridge(X, D):
     keep = squares > 1e-10 * max(squares[-1], 1e-300)
     squares, basis = squares[keep], basis[:, keep]
     if len(squares) == 0:
-        return Linear(slice(None), False, np.zeros((X.shape[1], D.shape[1]), np.float32), mean)
+        return Linear(slice(None), False, np.zeros((X.shape[1], D.shape[1])), mean)
     along = basis.T @ (Z.T @ targets)
     penalties = _PENALTIES * squares.mean()
     shrink = squares / (squares + penalties[:, None])
@@ -281,7 +281,7 @@ def shared_ridge(X, D):
     criterion = residual / np.maximum(n - 1 - freedom, 1)[:, None] ** 2
     best = criterion.argmin(axis=0)
     coef = basis @ (along * (shrink / squares)[best].T) @ rotation.T
-    return Linear(slice(None), False, coef.astype(np.float32), mean - centre @ coef)
+    return Linear(slice(None), False, coef, mean - centre @ coef)
 
 
 def landmarks(rows, D, seed, share=1.0, cosine=False):

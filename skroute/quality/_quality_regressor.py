@@ -19,6 +19,7 @@ from skroute.quality._stacking import (
 )
 from skroute.quality._trees import join
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
+from skroute.utils._tensors import on_host
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
@@ -148,6 +149,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         y: ArrayLike,
         folds: list | None = None,
         costs: ArrayLike | None = None,
+        n_jobs: int | None = None,
     ) -> NDArray[np.float64]:
         """Fit, and give the estimates of the same rows out of sample.
 
@@ -166,17 +168,21 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             Cost of each choice, for the budgets that decisions are compared at. None supposes
             that better choices cost more, in even steps.
 
+        n_jobs : int, default=None
+            Threads, where the constructor names none.
+
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Estimates of each row by members, means and weights that did not see its outcomes.
         """
         self.__dict__.pop("mean_", None)
+        self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         names = self._names()
         X, y = validate_data(
             self,
-            X,
-            y,
+            on_host(X),
+            on_host(y),
             dtype=[np.float64, np.float32],
             order="C",
             multi_output=True,
@@ -250,7 +256,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return member.predict(rows[test])
 
         jobs = [(name, k) for name in names for k in range(len(folds))]
-        parts = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
+        parts = Parallel(n_jobs=self._threads, require="sharedmem")(
             delayed(fitted)(name, k, *folds[k]) for name, k in jobs
         )
         found = np.empty((len(names), *quality.shape))
@@ -287,7 +293,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             for name, difference, level in zip(names, weights.difference, weights.level)
             if max(level, difference) > 0
         ]
-        fitted = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
+        fitted = Parallel(n_jobs=self._threads, require="sharedmem")(
             delayed(known[name])(rows, deviations, self.random_state) for name, _, _ in used
         )
         parts = [
@@ -325,7 +331,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             # A sum is finite unless an entry is not, or it overflows: then look again.
             if not hasattr(self, "feature_names_in_") and np.isfinite(X.sum()):
                 return X
-        return validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        types = [np.float64, np.float32]
+        return validate_data(self, on_host(X), dtype=types, order="C", reset=False)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "mean_")

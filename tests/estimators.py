@@ -21,7 +21,7 @@ from skroute.gating import (
     L1GatingClassifier,
 )
 from skroute.members import CallableClassifier, MultiExitClassifier, RecordedClassifier
-from skroute.quality import BaggedNeighborsRegressor
+from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import (
     BudgetRouter,
     FrugalMCTClassifier,
@@ -85,6 +85,8 @@ ESTIMATORS = [
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),
     BaggedNeighborsRegressor(),
+    QualityRegressor(cv=2),
+    QualityRegressor(family=["linear", "cosine neighbors"], keep_rows=True, cv=2),
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),

@@ -63,7 +63,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     ----------
     accuracy_estimator : multi-output regressor, default=None
         Maps X to the quality of each choice. None takes
-        :class:`~skroute.quality.BaggedNeighborsRegressor` on features scaled to [0, 1].
+        :class:`~skroute.quality.QualityRegressor`, which compares a family of them.
 
     costs : mapping from str to float or array-like of shape (n_choices,), default=None
         Cost per call of each choice. None when costs differ from row to row: then `fit`

@@ -47,8 +47,9 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         unlimited. Raising it sends more rows to more expensive members.
 
     accuracy_estimator : multi-output regressor, default=None
-        Predicts the members' success from the embedding. None takes OCCAM's
-        :class:`~skroute.quality.BaggedNeighborsRegressor` on features scaled to [0, 1].
+        Predicts the members' success from the embedding. None takes
+        :class:`~skroute.quality.QualityRegressor`. The paper's own is
+        :class:`~skroute.quality.BaggedNeighborsRegressor`, on features scaled to [0, 1].
 
     embedding : None, transformer, str or (str, str), default=None
         What the accuracy estimator sees: X itself; the output of a transformer, which is

@@ -23,7 +23,13 @@ from skroute.routing._validation import (
     parts_of,
     validate,
 )
-from skroute.routing._values import as_target, out_of_sample_quality, penalty, predict_matrix
+from skroute.routing._values import (
+    as_target,
+    check_partition,
+    out_of_sample_quality,
+    penalty,
+    predict_matrix,
+)
 from skroute.utils._compat import Real, num_samples
 
 # A logged mean that is further from a fixed cost than this share of it contradicts it.
@@ -374,9 +380,14 @@ def fit_policy(
     PricedPolicy
     """
     with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
-        fitted, estimate = cross_fit(
-            estimator, X, quality, folds, task, n_jobs, fit_params, "accuracy_estimator"
-        )
+        if hasattr(estimator, "cross_fit") and not fit_params:
+            fitted, estimate = cross_fit_once(
+                estimator, X, quality, costs if planned is None else planned, folds, task, n_jobs
+            )
+        else:
+            fitted, estimate = cross_fit(
+                estimator, X, quality, folds, task, n_jobs, fit_params, "accuracy_estimator"
+            )
 
     def of_rows(rows):
         n_choices = quality.shape[1]
@@ -416,6 +427,15 @@ def cross_fit(estimator, X, target, folds, task, n_jobs, fit_params, name):
     with step:
         fitted = clone(estimator).fit(X, as_target(target), **fit_params)
     return fitted, estimate
+
+
+def cross_fit_once(estimator, X, quality, costs, folds, task, n_jobs):
+    """The same of an estimator that gives the estimates of its own rows out of sample."""
+    check_partition(folds, len(quality))
+    fitted = clone(estimator)
+    with nullcontext() if task is None else task.step("accuracy_estimator"):
+        estimate = fitted.cross_fit(X, as_target(quality), folds=folds, costs=costs, n_jobs=n_jobs)
+    return fitted, estimate.reshape(quality.shape)
 
 
 def check_lambda(reg_lambda):

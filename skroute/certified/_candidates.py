@@ -13,7 +13,7 @@ class ContextOfCandidates:
 
     def __get__(self, router, owner=None):
         # The class itself takes nothing.
-        return () if router is None else tuple(context_names(router._candidates()[1]))
+        return () if router is None else tuple(context_names(router._asked()[1]))
 
 
 def context_names(models):

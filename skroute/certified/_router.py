@@ -359,6 +359,11 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
         """Names and models, each of them a decision estimator."""
         return named_candidates(self.estimator)
 
+    def _asked(self):
+        """Names and models that calls go to: after `fit` those that were fitted then."""
+        fitted = self.__sklearn_is_fitted__()
+        return (self._names, self.estimators_) if fitted else self._candidates()
+
     def _route_fit(self, params, frozen):
         """Metadata for the `fit` of each candidate, and what each is told about evidence rows."""
         names, models = self._candidates()
@@ -378,7 +383,7 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
                 f"{type(self).__name__} does not take {unknown[0]!r}. What its candidates take "
                 f"about rows is {list(self._call_context)!r}."
             )
-        return route_context(self, *self._candidates(), context)
+        return route_context(self, *self._asked(), context)
 
     def _checked(self, X, y, groups, *, reset):
         if y is None:

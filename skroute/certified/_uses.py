@@ -85,12 +85,10 @@ class CertifiedUses:
         True
         """
         self._validate_params()
-        names, models = self._candidates()
-        paths = vars(self).get("estimators_") if self.__sklearn_is_fitted__() else None
-        if paths is None:
-            if not all(map(is_frozen, models)):
-                check_is_fitted(self)
-            paths = [unfrozen(model) for model in models]
+        names, models = self._asked()
+        if not all(map(is_frozen, models)):
+            check_is_fitted(self)
+        paths = [unfrozen(model) for model in models]
         for path in paths:
             check_is_fitted(path)
         self._check_unchanged()

@@ -126,7 +126,7 @@ def _p_value(unit, limit, method, n_population):
         return float(np.exp(-capital))
     if limit > 1:
         return 0.0
-    from scipy import stats
+    from scipy import special, stats
 
     n, mean = len(unit), unit.mean()
     if method == "normal":
@@ -140,7 +140,7 @@ def _p_value(unit, limit, method, n_population):
     if method == "binomial":
         hits = int(round(unit.sum()))
         if n_population is None:
-            return float(stats.binom.cdf(hits, n, limit))
+            return float(special.bdtr(hits, n, limit))
         marked = int(np.ceil(n_population * limit - 1e-9))
         return float(stats.hypergeom.cdf(hits, n_population, marked, n))
     least = min(mean, limit)
@@ -148,7 +148,7 @@ def _p_value(unit, limit, method, n_population):
         entropy = least * np.log(least / limit) if least > 0 else 0.0
         if least < 1:
             entropy += (1 - least) * (np.log1p(-least) - np.log1p(-limit))
-    bentkus = np.e * stats.binom.cdf(np.ceil(n * mean - 1e-9), n, limit)
+    bentkus = np.e * special.bdtr(np.ceil(n * mean - 1e-9), n, limit)
     return float(min(np.exp(-n * entropy), bentkus, 1.0))
 
 
@@ -161,6 +161,14 @@ def _upper(unit, level, method, n_population):
     """The smallest mean that is refused at the level, from above, to the last bit."""
     if method == "trinomial":
         return (1 + trinomial_upper_bound(*_signs(unit), level)) / 2
+    if method == "binomial" and n_population is not None:
+        # Populations have whole numbers of hits.
+        low, high = 0, n_population + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            refused = _p_value(unit, middle / n_population, method, n_population) <= level
+            low, high = (low, middle) if refused else (middle, high)
+        return low / n_population
     low, high = 0.0, 1.0
     if _p_value(unit, high, method, n_population) > level:
         return 1.0

@@ -6,7 +6,7 @@ import numpy as np
 
 # Share of errors that is spent on leaving out shares of unequal rows that are out of the question
 # (Berger and Boos), grid of the others, and probability of the counts that are left out.
-_GAMMA, _GRID, _TAIL = 1e-5, 50, 1e-9
+_GAMMA, _GRID, _TAIL = 1e-5, 30, 1e-9
 
 
 def signed_root(n, lost, won, limit):
@@ -78,7 +78,7 @@ def trinomial_p_value(n, lost, won, limit):
 
 
 def trinomial_upper_bound(n, lost, won, level):
-    """The smallest difference that is refused at the level, to a ten-thousandth.
+    """The smallest difference from which on all are refused at the level.
 
     Returns
     -------
@@ -89,11 +89,22 @@ def trinomial_upper_bound(n, lost, won, level):
     def excess(limit):
         return np.log(trinomial_p_value(n, lost, won, float(limit))) - np.log(level)
 
-    low, high = max((lost - won) / n, 0.0), 1 - 1e-6
+    seen, high = max((lost - won) / n, 0.0), 1 - 1e-6
     if excess(high) > 0:
         return 1.0
-    bound = low if excess(low) <= 0 else brentq(excess, low, high, xtol=1e-5)
-    # The p-value has steps: the first point from which on it is small enough.
-    while excess(bound) > 0:
-        bound = min(bound + 1e-4, high)
+    # Begin where the normal law would.
+    unequal = (lost + won + 4) / (n + 4)
+    low, step = seen, 2 * np.sqrt(unequal / n)
+    while low + step < high and excess(low + step) > 0:
+        low, step = low + step, 2 * step
+    top = min(low + step, high)
+    bound = low if excess(low) <= 0 else brentq(excess, low, top, xtol=1e-5, rtol=1e-4)
+    # The p-value has small steps up: the bound is behind the last limit that is not refused.
+    step = min(0.02 * bound + 0.2 / n, 0.05)
+    while bound < high:
+        behind = np.minimum(bound + step * np.arange(6), high)
+        kept = [limit for limit in behind if excess(limit) > 0]
+        if not kept:
+            break
+        bound = min(kept[-1] + step, high)
     return float(bound)

@@ -4,9 +4,9 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
 
 from skroute.early_exit._thresholds import is_wrong, running_values
+from skroute.guarantees._means import share_upper_bound
 
 
 class Tradeoff(NamedTuple):
@@ -122,9 +122,7 @@ def upper_bound(n_wrong, n_samples, confidence):
     -------
     float
     """
-    if n_wrong >= n_samples:
-        return 1.0
-    return float(betaincinv(n_wrong + 1, n_samples - n_wrong, confidence))
+    return share_upper_bound(n_wrong, n_samples, confidence=confidence)
 
 
 def allowed_wrong(n_samples, alpha, confidence, guarantee):

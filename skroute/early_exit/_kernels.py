@@ -8,7 +8,7 @@ from skroute.forests._kernels import leaves, step, step_special
 
 @njit(cache=True, nogil=True)
 def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side):
-    """Early-exit walk of rows ``start:stop``, one score per row, one tree per member.
+    """Early-exit walk of rows ``start:stop``, one score per row.
 
     A row leaves after member `r` when its partial sum is below the lower or above the
     upper threshold of that position and, with bins, of its bin. Results go into `score`
@@ -27,7 +27,7 @@ def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side)
     score : ndarray of shape (n_samples, 1)
     members, side : ndarray of shape (n_samples,)
     """
-    n_members = len(trees.roots)
+    n_members = len(trees.member_start) - 1
     lo, hi, bin_start = thresholds.lo, thresholds.hi, thresholds.start
     bins_per_unit = thresholds.bins_per_unit
     block = min(1024, stop - start)
@@ -42,11 +42,14 @@ def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side)
             g[j] = offset[0]
             locked[j] = False
         for r in range(n_members):
-            leaves(X, rows, m, trees, r, leaf)
+            for t in range(trees.member_start[r], trees.member_start[r + 1]):
+                leaves(X, rows, m, trees, t, leaf)
+                for j in range(m):
+                    g[j] += trees.values[leaf[j], 0]
             last = r == n_members - 1
             kept = 0
             for j in range(m):
-                x = g[j] + trees.values[leaf[j], 0]
+                x = g[j]
                 i = rows[j]
                 b = np.int64(bin_start[r])
                 lock = locked[j]

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skroute.base import (
     CostAwareMixin,
     Plan,
+    Routed,
     affords,
     check_affordable,
     check_costs,
@@ -490,6 +491,16 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             raise AttributeError("The scores of the members have no known link to probabilities.")
         return True
 
+    def _respond(self, X, response, *, budget=None, **context):
+        known = vars(self)
+        usual = not context and "choices_" in known and not known.get("_of_fit")
+        if not usual or "feature_names_in_" in known or not self._engine.reads(X):
+            return super()._respond(X, response, budget=budget, **context)
+        # scikit-learn's checks take as long as thousands of rows.
+        plan = self._plan(X, self._effective_budget(budget))
+        y_pred = None if response is None else self._answer(X, plan, response)
+        return Routed(y_pred, plan.route, plan.cost)
+
     def _least(self):
         return self.tradeoff_.cost.min()
 
@@ -509,7 +520,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return affordable[np.argmin(self.tradeoff_.disagreement[affordable])]
 
     def _answer(self, X, plan, response):
-        settled = settle(self.estimator_, self._engine, self.classes_, X, *plan.state)
+        known = self.estimator_, self._engine, self.classes_, X
+        settled = settle(*known, *plan.state, proba=response == "predict_proba")
         if response == "predict":
             return settled.labels
         if response == "decision_function":
@@ -538,7 +550,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         disagreement, cost = np.empty(n), np.empty(n)
         for i, thresholds in enumerate(self.tradeoff_.thresholds):
             walked = self._engine.walk(X, thresholds, self.n_jobs)
-            answer = settle(self.estimator_, self._engine, self.classes_, X, *walked).labels
+            known = self.estimator_, self._engine, self.classes_, X
+            answer = settle(*known, *walked, proba=False).labels
             if i == 0:
                 full = answer
             disagreement[i] = np.mean(answer != full)

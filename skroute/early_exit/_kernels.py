@@ -302,7 +302,7 @@ def scan_vector(scores, candidates, active, g, full, first, last, decided):
 
 
 @njit(cache=True, nogil=True)
-def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
+def best_cut(x, by, rows, bad, to_go, prices, use_lo, use_hi):
     """Thresholds of one position that save most: cost still to come less price of errors.
 
     Parameters
@@ -323,8 +323,8 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
     to_go : ndarray of shape (n_samples,), dtype=float64
         What each row costs from here on if it stays, errors included.
 
-    price : float
-        Price of a wrong answer, in units of cost.
+    prices : ndarray of shape (2, n_samples), dtype=float64
+        Price of a wrong answer above and below, in units of cost.
 
     use_lo, use_hi : bool
 
@@ -337,14 +337,14 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
     above = np.zeros(n + 1)
     for j in range(n - 1, -1, -1):
         i = rows[by[j]]
-        above[j] = above[j + 1] + to_go[i] - price * bad[i]
+        above[j] = above[j + 1] + to_go[i] - prices[0, i] * bad[i]
     below = 0.0
     best_below, cut_below = 0.0, 0
     best, cut_lo, cut_hi = 0.0, 0, n
     for j in range(n + 1):
         if j > 0:
             i = rows[by[j - 1]]
-            below += to_go[i] - price * (1.0 - bad[i])
+            below += to_go[i] - prices[1, i] * (1.0 - bad[i])
         if 0 < j < n and x[by[j - 1]] == x[by[j]]:
             continue
         if use_lo and below > best_below:
@@ -366,13 +366,13 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
 
 
 @njit(cache=True, nogil=True)
-def settle(v, bad, lo, hi, price, to_go):
+def settle(v, bad, lo, hi, prices, to_go):
     """Let the rows that the thresholds `lo` and `hi` decide leave: updates `to_go`."""
     for i in range(len(v)):
         if v[i] > hi:
-            to_go[i] = price * bad[i]
+            to_go[i] = prices[0, i] * bad[i]
         elif v[i] < lo:
-            to_go[i] = price * (1.0 - bad[i])
+            to_go[i] = prices[1, i] * (1.0 - bad[i])
 
 
 @njit(cache=True, nogil=True)

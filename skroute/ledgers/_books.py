@@ -163,8 +163,7 @@ def check_terms(total, n_expected=None, period=None, rollover=False, name="total
     number = isinstance(period, Real) and not isinstance(period, bool) and period > 0
     if period not in (None, "day", "month") and not number:
         raise ValueError(
-            'period must be "day", "month", a positive number of seconds or None, got '
-            f"{period!r}."
+            f'period must be "day", "month", a positive number of seconds or None, got {period!r}.'
         )
     if not isinstance(rollover, bool):
         raise ValueError(f"rollover must be True or False, got {rollover!r}.")

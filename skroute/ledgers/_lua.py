@@ -1,33 +1,28 @@
 """The bookings of `_books.Purse` and `_transactions` as one script that Redis runs alone.
 
-A test runs the same drawn orders of calls through it and through the others.
+A purse is one string of float64 (books, terms, when deadlines were last looked at, how many
+reservations were issued; NaN is None), a reservation one of MessagePack. A test runs the same
+drawn orders of calls through this script and through the other ledgers.
 """
 
 SCRIPT = r"""
-local root, op, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local root, op, now, own, joined = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 if not now then
   local t = redis.call('TIME')
   now = tonumber(t[1]) + tonumber(t[2]) / 1e6
 end
-local FIELDS = {'total', 'spent', 'reserved', 'pending', 'n_expected', 'n_started', 'n_held',
-  'n_open', 'n_committed', 'n_refunded', 'n_rejected', 'n_expired', 'period'}
-local TERMS = {'t_total', 't_n_expected', 't_period', 't_rollover'}
-local SLACK = 1 + 1e-12
+local call, max, nan, format = redis.call, math.max, 0 / 0, '<ddddddddddddddddddd'
+local SLACK, SWEEP = 1 + 1e-12, 0.05
 local purses = {}
 
-local function number_text(x)
-  if not x then return '' end
-  return string.format('%.17g', x)
-end
+local function none(x) return x ~= x end
 
-local function period_number(period, at)
-  if period == '' then return nil end
-  if period ~= 'month' then
-    local length = 86400
-    if period ~= 'day' then length = tonumber(period) end
-    return math.floor(at / length)
-  end
-  local z = math.floor(at / 86400) + 719468
+local function period_number(period)
+  if none(period) then return nan end
+  if period > 0 then return math.floor(now / period) end
+  if period == -1 then return math.floor(now / 86400) end
+  -- The civil month of a day, by years that begin in March.
+  local z = math.floor(now / 86400) + 719468
   local era = math.floor(z / 146097)
   local doe = z - era * 146097
   local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524)
@@ -35,55 +30,58 @@ local function period_number(period, at)
   local doy = doe - (365 * yoe + math.floor(yoe / 4) - math.floor(yoe / 100))
   local mp = math.floor((5 * doy + 2) / 153)
   local month = mp < 10 and mp + 3 or mp - 9
-  local year = yoe + era * 400 + (month <= 2 and 1 or 0)
-  return 12 * year + month - 1
+  return 12 * (yoe + era * 400 + (month <= 2 and 1 or 0)) + month - 1
 end
 
 local function begin(p, total, number)
-  p.total, p.spent, p.period, p.n_expected = total, 0, number, tonumber(p.t_n_expected)
+  p.total, p.spent, p.period, p.n_expected = total, 0, number, p.t_n_expected
   p.n_started, p.n_committed, p.n_refunded, p.n_rejected = p.n_held, 0, 0, 0
 end
 
 local function purse(name)
   local p = purses[name]
   if p then return p end
-  local v = redis.call('HMGET', root .. ':purse:' .. name, unpack(FIELDS))
-  if not v[1] then error('no purse ' .. name) end
+  local text = call('GET', root .. ':purse:' .. name)
+  if not text then error('no purse ' .. name) end
   p = {}
-  for i, field in ipairs(FIELDS) do p[field] = tonumber(v[i]) end
-  if p.period then
-    local t = redis.call('HMGET', root .. ':purse:' .. name, unpack(TERMS))
-    for i, field in ipairs(TERMS) do p[field] = t[i] end
-    local number = period_number(p.t_period, now)
+  p.total, p.spent, p.reserved, p.pending, p.n_expected, p.n_started, p.n_held, p.n_open,
+    p.n_committed, p.n_refunded, p.n_rejected, p.n_expired, p.period, p.t_total, p.t_n_expected,
+    p.t_period, p.t_rollover, p.swept, p.issued = struct.unpack(format, text)
+  p.text = text
+  if not none(p.period) then
+    local number = period_number(p.t_period)
     if number > p.period then
-      local rolls = p.t_rollover == '1'
+      local rolls = p.t_rollover == 1
       local carried = rolls and p.total - p.spent or 0
-      begin(p, carried + (rolls and number - p.period or 1) * tonumber(p.t_total), number)
+      begin(p, carried + (rolls and number - p.period or 1) * p.t_total, number)
+      p.text = nil
     end
   end
   purses[name] = p
   return p
 end
 
-local function texts(p)
-  local out = {}
-  for i, field in ipairs(FIELDS) do out[i] = number_text(p[field]) end
-  return out
+local function changed(name)
+  local p = purse(name)
+  p.text = nil
+  return p
 end
 
 local function save()
   for name, p in pairs(purses) do
-    local set = {}
-    for i, text in ipairs(texts(p)) do
-      set[2 * i - 1], set[2 * i] = FIELDS[i], text
+    if not p.text then
+      p.text = struct.pack(format, p.total, p.spent, p.reserved, p.pending, p.n_expected,
+        p.n_started, p.n_held, p.n_open, p.n_committed, p.n_refunded, p.n_rejected, p.n_expired,
+        p.period, p.t_total, p.t_n_expected, p.t_period, p.t_rollover, p.swept, p.issued)
+      call('SET', root .. ':purse:' .. name, p.text)
     end
-    redis.call('HSET', root .. ':purse:' .. name, unpack(set))
   end
 end
 
-local function names(joined)
+local function names(text)
+  if not string.find(text, '\31', 1, true) then return {text} end
   local out = {}
-  for name in string.gmatch(joined, '[^\31]+') do out[#out + 1] = name end
+  for name in string.gmatch(text, '[^\31]+') do out[#out + 1] = name end
   return out
 end
 
@@ -99,26 +97,31 @@ local function close(p, r)
   give_back(p, r.amount)
 end
 
-local function record(number)
-  local v = redis.call('HMGET', root .. ':r:' .. number, 'state', 'purses', 'amount', 'pending',
-    'deciding', 'offer', 'key')
-  if not v[1] then return nil end
-  return {number = number, state = v[1], purses = names(v[2]), amount = tonumber(v[3]),
-    pending = tonumber(v[4]), deciding = tonumber(v[5]), offer = v[6], key = v[7]}
+-- A reservation of this purse; `id` is the purse's name and the number.
+local function record(id)
+  local text = call('GET', root .. ':r:' .. id)
+  if not text then return nil end
+  local v = cmsgpack.unpack(text)
+  return {id = id, state = v[1], purses = v[2], amount = v[3], pending = v[4], deciding = v[5],
+    offer = v[6], key = v[7], token = v[8], over = v[9], late = v[10]}
 end
 
-local function key_of(r) return root .. ':key:' .. r.purses[1] .. '\31' .. r.key end
+local function write(r)
+  call('SET', root .. ':r:' .. r.id, cmsgpack.pack({r.state, r.purses, r.amount, r.pending,
+    r.deciding, r.offer, r.key, r.token, r.over, r.late}))
+end
+
+local function key_of(id, key) return root .. ':key:' .. names(id)[1] .. '\31' .. key end
 
 local function erase(r)
-  redis.call('DEL', root .. ':r:' .. r.number)
-  redis.call('ZREM', root .. ':due', r.number)
-  if r.state == 'expired' then redis.call('SREM', root .. ':expired', r.number) end
-  if r.key ~= '' then redis.call('DEL', key_of(r)) end
+  call('DEL', root .. ':r:' .. r.id)
+  call('ZREM', root .. ':due', r.id)
+  if r.key ~= '' then call('DEL', key_of(r.id, r.key)) end
 end
 
 local function release(r)
-  for i, name in ipairs(r.purses) do
-    local p = purse(name)
+  for i, name in ipairs(names(r.purses)) do
+    local p = changed(name)
     p.n_held = p.n_held - 1
     give_back(p, r.amount)
     if i == 1 then p.n_started = p.n_started - 1 end
@@ -126,207 +129,201 @@ local function release(r)
   erase(r)
 end
 
-local function insert(joined, state, amount, pending, deciding, offer, key, timeout)
-  local number = redis.call('INCR', root .. ':issued')
-  redis.call('HSET', root .. ':r:' .. number, 'state', state, 'purses', joined, 'amount', amount,
-    'pending', pending, 'deciding', deciding, 'offer', offer, 'key', key)
-  local due = timeout == '' and '+inf' or number_text(now + tonumber(timeout))
-  redis.call('ZADD', root .. ':due', due, number)
-  if key ~= '' then redis.call('SET', root .. ':key:' .. names(joined)[1] .. '\31' .. key, number) end
-  return number
+local function insert(state, amount, pending, deciding, offer, key, timeout)
+  local p = changed(own)
+  p.issued = p.issued + 1
+  local id = own .. '\31' .. string.format('%d', p.issued)
+  write({id = id, state = state, purses = joined, amount = amount, pending = pending,
+    deciding = deciding, offer = offer, key = key})
+  call('ZADD', root .. ':due', timeout and string.format('%.17g', now + timeout) or '+inf', id)
+  if key ~= '' then call('SET', key_of(id, key), id) end
+  return id
 end
 
-local function known(own, key)
+-- The open or committed reservation of a key; an expired one is past.
+local function known(key)
   if key == '' then return nil end
-  local number = redis.call('GET', root .. ':key:' .. own .. '\31' .. key)
-  if not number then return nil end
-  local r = record(number)
+  local id = call('GET', root .. ':key:' .. own .. '\31' .. key)
+  if not id then return nil end
+  local r = record(id)
   if r.state == 'expired' then
-    redis.call('DEL', key_of(r))
-    redis.call('HSET', root .. ':r:' .. number, 'key', '')
+    call('DEL', key_of(id, key))
+    r.key = ''
+    write(r)
     return nil
   end
   return r
 end
 
-local function answer(status, own, list, number, offer)
+local function answer(status, list, id, offer)
   local least = math.huge
-  for _, name in ipairs(list) do least = math.min(least, room(purse(name))) end
+  for i = 1, #list do least = math.min(least, room(purse(list[i]))) end
   save()
-  return {status, table.concat(texts(purse(own)), ' '), number_text(least), number or '',
-    offer or ''}
+  local number = id and string.match(id, '%d+$') or ''
+  return {status, purse(own).text, struct.pack('<d', least), number, offer or ''}
 end
 
-local due = redis.call('ZRANGEBYSCORE', root .. ':due', '-inf', number_text(now), 'LIMIT', 0, 100)
-for _, number in ipairs(due) do
-  local r = record(number)
-  if r.state == 'held' then
-    release(r)
-  elseif r.state == 'open' then
-    for _, name in ipairs(r.purses) do
-      local p = purse(name)
-      close(p, r)
-      p.spent = p.spent + r.deciding
-      p.n_expired = p.n_expired + 1
+local function sweep()
+  local due = call('ZRANGEBYSCORE', root .. ':due', '-inf', string.format('%.17g', now), 'LIMIT',
+    0, 100)
+  for _, id in ipairs(due) do
+    local r = record(id)
+    if r.state == 'held' then
+      release(r)
+    elseif r.state == 'open' then
+      for _, name in ipairs(names(r.purses)) do
+        local p = changed(name)
+        close(p, r)
+        p.spent = p.spent + r.deciding
+        p.n_expired = p.n_expired + 1
+      end
+      r.state = 'expired'
+      write(r)
+      call('ZREM', root .. ':due', id)
+      call('SADD', root .. ':expired', id)
+    else
+      erase(r)
     end
-    redis.call('HSET', root .. ':r:' .. number, 'state', 'expired')
-    redis.call('ZREM', root .. ':due', number)
-    redis.call('SADD', root .. ':expired', number)
-  else
-    erase(r)
   end
+  -- Of more than so many at once the others follow with the next call.
+  if #due < 100 then changed(own).swept = now end
 end
 
 if op == 'open' then
-  local name, total, n_expected, period, rollover = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-  local hash = root .. ':purse:' .. name
-  if redis.call('EXISTS', hash) == 0 then
-    redis.call('HSET', hash, 't_total', total, 't_n_expected', n_expected, 't_period', period,
-      't_rollover', rollover, 'total', total, 'spent', 0, 'reserved', 0, 'pending', 0,
-      'n_expected', n_expected, 'n_started', 0, 'n_held', 0, 'n_open', 0, 'n_committed', 0,
-      'n_refunded', 0, 'n_rejected', 0, 'n_expired', 0,
-      'period', number_text(period_number(period, now)))
+  local key = root .. ':purse:' .. own
+  local t = {}
+  for i = 4, 7 do t[i] = ARGV[i] == '' and nan or tonumber(ARGV[i]) end
+  if call('EXISTS', key) == 0 then
+    call('SET', key, struct.pack(format, t[4], 0, 0, 0, t[5], 0, 0, 0, 0, 0, 0, 0,
+      period_number(t[6]), t[4], t[5], t[6], t[7], 0, 0))
   end
-  save()
-  return redis.call('HMGET', hash, unpack(TERMS))
+  return call('GET', key)
 end
 
-local own, joined = ARGV[3], ARGV[4]
+local swept = purse(own).swept
+if now - swept >= SWEEP or now < swept then sweep() end
 local list = names(joined)
 
 if op == 'hold' then
-  local amount, key, timeout = tonumber(ARGV[5]), ARGV[6], ARGV[7]
-  local r = known(own, key)
-  if r then return answer(r.state, own, list, r.number, r.offer) end
+  local amount, key, timeout = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+  local r = known(key)
+  if r then return answer(r.state, list, r.id, r.offer) end
   for i, name in ipairs(list) do
     if amount > room(purse(name)) then
-      purse(own).n_rejected = purse(own).n_rejected + 1
-      return answer('full', own, list, i)
+      changed(own).n_rejected = purse(own).n_rejected + 1
+      return answer('full', list, tostring(i))
     end
   end
-  purse(own).n_started = purse(own).n_started + 1
+  changed(own).n_started = purse(own).n_started + 1
   for _, name in ipairs(list) do
-    local p = purse(name)
+    local p = changed(name)
     p.reserved, p.n_held = p.reserved + amount, p.n_held + 1
   end
-  local number = insert(joined, 'held', ARGV[5], '0', '0', '', '', timeout)
-  return answer('held', own, list, number)
+  return answer('held', list, insert('held', amount, 0, 0, '', '', timeout))
 
 elseif op == 'release' then
-  local r = record(ARGV[5])
+  local r = record(own .. '\31' .. ARGV[5])
   if r and r.state == 'held' then release(r) end
-  return answer('released', own, list)
+  return answer('released', list)
 
 elseif op == 'reserve' then
-  local held, key, timeout = ARGV[5], ARGV[6], ARGV[7]
-  local least, keep = tonumber(ARGV[8]), tonumber(ARGV[9])
-  local offer, amount = ARGV[10], tonumber(ARGV[11])
-  local r = known(own, key)
-  local h = held ~= '' and record(held) or nil
+  local held, key, timeout = ARGV[5], ARGV[6], tonumber(ARGV[7])
+  local least, keep, offer = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
+  local amount, pending, deciding = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+  local h = held ~= '' and record(own .. '\31' .. held) or nil
   if h and h.state ~= 'held' then h = nil end
+  local r = known(key)
   if r then
     if h then release(h) end
-    return answer(r.state, own, list, r.number, r.offer)
+    return answer(r.state, list, r.id, r.offer)
   end
-  local p, fits, smallest, full = purse(own), true, math.huge, 1
+  local p, smallest, full = changed(own), math.huge, 1
   for i, name in ipairs(list) do
     local this = room(purse(name)) + (h and h.amount or 0)
     if this < smallest then smallest, full = this, i end
   end
-  if h then smallest = math.max(smallest, h.amount) end
+  if h then smallest = max(smallest, h.amount) end
   if not amount then
     if h then release(h) end
     p.n_rejected = p.n_rejected + 1
-    return answer('full', own, list, full)
+    return answer('full', list, tostring(full))
   end
-  if amount > least then
-    local started = p.n_started + (h and 0 or 1)
-    local spare = smallest
-    if p.n_expected then spare = spare - keep * math.max(p.n_expected - started, 0) end
-    fits = amount <= spare
-  else
-    fits = amount <= smallest
+  local spare = smallest
+  if amount > least and not none(p.n_expected) then
+    spare = spare - keep * max(p.n_expected - p.n_started - (h and 0 or 1), 0)
   end
-  if not fits then return answer('stale', own, list) end
+  if amount > spare then return answer('stale', list) end
   if h then release(h) end
   p.n_started = p.n_started + 1
-  local pending = tonumber(ARGV[12])
-  for _, name in ipairs(list) do
-    local q = purse(name)
+  for i = 1, #list do
+    local q = changed(list[i])
     q.reserved, q.pending, q.n_open = q.reserved + amount, q.pending + pending, q.n_open + 1
   end
-  local number = insert(joined, 'open', ARGV[11], ARGV[12], ARGV[13], offer, key, timeout)
-  return answer('open', own, list, number, offer)
+  return answer('open', list, insert('open', amount, pending, deciding, offer, key, timeout), offer)
 
 elseif op == 'settle' then
-  local number, offer, cost, token, remember = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-  local over, late = -math.huge, '0'
-  local r = record(number)
-  if r and (r.state == 'open' or r.state == 'expired') and r.offer == offer
-      and r.purses[1] == own then
-    late = r.state == 'expired' and '1' or '0'
-    for _, name in ipairs(r.purses) do
-      local p = purse(name)
-      local charge = r.deciding + (tonumber(cost) or 0)
-      if late == '1' then
+  local id, offer, cost, token = own .. '\31' .. ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+  local r = record(id)
+  if r and (r.state == 'open' or r.state == 'expired') and r.offer == offer then
+    local late, over = r.state == 'expired', -math.huge
+    for _, name in ipairs(names(r.purses)) do
+      local p = changed(name)
+      local charge = r.deciding + (cost or 0)
+      if late then
         charge = charge - r.deciding
         p.n_expired = p.n_expired - 1
       else
         close(p, r)
       end
       p.spent = p.spent + charge
-      if cost == '' then p.n_refunded = p.n_refunded + 1
-      else p.n_committed = p.n_committed + 1 end
-      over = math.max(over, p.spent - p.total)
+      if cost then p.n_committed = p.n_committed + 1 else p.n_refunded = p.n_refunded + 1 end
+      over = max(over, p.spent - p.total)
     end
-    if r.key == '' or cost == '' then
-      erase(r)
+    if late then call('SREM', root .. ':expired', id) end
+    r.token, r.over, r.late = token, over, late and '1' or '0'
+    if r.key ~= '' and cost then
+      r.state = 'committed'
+      write(r)
+      local until_then = tonumber(ARGV[9])
+      call('ZADD', root .. ':due', until_then and string.format('%.17g', now + until_then)
+        or '+inf', id)
     else
-      if late == '1' then redis.call('SREM', root .. ':expired', number) end
-      redis.call('HSET', root .. ':r:' .. number, 'state', 'committed')
-      redis.call('ZADD', root .. ':due', remember == '' and '+inf'
-        or number_text(now + tonumber(remember)), number)
+      if not late then call('ZREM', root .. ':due', id) end
+      if r.key ~= '' then call('DEL', key_of(id, r.key)) end
+      -- Remembered for a while: the same settlement may be sent again, after a connection
+      -- broke before the answer came.
+      r.state = 'done'
+      call('SET', root .. ':r:' .. id, cmsgpack.pack({'done', r.purses, 0, 0, 0, '', '', token,
+        over, r.late}), 'EX', 120)
     end
-    redis.call('SET', root .. ':done:' .. number, token .. ' ' .. number_text(over) .. ' ' .. late,
-      'EX', 120)
-    return answer('settled', own, list, number_text(over), late)
+  elseif not r or r.token ~= token then
+    return answer('not open', list)
   end
-  -- Sent again, after a connection broke before the answer came.
-  local done = redis.call('GET', root .. ':done:' .. number)
-  if done and string.sub(done, 1, #token + 1) == token .. ' ' then
-    local before, was = string.match(done, ' (%S+) (%S+)$')
-    return answer('settled', own, list, before, was)
-  end
-  return answer('not open', own, list)
+  return answer('settled', list, nil, struct.pack('<dd', r.over, r.late == '1' and 1 or 0))
 
 elseif op == 'books' then
-  return answer('books', own, list)
+  return answer('books', list)
 
 elseif op == 'top_up' then
-  local p = purse(own)
+  local p = changed(own)
   p.total = p.total + tonumber(ARGV[5])
-  if p.n_expected then p.n_expected = p.n_expected + tonumber(ARGV[6]) end
-  return answer('books', own, list)
+  -- Of NaN, which is unknown, the sum is too.
+  p.n_expected = p.n_expected + tonumber(ARGV[6])
+  return answer('books', list)
 
 elseif op == 'reset' then
-  local p = purse(own)
-  local t = redis.call('HMGET', root .. ':purse:' .. own, unpack(TERMS))
-  for i, field in ipairs(TERMS) do p[field] = t[i] end
-  begin(p, tonumber(p.t_total), p.period)
-  return answer('books', own, list)
+  local p = changed(own)
+  begin(p, p.t_total, p.period)
+  return answer('books', list)
 
 elseif op == 'unsettled' then
-  purse(own)
-  local out = {}
-  local every = redis.call('ZRANGE', root .. ':due', 0, -1)
-  for _, number in ipairs(redis.call('SMEMBERS', root .. ':expired')) do
-    every[#every + 1] = number
-  end
-  for _, number in ipairs(every) do
-    local r = record(number)
-    if r.purses[1] == own and (r.state == 'open' or r.state == 'expired') then
-      local score = redis.call('ZSCORE', root .. ':due', number)
-      out[#out + 1] = {number, table.concat(r.purses, '\31'), r.state, r.offer, score or '', r.key}
+  local out, every = {}, call('ZRANGE', root .. ':due', 0, -1)
+  for _, id in ipairs(call('SMEMBERS', root .. ':expired')) do every[#every + 1] = id end
+  for _, id in ipairs(every) do
+    local r = names(id)[1] == own and record(id)
+    if r and (r.state == 'open' or r.state == 'expired') then
+      out[#out + 1] = {string.match(id, '%d+$'), r.purses, r.state, r.offer,
+        call('ZSCORE', root .. ':due', id) or '', r.key}
     end
   end
   save()

@@ -1,10 +1,13 @@
 """Books in Redis: several processes of several hosts."""
 
 import json
+import os
+import struct
+import threading
 import time
 import uuid
 from hashlib import sha1
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from skroute.ledgers._books import (
     Books,
@@ -27,6 +30,10 @@ _BETWEEN = "\x1f"
 # than so many seconds; whether it fits is looked up in the true ones.
 _FRESH = 0.05
 _SHA = sha1(SCRIPT.encode()).hexdigest()
+_PURSE = struct.Struct("<19d")
+_PERIODS = {"day": -1.0, "month": -2.0}
+# Every command may be sent again: a settlement knows its own, a reservation made twice expires.
+_WAITS = (0.0, 0.05, 0.5)
 
 
 class _Seen(NamedTuple):
@@ -48,7 +55,8 @@ class RedisLedger(Ledger):
     Parameters
     ----------
     url : str
-        Where Redis is, for example ``"redis://localhost:6379/0"``.
+        Where Redis is, for example ``"redis://localhost:6379/0"``; as for
+        ``redis.Redis.from_url``. Not a cluster: one node keeps the books.
 
     prefix : str, default="skroute"
         What the names of all keys begin with.
@@ -69,7 +77,8 @@ class RedisLedger(Ledger):
     -----
     Needs the package redis: ``pip install skroute-ml[redis]``. A decision is made from books
     that may be some milliseconds old, which moves its price by a hair; that it fits the
-    total is checked where it is booked.
+    total is checked where it is booked. A connection that breaks is made anew, and the
+    command sent again, three times.
 
     Examples
     --------
@@ -79,57 +88,78 @@ class RedisLedger(Ledger):
     600.0
     """
 
-    _clock = None
+    _clock: Any = None
     _fresh = _FRESH
 
     def __init__(self, url, *, prefix="skroute", timeout=600.0, remember=86400.0):
         super().__init__(timeout, remember)
         redis = import_optional("redis", "RedisLedger")
         self.url, self.prefix = url, prefix
-        self._client = redis.Redis.from_url(url, decode_responses=True)
-        self._no_script = redis.exceptions.NoScriptError
-        self._failed = redis.exceptions.ResponseError
-        # In braces: all keys lie on one node of a cluster.
-        self._root = f"{{{prefix}}}"
+        self._errors = redis.exceptions
+        # Its connections, without the commands' own path: half of a booking's time.
+        self._pool = redis.ConnectionPool.from_url(url)
+        self._own = threading.local()
         self._seen = {}
         self._identity = None
 
-    def _call(self, op, *arguments):
+    def _connection(self):
+        """This thread's connection, of this process."""
+        if getattr(self._own, "pid", None) != os.getpid():
+            self._own.connection = self._pool.make_connection()
+            self._own.pid = os.getpid()
+        return self._own.connection
+
+    def _send(self, command):
+        connection = self._connection()
+        connection.send_packed_command(connection.pack_command(*command), check_health=False)
+        return connection.read_response()
+
+    def _sent(self, command):
+        for wait in _WAITS:
+            try:
+                return self._send(command)
+            except (self._errors.ConnectionError, self._errors.TimeoutError, OSError) as error:
+                self._connection().disconnect()
+                failed = error
+                time.sleep(wait)
+        raise failed
+
+    def _call(self, op, purse, *arguments):
         now = "" if self._clock is None else repr(self._clock())
-        arguments = (1, self._root, op, now, *arguments)
+        arguments = (1, self.prefix, op, now, purse, *arguments)
         try:
-            return self._client.execute_command("EVALSHA", _SHA, *arguments)
-        except self._no_script:
-            return self._client.execute_command("EVAL", SCRIPT, *arguments)
-        except self._failed as error:
+            return self._sent(("EVALSHA", _SHA, *arguments))
+        except self._errors.NoScriptError:
+            return self._sent(("EVAL", SCRIPT, *arguments))
+        except self._errors.ResponseError as error:
             if "no purse " in str(error):
-                raise no_purse(arguments[4]) from None
+                name = str(error).split("no purse ", 1)[1].split(" script:")[0].split(",")[0]
+                raise no_purse(name) from None
             raise
 
     def _book(self, op, purses, *arguments):
         """Call the script; note the books that come with the answer."""
-        joined = _BETWEEN.join(purses)
-        found = self._call(op, purses[0], joined, *arguments)
-        status, books, room, number, text = found
-        self._seen[purses] = _Seen(time.monotonic(), _books(books), float(room))
-        return status, number, text
+        joined = purses[0] if len(purses) == 1 else _BETWEEN.join(purses)
+        status, books, room, number, text = self._call(op, purses[0], joined, *arguments)
+        seen = _Seen(time.monotonic(), _books(books), struct.unpack("<d", room)[0])
+        self._seen[purses] = seen
+        return status.decode(), number, text
 
     def _own_identity(self):
         if self._identity is None:
-            key = f"{self._root}:identity"
-            self._client.set(key, uuid.uuid4().hex, nx=True)
-            self._identity = self._client.get(key)
+            key = f"{self.prefix}:identity"
+            self._sent(("SET", key, uuid.uuid4().hex, "NX"))
+            self._identity = self._sent(("GET", key)).decode()
         return self._identity
 
     def open(self, purse, total, n_expected=None, *, period=None, rollover=False):
         terms = check_terms(total, n_expected, period, rollover)
-        texts = (repr(terms.total), _text(n_expected), _text(terms.period), str(int(rollover)))
-        found = self._call("open", purse, *texts)
-        check_same_terms(purse, _terms(found), terms)
+        number = _PERIODS.get(terms.period, terms.period)
+        texts = (repr(terms.total), _text(n_expected), _text(number), str(int(rollover)))
+        check_same_terms(purse, _terms(self._call("open", purse, *texts)), terms)
 
     def hold(self, purses, amount, key=None):
-        timeout = _text(self.timeout)
-        found = self._book("hold", purses, repr(amount), key or "", timeout)
+        found = self._book("hold", purses, repr(amount), key or "", _text(self.timeout))
         return self._made(found, purses, amount, key)
 
     def _made(self, found, purses, amount, key):
@@ -148,8 +178,8 @@ class RedisLedger(Ledger):
         self._book("release", held.purses, str(held.number))
 
     def reserve(self, purses, choose, *, least, keep=0.0, held=None, key=None):
-        fixed = ("" if held is None else str(held.number), key or "", _text(self.timeout))
-        fixed += (repr(least), repr(keep))
+        number = "" if held is None else str(held.number)
+        fixed = (number, key or "", _text(self.timeout), repr(least), repr(keep))
         fresh = False
         while True:
             offer = self._chosen(purses, choose, keep, held, fresh)
@@ -182,11 +212,12 @@ class RedisLedger(Ledger):
         if ledger != self._own_identity():
             raise not_open(number, offer.name)
         cost = "" if cost is None else repr(float(cost))
-        arguments = (str(number), _line(offer), cost, uuid.uuid4().hex, _text(self.remember))
-        status, over, late = self._book("settle", (purse,), *arguments)
+        arguments = (str(number), _line(offer), cost, os.urandom(12).hex(), _text(self.remember))
+        status, _, text = self._book("settle", (purse,), *arguments)
         if status == "not open":
             raise not_open(number, offer.name)
-        return float(over), late == "1"
+        over, late = struct.unpack("<dd", text)
+        return over, late == 1.0
 
     def books(self, purse):
         self._book("books", (purse,))
@@ -200,33 +231,24 @@ class RedisLedger(Ledger):
         self._book("reset", (purse,))
 
     def unsettled(self, purse):
-        found = []
-        for number, purses, state, text, deadline, key in self._call("unsettled", purse, purse):
+        ledger, found = self._own_identity(), []
+        for number, *texts, due, key in self._call("unsettled", purse, purse):
+            purses, state, text = (one.decode() for one in texts)
             offer = Offer(*json.loads(text))
-            due = None if deadline in ("", "inf") or state == "expired" else float(deadline)
-            found.append(
-                Reservation(
-                    self._own_identity(),
-                    int(number),
-                    tuple(purses.split(_BETWEEN)),
-                    state,
-                    offer.reserved,
-                    offer,
-                    due,
-                    key or None,
-                )
-            )
+            deadline = None if not due or float(due) == float("inf") else float(due)
+            made = (tuple(purses.split(_BETWEEN)), state, offer.reserved, offer, deadline)
+            found.append(Reservation(ledger, int(number), *made, key.decode() or None))
         return sorted(found, key=lambda one: one.number)
 
     def __getstate__(self):
         return {name: self.__dict__[name] for name in ("url", "prefix", "timeout", "remember")}
 
     def __setstate__(self, state):
-        self.__init__(state.pop("url"), **state)
+        self.__init__(**state)
 
 
 def _text(number):
-    return "" if number is None else str(number) if isinstance(number, str) else repr(number)
+    return "" if number is None else repr(number)
 
 
 def _line(offer):
@@ -235,16 +257,15 @@ def _line(offer):
     return json.dumps([int(choice), str(name), *map(float, money)])
 
 
-def _books(text):
-    """Books from the numbers of a line; an empty one is None."""
-    found = text.split(" ")
-    money = map(float, found[:4])
-    return Books(*money, *(int(float(entry)) if entry else None for entry in found[4:]))
+def _books(packed):
+    """Books from the numbers of a purse; NaN is None."""
+    found = _PURSE.unpack(packed)[:13]
+    counts = (int(one) if one == one else None for one in found[4:])
+    return Books(*found[:4], *counts)
 
 
-def _terms(found):
-    total, n_expected, period, rollover = found
-    if period not in ("day", "month"):
-        period = float(period) if period else None
-    n_expected = int(n_expected) if n_expected else None
-    return Terms(float(total), n_expected, period, rollover == "1")
+def _terms(packed):
+    total, n_expected, period, rollover = _PURSE.unpack(packed)[13:17]
+    names = {number: name for name, number in _PERIODS.items()}
+    known = None if period != period else names.get(period, period)
+    return Terms(total, None if n_expected != n_expected else int(n_expected), known, rollover == 1)

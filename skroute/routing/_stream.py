@@ -160,6 +160,23 @@ class BudgetStream:
         there is no such default. Raising them makes the cap safer and leaves more money
         unused while calls are open.
 
+    ledger : Ledger, default=None
+        Where the books are kept, one of :mod:`skroute.ledgers`. None keeps them in this
+        process; with a shared one, other processes spend from the same purse.
+
+    purse : str, default="stream"
+        Name of the purse in the ledger. Streams of the same name and ledger share it.
+
+    within : sequence of str, default=()
+        Further purses of the ledger, opened before, that every request is paid from too.
+
+    period : {"day", "month"} or float, default=None
+        After what time the books begin anew: UTC days, UTC months or so many seconds. None
+        is never.
+
+    rollover : bool, default=False
+        Whether what a period leaves, or spends too much, is carried into the next.
+
     Attributes
     ----------
     router : estimator
@@ -182,8 +199,8 @@ class BudgetStream:
     above it is recorded as what it is, first out of money that nobody has reserved; if it
     breaks the cap, `commit` says so with :class:`BudgetExhaustedError`.
 
-    A copy, by `pickle`, `copy` or a forked process, is a second purse and not a shared
-    one: it has the books of that moment and a new identity. Tickets that were open then can
+    Without a shared `ledger`, a copy, by `pickle`, `copy` or a forked process, is a second
+    purse and not a shared one: it has the books of that moment and a new identity. Tickets that were open then can
     be settled in each of them once; a ticket issued later can be settled only where it was
     issued. What was held for requests that were still being decided is free in the copy.
 
@@ -332,8 +349,8 @@ class BudgetStream:
         self._check_names(names)
         if asked := set(names) & set(self._asked()):
             raise ValueError(
-                f"{sorted(asked)[0]!r} cannot be excluded: deciding asks it for every request. Make "
-                "a stream of a router that decides without it."
+                f"{sorted(asked)[0]!r} cannot be excluded: deciding asks it for every request. "
+                "Make a stream of a router that decides without it."
             )
         self._set_offers(excluded=self._offers.excluded | set(names))
 
@@ -600,12 +617,13 @@ class BudgetStream:
             self._report_over(ticket, cost, over)
 
     def _report_over(self, ticket, cost, over):
+        held = ticket.reserved - ticket.deciding
         for books in map(self._ledger.books, self._purses):
             if books.spent > books.total * (1 + ROUNDING):
                 raise BudgetExhaustedError(
                     f"The cap of {books.total:.6g} is broken by {over:.6g}: the call of "
-                    f"{ticket.name!r} cost {cost:.6g} where {ticket.reserved - ticket.deciding:.6g} "
-                    "was reserved, or was committed after its deadline. The cost is recorded. Give "
+                    f"{ticket.name!r} cost {cost:.6g} where {held:.6g} was reserved, "
+                    "or was committed after its deadline. The cost is recorded. Give "
                     "the stream max_costs that are upper bounds, and the ledger a timeout that no "
                     "call exceeds."
                 )

@@ -173,7 +173,9 @@ class Machine(RuleBasedStateMachine):
 
         def choose(books, room, spare):
             seen.append((books.n_started, Fraction(room), Fraction(spare)))
-            fits = [size / 4 for size in sizes if size / 4 <= (room if size / 4 <= least else spare)]
+            fits = [
+                size / 4 for size in sizes if size / 4 <= (room if size / 4 <= least else spare)
+            ]
             # What deciding has cost is part of it.
             return Offer(3, "a | b", max(fits) / 2, max(fits) / 4, max(fits)) if fits else None
 
@@ -313,9 +315,7 @@ class InSQLite(Machine):
 class InRedis(Machine):
     def make(self):
         prefix = uuid.uuid4().hex
-        self.ledger = RedisLedger(
-            redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER
-        )
+        self.ledger = RedisLedger(redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER)
 
 
 for machine, n_examples in ((InMemory, 60), (InSQLite, 20), (InRedis, 20)):

@@ -1,6 +1,7 @@
 """Cascades of models: which sets may be asked in which order, and which of them is worth it."""
 
 from itertools import combinations
+from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,8 @@ class Cascade(NamedTuple):
 
     Attributes
     ----------
-    name : str
+    chain : tuple of int or None
+        The models in their order, where it is fixed.
 
     asked : ndarray of shape (n_states, n_models), dtype=bool
         Models paid for in each state. State 0 is before the first call; states with more
@@ -40,7 +42,7 @@ class Cascade(NamedTuple):
         Calls per row at most, by which cascades are called simple.
     """
 
-    name: str
+    chain: tuple[int, ...] | None
     asked: NDArray[np.bool_]
     following: NDArray[np.int64]
     ways: list[list[int]]
@@ -75,13 +77,8 @@ def any_order(n_models, max_calls, first=None, abstain=None):
         for k in first if not part else range(n_models):
             if k not in part:
                 following[at, k] = position.get(tuple(sorted({*part, k})), -1)
-    ways = [list(part) for part in sets]
-    return _with_abstaining(
-        Cascade(
-            f"any order, {max_calls} calls", asked, following, ways, [list(p) for p in sets], max_calls
-        ),
-        abstain,
-    )
+    ways, reads = [list(part) for part in sets], [list(part) for part in sets]
+    return _with_abstaining(Cascade(None, asked, following, ways, reads, max_calls), abstain)
 
 
 def fixed_order(n_models, chain, abstain=None):
@@ -106,10 +103,8 @@ def fixed_order(n_models, chain, abstain=None):
         asked[at + 1 :, k] = True
         following[at, k] = at + 1
     last = [[], *([k] for k in chain)]
-    return _with_abstaining(
-        Cascade("fixed order", asked, following, last, [list(part) for part in last], len(chain)),
-        abstain,
-    )
+    cascade = Cascade(tuple(chain), asked, following, last, list(last), len(chain))
+    return _with_abstaining(cascade, abstain)
 
 
 def _with_abstaining(cascade, abstain):
@@ -163,11 +158,12 @@ class Scores(NamedTuple):
     Attributes
     ----------
     known : ndarray of shape (n_rows, n_known)
-    of_model : list of ndarray of shape (n_rows, n_scores)
+    of_model : sequence or mapping of ndarray of shape (n_rows, n_scores)
+        By model.
     """
 
     known: NDArray[np.float64]
-    of_model: list[NDArray[np.float64]]
+    of_model: Any
 
 
 class Reader:
@@ -199,12 +195,15 @@ class Fitted(NamedTuple):
     prices : ndarray of shape (n_prices,)
     costs : ndarray of shape (n_models,)
         Mean costs, by which it decides.
+    abstain : float
+        Quality of handing a row over.
     """
 
     cascade: Cascade
     models: list
     prices: NDArray[np.float64]
     costs: NDArray[np.float64]
+    abstain: float
 
     def decide(self, state, features, prices):
         """What to do in a state, at each of some prices.
@@ -314,7 +313,7 @@ def fit_cascade(cascade, log, scores, prices, bases=None):
 
     costs = log.costs.mean(axis=0)
     found = roll_back(cascade.following, realised, costs, prices, fit, trust=_TRUST)
-    return Fitted(cascade, found.models, prices, costs)
+    return Fitted(cascade, found.models, prices, costs, log.abstain)
 
 
 def play(fitted, log, scores):
@@ -342,3 +341,70 @@ def play(fitted, log, scores):
         cost[rows[i], j] += log.costs[rows[i], to]
         state[rows[i], j] = cascade.following[at, to]
     return quality, cost
+
+
+def candidates(n_models, max_calls, by_cost, informed, abstain):
+    """What a fit compares: each model alone, one-shot routing, fixed and free orders.
+
+    Parameters
+    ----------
+    n_models, max_calls : int
+    by_cost : sequence of int
+        All models, the cheapest first: the order of the fixed ones.
+    informed : bool
+        Whether something is known before the first call.
+    abstain : {"early", "last", None}
+
+    Returns
+    -------
+    list of Cascade
+        The models alone come first.
+    """
+    found = [fixed_order(n_models, (k,), abstain) for k in range(n_models)]
+    if informed:
+        found.append(any_order(n_models, 1, abstain=abstain))
+    for size in range(2, min(max_calls, n_models) + 1):
+        found += [fixed_order(n_models, part, abstain) for part in combinations(by_cost, size)]
+        found.append(any_order(n_models, size, abstain=abstain))
+    return found
+
+
+def n_candidates(n_models, max_calls):
+    """Sets of up to `max_calls` of the models: what `candidates` grows with."""
+    return sum(comb(n_models, size) for size in range(1, min(max_calls, n_models) + 1))
+
+
+def price_grid(costs, n_prices):
+    """Prices in quality from 0 to 1 by unit of cost, from where nothing is bought down to 0.
+
+    Parameters
+    ----------
+    costs : ndarray of shape (n_models,)
+    n_prices : int
+
+    Returns
+    -------
+    ndarray of shape (at most n_prices,)
+    """
+    costs = costs[costs > 0]
+    if not len(costs) or n_prices == 1:
+        return np.zeros(1)
+    # The whole range of quality is not worth half the cheapest call; a 500th is worth any.
+    return np.append(np.geomspace(2 / costs.min(), 0.002 / costs.max(), n_prices - 1), 0.0)
+
+
+def judge(cascades, log, prices, train, test):
+    """Quality and cost on the rows `test` of cascades that `train` has fitted.
+
+    Returns
+    -------
+    quality, cost : ndarray of shape (n_cascades, n_test, n_prices)
+    """
+    own, other = log.take(train), log.take(test)
+    reader, bases = Reader(own), {}
+    scores, theirs = reader.scores(own), reader.scores(other)
+    found = [
+        play(fit_cascade(cascade, own, scores, prices, bases), other, theirs)
+        for cascade in cascades
+    ]
+    return np.array([part for part, _ in found]), np.array([part for _, part in found])

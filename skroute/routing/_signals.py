@@ -39,6 +39,11 @@ class RankScores:
             scores = ndtri(rank / max(counts.sum(), 1))
             self.knots.append((values, scores))
 
+    @property
+    def n_scores(self):
+        """Columns of the result."""
+        return len(self.knots) + sum(self.missing)
+
     def transform(self, columns):
         """Scores of rows, ndarray of shape (n_rows, n_scores)."""
         parts = []

@@ -38,7 +38,7 @@ from skroute.routing._cascade_rules import (
     state_features,
 )
 from skroute.routing._cascade_run import CascadeRun
-from skroute.routing._mixtures import best_mixture
+from skroute.routing._mixtures import Mixture
 from skroute.routing._policy_choice import select_policies
 from skroute.routing._priced import cross_fit
 from skroute.routing._values import (
@@ -64,21 +64,43 @@ _ABSTAIN_NAME = "abstain"
 
 
 class CascadeRule(NamedTuple):
-    """A cascade at one price, and what that costs and brings on rows that did not fit it.
+    """A cascade at one price.
 
     Attributes
     ----------
     fitted : Fitted
     price_at : int
         Position of the price.
-    cost, quality : float
-        Means, the quality in [0, 1].
     """
 
     fitted: Fitted
     price_at: int
+
+
+class CascadePoint(NamedTuple):
+    """A cascade that has been chosen at a price.
+
+    Attributes
+    ----------
+    cascade : int
+        Position among those compared.
+    price_at : int
+    cost, quality : float
+        Means on rows that did not fit it, the quality in [0, 1].
+    """
+
+    cascade: int
+    price_at: int
     cost: float
     quality: float
+
+
+def cheapest_first(points):
+    """Points by rising cost; of equally expensive ones the last, which had the lowest price."""
+    by_cost = {}
+    for point in points:
+        by_cost[round(point.cost, 12)] = point
+    return [by_cost[cost] for cost in sorted(by_cost)]
 
 
 class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
@@ -98,9 +120,9 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
 
     `fit` compares this with its special cases on rows that fitted neither: each model
     alone, one-shot routing by X, every fixed order of up to `max_calls` models with a
-    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest that is
-    within half a standard error of the best is taken, since a log of 300 rows makes some
-    of a hundred cascades look better than they are.
+    threshold after each (FrugalGPT's cascade [1]_). At each price the best is taken, of
+    equally good ones the simplest. Its quality is then judged by rows that did not choose
+    it, since a log of 300 rows makes some of a hundred cascades look better than they are.
 
     Parameters
     ----------
@@ -163,8 +185,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         Fitted on all rows; None where `fit` got no X.
 
     mixture_ : Mixture
-        Validated mean cost and quality of the rules that are used, by rising cost. The
-        rows that chose a rule do not judge it.
+        Validated mean cost and quality of the rules at each price, by rising cost. The
+        rows that chose a rule do not judge its quality.
 
     rule_names_ : list of str
         The rules of `mixture_` in words: the models in the order that they are asked in.
@@ -320,6 +342,11 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         if y is None:
             raise ValueError("CascadeRouter requires y to be passed, but the target y is None.")
         self._informed = X is not None
+        if X is None and signals is None:
+            raise ValueError(
+                "X and signals are both None: there is nothing to decide by. Give what is known "
+                "of the requests, or what the models' answers show."
+            )
         if self._informed:
             X = check_rows(self, X, reset=True)
             if self.accuracy_estimator is None:
@@ -385,22 +412,25 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         places = np.split(np.arange(ends[-1]), ends[:-1])
         n_calls = np.array([cascade.n_calls for cascade in compared])
         chosen = select_policies(quality, cost, prices, n_calls, places)
-        points = [(int(which), at) for at, which in enumerate(chosen.policy)]
-        # Models alone, of which nothing has been chosen.
-        points += [(which, 0) for which in range(n_alone)]
-        alone = range(n_alone)
-        mean_cost = [*chosen.cost, *(cost[k, :, 0].mean() for k in alone)]
-        mean_quality = [*chosen.quality, *(quality[k, :, 0].mean() for k in alone)]
-        mixture, kept = best_mixture(mean_cost, mean_quality)
+        points = [
+            CascadePoint(int(which), at, chosen.cost[at], chosen.quality[at])
+            for at, which in enumerate(chosen.policy)
+        ]
+        if n_alone:
+            # The smallest budget, which no price need have chosen.
+            k = int(self.costs_.argmin())
+            alone = cost[k, :, 0].mean(), quality[k, :, 0].mean()
+            points.insert(0, CascadePoint(k, 0, *alone))
+        path = cheapest_first(points)
         self._reader, bases, fitted = Reader(log), {}, {}
         scores = self._reader.scores(log)
-        for which in dict.fromkeys(points[k][0] for k in kept):
+        for which in dict.fromkeys(point.cascade for point in path):
             fitted[which] = fit_cascade(compared[which], log, scores, prices, bases)
-        self._rules = [
-            CascadeRule(fitted[points[k][0]], points[k][1], mean_cost[k], mean_quality[k])
-            for k in kept
-        ]
-        self.mixture_ = mixture._replace(quality=self._low + self._span * mixture.quality)
+        self._rules = [CascadeRule(fitted[point.cascade], point.price_at) for point in path]
+        self.mixture_ = Mixture(
+            np.array([point.cost for point in path]),
+            self._low + self._span * np.array([point.quality for point in path]),
+        )
         self.rule_names_ = [self._describe(rule.fitted.cascade) for rule in self._rules]
 
     def _describe(self, cascade):

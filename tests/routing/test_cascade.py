@@ -40,7 +40,9 @@ def log_of(n=300, seed=0, noise=0.5):
 
 def as_log(Q, S, abstain=0.0):
     known = np.empty((len(Q), 0))
-    return Log(Q, np.tile(list(COSTS.values()), (len(Q), 1)), [S[:, [k]] for k in range(3)], known, abstain)
+    return Log(
+        Q, np.tile(list(COSTS.values()), (len(Q), 1)), [S[:, [k]] for k in range(3)], known, abstain
+    )
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +188,10 @@ def test_of_equals_the_simplest_is_taken_and_a_clear_winner_always():
     base = rng.uniform(size=400)
     near = base + 0.001 + 0.1 * rng.normal(size=400)
     clear = base + 0.2
-    assert choose_simple(np.array([near, base]), np.array([2, 1])) == 1
-    assert choose_simple(np.array([clear, base]), np.array([2, 1])) == 0
-    assert choose_simple(np.array([base, base + 1e-9]), np.array([1, 1]), slack=0) == 1
+    assert choose_simple(np.array([near, base]), np.array([2, 1]), slack=1) == 1
+    assert choose_simple(np.array([clear, base]), np.array([2, 1]), slack=1) == 0
+    assert choose_simple(np.array([base, base + 1e-9]), np.array([2, 1])) == 1
+    assert choose_simple(np.array([base, base]), np.array([2, 1])) == 1
 
 
 def test_the_rows_that_pick_do_not_judge():
@@ -220,12 +223,14 @@ def test_special_cases_are_contained(router):
         assert found >= np.interp(budget, costs, mean) - 0.03
 
 
-def test_it_beats_single_models_and_keeps_the_budget(router):
-    Q, S, _ = log_of(n=3000, seed=5)
-    signals, costs = dict(zip(NAMES, S.T)), np.array(list(COSTS.values()))
-    for budget, gain in [(3.0, 0.0), (8.0, 0.015), (14.0, 0.015)]:
+def test_it_beats_single_models_and_keeps_the_budget():
+    Q, S, _ = log_of(n=2000, noise=0.2)
+    router = CascadeRouter(costs=COSTS).fit(None, Q, signals=S[:, :, None])
+    Q, signals, _ = log_of(n=4000, seed=5, noise=0.2)
+    costs = np.array(list(COSTS.values()))
+    for budget, gain in [(3.0, -0.01), (8.0, 0.01), (12.0, 0.02)]:
         cost = router.predict_cost(None, budget=budget, signals=signals)
-        assert cost.mean() == pytest.approx(budget, rel=0.15)
+        assert cost.mean() == pytest.approx(budget, rel=0.1)
         quality = router.score(None, Q, budget=budget, signals=signals)
         assert quality > np.interp(cost.mean(), costs, Q.mean(axis=0)) + gain
 

@@ -1,14 +1,12 @@
 """CascadeRouter: ask one model after another, for as long as the next answer is worth it."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.model_selection import KFold
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
@@ -16,91 +14,27 @@ from skroute.base import (
     Plan,
     check_affordable,
     check_budget,
-    check_costs,
     check_rows,
     inherit_member_tags,
     note_failure,
 )
-from skroute.routing._budget_router import _check_matrix, _check_row_costs, _column_names
-from skroute.routing._cascade_log import Asked, Path, as_columns, check_models, split_signals
-from skroute.routing._cascade_rules import (
-    ABSTAIN,
-    Fitted,
-    Log,
-    Reader,
-    Scores,
-    candidates,
-    fit_cascade,
-    fixed_order,
-    judge,
-    n_candidates,
-    price_grid,
-    state_features,
+from skroute.routing._budget_router import _check_matrix, _column_names
+from skroute.routing._cascade_checks import (
+    ABSTAIN_NAME,
+    check_fit_costs,
+    check_folds,
+    check_names,
+    check_order,
 )
+from skroute.routing._cascade_learn import learn_path
+from skroute.routing._cascade_log import as_columns, split_signals
+from skroute.routing._cascade_rules import Log, candidates, fixed_order
 from skroute.routing._cascade_run import CascadeRun
+from skroute.routing._cascade_walk import known_scores, walk
 from skroute.routing._mixtures import Mixture
-from skroute.routing._policy_choice import select_policies
 from skroute.routing._priced import cross_fit
-from skroute.routing._values import (
-    check_default_reads,
-    default_accuracy_estimator,
-    folds_of,
-    predict_matrix,
-)
-from skroute.utils._compat import (
-    HasMethods,
-    Integral,
-    Interval,
-    Real,
-    check_sample_weight,
-    num_samples,
-)
-
-# Sets of models that are compared; each is fitted for each fold.
-_MAX_SETS = 1023
-# Rows that candidates are compared on: enough for differences of half a point.
-_MAX_JUDGED = 5000
-_ABSTAIN_NAME = "abstain"
-
-
-class CascadeRule(NamedTuple):
-    """A cascade at one price.
-
-    Attributes
-    ----------
-    fitted : Fitted
-    price_at : int
-        Position of the price.
-    """
-
-    fitted: Fitted
-    price_at: int
-
-
-class CascadePoint(NamedTuple):
-    """A cascade that has been chosen at a price.
-
-    Attributes
-    ----------
-    cascade : int
-        Position among those compared.
-    price_at : int
-    cost, quality : float
-        Means on rows that did not fit it, the quality in [0, 1].
-    """
-
-    cascade: int
-    price_at: int
-    cost: float
-    quality: float
-
-
-def cheapest_first(points):
-    """Points by rising cost; of equally expensive ones the last, which had the lowest price."""
-    by_cost = {}
-    for point in points:
-        by_cost[round(point.cost, 12)] = point
-    return [by_cost[cost] for cost in sorted(by_cost)]
+from skroute.routing._values import check_default_reads, default_accuracy_estimator
+from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 
 
 class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
@@ -120,9 +54,10 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
 
     `fit` compares this with its special cases on rows that fitted neither: each model
     alone, one-shot routing by X, every fixed order of up to `max_calls` models with a
-    threshold after each (FrugalGPT's cascade [1]_). At each price the best is taken, of
-    equally good ones the simplest. Its quality is then judged by rows that did not choose
-    it, since a log of 300 rows makes some of a hundred cascades look better than they are.
+    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest that is
+    within a quarter of a standard error of the best is taken, and judged by rows that did
+    not choose it: a log of 300 rows makes some of a hundred cascades look better than they
+    are.
 
     Parameters
     ----------
@@ -354,13 +289,13 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         self._frame_columns = _column_names(y)
         quality = _check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
-        self.model_names_ = self._check_names(quality.shape[1])
-        row_costs = self._check_costs(costs, quality.shape)
+        self.model_names_ = check_names(self, quality.shape[1])
+        row_costs = check_fit_costs(self, costs, quality.shape)
         columns = self._check_signals(signals, len(quality))
         n_models = quality.shape[1]
-        order = self._check_order()
+        order = check_order(self.order, self.model_names_, self.max_calls)
 
-        folds = self._folds(X, quality, routed["splitter"]["split"])
+        folds = check_folds(self.cv, X, quality, routed["splitter"]["split"])
         known, self.accuracy_estimator_ = np.empty((len(quality), 0)), None
         if self._informed:
             with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
@@ -389,123 +324,23 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         else:
             compared = [fixed_order(n_models, order, abstain)]
         with task.step("compare cascades"):
-            self._learn(compared, log, folds, n_alone=0 if order is not None else n_models)
+            n_alone = 0 if order is not None else n_models
+            found = learn_path(compared, log, folds, self.n_prices, n_alone, self.n_jobs)
+        self._reader, self._rules = found.reader, found.rules
+        self.mixture_ = Mixture(found.cost, self._low + self._span * found.quality)
+        self.rule_names_ = [self._describe(rule.fitted.cascade) for rule in self._rules]
         budget = check_budget(self.budget)
         check_affordable(budget, float(self.mixture_.cost[0]))
-        self.choices_ = [*self.model_names_, *([_ABSTAIN_NAME] if abstain else [])]
-
-    def _learn(self, compared, log, folds, n_alone):
-        """Compare cascades out of sample, choose rules and fit them on all rows."""
-        prices = price_grid(self.costs_, self.n_prices)
-        rng = np.random.default_rng(0)
-        judged = min(1.0, _MAX_JUDGED / len(log.quality))
-        tests = [
-            test if judged == 1 else np.sort(rng.choice(test, int(judged * len(test)), False))
-            for _, test in folds
-        ]
-        parts = Parallel(n_jobs=self.n_jobs)(
-            delayed(judge)(compared, log, prices, train, test)
-            for (train, _), test in zip(folds, tests)
-        )
-        quality, cost = (np.concatenate([part[k] for part in parts], axis=1) for k in (0, 1))
-        ends = np.cumsum([len(test) for test in tests])
-        places = np.split(np.arange(ends[-1]), ends[:-1])
-        n_calls = np.array([cascade.n_calls for cascade in compared])
-        chosen = select_policies(quality, cost, prices, n_calls, places)
-        points = [
-            CascadePoint(int(which), at, chosen.cost[at], chosen.quality[at])
-            for at, which in enumerate(chosen.policy)
-        ]
-        if n_alone:
-            # The smallest budget, which no price need have chosen.
-            k = int(self.costs_.argmin())
-            alone = cost[k, :, 0].mean(), quality[k, :, 0].mean()
-            points.insert(0, CascadePoint(k, 0, *alone))
-        path = cheapest_first(points)
-        self._reader, bases, fitted = Reader(log), {}, {}
-        scores = self._reader.scores(log)
-        for which in dict.fromkeys(point.cascade for point in path):
-            fitted[which] = fit_cascade(compared[which], log, scores, prices, bases)
-        self._rules = [CascadeRule(fitted[point.cascade], point.price_at) for point in path]
-        self.mixture_ = Mixture(
-            np.array([point.cost for point in path]),
-            self._low + self._span * np.array([point.quality for point in path]),
-        )
-        self.rule_names_ = [self._describe(rule.fitted.cascade) for rule in self._rules]
+        self.choices_ = [*self.model_names_, *([ABSTAIN_NAME] if abstain else [])]
 
     def _describe(self, cascade):
         if cascade.chain is None:
             return f"any order, {cascade.n_calls} calls"
         return " > ".join(self.model_names_[k] for k in cascade.chain)
 
-    def _folds(self, X, quality, params):
-        if len(quality) == 1:
-            # One row is judged by itself: there is no other.
-            return [(np.zeros(1, dtype=int), np.zeros(1, dtype=int))]
-        rows = np.zeros((len(quality), 1)) if X is None else X
-        folds = folds_of(self.cv, rows, quality, **params)
-        tested = np.sort(np.concatenate([test for _, test in folds])) if folds else []
-        if not np.array_equal(tested, np.arange(len(quality))):
-            raise ValueError("cv must be a partition of the rows: each row is tested exactly once.")
-        return folds
-
-    def _check_names(self, n_models):
-        named = isinstance(self.costs, Mapping)
-        names = self._frame_columns
-        if names is None:
-            names = list(map(str, self.costs if named else range(n_models)))
-            names = names if named else [f"choice{name}" for name in names]
-        self._named = named or self._frame_columns is not None
-        if len(names) != n_models:
-            raise ValueError(
-                f"y has {n_models} columns but costs names {len(names)} models: {names!r}."
-            )
-        if self.abstain_cost is not None and _ABSTAIN_NAME in names:
-            raise ValueError(
-                f"With an abstain_cost no model may be named {_ABSTAIN_NAME!r}; rename it."
-            )
-        return names
-
-    def _check_costs(self, costs, shape):
-        if self.costs is not None:
-            if costs is not None:
-                raise ValueError(
-                    "costs was given both to the constructor and to fit; costs per row need "
-                    "CascadeRouter(costs=None)."
-                )
-            fixed = self.costs
-            if isinstance(fixed, Mapping):
-                fixed = {str(name): cost for name, cost in fixed.items()}
-            return np.tile(check_costs(fixed, self.model_names_), (shape[0], 1))
-        if costs is None:
-            raise ValueError(
-                f"costs must say what each of {self.model_names_!r} costs, got None. Give a "
-                "mapping or an array to the constructor, or one cost per row and model to fit."
-            )
-        return _check_row_costs(costs, self._frame_columns, shape)
-
     def _check_signals(self, signals, n_rows):
         by_name = split_signals(signals, self.model_names_)
         return [as_columns(by_name.get(name), name, n_rows) for name in self.model_names_]
-
-    def _check_order(self):
-        """Positions of the models in `order`, or None."""
-        names = self.model_names_
-        if self.order is None:
-            n_sets = n_candidates(len(names), self.max_calls)
-            if n_sets > _MAX_SETS:
-                raise ValueError(
-                    f"max_calls={self.max_calls!r} with {len(names)} models compares {n_sets} sets "
-                    f"of models; at most {_MAX_SETS} are allowed. Lower max_calls, give an order, "
-                    "or leave models out."
-                )
-            return None
-        order = [str(name) for name in self.order]
-        if not order or len(set(order)) < len(order) or not set(order) <= set(names):
-            raise ValueError(
-                f"order must name some of the models {names!r}, each once, got {self.order!r}."
-            )
-        return [names.index(name) for name in order]
 
     def _least(self):
         return self.mixture_.cost[0]
@@ -529,80 +364,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             raise TypeError(f"X must be rows, or None, got {type(X).__name__}.")
         return X
 
-    def _known(self, X):
-        """Normal scores of what is known of rows before any call."""
-        n_rows = num_samples(X)
-        columns = np.empty((n_rows, 0))
-        if self._informed:
-            estimator, n = self.accuracy_estimator_, len(self.model_names_)
-            columns = predict_matrix(estimator, X, n, "accuracy_estimator")
-        return self._reader.known.transform(columns)
-
-    def _ask(self, X, signals, models, costs):
-        """What a call can ask, and its rows; everything is checked before a model is."""
-        if models is not None:
-            if signals is not None:
-                raise ValueError("Give signals (recorded) or models (to call), not both.")
-            if X is None:
-                raise ValueError("models are called with rows of X, which is None.")
-            check_models(models, self.model_names_)
-        by_name = split_signals(signals, self.model_names_)
-        recorded = {name: part for name, part in by_name.items() if not callable(part)}
-        if X is not None:
-            n_rows = num_samples(X)
-        elif recorded:
-            n_rows = num_samples(next(iter(recorded.values())))
-        else:
-            raise ValueError("Without X, signals must say what the models' answers show.")
-        shown = [
-            name
-            for name, scale in zip(self.model_names_, self._reader.of_model)
-            if len(scale.knots)
-        ]
-        if models is None and (missing := [name for name in shown if name not in by_name]):
-            raise ValueError(
-                f"signals has nothing of {missing!r}, whose answers showed something in fit. Give "
-                "them, or the models to call."
-            )
-        for name, part in recorded.items():
-            if num_samples(part) != n_rows:
-                raise ValueError(
-                    f"signals of {name!r} must have {n_rows} rows, got {num_samples(part)}."
-                )
-        shape = (n_rows, len(self.model_names_))
-        if costs is None:
-            costs = np.tile(self.costs_, (n_rows, 1))
-        else:
-            costs = _check_row_costs(costs, self._frame_columns, shape)
-        return Asked(self, X, n_rows, by_name, models, costs)
-
-    def _walk(self, X, budget, signals=None, models=None, costs=None):
-        """Send rows through their rules, asking the models that they pay for."""
-        check_affordable(budget, self._least())
-        asked = self._ask(X, signals, models, costs)
-        n_rows = len(asked.asked)
-        X = np.arange(n_rows)[:, np.newaxis] if X is None else X
-        rule_of = self.mixture_.draw(X, budget)
-        known = self._known(X)
-        route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
-        for one in np.unique(rule_of):
-            rule, rows = self._rules[one], np.flatnonzero(rule_of == one)
-            cascade, state = rule.fitted.cascade, np.zeros(len(rows), dtype=np.int64)
-            for at in range(len(cascade.following)):
-                here = np.flatnonzero(state == at)
-                if not len(here):
-                    continue
-                parts = {k: asked.scores(k, rows[here]) for k in cascade.reads[at]}
-                features = state_features(cascade, at, Scores(known[rows[here]], parts))
-                model, way, stop = rule.fitted.decide(at, features, [rule.price_at])
-                goes = model[:, 0] >= 0
-                state[here[goes]] = cascade.following[at, model[goes, 0]]
-                route[rows[here]], quality[rows[here]] = way, stop
-        route[route == ABSTAIN] = len(self.model_names_)
-        return Path(route, asked, quality)
-
     def _plan(self, X, budget, **context):
-        path = self._walk(X, budget, **context)
+        path = walk(self, X, budget, **context)
         return Plan(path.route, (path.asked.costs * path.asked.asked).sum(axis=1), path)
 
     def _answer(self, X, plan, response):
@@ -661,7 +424,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         self._check_unchanged()
         X = self._check_X(X)
-        return self._walk(X, self._effective_budget(budget), **context)
+        return walk(self, X, self._effective_budget(budget), **context)
 
     def start(self, x=None, *, budget=None, random_state=None):
         """Begin one request, whose models the caller asks.
@@ -706,7 +469,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             if x is None:
                 raise ValueError("x must be a row like those of fit, got None.")
             x = self._check_X(x.to_frame().T if hasattr(x, "to_frame") else [x])
-        known = self._known([None] if x is None or not self._informed else x)
+        known = known_scores(self, [None] if x is None or not self._informed else x)
         low, high, share = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
         return CascadeRun(self, self._rules[high if drawn < share else low], known)

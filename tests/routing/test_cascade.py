@@ -186,10 +186,12 @@ def test_what_is_compared():
 def test_of_equals_the_simplest_is_taken_and_a_clear_winner_always():
     rng = np.random.default_rng(0)
     base = rng.uniform(size=400)
-    near = base + 0.001 + 0.1 * rng.normal(size=400)
+    near = base + 0.0005 + 0.1 * rng.permutation(np.linspace(-1, 1, 400))
     clear = base + 0.2
     assert choose_simple(np.array([near, base]), np.array([2, 1]), slack=1) == 1
-    assert choose_simple(np.array([clear, base]), np.array([2, 1]), slack=1) == 0
+    assert choose_simple(np.array([near, base]), np.array([2, 1])) == 1
+    assert choose_simple(np.array([near, base]), np.array([2, 1]), slack=0) == 0
+    assert choose_simple(np.array([clear, base]), np.array([2, 1])) == 0
     assert choose_simple(np.array([base, base + 1e-9]), np.array([2, 1])) == 1
     assert choose_simple(np.array([base, base]), np.array([2, 1])) == 1
 

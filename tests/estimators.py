@@ -24,6 +24,7 @@ from skroute.members import CallableClassifier, MultiExitClassifier, RecordedCla
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import (
     BudgetRouter,
+    CascadeRouter,
     FrugalMCTClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
@@ -84,6 +85,7 @@ ESTIMATORS = [
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),
+    CascadeRouter(costs=[1.0], cv=2, n_prices=4),
     BaggedNeighborsRegressor(),
     QualityRegressor(cv=2),
     QualityRegressor(family=["linear", "cosine neighbors"], keep_rows=True, cv=2),

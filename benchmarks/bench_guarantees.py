@@ -421,6 +421,7 @@ def validity(data, n_draws, short=False):
     made = (pareto_bandit, fer_plus, adult, letter)
     for truth in [*cascades(data), *(make(data, short) for make in made)]:
         seen, n_table = truth.path, len(truth.y)
+        everything = np.arange(n_table)[:, None]
         losses, budget = true_losses(truth), truth.share * truth.path.cost_[-1].mean()
         broken = naive = refused = 0
         for draw in range(n_draws):
@@ -440,8 +441,9 @@ def validity(data, n_draws, short=False):
                 assert "promise" in str(error)
                 refused += 1
             else:
-                at = router.certificate_.operating_budget
-                k = int(np.searchsorted(seen.grid_, at * (1 + 1e-12), side="right") - 1)
+                spent = router.predict_cost(everything)
+                # Which budget of the table that is.
+                k = int(np.argmax((seen.cost_ == spent).all(axis=1)))
                 broken += losses[k].mean() > truth.max_loss or seen.cost_[k].mean() > budget
             # The mutation: the cheapest point whose mean is within the limit.
             within = losses[:, drawn].mean(axis=1) <= truth.max_loss

@@ -359,7 +359,7 @@ def pareto_bandit(data, short):
     prices = dict(zip(names, 1e4 * cost["val"].mean(axis=0)))
     router = BudgetRouter(trees, costs=prices).fit(A, quality["val"])
     seen = Seen(router, B, costs=1e4 * cost["test"]).fit([[0]])
-    return Truth("ParetoBandit, router", seen, quality["test"], names[2], 0.02, 0.6, 500)
+    return Truth("ParetoBandit, router", seen, quality["test"], names[2], 0.01, 0.3, 1000)
 
 
 def fer_plus(data, short):
@@ -374,14 +374,14 @@ def fer_plus(data, short):
     costs = dict(zip(log.model_names, map(float, log.costs)))
     router = FrugalMCTClassifier(services, costs=costs).fit(train[:, None], target[train])
     return Truth("FER+, FrugalMCT", Seen(router, test[:, None]).fit([[0]]), target[test], "full",
-                 0.03, 0.7, 500)  # fmt: skip
+                 0.03, 0.75, 1000)  # fmt: skip
 
 
 def adult(data, short):
     bunch = fetch_adult()
     X, y, test = bunch.data.astype(float), bunch.target, bunch.is_test
     forest = RandomForestClassifier(40, max_depth=10, random_state=0).fit(X[~test], y[~test])
-    exits = QWYCEnsemble(FrozenEstimator(forest), alpha=0.1, random_state=0).optimize(X[~test])
+    exits = QWYCEnsemble(FrozenEstimator(forest), alpha=0.001, random_state=0).optimize(X[~test])
     seen = Seen(exits, X[test]).fit([[0]])
     return Truth("Adult, QWYC", seen, y[test].astype(np.int64), "full", 0.005, 0.5, 2000)
 
@@ -392,7 +392,7 @@ def letter(data, short):
     full = RandomForestClassifier(30 if short else 100, random_state=0)
     gate = AdaptGatingClassifier(full, gate=BoostedGate(n_estimators=30), gamma=5e-3)
     gate.fit(X[~test], y[~test])
-    return Truth("Letter, Adapt", Seen(gate, X[test]).fit([[0]]), y[test], "full", 0.02, 0.7, 1000)
+    return Truth("Letter, Adapt", Seen(gate, X[test]).fit([[0]]), y[test], "full", 0.03, 0.95, 1000)
 
 
 def cascades(data):
@@ -421,6 +421,7 @@ def validity(data, n_draws, short=False):
     made = (pareto_bandit, fer_plus, adult, letter)
     for truth in [*cascades(data), *(make(data, short) for make in made)]:
         seen, n_table = truth.path, len(truth.y)
+        everything = np.arange(n_table)[:, None]
         losses, budget = true_losses(truth), truth.share * truth.path.cost_[-1].mean()
         broken = naive = refused = 0
         for draw in range(n_draws):
@@ -440,8 +441,9 @@ def validity(data, n_draws, short=False):
                 assert "promise" in str(error)
                 refused += 1
             else:
-                at = router.certificate_.operating_budget
-                k = int(np.searchsorted(seen.grid_, at * (1 + 1e-12), side="right") - 1)
+                spent = router.predict_cost(everything)
+                # Which budget of the table that is.
+                k = int(np.argmax((seen.cost_ == spent).all(axis=1)))
                 broken += losses[k].mean() > truth.max_loss or seen.cost_[k].mean() > budget
             # The mutation: the cheapest point whose mean is within the limit.
             within = losses[:, drawn].mean(axis=1) <= truth.max_loss

@@ -159,16 +159,23 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
     Notes
     -----
     Operating points are tested from the safe end, the unlimited plan, each at the full level
-    until the first that fails (Learn then Test with fixed sequence testing, and betting
-    bounds); the cost is tested likewise from the cheap end. Both promises together take half of
-    the level each, and K candidates a K-th. Several references and groups cost nothing: the
-    worst one counts.
+    until the first that fails (Learn then Test with fixed sequence testing). Losses of 0 and 1,
+    which labels and whole-numbered qualities give, are tested exactly
+    (``method="trinomial"`` of :func:`~skroute.guarantees.mean_p_value`), others by betting. The
+    cost is tested likewise, from the cheap end. Both promises together take half of the level
+    each, and K candidates a K-th. Several references and groups cost nothing: the worst one
+    counts.
 
     The saving and the other means in the certificate are from the rows that chose the
     operating point, and a little too good; what is promised is not.
 
     A budget given to a call takes the place of the constructor's: that promise holds for each
     budget that was not chosen by looking at the evidence.
+
+    What the wrapped estimators take about the rows of a call, such as ``costs`` or ``size``, is
+    taken by every call here, and by `fit` (around fitted estimators, or with metadata routing),
+    :meth:`recertify` and :meth:`certify_batch` for the evidence rows. With metadata routing a
+    candidate is told what it requests for its `predict`.
 
     References
     ----------

@@ -53,9 +53,8 @@ class CertifiedUses:
         ValueError
             If so few labels can promise nothing, before any is bought; if these labels do not
             vouch even for the safe end of the path, with what they can promise; or if the
-            batch costs more than `budget`. With ``fallback="safe"`` and a `reference` that is
-            not ``"full"`` there is no cheaper way than to ask it about every row, and that is
-            left to the caller.
+            batch costs more than `budget`. `fallback` plays no part: the safe way is then to
+            ask the reference about every row, which the caller decides.
 
         Notes
         -----

@@ -228,8 +228,8 @@ default="betting"
         - ``"trinomial"``: exact, for independent values at the two ends of `bounds` or in
           their middle, such as signed losses of -1, 0 and 1: the largest probability, over the
           share of values that are not 0, of a likelihood ratio as extreme [3]_. Where many
-          values cancel it needs about half of the rows that betting needs. It knows no limit
-          below the middle;
+          values cancel it needs far fewer rows than betting. It knows no limit below the
+          middle;
         - ``"normal"``: the central limit theorem, with **no** guarantee; for comparison.
 
     n_population : int, default=None

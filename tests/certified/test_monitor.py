@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skroute.certified import PromiseMonitor
+from skroute.certified import ChoicePromise, PromiseMonitor
 from skroute.certified._monitor import _COST_BETS, _LOSS_BETS
 
 
@@ -162,3 +162,160 @@ def test_bad_rows_are_refused_and_change_nothing(fed, message):
     with pytest.raises(ValueError, match=message):
         monitor.update(**fed)
     assert monitor.n_rows_ == 0 and monitor._bettors[None][0].capital() == pytest.approx(0)
+
+
+# Which choice -----------------------------------------------------------------------------
+
+OF_CHOICES = {"small": ChoicePromise(0.1, 1.0), "large": ChoicePromise(0.05, 10.0)}
+
+
+def requests(rng, n, small=1.0, large=10.0, wrong=0.08):
+    """Routes, costs and losses (NaN where not audited) as promised, unless told otherwise."""
+    route = (rng.random(n) < 0.3).astype(int)
+    cost = rng.exponential(np.where(route == 0, 0.9 * small, 0.9 * large))
+    loss = (rng.random(n) < np.where(route == 0, wrong, 0.02)).astype(float)
+    return {"route": route, "cost": cost, "loss": np.where(rng.random(n) < 0.2, loss, np.nan)}
+
+
+@pytest.mark.parametrize(
+    "changed, kind, choice",
+    [
+        ({"small": 1.6}, "cost", "small"),
+        ({"large": 13}, "cost", "large"),
+        ({"wrong": 0.3}, "loss", "small"),
+    ],
+)
+def test_an_alarm_names_the_choice_that_it_is_about(changed, kind, choice):
+    rng = np.random.default_rng(0)
+    monitor = PromiseMonitor(budget=4.0, max_loss=0.1, choices=OF_CHOICES)
+    assert monitor.update(**requests(rng, 3000)) is None
+    monitor.update(**requests(rng, 6000, **changed))
+    named = [alarm for alarm in monitor.alarms_ if alarm.choice is not None]
+    assert {(alarm.kind, alarm.choice) for alarm in named} == {(kind, choice)}
+    assert named[0].mean > named[0].promised and named[0].row > 3000
+    assert monitor.alarm_ == monitor.alarms_[0]
+
+
+def test_a_choice_can_break_its_promise_while_the_whole_keeps_its_own():
+    rng = np.random.default_rng(1)
+    monitor = PromiseMonitor(budget=9.0, choices=OF_CHOICES)
+    alarm = monitor.update(**requests(rng, 4000, small=2.0))
+    assert (alarm.kind, alarm.choice) == ("cost", "small") and len(monitor.alarms_) == 1
+
+
+def test_false_alarms_are_shared_by_all_promises():
+    rng = np.random.default_rng(2)
+    level, n_streams, alarms = 0.2, 200, 0
+    exact = {"small": ChoicePromise(0.1, 1.0), "large": ChoicePromise(0.1, 10.0)}
+    for _ in range(n_streams):
+        route = (rng.random(2000) < 0.3).astype(int)
+        cost = rng.exponential(np.where(route == 0, 1.0, 10.0))
+        loss = (rng.random(2000) < 0.1).astype(float)
+        monitor = PromiseMonitor(
+            budget=3.7, max_loss=0.1, choices=exact, false_alarm=level, max_cost=1e9
+        )
+        alarms += monitor.update(route=route, cost=cost, loss=loss) is not None
+    assert alarms <= stats.binom.ppf(0.99, n_streams, level)
+
+
+@given(seed=st.integers(0, 10**6), pieces=st.lists(st.integers(1, 40), min_size=1, max_size=20))
+@settings(deadline=None, max_examples=25)
+def test_pieces_pickles_and_single_rows_say_the_same(seed, pieces):
+    rng = np.random.default_rng(seed)
+    rows = requests(rng, sum(pieces), small=2.0, wrong=0.5)
+    whole, parts, single = (
+        PromiseMonitor(budget=3.0, max_loss=0.1, choices=OF_CHOICES) for _ in range(3)
+    )
+    whole.update(**rows)
+    for cut in np.split(np.arange(sum(pieces)), np.cumsum(pieces)[:-1]):
+        parts.update(**{name: values[cut] for name, values in rows.items()})
+        parts = pickle.loads(pickle.dumps(parts))
+    for route, cost, loss in zip(rows["route"], rows["cost"], rows["loss"]):
+        if np.isnan(loss):
+            single.update(cost=float(cost), route=int(route))
+        else:
+            single.update(cost=float(cost), route=int(route), loss=float(loss))
+    for other in (parts, single):
+        assert [a[:2] + a[4:] for a in other.alarms_] == [a[:2] + a[4:] for a in whole.alarms_]
+        assert other.n_audited_ == whole.n_audited_ and other.n_rows_ == whole.n_rows_
+        for name, bettors in whole._bettors.items():
+            for mine, its in zip(bettors, other._bettors[name]):
+                np.testing.assert_allclose(mine.wealth, its.wealth, rtol=1e-9, atol=1e-9)
+
+
+def test_threads_pictures_and_pickles_at_once():
+    """Copies and pictures that are made while others feed are of one moment."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    monitor = PromiseMonitor(budget=1.0, choices={"a": ChoicePromise(None, 1.0)})
+    failures = []
+
+    def feed():
+        for _ in range(200):
+            monitor.update(cost=[0.5, 0.5], route=[0, 0])
+
+    def look():
+        try:
+            for _ in range(20):
+                copied = pickle.loads(pickle.dumps(monitor))
+                counts = {b.n for some in copied._bettors.values() for b in some}
+                assert counts == {copied.n_rows_}
+                monitor.audit(3)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for run in (feed, feed, look, look)]
+    for thread in threads:
+        thread.start()
+    axes = monitor.plot()
+    for thread in threads:
+        thread.join()
+    assert not failures and monitor.n_rows_ == 800
+    labels = [line.get_label() for line in axes.get_lines()[:2]]
+    assert labels == ["cost", "cost of a"]
+    pyplot.close(axes.figure)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"choices": {"a": 1.0}}, "choices must be a mapping"),
+        ({"choices": {0: ChoicePromise(0.1)}}, "choices must be a mapping"),
+        ({"choices": {"a": ChoicePromise()}}, "nothing to watch"),
+        ({"choices": {"a": ChoicePromise(1.0)}}, "max_loss of 'a'=1.0 must lie between"),
+        ({"choices": {"a": ChoicePromise(None, 0.0)}}, "budget of 'a' must be above 0"),
+        ({"choices": {"a": ChoicePromise(np.nan)}}, "max_loss of 'a' must be a finite number"),
+        ({"choices": {"a": ChoicePromise("x")}}, "max_loss of 'a' must be a finite number"),
+        ({"choices": ["a"]}, "choices"),
+        ({"max_loss": np.nan}, "max_loss must be a finite number"),
+        ({"budget": np.inf}, "budget"),
+    ],
+)
+def test_bad_promises_of_choices_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        PromiseMonitor(**options)
+
+
+@pytest.mark.parametrize(
+    "fed, message",
+    [
+        ({"cost": [1.0]}, "route must be given"),
+        ({"cost": 1.0}, "route must be given"),
+        ({"loss": [0.1]}, "route must be given"),
+        ({"cost": [1.0], "route": [2]}, "one index into choices"),
+        ({"cost": 1.0, "route": -1}, "one index into choices"),
+        ({"cost": [1.0], "route": [0.5]}, "one index into choices"),
+        ({"cost": [1.0], "route": ["small"]}, "one index into choices"),
+        ({"cost": [1.0, 2.0], "route": [0]}, "one entry per row, as route"),
+        ({"cost": [1.0, 2.0], "route": [0, 0], "loss": [0.0]}, "one entry per row, as route"),
+        ({"cost": ["1"], "route": [0]}, "cost must be a finite number"),
+        ({"cost": [1 + 1j], "route": [0]}, "cost must be a finite number"),
+        ({"cost": [None], "route": [0]}, "cost must be a finite number"),
+    ],
+)
+def test_bad_routes_are_refused_and_change_nothing(fed, message):
+    monitor = PromiseMonitor(budget=1.0, choices=OF_CHOICES)
+    with pytest.raises(ValueError, match=message):
+        monitor.update(**fed)
+    assert monitor.n_rows_ == 0
+    with pytest.raises(ValueError, match="only where it has one entry per row"):
+        PromiseMonitor(max_loss=0.1).update(loss=[0.0, np.nan])

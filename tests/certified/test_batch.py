@@ -1,0 +1,273 @@
+"""Batches of known rows: the promise, the label budget, who is asked, and what is counted."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from skroute.certified import CertifiedRouter
+from skroute.certified._batch import BatchTest, walk
+from skroute.routing import BudgetRouter, OccamRouterClassifier
+from tests.certified.test_router import FROZEN, Expensive, certified, table
+
+
+def around(**options):
+    given = {"max_loss": 0.1, "reference": "full", "confidence": 0.9, "random_state": 0}
+    return CertifiedRouter(FROZEN, **{**given, **options})
+
+
+def test_the_promise_holds_over_draws_of_labels_and_a_naive_rule_does_not():
+    """The batch is fixed; only the labels are drawn."""
+    X = table(600)
+    n_draws, max_loss, level = 200, 0.1, 0.2
+    broken = naive = 0
+    for seed in range(n_draws):
+        router = around(max_loss=max_loss, confidence=1 - level, random_state=seed, n_points=30)
+        batch = router.certify_batch(X, n_labels=60)
+        broken += (batch.y_pred != X[:, 2]).mean() > max_loss + 1e-9
+        # The mutation: the cheapest budget at which a tenth of the labelled rows differs.
+        rows = batch.labelled
+        for budget in np.linspace(10, 1, 30):
+            if (FROZEN.estimator.predict(X[rows], budget=budget) != X[rows, 2]).mean() > max_loss:
+                break
+            kept = budget
+        rest = np.delete(np.arange(600), rows)
+        wrong = FROZEN.estimator.predict(X[rest], budget=kept) != X[rest, 2]
+        naive += wrong.sum() / 600 > max_loss
+    assert broken <= stats.binom.ppf(0.99, n_draws, level)
+    assert naive > stats.binom.ppf(0.99, n_draws, level)
+
+
+def test_labels_are_used_and_the_certificate_says_what_is_promised():
+    X = table(1000)
+    batch = around(n_points=100).certify_batch(X, n_labels=120)
+    assert len(np.unique(batch.labelled)) == 120
+    np.testing.assert_array_equal(batch.y_pred[batch.labelled], X[batch.labelled, 2])
+    assert (batch.y_pred != X[:, 2]).mean() <= 0.1
+    certificate = batch.certificate
+    assert certificate.n_rows == 120 and certificate.n_population == 1000
+    assert certificate.cost == pytest.approx(batch.cost.mean())
+    assert certificate.saving > 0.2 and certificate.loss_upper <= 0.1
+    assert re.fullmatch(
+        r"With a confidence of 0.9, the mean loss against the full model on this batch of 1000 "
+        r"rows is at most 0.1, if the 120 labelled rows were drawn at random; on 120 labelled "
+        r"rows the loss was \S+, the cost of the batch was \S+, \d+% below that of the reference\.",
+        str(certificate),
+    ), str(certificate)
+    assert json.loads(certificate.to_json())["n_population"] == 1000
+    rest = np.delete(np.arange(1000), batch.labelled)
+    expected = FROZEN.estimator.predict_routed(X[rest], budget=certificate.operating_budget)
+    np.testing.assert_array_equal(batch.y_pred[rest], expected.y_pred)
+    np.testing.assert_array_equal(batch.route[rest], expected.route)
+    np.testing.assert_allclose(batch.cost[rest], expected.cost)
+    again = around(n_points=100).certify_batch(X, n_labels=120)
+    np.testing.assert_array_equal(again.labelled, batch.labelled)
+    stricter = around(max_loss=0.05, n_points=100).certify_batch(X, n_labels=120)
+    assert stricter.certificate.cost > certificate.cost
+
+
+def test_all_rows_can_be_labelled():
+    X = table(40)
+    batch = around().certify_batch(X, n_labels=40)
+    np.testing.assert_array_equal(batch.y_pred, X[:, 2])
+    assert sorted(batch.labelled) == list(range(40))
+
+
+class Counted(LogisticRegression):
+    """A member that notes which rows it is asked about; the last column is the row's number."""
+
+    asked = []
+
+    def fit(self, X, y):
+        return super().fit(X[:, :-1], y)
+
+    def predict(self, X):
+        self.asked.append(X[:, -1].astype(int))
+        return super().predict(X[:, :-1])
+
+    def predict_proba(self, X):
+        return super().predict_proba(X[:, :-1])
+
+
+class Shallow(DecisionTreeClassifier):
+    """The other member."""
+
+    asked = []
+
+    def predict(self, X, check_input=True):
+        self.asked.append(X[:, -1].astype(int))
+        return super().predict(X)
+
+
+@pytest.fixture(scope="module")
+def occam():
+    X, y = make_classification(1400, n_informative=5, random_state=0, class_sep=0.7)
+    X = np.column_stack([X, np.arange(len(X))])
+    members = [("tree", Shallow(max_depth=2, random_state=0)), ("logreg", Counted(max_iter=500))]
+    router = OccamRouterClassifier(members, costs=[1, 10], cv=2, response="predict")
+    return router.fit(X[:600], y[:600]), X[600:]
+
+
+@pytest.mark.parametrize("reference", ["logreg", "full"])
+def test_a_member_is_asked_once_about_a_row_and_only_where_it_answers(occam, reference):
+    router, X = occam
+    certified_router = CertifiedRouter(
+        FrozenEstimator(router), max_loss=0.1, reference=reference, random_state=0, n_points=20
+    )
+    Counted.asked, Shallow.asked = [], []
+    batch = certified_router.certify_batch(X, n_labels=80)
+    rows = X[batch.labelled, -1].astype(int)
+    for choice, asked in enumerate((Shallow.asked, Counted.asked)):
+        asked = np.concatenate(asked) if asked else np.empty(0, dtype=int)
+        at_scale = np.isin(asked, rows)
+        assert len(np.unique(asked[at_scale])) == at_scale.sum()
+        others = np.delete(np.arange(len(X)), batch.labelled)
+        expected = X[others, -1][batch.route[others] == choice].astype(int)
+        np.testing.assert_array_equal(np.sort(asked[~at_scale]), np.sort(expected))
+    if reference == "logreg":
+        own = router.named_estimators_["logreg"].predict(X[batch.labelled])
+        np.testing.assert_array_equal(batch.y_pred[batch.labelled], own)
+        assert (batch.route[batch.labelled] == 1).all()
+        # What was bought, and the tree beside it where the path came to it.
+        paid = batch.cost[batch.labelled]
+        assert set(np.round(paid, 9)) <= {10.0, 11.0} and (paid == 11).any()
+
+
+def test_a_person_behind_predict_and_their_price():
+    X = table(800)
+    router = around(reference=Expensive(), confidence=0.95, n_points=20)
+    with pytest.raises(ValueError, match="label_cost must be given"):
+        router.certify_batch(X)
+    batch = router.certify_batch(X, label_cost=50.0)
+    assert (batch.route[batch.labelled] == -1).all()
+    assert (batch.cost[batch.labelled] >= 50).all()
+    assert batch.certificate.reference_cost == 50 and batch.certificate.reference == "Expensive"
+
+
+def test_the_best_candidate_is_taken_and_they_share_the_level():
+    X = table(900)
+    lone = around(n_points=20).certify_batch(X, n_labels=100)
+    both = CertifiedRouter(
+        [("a", FROZEN), ("b", FROZEN)],
+        max_loss=0.1,
+        reference="full",
+        confidence=0.95,
+        n_points=20,
+        random_state=0,
+    ).certify_batch(X, n_labels=100)
+    assert both.certificate.path == "a" and (both.y_pred != X[:, 2]).mean() <= 0.1
+    assert both.certificate.cost >= lone.certificate.cost - 1e-9
+    fitted = certified(X, max_loss=0.1, reference="full", confidence=0.9)
+    assert fitted.certify_batch(X, n_labels=100).certificate.cost < 9
+
+
+def test_losses_of_ones_own_are_bet_on_without_replacement():
+    X = table(1500)
+    plain = around().certify_batch(X, n_labels=300)
+    half = around(loss=lambda y, y_pred: 0.5 * (y != y_pred), max_loss=0.05)
+    batch = half.certify_batch(X, n_labels=300)
+    assert 0.5 * (batch.y_pred != X[:, 2]).mean() <= 0.05
+    assert batch.certificate.cost >= 0.9 * plain.certificate.cost
+    with pytest.raises(ValueError, match="must lie between 0 and loss_range=1.0"):
+        around(loss=lambda y, y_pred: -1.0 * (y != y_pred)).certify_batch(X)
+
+
+def test_a_budget_of_a_batch_is_known_before_it_is_spent():
+    X = table(600)
+    cost = around().certify_batch(X).certificate.cost
+    batch = around(budget=cost * 1.01).certify_batch(X)
+    assert batch.cost.mean() <= cost * 1.01 and batch.certificate.budget == cost * 1.01
+    with pytest.raises(ValueError, match="is below the .* per row that this batch costs"):
+        around(budget=cost * 0.9).certify_batch(X)
+
+
+def test_too_few_labels_are_refused_before_any_is_bought(monkeypatch):
+    X = table(600)
+    monkeypatch.setattr(
+        type(FROZEN.estimator), "_answer", lambda *_: pytest.fail("a model was called")
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"n_labels=5 can promise no max_loss=0.1 on a batch of 600 rows.* at "
+        r"least (\d+) labels. The smallest loss that 5 can promise is 0.\d+",
+    ) as refused:
+        around().certify_batch(X, n_labels=5)
+    monkeypatch.undo()
+    enough = int(re.search(r"at least (\d+) labels", str(refused.value))[1])
+    around().certify_batch(X, n_labels=enough)
+
+
+def test_labels_that_do_not_vouch_for_the_safe_end_say_what_they_can_promise():
+    X = table(600)
+
+    class Truth:
+        def predict(self, rows):
+            return np.where(rows[:, 0] < 0.25, 1 - rows[:, 2], rows[:, 2]).astype(int)
+
+    router = CertifiedRouter(FROZEN, max_loss=0.1, reference=Truth(), random_state=0)
+    with pytest.raises(ValueError, match=r"promised by 100 labels.*would need about \d+ labels"):
+        router.certify_batch(X, label_cost=0)
+    found = pytest.raises(ValueError, router.certify_batch, X, label_cost=0)
+    smallest = float(re.search(r"promise is ([\d.]+);", str(found.value))[1])
+    router.set_params(max_loss=smallest + 0.002).certify_batch(X, label_cost=0)
+
+
+@pytest.mark.parametrize(
+    "options, given, message",
+    [
+        ({"reference": "best"}, {}, "Which choice is best is not known"),
+        ({"max_loss": None, "budget": 3.0}, {}, "max_loss must be given"),
+        ({"groups": "class"}, {}, "a batch is promised as a whole"),
+        ({}, {"n_labels": 0}, "n_labels must be a whole number from 1 up"),
+        ({}, {"n_labels": 2.5}, "n_labels must be a whole number from 1 up"),
+        ({}, {"n_labels": True}, "n_labels must be a whole number from 1 up"),
+        ({}, {"n_labels": 101}, "more than the 100 rows of the batch"),
+        ({}, {"label_cost": -1}, "label_cost of 'an answer' must be a finite number"),
+        ({"confidence": 2}, {}, "confidence"),
+    ],
+)
+def test_bad_batches_are_refused_in_words(options, given, message):
+    with pytest.raises(ValueError, match=message):
+        around(**options).certify_batch(table(100), **{"n_labels": 60, **given})
+
+
+def test_what_must_be_fitted_is_and_names_are_no_answers():
+    X = np.random.default_rng(0).random((300, 2))
+    router = BudgetRouter(LogisticRegression(), costs={"s": 1, "l": 5}, cv=2)
+    with pytest.raises(NotFittedError):
+        CertifiedRouter(router, max_loss=0.1, reference="full").certify_batch(X)
+    log = BudgetRouter(costs={"s": 1, "l": 5}, cv=2).fit(X, X)
+    with pytest.raises(ValueError, match="The answers are names of choices"):
+        CertifiedRouter(FrozenEstimator(log), max_loss=0.1, reference="full").certify_batch(X)
+    with pytest.raises(TypeError, match="does not take 'size'"):
+        around().certify_batch(table(100), size=[1] * 100)
+
+
+def test_disagreements_count_from_the_first_budget_on():
+    """A row that differs at one budget and agrees at a cheaper one still counts."""
+
+    class Back:
+        choices_ = ["a", "b"]
+
+        def predict_routed(self, X, budget):
+            y_pred = np.where(budget == 2, 1 - X[:, 0], X[:, 0])
+            return type(FROZEN.estimator.predict_routed(table(3)))(
+                y_pred, np.zeros(len(X), dtype=int), np.full(len(X), float(budget))
+            )
+
+    from skroute.certified._batch import Bought
+
+    X = np.zeros((30, 1))
+    bought = Bought("someone", np.zeros(30), np.full(30, -1), np.ones(30))
+    test = BatchTest(60, 30, 0.2, 0.1, None, 1.0, True)
+    stop = walk(Back(), np.array([3.0, 2.0, 1.0]), X, {}, bought, test, False)
+    assert stop.last == 0
+    without = walk(Back(), np.array([3.0, 1.0]), X, {}, bought, test, False)
+    assert without.last == 1

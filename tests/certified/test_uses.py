@@ -1,0 +1,224 @@
+"""What is said about rows reaches the wrapped estimator; streams and monitors of a promise."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skroute.base import CostAwareMixin, Plan, check_affordable
+from skroute.certified import CertifiedRouter
+from skroute.routing import BudgetRouter
+from tests.certified.test_router import certified, table
+
+
+class Sized(CostAwareMixin, BaseEstimator):
+    """Costs as much as the call says that its rows are large; right on all but small budgets."""
+
+    _call_context = ("size",)
+
+    def __init__(self, budget=None):
+        self.budget = budget
+
+    def fit(self, X, y=None, size=None):
+        return super().fit(X, y, size=size)
+
+    def _fit(self, X, y, *, task, size=None):
+        self.fit_size_ = size
+        self.classes_ = np.array([0, 1])
+        self.choices_ = ["small", "large"]
+
+    def _least(self):
+        return 1.0
+
+    def _plan(self, X, budget, size=None):
+        check_affordable(budget, 1.0)
+        size = np.ones(len(X)) if size is None else np.asarray(size, dtype=float)
+        if size.shape != (len(X),):
+            raise ValueError("size must have one entry per row.")
+        route = (np.asarray(X)[:, 0] < (min(budget, 10.0) - 1) / 9).astype(np.int64)
+        return Plan(route, size * (1 + 9.0 * route))
+
+    def _answer(self, X, plan, response):
+        return np.where(plan.route == 1, 1, (np.asarray(X)[:, 0] > 0.2).astype(int))
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.random((n, 2)), np.ones(n, dtype=int), rng.choice([1.0, 3.0], n)
+
+
+OPTIONS = {"max_loss": 0.1, "reference": "full", "n_points": 10, "random_state": 0}
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_what_a_call_says_about_its_rows_reaches_the_wrapped_estimator(several):
+    X, y, size = rows(600)
+    fitted = FrozenEstimator(Sized().fit(X, y))
+    given = [("a", fitted), ("b", fitted)] if several else fitted
+    router = CertifiedRouter(given, **OPTIONS).fit(X, y, size=size)
+    plain = CertifiedRouter(given, **OPTIONS).fit(X, y)
+    ratio = router.certificate_.cost / plain.certificate_.cost
+    assert ratio > 1.5
+    np.testing.assert_allclose(
+        router.predict_cost(X, size=size), size * router.predict_cost(X), rtol=1e-12
+    )
+    for view in ("predict", "route", "predict_routed"):
+        getattr(router, view)(X, size=size)
+    router.score(X, y, size=size)
+    with pytest.raises(TypeError, match="does not take 'colour'"):
+        router.predict(X, colour=size)
+    with pytest.raises(ValueError, match="one entry per row"):
+        router.predict(X, size=size[:3])
+    again = router.recertify(X, y, size=2 * size).certificate_.cost
+    assert again > 1.5 * ratio * plain.certificate_.cost / 1.5
+    batch = router.certify_batch(X, n_labels=60, size=size)
+    assert batch.cost.mean() > 1.5
+    with pytest.raises(TypeError, match="colour"):
+        router.recertify(X, y, colour=size)
+    with pytest.raises(ValueError, match="colour"):
+        CertifiedRouter(given, **OPTIONS).fit(X, y, colour=size)
+
+
+def test_metadata_routing_decides_who_is_told_what():
+    X, y, size = rows(600)
+    with sklearn.config_context(enable_metadata_routing=True):
+        silent = CertifiedRouter(Sized(), **OPTIONS)
+        with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError):
+            silent.fit(X, y, size=size)
+        told = Sized().set_fit_request(size=True).set_predict_request(size=True)
+        router = CertifiedRouter(told, **OPTIONS).fit(X, y, size=size)
+        # The rows that are learned from, and the others, each with their own.
+        assert len(router.estimators_[0].fit_size_) == 420
+        assert router.certificate_.cost > 1.5
+        np.testing.assert_allclose(
+            router.predict_cost(X, size=size), size * router.predict_cost(X), rtol=1e-12
+        )
+        alias = Sized().set_fit_request(size=False).set_predict_request(size="weight")
+        router = CertifiedRouter(alias, **OPTIONS).fit(X, y, weight=size)
+        assert router.estimators_[0].fit_size_ is None and router.certificate_.cost > 1.5
+        assert router.predict_cost(X, weight=size).mean() > 1.5 * router.predict_cost(X).mean()
+        # Through what stands around it.
+        chain = make_pipeline(FunctionTransformer(), CertifiedRouter(told, **OPTIONS))
+        chain.fit(X, y, size=size)
+        assert chain.predict(X, size=size).shape == (600,)
+        with pytest.raises(ValueError, match="one entry per row"):
+            chain.predict(X, size=size[:3])
+        search = GridSearchCV(CertifiedRouter(told, **OPTIONS), {"max_loss": [0.1, 0.2]}, cv=2)
+        search.fit(X, y, size=size)
+        assert search.best_estimator_.certificate_.cost > 1.5
+    with pytest.raises(Exception, match="size"):
+        CertifiedRouter(Sized(), **OPTIONS).fit(X, y, size=size)
+
+
+@pytest.fixture(scope="module")
+def logged():
+    rng = np.random.default_rng(0)
+    X = rng.random((1200, 1))
+    Q = np.column_stack([rng.random(1200) < X[:, 0], rng.random(1200) < 0.95]).astype(int)
+    router = BudgetRouter(Ridge(alpha=1e-3), costs={"small": 1, "large": 5}, cv=3)
+    return router.fit(X[:400], Q[:400]), X[400:], Q[400:]
+
+
+def test_costs_of_a_call_reach_a_budget_router():
+    rng = np.random.default_rng(0)
+    X = rng.random((900, 1))
+    Q = np.column_stack([rng.random(900) < X[:, 0], rng.random(900) < 0.95]).astype(int)
+    costs = np.array([1.0, 5.0]) * rng.choice([0.5, 1.5], (900, 1))
+    router = BudgetRouter(Ridge(alpha=1e-3), cv=3).fit(X[:400], Q[:400], costs=costs[:400])
+    made = CertifiedRouter(
+        FrozenEstimator(router),
+        max_loss=0.2,
+        reference=router.choices_[1],
+        n_points=10,
+        random_state=0,
+    ).fit(X[400:], Q[400:], costs=costs[400:])
+    k, cost = made.route(X, costs=costs), made.predict_cost(X, costs=costs)
+    np.testing.assert_allclose(cost, costs[np.arange(900), k])
+    assert abs(made.certificate_.cost / cost.mean() - 1) < 0.1
+    with pytest.raises(ValueError, match="costs"):
+        made.predict(X)
+
+
+def test_a_stream_keeps_to_the_certified_operating_point(logged):
+    router, X, Q = logged
+    made = CertifiedRouter(
+        FrozenEstimator(router), max_loss=0.2, reference="large", n_points=20, random_state=0
+    ).fit(X, Q)
+    route = made.route(X[:300])
+    assert 0 < route.mean() < 1
+    stream = made.stream(budget_total=10_000)
+    for x, expected in zip(X[:300], route):
+        ticket = stream.route([x])
+        stream.commit(ticket)
+        assert ticket.name == made.choices_[expected]
+    assert stream.status().spent == pytest.approx(made.predict_cost(X[:300]).sum())
+    router.set_params(budget=1.0)
+    again = made.stream(budget_total=10_000).route([X[0]])
+    assert again.name == made.choices_[route[0]]
+    router.set_params(budget=None)
+    with pytest.raises(ValueError, match="Table has no streams"):
+        certified(table(500), max_loss=0.3).stream(10)
+
+
+def test_a_router_makes_its_monitor(logged):
+    router, X, Q = logged
+    options = {"max_loss": 0.2, "reference": "large", "n_points": 10, "random_state": 0}
+    made = CertifiedRouter(FrozenEstimator(router), **options, budget=4.5, max_cost=6).fit(X, Q)
+    monitor = made.monitor(audit_rate=0.5, random_state=0)
+    assert (monitor.max_loss, monitor.budget) == (0.2, 4.5)
+    assert list(monitor.choices) == made.choices_
+    small = monitor.choices["small"]
+    served = made.route(X) == 0
+    assert small.max_loss > (Q[served, 1] - Q[served, 0]).mean() and small.budget < 6
+    rng = np.random.default_rng(1)
+    drawn = rng.integers(len(X), size=4000)
+    seen = made.predict_routed(X[drawn])
+    loss = (Q[drawn, 1] - Q[drawn, seen.route]).astype(float)
+    loss[~monitor.audit(4000)] = np.nan
+    assert monitor.update(cost=seen.cost, route=seen.route, loss=loss) is None
+    # The small model is changed for the worse.
+    worse = np.where(seen.route == 0, Q[drawn, 1], 0.0)
+    monitor.update(cost=seen.cost, route=seen.route, loss=worse)
+    assert {(a.kind, a.choice) for a in monitor.alarms_} >= {("loss", "small")}
+    assert all(a.choice != "large" for a in monitor.alarms_)
+    few = CertifiedRouter(FrozenEstimator(router), **options | {"max_loss": 0.0}, fallback="safe")
+    with pytest.raises(ValueError, match="nothing to watch"):
+        few.fit(X[:100], Q[:100]).monitor()
+
+
+def test_bounds_of_choices_hold_over_fresh_draws():
+    """The bounds are those of the choice's own rows, at the operating point that was chosen."""
+    X = table(3000)
+    rng = np.random.default_rng(3)
+    broken, n_draws, level = 0, 25, 0.2
+    for _ in range(n_draws):
+        drawn = X[rng.integers(len(X), size=500)]
+        router = certified(drawn, max_loss=0.15, confidence=1 - level, max_cost=14.5)
+        routed = router.predict_routed(X)
+        for j, (_, promise) in enumerate(router.monitor().choices.items()):
+            mine = routed.route == j
+            loss = (X[mine, 2] - routed.y_pred[mine]).mean()
+            broken += promise.max_loss is not None and loss > promise.max_loss
+            broken += promise.budget is not None and routed.cost[mine].mean() > promise.budget
+    assert broken <= level * n_draws
+
+
+def test_every_refusal_says_what_can_be_promised_and_what_it_takes():
+    X = table(300)
+    with pytest.raises(
+        ValueError,
+        match=r"smallest feasible budget is [\d.]+ per sample. That is the smallest that 295 "
+        r"evidence rows can promise beside max_loss=0.15; (budget=2.0 would need about \d+|they "
+        r"cost \S+ there, so that no number would do)",
+    ):
+        certified(X, max_loss=0.15, budget=2.0, max_cost=14.5)
+    with pytest.raises(ValueError, match=r"rows can promise; budget=3.0 would need about \d+"):
+        certified(X, budget=1.0 + 2.0, max_cost=1e5)
+    alone = certified(X, budget=9.0, max_cost=14.5)
+    with pytest.raises(ValueError, match="they cost 1 there, so that no number would do"):
+        alone.predict(X, budget=1.0)

@@ -153,9 +153,7 @@ def load_exported(path):
             "hi": np.float64,
         }
         content = {
-            key: np.asarray(value, dtype=kinds.get(key, np.int32))
-            if isinstance(value, list)
-            else value
+            key: _array(key, value, kinds.get(key, np.int32)) if isinstance(value, list) else value
             for key, value in content.items()
         }
     else:
@@ -172,6 +170,19 @@ def load_exported(path):
     return content
 
 
+def _array(name, values, dtype):
+    """An array of a list in which infinity is a string, and nothing else is."""
+    if dtype is np.float64:
+        cells = np.array(values, dtype=object).ravel().tolist()
+        texts = {cell for cell in cells if isinstance(cell, str)}
+        if texts - {"Infinity", "-Infinity"}:
+            raise ValueError(
+                f"The entry {name!r} of an exported ensemble has texts that are neither "
+                "'Infinity' nor '-Infinity'."
+            )
+    return np.asarray(values, dtype=dtype)
+
+
 def _forest_of(exported):
     """The forest, checked, of what a file holds."""
     if missing := [name for name in _NEEDED if name not in exported]:
@@ -181,6 +192,9 @@ def _forest_of(exported):
     for name in ("lo", "hi", "offset", *NODE.names):
         if not isinstance(exported[name], np.ndarray) or exported[name].ndim != 1:
             raise ValueError(f"The entry {name!r} of an exported ensemble must be an array.")
+    for name in ("lo", "hi", "offset", "threshold", "values", "beta", "slope"):
+        if np.isnan(np.asarray(exported[name], dtype=np.float64)).any():
+            raise ValueError(f"The entry {name!r} of an exported ensemble must not be NaN.")
     if len({len(exported[name]) for name in NODE.names}) > 1:
         raise ValueError("The arrays of the nodes of an exported ensemble differ in length.")
     nodes = np.empty(len(exported["child"]), dtype=NODE)

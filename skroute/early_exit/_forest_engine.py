@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
-from skroute.early_exit._link import Link
+from skroute.early_exit._link import TINY, Link
 from skroute.forests._bitvector import bit_trees
-from skroute.forests._rows import rows_of
+from skroute.forests._rows import plain_rows, rows_of
+from skroute.utils._tensors import is_dataset
 
 # Rows that the kernels walk together.
 _BLOCK = 1024
@@ -61,7 +62,7 @@ class ForestEngine:
         score = np.empty((n, self.n_outputs))
         members = np.empty(n, dtype=np.int64)
         side = np.empty(n, dtype=np.int8)
-        n_threads = min(effective_n_jobs(n_jobs), -(-n // _BLOCK))
+        n_threads = 1 if n <= _BLOCK else min(effective_n_jobs(n_jobs), -(-n // _BLOCK))
         if n_threads == 1:
             self._walk(X, 0, n, thresholds, score, members, side)
             return score, members, side
@@ -122,13 +123,12 @@ class ForestEngine:
 
     def reads(self, X):
         """Whether these rows need no check; see :class:`Engine`."""
-        forest = self.forest
-        if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind != "f" or len(X) == 0:
-            return False
-        if X.shape[1] != forest.n_features or (forest.categories and forest.encode_arrays):
-            return False
-        with np.errstate(over="ignore", invalid="ignore"):
-            return forest.finite is False or bool(np.isfinite(X.sum()))
+        if is_dataset(X):
+            raise TypeError(
+                f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor "
+                "or a data frame."
+            )
+        return plain_rows(self.forest, X) is not None
 
     def plain(self, X):
         """Rows as the library surely takes them."""
@@ -164,6 +164,7 @@ class ForestEngine:
             arguments,
             forest.beta,
             self.rounding,
+            self.link,
         )
 
 
@@ -183,6 +184,8 @@ class SingleRow(NamedTuple):
 
     beta, rounding : float
         As of the engine.
+
+    link : Link or None
     """
 
     shape: tuple
@@ -191,23 +194,33 @@ class SingleRow(NamedTuple):
     arguments: tuple
     beta: float
     rounding: float
+    link: Link | None
 
-    def answer(self, X):
-        """Whether the answer is the second class; None where this path cannot say."""
-        if (
-            type(X) is not np.ndarray
-            or X.shape != self.shape
-            or X.dtype != self.dtype
-            or not X.flags.c_contiguous
-            # A row that the library may refuse takes the long path, which says so.
-            or not (self.takes_all or np.isfinite(X).all())
-        ):
+    def walk(self, X):
+        """Distance from the decision on the side of the answer, and members evaluated.
+
+        None where this path cannot say: more rows, values that the library may refuse, ties.
+        """
+        if X.shape != self.shape:
             return None
-        score, _, side = _walk_one()(X, *self.arguments)
-        if side:
-            return side > 0
+        if X.dtype != self.dtype:
+            if X.dtype.kind not in "fiu":
+                return None
+            narrower = X.dtype.kind == "f" and X.dtype.itemsize > self.dtype.itemsize
+            X = _narrowed(X, self.dtype) if narrower else X.astype(self.dtype)
+        if not (self.takes_all or np.isfinite(X).all()):
+            return None
+        score, members, side = _walk_one()(X, *self.arguments)
         distance = score - self.beta
-        return None if abs(distance) <= self.rounding else distance > 0
+        if side:
+            return (max(distance, TINY) if side > 0 else min(distance, -TINY)), members
+        return None if abs(distance) <= self.rounding else (distance, members)
+
+
+def _narrowed(X, dtype):
+    """Beyond single precision is infinite, without a warning."""
+    with np.errstate(over="ignore"):
+        return X.astype(dtype)
 
 
 @cache

@@ -5,6 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, softmax
 
+# What moves a score to the side of its answer.
+TINY = 1e-12
+
 
 class Link(NamedTuple):
     """The function from summed scores to probabilities.

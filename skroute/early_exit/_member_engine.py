@@ -9,6 +9,7 @@ from skroute.base import note_failure
 from skroute.early_exit._link import Link
 from skroute.early_exit._thresholds import leader_and_margin
 from skroute.utils._compat import check_response_method, num_samples
+from skroute.utils._probabilities import check_probabilities
 
 
 class MemberEngine:
@@ -98,6 +99,10 @@ class MemberEngine:
         """Scores with the columns of the ensemble, whatever the order of the member's labels."""
         labels = np.asarray(getattr(member, "classes_", self.classes))
         if method == "predict_proba":
+            if answer.ndim == 2:
+                # Where a model overflows it may give no numbers, which decide nothing.
+                finite = np.isfinite(answer).all(axis=1)
+                check_probabilities(answer[finite], type(member).__name__)
             if not np.array_equal(labels, self.classes):
                 full = np.zeros((len(answer), len(self.classes)))
                 full[:, np.searchsorted(self.classes, labels)] = answer

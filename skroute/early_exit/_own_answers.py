@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from skroute.early_exit._exit_thresholds import ExitThresholds
+from skroute.early_exit._link import TINY
 from skroute.early_exit._thresholds import leader_and_margin
 from skroute.utils._compat import num_samples
 
@@ -14,10 +15,6 @@ from skroute.utils._compat import num_samples
 N_PROBES = 100
 EXTREME = (0.0, -0.0, 1e-40, -1e-36, 1e-30, 1e30, -1e30, 3e38, -3e38)
 STRANGE = (-1.0, -0.5, 0.5, 31.0, 32.0, 300.0, 1e6, 2.0**31, -(2.0**31))
-
-
-# What moves a score to the side of its answer.
-TINY = 1e-12
 
 
 class Settled(NamedTuple):

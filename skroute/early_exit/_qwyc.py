@@ -30,6 +30,7 @@ from skroute.early_exit._learning import (
 )
 from skroute.early_exit._own_answers import check_same_answers, settle
 from skroute.early_exit._policies import Recipe
+from skroute.early_exit._short_path import ShortPath
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -410,7 +411,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.thresholds_ = np.column_stack([thresholds.lo, thresholds.hi])
         self._spent = np.concatenate([[0.0], np.cumsum(costs[learned.order])])
         self._engine = engine.taken(learned.order)
-        self._single = self._short_path()
+        self._short = self._short_path()
         self._within(self._effective_budget(None))
         self.choices_ = [str(k) for k in range(n_members + 1)]
         warn_of_rare_answers(alpha, learned, self.classes_, self.confidence)
@@ -424,55 +425,25 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _unfit(self):
         super()._unfit()
-        vars(self).pop("_single", None)
+        vars(self).pop("_short", None)
 
     def __getstate__(self):
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_single"}
+        return {name: value for name, value in state.items() if name != "_short"}
 
     def __setstate__(self, state):
         super().__setstate__(state)
         if "tradeoff_" in state:
             for thresholds in self.tradeoff_.thresholds:
                 thresholds.checked(len(self.order_))
-            self._single = self._short_path()
+            self._short = self._short_path()
 
     def _short_path(self):
-        """For one row as an array without names: with names, scikit-learn has some to check."""
         chosen = self.tradeoff_.thresholds[self.tradeoff_.chosen]
         named = hasattr(self, "feature_names_in_")
-        return None if named else self._engine.single_row(chosen)
+        return ShortPath(self._engine, self.classes_, chosen, self._spent, named)
 
     # Prediction -------------------------------------------------------------------
-
-    def predict(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
-        """Predict, evaluating each row until its answer is settled.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features)
-            The rows. One row as an array of the dtype that the trees read takes a short
-            path of a few microseconds.
-
-        budget : float, default=None
-            Mean cost per row for this call, in the unit of `costs`. None takes the
-            constructor's; ``numpy.inf`` is unlimited.
-
-        **context : keyword arguments
-            None is taken.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The answers.
-        """
-        known = vars(self)
-        if not context and budget is None and self.budget is None and not known.get("_of_fit"):
-            single = known.get("_single")
-            positive = None if single is None else single.answer(X)
-            if positive is not None:
-                return (self.classes_[-1:] if positive else self.classes_[:1]).copy()
-        return super().predict(X, budget=budget, **context)
 
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.
@@ -506,13 +477,20 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _respond(self, X, response, *, budget=None, **context):
         known = vars(self)
-        usual = not context and "choices_" in known and not known.get("_of_fit")
-        if not usual or "feature_names_in_" in known or not self._engine.reads(X):
+        short = known.get("_short")
+        if short is None or context or known.get("_of_fit"):
             return super()._respond(X, response, budget=budget, **context)
-        # scikit-learn's checks take as long as thousands of rows.
-        plan = self._plan(X, self._effective_budget(budget))
-        y_pred = None if response is None else self._answer(X, plan, response)
-        return Routed(y_pred, plan.route, plan.cost)
+        rows = short.cells(X)
+        if rows is not None and budget is None and self.budget is None:
+            if (one := short.one_row(rows, response)) is not None:
+                return one
+        if self._engine.reads(X if rows is None else rows) and rows is not None:
+            plan = self._plan(rows, self._effective_budget(budget))
+            y_pred = None if response is None else self._answer(rows, plan, response)
+            return Routed(y_pred, plan.route, plan.cost)
+        found = super()._respond(X, response, budget=budget)
+        short.remember(X)
+        return found
 
     def _least(self):
         return self.tradeoff_.cost.min()

@@ -28,7 +28,7 @@ from skroute.forests._exact import (
     library_scores,
     probe_rows,
 )
-from skroute.forests._rows import rows_of
+from skroute.forests._rows import plain_rows, rows_of
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -342,12 +342,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             if hasattr(X, "to_numpy") and self._columns.equals(getattr(X, "columns", None)):
                 X = X.to_numpy()
                 plain = X.dtype.kind in "fiu"
-        if not plain or X.ndim != 2 or X.shape[1] != forest.n_features or len(X) == 0:
-            return None
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows = np.ascontiguousarray(X, dtype=forest.dtype)
-            readable = forest.finite is False or np.isfinite(rows.sum())
-        return rows if readable else None
+        return plain_rows(forest, X) if plain else None
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """What the ensemble predicts.

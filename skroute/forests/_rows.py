@@ -14,6 +14,33 @@ TEXT_COLUMNS = (
 )
 
 
+def plain_rows(forest, X):
+    """Rows that need none of scikit-learn's checks, which take as long as many rows.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : object
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features) or None
+        None unless they are an array of numbers, all of which the library takes.
+    """
+    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu":
+        return None
+    if (
+        X.shape[1] != forest.n_features
+        or len(X) == 0
+        or (forest.categories and forest.encode_arrays)
+    ):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = np.ascontiguousarray(X, dtype=forest.dtype)
+        readable = forest.finite is False or np.isfinite(rows.sum())
+    return rows if readable else None
+
+
 def rows_of(forest, X):
     """The rows as the array that the source library reads.
 
@@ -31,6 +58,9 @@ def rows_of(forest, X):
     ValueError
         If the library refuses such values, or the number of columns is another one.
     """
+    rows = plain_rows(forest, X)
+    if rows is not None:
+        return rows
     if issparse(X):
         X = _dense(X, forest.absent)
     if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):

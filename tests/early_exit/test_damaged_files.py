@@ -95,3 +95,23 @@ def test_changed_thresholds_are_refused(quick):
 def test_a_forest_that_is_whole_passes(quick):
     forest, _ = read_forest(quick[0].estimator_)
     assert forest.trees.checked(forest.n_features, forest.n_outputs) is forest.trees
+
+
+def test_numbers_that_are_none_are_refused(content, tmp_path):
+    """Found from outside: a threshold of NaN was read, and nothing left at it."""
+    path = tmp_path / "quick.json"
+    for name, value, message in [
+        ("lo", "NaN", "texts that are neither"),
+        ("hi", "nan", "texts that are neither"),
+        ("offset", "1.0", "texts that are neither"),
+        ("threshold", None, "'threshold' of an exported ensemble must not be NaN"),
+        ("beta", float("nan"), "'beta' of an exported ensemble must not be NaN"),
+    ]:
+        damaged = json.loads(content[0].read_text())
+        if isinstance(damaged[name], list):
+            damaged[name][0] = value
+        else:
+            damaged[name] = value
+        path.write_text(json.dumps(damaged))
+        with pytest.raises(ValueError, match=message):
+            load_exported(path)

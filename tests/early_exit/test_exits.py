@@ -97,10 +97,17 @@ def test_disagreement_cost_and_counts(n_classes):
     # A row's answer is that of the exit it left at.
     for k in range(4):
         here = route == k + 1
-        own = net.classes_[net._exit_proba(X[3000:][here], k).argmax(axis=1)]
-        np.testing.assert_array_equal(y_pred[here], own)
+        if not here.any():
+            continue
+        expected = net._exit_proba(X[3000:][here], k)
         proba = quick.predict_proba(X[3000:][here])
-        np.testing.assert_allclose(proba, net._exit_proba(X[3000:][here], k), atol=1e-9)
+        # But for rows between even chances and a threshold on the other side of them: they have
+        # the answer of the threshold and even chances.
+        moved = (np.ptp(proba, axis=1) < 1e-11) & (n_classes == 2)
+        assert moved.mean() < 0.01
+        own = net.classes_[expected.argmax(axis=1)]
+        np.testing.assert_array_equal(y_pred[here][~moved], own[~moved])
+        np.testing.assert_allclose(proba[~moved], expected[~moved], atol=1e-9)
     fewer = quick.predict_cost(X[3000:], budget=quick.tradeoff_.cost.min())
     assert fewer.mean() < cost.mean()
     full = quick.predict_cost(X[3000:], budget=np.inf)

@@ -107,7 +107,7 @@ def test_one_row_interpreted(kind, interpreted):
     ).optimize(X)
     engine, _ = ensemble_engine(model)
     estimator.predict(X[:1])
-    arguments = list(estimator._single.arguments)
+    arguments = list(estimator._short.single.arguments)
     spread = np.linspace(0.4, 0.1, engine.n_members)
     arguments[-2:] = -spread, spread
     compiled = [_kernels.walk_one(X[i : i + 1], *arguments) for i in range(len(X))]

@@ -143,12 +143,14 @@ def test_one_row_takes_the_short_path_to_the_same_answer(quick, problem):
         single = quick.predict(X[i : i + 1].copy())
         assert single.shape == (1,)
         assert single[0] == batch[i]
-    assert quick._single is not None
+    assert quick._short.single is not None
     with pytest.raises(ValueError, match="X has 9 features, but QWYCEnsemble is expecting 10"):
         quick.predict(X[:1, :9])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, "list", "frame"])
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.float32, np.float16, ">f8", np.int64, "list", "frame"]
+)
 def test_one_row_is_answered_as_in_a_batch_whatever_holds_it(dtype, quick, problem):
     X = np.round(4 * problem[2][:40])
     if dtype == "list":
@@ -159,8 +161,13 @@ def test_one_row_is_answered_as_in_a_batch_whatever_holds_it(dtype, quick, probl
     else:
         whole = X.astype(dtype)
         rows = [whole[i : i + 1].copy() for i in range(40)]
-    expected = quick.predict(whole)
-    np.testing.assert_array_equal([quick.predict(row)[0] for row in rows], expected)
+    for call in (quick.predict, quick.predict_proba, quick.decision_function, quick.predict_cost):
+        ones, expected = np.concatenate([call(row) for row in rows]), call(whole)
+        np.testing.assert_allclose(ones, expected, rtol=1e-13)
+        assert ones.dtype == expected.dtype and ones.shape == expected.shape
+    ones = [quick.predict_routed(row) for row in rows]
+    for one, expected in zip(zip(*ones), quick.predict_routed(whole)):
+        np.testing.assert_array_equal(np.concatenate(one), expected)
 
 
 def test_what_changed_since_fit_acts_or_is_refused_on_both_paths(problem, boosted):
@@ -753,3 +760,44 @@ def test_members_that_are_not_added_up_are_refused_before_any_fit(estimator):
             QWYCEnsemble(estimator).fit(X, y)
     with pytest.raises(TypeError, match="must be an ensemble of LightGBM"):
         QWYCEnsemble(FrozenEstimator(clone(estimator).fit(X, y))).optimize(X)
+
+
+def test_what_a_member_gives_as_probabilities_is_some(problem):
+    class Logits(GaussianNB):
+        def predict_proba(self, X):
+            return 9.0 * super().predict_proba(X) - 4.0
+
+    X, y, _, _ = problem
+    members = [FrozenEstimator(Logits().fit(X, y)), FrozenEstimator(GaussianNB().fit(X, y))]
+    with pytest.raises(ValueError, match="must give probabilities between 0 and 1"):
+        QWYCEnsemble(members, alpha=0.1, random_state=0).optimize(X)
+
+
+def test_data_sets_are_refused_where_trees_are_asked(quick, problem):
+    torch = pytest.importorskip("torch")
+    rows = torch.utils.data.TensorDataset(torch.as_tensor(problem[2]))
+    with pytest.raises(TypeError, match="X is a TensorDataset, of which trees read no rows"):
+        quick.predict(rows)
+
+
+def test_frames_take_the_short_path_only_with_the_columns_that_were_checked(problem):
+    X, y, rows, _ = problem
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    model = RandomForestClassifier(10, max_depth=4, random_state=0).fit(frame, y)
+    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.05, random_state=0).optimize(frame)
+    rows = pd.DataFrame(rows, columns=frame.columns)
+    expected = quick.predict(rows)
+    assert quick._short.cells(rows) is not None
+    for i in range(5):
+        assert quick.predict(rows[i : i + 1])[0] == expected[i]
+    turned = rows[rows.columns[::-1]]
+    for other in (turned, turned[:1], rows.rename(columns={"c0": "other"})[:1]):
+        assert quick._short.cells(other) is None
+        with pytest.raises(ValueError, match="feature names"):
+            quick.predict(other)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        quick.predict(rows.to_numpy()[:1])
+    missing = rows[:1].copy()
+    missing.iloc[0, 0] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        quick.predict(missing)

@@ -1,0 +1,77 @@
+"""Calls with one row, or a plain array: what such a call does not need is left out."""
+
+import math
+
+import numpy as np
+
+from skroute.base import Routed
+
+
+class ShortPath:
+    """What scikit-learn's checks would find out, prepared; kept out of pickles.
+
+    Parameters
+    ----------
+    engine : Engine
+        In the order of evaluation.
+
+    classes : ndarray of shape (n_classes,)
+    thresholds : ExitThresholds
+        Those in use.
+
+    spent : ndarray of shape (n_members + 1,)
+        Cost of each number of members.
+
+    named : bool
+        Whether the columns have names, which arrays lack.
+    """
+
+    def __init__(self, engine, classes, thresholds, spent, named):
+        self.engine, self.named = engine, named
+        self.single = engine.single_row(thresholds)
+        self.answers = classes[:1], classes[-1:]
+        self.only = len(classes) == 1
+        self.spent = spent
+        self.columns = None
+
+    def remember(self, X):
+        """Keep the columns of a frame that has been checked: the next one may have the same."""
+        columns = getattr(X, "columns", None)
+        forest = getattr(self.engine, "forest", None)
+        if hasattr(columns, "equals") and forest is not None and not forest.categories:
+            self.columns = columns
+
+    def cells(self, X):
+        """Rows as an array where they need no look at their names, else None."""
+        if type(X) is np.ndarray:
+            return None if self.named else X
+        if self.columns is None or not hasattr(X, "to_numpy"):
+            return None
+        columns = getattr(X, "columns", None)
+        return X.to_numpy() if columns is self.columns or self.columns.equals(columns) else None
+
+    def one_row(self, X, response):
+        """Answer, number of members and cost of one row; None where this path cannot say."""
+        walked = None if self.single is None else self.single.walk(X)
+        if walked is None:
+            return None
+        distance, members = walked
+        if response is None:
+            answer = None
+        elif response == "predict":
+            answer = self.answers[distance > 0].copy()
+        elif response == "decision_function":
+            answer = np.array([distance])
+        else:
+            answer = self._proba(distance, members)
+        return Routed(answer, np.array([members]), self.spent[members : members + 1].copy())
+
+    def _proba(self, distance, members):
+        link = self.single.link
+        if link.kind == "mean":
+            positive = 0.5 + distance / members
+        else:
+            # One that cannot overflow on either side.
+            raised = math.exp(-abs(link.slope * distance))
+            positive = (1.0 if link.slope * distance > 0 else raised) / (1.0 + raised)
+        return np.array([[positive]] if self.only else [[1.0 - positive, positive]])

@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
+from skroute.features import FrameEncoder
 from skroute.forests import FastForest
 from skroute.gating import (
     AdaptGatingClassifier,
@@ -85,6 +86,7 @@ ESTIMATORS = [
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),
     BaggedNeighborsRegressor(),
+    FrameEncoder(n_components=2),
     QualityRegressor(cv=2),
     QualityRegressor(family=["linear", "cosine neighbors"], keep_rows=True, cv=2),
     QWYCEnsemble(

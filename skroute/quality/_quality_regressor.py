@@ -9,9 +9,19 @@ from sklearn.model_selection import KFold
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, Forest, Rows
+from skroute.features import FrameEncoder, needs_encoding
+from skroute.quality._family import (
+    MEMBERS,
+    MOST_SEARCHED,
+    NEIGHBORS,
+    Forest,
+    Rows,
+    pack,
+    unpack,
+)
 from skroute.quality._stacking import (
     Choice,
+    Compared,
     beyond_noise,
     choose_weights,
     gain_over_mix,
@@ -30,7 +40,7 @@ _FEWEST_ROWS = 20
 class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """The quality of each choice, by a family of estimators compared on its decisions.
 
-    The routers' default. From rows of numbers and the quality of each choice it fits extremely
+    The routers' default. From rows and the quality of each choice it fits extremely
     randomised trees (small and coarse leaves), boosted trees, ridge regression on factors that
     the choices share, and the same on similarities to cluster centres, all with all choices in
     one model. Estimates of rows that did not fit them then decide how much of each member is
@@ -75,6 +85,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         For the stack and for each member: its `name`, the `gain` over the random mix out of
         sample with its standard error `gain_se`, and its weights, `difference` and `level`.
 
+    encoder_ : FrameEncoder or None
+        Makes numbers of rows that hold texts or categories; None where X is of numbers.
+
     n_features_in_ : int
         Number of features seen during `fit`.
 
@@ -84,11 +97,15 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     See Also
     --------
     BaggedNeighborsRegressor : OCCAM's estimator of the same.
+    skroute.features.FrameEncoder : What reads texts and data frames.
 
     Notes
     -----
     Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, linear
     members take at most 1,000 columns and neighbours at most 20,000 rows.
+
+    Texts and categories are encoded once, from all rows, without their outcomes; the
+    out-of-sample estimates are of members that did not see the outcomes of a row.
 
     Examples
     --------
@@ -124,8 +141,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of numbers.
+        X : array-like or data frame of shape (n_samples, n_features), or sequence of str
+            Rows of numbers; texts and categories, also of a data frame, are made numbers by
+            :class:`~skroute.features.FrameEncoder` first.
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Quality of each choice, finite numbers of any scale.
@@ -179,6 +197,12 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.__dict__.pop("mean_", None)
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         names = self._names()
+        self.encoder_ = None
+        if needs_encoding(X):
+            validate_data(self, X, skip_check_array=True)
+            self.encoder_ = FrameEncoder(random_state=self.random_state)
+            names_of_fit = getattr(self, "feature_names_in_", None)
+            X, y = self.encoder_.fit_transform(X), on_host(y)
         X, y = validate_data(
             self,
             on_host(X),
@@ -188,6 +212,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             multi_output=True,
             y_numeric=True,
         )
+        if self.encoder_ is not None:
+            # The names of the columns given, not of what they became.
+            self.n_features_in_ = self.encoder_.n_features_in_
+            if names_of_fit is not None:
+                self.feature_names_in_ = names_of_fit
         self._is_single = y.ndim == 1
         quality = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         costs = None if costs is None else np.asarray(costs, dtype=np.float64)
@@ -195,8 +224,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             folds = self._folds(len(X))
         self._centre, self._spread = _scale(X)
         # All features in one unit, in which rows are of length about one.
-        self._unit = float(np.sqrt((self._spread**2).sum()))
+        widest = float(self._spread.max())
+        self._unit = widest * float(np.linalg.norm(self._spread / widest))
         rows, mean = self._rows(X), quality.mean(axis=0)
+        # No estimate leaves the range of what was seen.
+        self._range = quality.min(axis=0), quality.max(axis=0)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
             self.compared_, self._parts = [], []
             self.mean_ = mean
@@ -212,7 +244,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._fit_members(names, choice, rows, quality - mean)
         self.compared_ = choice.compared
         self.mean_ = mean
-        return choice.estimate[:, 0] if self._is_single else choice.estimate
+        estimate = np.clip(choice.estimate, *self._range)
+        return estimate[:, 0] if self._is_single else estimate
 
     def _names(self):
         known = {**MEMBERS, **NEIGHBORS}
@@ -310,8 +343,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The rows.
+        X : array-like or data frame of shape (n_samples, n_features), or sequence of str
+            The rows, as in `fit`.
 
         Returns
         -------
@@ -322,10 +355,13 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimate = np.tile(self.mean_, (len(rows.standard), 1))
         for part in self._parts:
             estimate += part.predict(rows)
+        np.clip(estimate, *self._range, out=estimate)
         return estimate[:, 0] if self._is_single else estimate
 
     def _checked(self, X):
         """Rows as an array; a plain one is checked in a few microseconds."""
+        if self.encoder_ is not None:
+            return self.encoder_.transform(X)
         plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64
         if plain and len(X) and X.shape[1] == self.n_features_in_:
             # A sum is finite unless an entry is not, or it overflows: then look again.
@@ -333,6 +369,27 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 return X
         types = [np.float64, np.float32]
         return validate_data(self, on_host(X), dtype=types, order="C", reset=False)
+
+    def __getstate__(self):
+        # Plain arrays: a skops file lists the types of this package that it would build.
+        state = dict(super().__getstate__())
+        if "_parts" in state:
+            state["_parts"] = [pack(part) for part in state["_parts"]]
+            state["compared_"] = [tuple(found) for found in state["compared_"]]
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        if "_parts" in state:
+            state["_parts"] = [unpack(*part) for part in state["_parts"]]
+            state["compared_"] = [Compared(*found) for found in state["compared_"]]
+        super().__setstate__(state)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "mean_")

@@ -15,6 +15,7 @@ ROOMS = {
     "skroute.feature_sets": ("Which features to compute", ["feature_sets"]),
     "skroute.assignment": ("Spend a budget well", ["assignment"]),
     "skroute.ledgers": ("The ledger of a total", ["many_workers", "streams"]),
+    "skroute.distributed": ("More rows than a memory", ["hundred_million_rows"]),
     "skroute.quality": ("Estimate quality", ["estimates", "quality"]),
     "skroute.features": ("Numbers from what a log holds", ["estimates"]),
     "skroute.members": (

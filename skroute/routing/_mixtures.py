@@ -81,6 +81,78 @@ def best_mixture(cost, quality):
     return Mixture(cost[kept], quality[kept]), kept
 
 
+class RowCurve(NamedTuple):
+    """What rules cost and bring on each row.
+
+    Attributes
+    ----------
+    cost, quality : ndarray of shape (n_rules, n_rows)
+    """
+
+    cost: NDArray[np.float64]
+    quality: NDArray[np.float64]
+
+    def means(self):
+        """Mean cost and mean quality of each rule."""
+        return self.cost.mean(axis=1), self.quality.mean(axis=1)
+
+    def mixed(self, mixture, kept, budget):
+        """Cost and quality of each row where rules are mixed for a budget, on average."""
+        low, high, share = mixture.share(budget)
+        low, high = kept[low], kept[high]
+        return (
+            (1 - share) * self.cost[low] + share * self.cost[high],
+            (1 - share) * self.quality[low] + share * self.quality[high],
+        )
+
+
+def better_rules(simple, other, prices, slack=1.0):
+    """Rules that bring more than the mixture of simple ones that costs the same.
+
+    Of many rules some look better on any rows than they are; a row by row comparison
+    says how far that goes.
+
+    Parameters
+    ----------
+    simple : RowCurve
+        The special case, whose best mixture is to be beaten.
+    other : RowCurve
+    prices : ndarray of shape (n_other,)
+        What quality a unit of cost must bring.
+    slack : float, default=1.0
+        Standard errors of the difference by which. Raising it keeps more to the simple
+        rules.
+
+    Returns
+    -------
+    ndarray of shape (n_other,), dtype=bool
+    """
+    mixture, kept = best_mixture(*simple.means())
+    better = np.zeros(len(prices), dtype=bool)
+    for k, price in enumerate(prices):
+        cost, quality = simple.mixed(mixture, kept, other.cost[k].mean())
+        gain = other.quality[k] - quality - price * (other.cost[k] - cost)
+        better[k] = gain.mean() > slack * gain.std() / np.sqrt(len(gain))
+    return better
+
+
+def price_rows(estimate, realised, costs, prices):
+    """Cost and realised value of each row under ``argmax estimate - price * costs``.
+
+    Parameters
+    ----------
+    estimate, realised, costs, prices
+        As in :func:`price_curve`.
+
+    Returns
+    -------
+    RowCurve
+    """
+    rows = np.arange(len(estimate))
+    choices = np.array([choose_at_price(estimate, costs, price) for price in prices])
+    return RowCurve(costs[choices], realised[rows, choices])
+
+
 def price_curve(estimate, realised, costs, prices):
     """Mean cost and mean realised value of ``argmax estimate - price * costs``.
 

@@ -26,11 +26,15 @@ class Rollout(NamedTuple):
 
     quality : ndarray of shape (n_states, n_prices)
         Mean quality of the answers that this ends with.
+
+    rows : dict from int to (ndarray, ndarray)
+        For each state asked for quality and cost of each row, of shape (n_rows, n_prices).
     """
 
     models: list
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
+    rows: dict
 
 
 def member_sets(n_members, max_calls, before=None):
@@ -103,7 +107,7 @@ def next_member(stop, value, costs, price):
     return np.where(net[np.arange(len(net)), best] > stop + 1e-12, best, -1)
 
 
-def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0):
+def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0, keep=()):
     """Fit when to go on, from the largest sets to single members.
 
     For a row in state S the value of asking k is what the policy from S + k on, fitted
@@ -136,6 +140,9 @@ def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0):
         the rest is what the policy has made of the rows. Estimates are less noisy than
         outcomes, which matters where rows are few, and too high where one is the largest
         of many.
+
+    keep : sequence of int, default=()
+        States of which each row is reported.
 
     Returns
     -------
@@ -175,16 +182,19 @@ def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0):
         go_costs = costs[next_members]
         qualities = np.stack([quality[after] for after in later])
         spents = np.stack([spent[after] for after in later])
-        for j, price in enumerate(prices):
-            choice = next_member(stop_value, value[:, :, j], go_costs, price)
-            goes = np.flatnonzero(choice >= 0)
-            if trust:
-                asked = choice[goes]
-                worth[state][goes, j] = value[goes, asked, j] - price * go_costs[asked]
-            quality[state][goes, j] = qualities[choice[goes], goes, j]
-            spent[state][goes, j] = go_costs[choice[goes]] + spents[choice[goes], goes, j]
+        # As `next_member`, at all prices.
+        net = value - go_costs[:, np.newaxis] * prices
+        choice = net.argmax(axis=1)
+        best = np.take_along_axis(net, choice[:, np.newaxis], axis=1)[:, 0]
+        i, j = np.nonzero(best > stop_value[:, np.newaxis] + 1e-12)
+        asked = choice[i, j]
+        quality[state][i, j] = qualities[asked, i, j]
+        spent[state][i, j] = go_costs[asked] + spents[asked, i, j]
+        if trust:
+            worth[state][i, j] = best[i, j]
     return Rollout(
         models,
         np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in spent]),
         np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in quality]),
+        {state: (quality[state], spent[state]) for state in keep},
     )

@@ -26,15 +26,11 @@ class Rollout(NamedTuple):
 
     quality : ndarray of shape (n_states, n_prices)
         Mean quality of the answers that this ends with.
-
-    rows : dict from int to (ndarray, ndarray)
-        For each state asked for quality and cost of each row, of shape (n_rows, n_prices).
     """
 
     models: list
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
-    rows: dict
 
 
 def member_sets(n_members, max_calls, before=None):
@@ -107,7 +103,7 @@ def next_member(stop, value, costs, price):
     return np.where(net[np.arange(len(net)), best] > stop + 1e-12, best, -1)
 
 
-def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0, keep=()):
+def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0):
     """Fit when to go on, from the largest sets to single members.
 
     For a row in state S the value of asking k is what the policy from S + k on, fitted
@@ -140,9 +136,6 @@ def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0, k
         the rest is what the policy has made of the rows. Estimates are less noisy than
         outcomes, which matters where rows are few, and too high where one is the largest
         of many.
-
-    keep : sequence of int, default=()
-        States of which each row is reported.
 
     Returns
     -------
@@ -196,5 +189,4 @@ def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0, k
         models,
         np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in spent]),
         np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in quality]),
-        {state: (quality[state], spent[state]) for state in keep},
     )

@@ -10,13 +10,7 @@ from skroute.base import Plan, check_affordable
 from skroute.routing._answers import CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import search_combinations
 from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
-from skroute.routing._mixtures import (
-    RowCurve,
-    best_mixture,
-    better_rules,
-    price_rows,
-    spread_prices,
-)
+from skroute.routing._mixtures import best_mixture, price_curve, spread_prices
 from skroute.routing._predictors import answer_features, fit_predictor, predict_values
 from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
 from skroute.utils._compat import HasMethods, Integral, Interval
@@ -347,20 +341,15 @@ class SequentialRouterClassifier(CombiningRouter):
         starts = [int(np.flatnonzero(members[:, k])[0]) for k in bases]
         self._models = Models([None] * len(members), [None] * len(members))
         # The special case first: its estimates also say which prices matter.
-        rules, rows = self._learn_addons(starts, realised, fit)
+        rules = self._learn_addons(starts, realised, fit)
         if members.sum(axis=1).max() > 2:
             reached = np.flatnonzero(members[:, bases].any(axis=1))
-            rollout = roll_back(
-                following, realised, self.costs_, self.prices_, fit, reached, keep=starts
-            )
+            rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
             self._models = self._models._replace(rollout=rollout.models)
             for base in starts:
-                quality, cost = rollout.rows[base]
-                other = RowCurve(self.costs_[members[base]].sum() + cost.T, quality.T)
-                better = better_rules(rows, other, self.prices_)
-                table = zip(self.prices_, *other.means())
-                found = [Rule(base, j, *row) for j, row in enumerate(table)]
-                rules += [rule for rule in found if better[rule.price_at]]
+                cost = self.costs_[members[base]].sum() + rollout.cost[base]
+                table = zip(self.prices_, cost, rollout.quality[base])
+                rules += [Rule(base, j, *row) for j, row in enumerate(table)]
         self.mixture_, kept = best_mixture(
             [rule.cost for rule in rules], [rule.quality for rule in rules]
         )
@@ -369,7 +358,7 @@ class SequentialRouterClassifier(CombiningRouter):
 
     def _learn_addons(self, starts, realised, fit):
         """Rules that buy one add-on at most; sets the prices of those that may buy more."""
-        rules, rows, prices = [], [], [0.0]
+        rules, prices = [], [0.0]
         for base in starts:
             options = self._addon_options(base)
             ways = np.column_stack([realised[state][:, way] for state, way, _ in options])
@@ -377,8 +366,7 @@ class SequentialRouterClassifier(CombiningRouter):
             self._models.addon[base], estimate = fit(base, ways)
             path = assignment_path(estimate, costs)
             own = spread_prices(path, _N_ADDON_PRICES)
-            rows.append(price_rows(estimate, ways, costs, own))
-            table = zip(own, *rows[-1].means())
+            table = zip(own, *price_curve(estimate, ways, costs, own))
             rules += [Rule(base, -1, *row) for row in table]
             prices += list(spread_prices(path, self.n_prices + 1))
         # At an infinite price, that of the smallest budget, nothing is sequential.
@@ -386,7 +374,7 @@ class SequentialRouterClassifier(CombiningRouter):
         prices = prices[np.isfinite(prices)]
         at = np.linspace(0, len(prices) - 1, min(self.n_prices, len(prices)))
         self.prices_ = prices[np.unique(at.round().astype(int))]
-        return rules, RowCurve(*map(np.concatenate, zip(*rows)))
+        return rules
 
     def _features(self, scores, state):
         return answer_features(scores, state.weights, self._multilabel)

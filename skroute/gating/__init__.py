@@ -7,6 +7,8 @@ from skroute.gating._gates import BoostedGate, LinearGate
 from skroute.gating._greedy_miser import GreedyMiserClassifier
 from skroute.gating._grid import AdaptGrid, adapt_grid
 from skroute.gating._l1 import L1GatingClassifier
+from skroute.gating._points import OperatingPoint
+from skroute.gating._sequential_features import SequentialFeatureClassifier
 
 __all__ = [
     "AdaptGatingClassifier",
@@ -17,5 +19,7 @@ __all__ = [
     "L1GatingClassifier",
     "LazyFeatures",
     "LinearGate",
+    "OperatingPoint",
+    "SequentialFeatureClassifier",
     "adapt_grid",
 ]

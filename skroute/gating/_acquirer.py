@@ -1,0 +1,255 @@
+"""Learn to buy groups one after the other: policies, one model of all subsets, static sets."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skroute.gating._forward import forward_order
+from skroute.gating._masked import Boosting, Wrapped, draw_sizes, prefix_masks, random_masks
+from skroute.gating._nearest_rows import NearestRows
+from skroute.gating._stopping import Paths
+
+# Rows of training copies in all, beyond which there are fewer copies of each.
+MOST_COPIES = 120_000
+# Rows whose paths by nearest rows are walked to make masks.
+MOST_WALKED = 6000
+BLOCK = 2000
+
+
+class StaticOrder(NamedTuple):
+    """The policy that buys in one order."""
+
+    groups: Any
+    order: Any
+
+    def start(self, n_rows, itself=None):
+        """Nothing needs to be remembered of rows."""
+        return self
+
+    def next_groups(self, rows, values, known):
+        """The first group of the order that is not known; -1 where all are."""
+        return self.groups.first_unknown(known, self.order)
+
+
+class Task(NamedTuple):
+    """What is learned from, and with what.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Codes.
+    y : ndarray of shape (n_samples,), dtype=int
+    n_classes : int
+    groups : Groups
+    estimator : classifier or None
+        None is LightGBM.
+    as_input : callable
+        Makes of codes what `estimator` takes.
+    seed, n_threads : int
+    most_rounds : int
+        Groups that a row may buy.
+    """
+
+    X: Any
+    y: Any
+    n_classes: int
+    groups: Any
+    estimator: Any
+    as_input: Any
+    seed: int
+    n_threads: int
+    most_rounds: int
+
+    def of(self, rows):
+        """Some of the rows."""
+        return self._replace(X=self.X[rows], y=self.y[rows])
+
+    def boosting(self):
+        """LightGBM for these rows."""
+        return Boosting(self.n_classes, self.groups.categorical, self.n_threads, self.seed)
+
+    def fit_masked(self, X, y):
+        """One model of copies with hidden groups."""
+        if self.estimator is not None:
+            return Wrapped.fit(self.estimator, X, y, self.n_classes, self.as_input)
+        n = len(self.y)
+        large = n >= 5000
+        trees = 400 if large else 200
+        if self.n_classes > 2:
+            trees = max(60, trees // self.n_classes)
+        return self.boosting().fit(
+            X,
+            y,
+            np.arange(X.shape[1]),
+            trees,
+            learning_rate=0.07 if self.n_classes == 2 else 0.1,
+            num_leaves=63 if large else 31,
+            min_data_in_leaf=int(np.clip(len(X) // 50, 3, 20)),
+        )
+
+    def fit_set(self, columns):
+        """A model of some columns alone."""
+        if self.estimator is not None:
+            hidden = np.full(self.X.shape, np.nan)
+            hidden[:, columns] = self.X[:, columns]
+            return Wrapped.fit(self.estimator, hidden, self.y, self.n_classes, self.as_input)
+        trees = 100 if self.n_classes == 2 else max(40, 200 // self.n_classes)
+        return self.boosting().fit(self.X, self.y, columns, trees)
+
+
+def set_sizes(n_free, n_groups):
+    """Sizes of static sets that get a model of their own: all small ones, then rarer."""
+    round_ones = [*range(1, 7), 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100]
+    sizes = [k for k in round_ones if k < n_groups - n_free]
+    return [n_free + k for k in [*sizes, n_groups - n_free] if k > 0]
+
+
+def inner_split(task, rng):
+    """Rows to fit and to judge trials of forward selection on."""
+    order = rng.permutation(len(task.y))
+    n_out = max(len(order) // 4, 1)
+    return order[n_out:], order[:n_out]
+
+
+def find_order(task, rng, split=None):
+    """Static order of a task's rows."""
+    fit, out = inner_split(task, rng) if split is None else split
+    return forward_order(
+        task.X[fit],
+        task.y[fit],
+        task.X[out],
+        task.y[out],
+        task.n_classes,
+        task.groups,
+        most=min(30, task.most_rounds),
+        n_threads=task.n_threads,
+    )
+
+
+class Walk(NamedTuple):
+    """What rows bought along a policy.
+
+    Attributes
+    ----------
+    bought : ndarray of shape (n_rows, n_steps), dtype=int
+        The group bought at each step; -1 where all were known.
+    """
+
+    bought: Any
+
+    def masks(self, steps, free):
+        """Known groups after so many steps of each row."""
+        known = np.tile(free, (len(self.bought), 1))
+        for step in range(self.bought.shape[1]):
+            rows = np.flatnonzero((steps > step) & (self.bought[:, step] >= 0))
+            known[rows, self.bought[rows, step]] = True
+        return known
+
+
+def walk(policy, X, free, n_steps, itself=None):
+    """Follow a policy to the end on rows that are all there."""
+    bought = np.full((len(X), n_steps), -1)
+    for begin in range(0, len(X), BLOCK):
+        rows = np.arange(begin, min(begin + BLOCK, len(X)))
+        own = None if itself is None else itself[rows]
+        memory = policy.start(len(rows), own)
+        known, at = np.tile(free, (len(rows), 1)), np.arange(len(rows))
+        for step in range(n_steps):
+            groups = memory.next_groups(at, X[rows], known)
+            bought[rows, step] = groups
+            there = groups >= 0
+            known[at[there], groups[there]] = True
+    return Walk(bought)
+
+
+class Learned(NamedTuple):
+    """What was learned from some rows.
+
+    Attributes
+    ----------
+    order : ndarray of int
+    policies : dict
+        Policy by name.
+    masked : model of all subsets
+    sets : dict
+        Model of the first groups of the order, by their number.
+    """
+
+    order: Any
+    policies: Any
+    masked: Any
+    sets: Any
+
+
+def learn(task, order, rng, walks=None, *, with_nearest=True):
+    """Policies, the model of all subsets and the models of static sets.
+
+    Parameters
+    ----------
+    task : Task
+    order : ndarray of int
+    rng : Generator
+    walks : tuple (rows, Walk), default=None
+        Paths by nearest rows that are known already.
+    with_nearest : bool, default=True
+
+    Returns
+    -------
+    Learned, and the walks by nearest rows
+    """
+    groups, n = task.groups, len(task.y)
+    free = ~groups.priced
+    n_free, most = int(free.sum()), task.most_rounds
+    policies = {"static order": StaticOrder(groups, order)}
+    copies = int(np.clip(MOST_COPIES // n, 2, 6))
+    rows = [np.tile(np.arange(n), copies // 2)]
+    masks = [prefix_masks(order, n_free + draw_sizes(rng, len(rows[0]), most), len(order))]
+    if with_nearest:
+        horizon = n_free + min(12, most)
+        reference = rng.permutation(n)
+        policy = NearestRows.of(
+            task.X, task.y, task.n_classes, groups, order, horizon=horizon, rows=reference
+        )
+        policies["nearest rows"] = policy
+        if walks is None:
+            walked = reference[:MOST_WALKED]
+            walks = (
+                walked,
+                walk(policy, task.X[walked], free, min(12, most), np.arange(len(walked))),
+            )
+        walked, path = walks
+        for _ in range(max(copies * n // (2 * len(walked)), 1)):
+            steps = draw_sizes(rng, len(walked), path.bought.shape[1])
+            rows.append(walked)
+            masks.append(path.masks(steps, free))
+    some = rng.permutation(n)[: n // 2]
+    rows.append(some)
+    masks.append(random_masks(rng, len(some), order, n_free, most))
+    rows, masks = np.concatenate(rows), np.concatenate(masks)
+    masked = task.fit_masked(groups.hidden(task.X[rows], masks), task.y[rows])
+    sets = {
+        size: task.fit_set(np.flatnonzero(np.isin(groups.group_of, order[:size])))
+        for size in set_sizes(n_free, len(order))
+        if size - n_free <= most or size == len(order)
+    }
+    return Learned(order, policies, masked, sets), walks
+
+
+def follow(learned, policy, X, y, groups, n_steps):
+    """Paths of rows that nothing was learned from along a policy, and the walk."""
+    free = ~groups.priced
+    found = walk(learned.policies[policy], X, free, n_steps)
+    known = np.tile(free, (len(X), 1))
+    confidence, right, loss = [], [], []
+    rows = np.arange(len(X))
+    for step in range(n_steps + 1):
+        proba = learned.masked.proba(groups.hidden(X, known))
+        confidence.append(proba.max(axis=1))
+        right.append(proba.argmax(axis=1) == y)
+        loss.append(-np.log(np.clip(proba[rows, y], 1e-4, 1)))
+        if step < n_steps:
+            there = found.bought[:, step] >= 0
+            known[rows[there], found.bought[there, step]] = True
+    costs = np.where(found.bought >= 0, groups.costs[found.bought], 0.0)
+    paths = Paths(np.column_stack(confidence), np.column_stack(right), np.column_stack(loss), costs)
+    return paths, found

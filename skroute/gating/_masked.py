@@ -1,0 +1,146 @@
+"""One model for all subsets of groups: trained on copies of rows with groups hidden."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from skroute.base import note_failure
+from skroute.gating._boosting import safe_threads
+
+
+def prefix_masks(order, sizes, n_groups):
+    """Known groups of rows that have bought the first `sizes` groups of an order."""
+    place = np.empty(n_groups, dtype=np.int64)
+    place[order] = np.arange(n_groups)
+    return place[None, :] < np.asarray(sizes)[:, None]
+
+
+def draw_sizes(rng, n_rows, most):
+    """Numbers of groups bought, small ones more often: the logarithm is uniform."""
+    return np.minimum(np.floor(np.exp(rng.uniform(0, np.log(most + 1), n_rows))), most).astype(int)
+
+
+def random_masks(rng, n_rows, order, n_free, most):
+    """Subsets of groups, those early in the order more often; free groups always."""
+    n_groups = len(order)
+    rank = np.log1p(np.arange(n_groups)) + rng.gumbel(size=(n_rows, n_groups)) * rng.choice(
+        [0.3, 1.0], (n_rows, 1)
+    )
+    rank[:, :n_free] = -np.inf
+    place = rank.argsort(axis=1).argsort(axis=1)
+    sizes = n_free + draw_sizes(rng, n_rows, most)
+    masks = np.empty((n_rows, n_groups), dtype=bool)
+    masks[:, order] = place < sizes[:, None]
+    return masks
+
+
+class Boosting(NamedTuple):
+    """LightGBM as the default model, on codes.
+
+    Attributes
+    ----------
+    n_classes : int
+    categorical : ndarray of bool
+    n_threads, seed : int
+    """
+
+    n_classes: int
+    categorical: Any
+    n_threads: int
+    seed: int
+
+    def params(self, n_rows, **more):
+        """LightGBM's parameters."""
+        binary = self.n_classes == 2
+        found = {
+            "objective": "binary" if binary else "multiclass",
+            "min_data_in_leaf": int(np.clip(n_rows // 50, 3, 20)),
+            "deterministic": True,
+            "force_row_wise": True,
+            "feature_pre_filter": False,
+            "num_threads": safe_threads(self.n_threads),
+            "verbosity": -1,
+            "seed": self.seed,
+        }
+        return found | ({} if binary else {"num_class": self.n_classes}) | more
+
+    def data(self, X, y, columns, params, reference=None):
+        """LightGBM's rows."""
+        import lightgbm
+
+        return lightgbm.Dataset(
+            np.ascontiguousarray(X[:, columns]),
+            label=y,
+            params=params,
+            reference=reference,
+            categorical_feature=np.flatnonzero(self.categorical[columns]).tolist(),
+        )
+
+    def fit(self, X, y, columns, trees, *, out=None, **more):
+        """Trees of some columns; with rows `out`, as many as are best on them.
+
+        Parameters
+        ----------
+        X, y : rows
+        columns : ndarray of int
+        trees : int
+        out : tuple (X, y), default=None
+        **more : LightGBM's parameters
+
+        Returns
+        -------
+        BoostedTrees
+        """
+        import lightgbm
+
+        params = self.params(len(X), **more)
+        data = self.data(X, y, columns, params)
+        if out is None:
+            booster = lightgbm.train(params, data, num_boost_round=trees)
+        else:
+            params["metric"] = "binary_logloss" if self.n_classes == 2 else "multi_logloss"
+            judge = self.data(*out, columns, params, reference=data)
+            stop = lightgbm.early_stopping(30, verbose=False)
+            booster = lightgbm.train(
+                params, data, num_boost_round=trees, valid_sets=[judge], callbacks=[stop]
+            )
+        n_trees = booster.best_iteration if out is not None else trees
+        return BoostedTrees(booster, np.asarray(columns), max(int(n_trees), 1))
+
+
+class BoostedTrees(NamedTuple):
+    """A LightGBM booster of some columns as probabilities."""
+
+    booster: Any
+    columns: Any
+    n_trees: int
+
+    def proba(self, X):
+        """Class probabilities of rows of all columns."""
+        rows = np.ascontiguousarray(X[:, self.columns])
+        found = self.booster.predict(rows, num_iteration=self.n_trees, num_threads=1)
+        return np.column_stack([1 - found, found]) if found.ndim == 1 else found
+
+
+class Wrapped(NamedTuple):
+    """A user's model as probabilities of all classes, in the order of their indices."""
+
+    model: Any
+    n_classes: int
+    as_input: Any
+
+    @classmethod
+    def fit(cls, estimator, X, y, n_classes, as_input):
+        """A clone, fitted."""
+        with note_failure("estimator", len(X), "fit"):
+            model = clone(estimator).fit(as_input(X), y)
+        return cls(model, n_classes, as_input)
+
+    def proba(self, X):
+        """Class probabilities."""
+        with note_failure("estimator", len(X), "predict_proba"):
+            found = self.model.predict_proba(self.as_input(X))
+        whole = np.zeros((len(X), self.n_classes))
+        whole[:, np.asarray(self.model.classes_, dtype=np.int64)] = found
+        return whole

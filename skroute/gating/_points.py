@@ -1,0 +1,217 @@
+"""Operating points of a sequential buyer: what each candidate gained and cost on held-out rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skroute.gating._stopping import (
+    calibrated,
+    calibration,
+    learn_stopping,
+    price_of_budget,
+    stops,
+)
+
+ROOM = 1 + 1e-9
+# Limits at which candidates are compared, as shares of those asked for.
+NEARBY = (0.7, 0.85, 1.0, 1.2, 1.45)
+
+
+class Limits(NamedTuple):
+    """What a call may spend.
+
+    Attributes
+    ----------
+    budget : float
+        Mean cost per row.
+    max_rounds : float
+        Rounds of each row, infinity where unlimited.
+    max_cost : float
+        Cost of each row, infinity where unlimited.
+    """
+
+    budget: float
+    max_rounds: float
+    max_cost: float
+
+
+class OperatingPoint(NamedTuple):
+    """How rows are bought for within a budget, and what that was worth on held-out rows.
+
+    Attributes
+    ----------
+    candidate : str
+        ``"static sets"``, ``"static order"``, ``"nearest rows"`` or ``"learned gains"``.
+
+    n_first : int
+        Groups that are bought in the first round: the whole set of a static set.
+
+    price : float
+        Value that a unit of cost must have for a row to go on, in quality. -1 buys on without
+        asking; infinity never does.
+
+    cost, cost_std_error : float
+        Mean realised cost of the held-out rows, and its standard error.
+
+    quality, quality_std_error : float
+        Share of the held-out rows answered correctly, and its standard error. The point was
+        chosen on these rows.
+    """
+
+    candidate: str
+    n_first: int
+    price: float
+    cost: float
+    cost_std_error: float
+    quality: float
+    quality_std_error: float
+
+
+class HeldOutPath:
+    """Paths of held-out rows along one policy, and the table of when to stop on it.
+
+    Parameters
+    ----------
+    paths : Paths
+    starts_alike : bool
+        No group is free, so that nothing tells rows apart before the first purchase.
+    """
+
+    def __init__(self, paths, starts_alike):
+        self.paths = paths
+        self.first = int(starts_alike)
+        self.line = calibration(paths.confidence.ravel(), paths.right.ravel())
+        value = calibrated(paths.confidence, self.line)
+        self.table = learn_stopping(value, paths.costs)
+        self.reach = self.reach_of(paths.confidence[:, :-1])
+
+    def reach_of(self, confidence):
+        """Prices up to which rows go on, of their confidences by step."""
+        steps = range(confidence.shape[1])
+        n = len(confidence)
+        found = [self.reach_at(np.full(n, step), confidence[:, step]) for step in steps]
+        return np.column_stack(found) if found else np.empty((n, 0))
+
+    def reach_at(self, step, confidence):
+        """Prices up to which rows go on from their steps."""
+        return self.table.prices(step, calibrated(confidence, self.line))
+
+    def within(self, limits, n_first):
+        """Reach of the held-out rows, with the limits of each row in it."""
+        costs = self.paths.costs
+        reach = self.reach.copy()
+        reach[:, : max(n_first, 0)] = np.inf
+        total = np.cumsum(costs, axis=1)
+        reach[total > limits.max_cost * ROOM] = -np.inf
+        if np.isfinite(limits.max_rounds):
+            reach[:, int(max(n_first - 1, 0) + limits.max_rounds) :] = -np.inf
+        return reach
+
+    def point(self, name, limits, n_first):
+        """The best point of this policy within the limits; None if its first round is too much."""
+        reach, costs = self.within(limits, n_first), self.paths.costs
+        # Where a limit ends a path, nothing more is paid on it at any price.
+        ended = np.minimum.accumulate(reach, axis=1) == -np.inf
+        price = price_of_budget(
+            np.where(ended, -2.0, reach), np.where(ended, 0.0, costs), limits.budget
+        )
+        if price == np.inf:
+            return None
+        stop = stops(reach, price)
+        rows = np.arange(len(stop))
+        total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])[rows, stop]
+        return _point(name, n_first, price, total, self.paths.right[rows, stop])
+
+
+def _point(name, n_first, price, cost, right):
+    root = np.sqrt(max(len(right) - 1, 1))
+    return OperatingPoint(
+        name,
+        int(n_first),
+        float(price),
+        float(cost.mean()),
+        float(cost.std() / root),
+        float(right.mean()),
+        float(right.std() / root),
+    )
+
+
+class HeldOut:
+    """What all candidates did on rows that nothing was learned from.
+
+    Parameters
+    ----------
+    paths : dict of HeldOutPath
+        By policy; ``"static order"`` among them.
+    sets : dict of ndarray of shape (n_rows,), dtype=bool
+        Whether rows were answered correctly, by the size of the set.
+    set_costs : ndarray of shape (n_groups + 1,)
+        Cost of the first groups of the static order.
+    """
+
+    def __init__(self, paths, sets, set_costs):
+        self.paths, self.sets, self.set_costs = paths, sets, set_costs
+
+    def points(self, limits):
+        """The best point of every candidate within the limits.
+
+        Parameters
+        ----------
+        limits : Limits
+
+        Returns
+        -------
+        list of OperatingPoint
+            The first has bought nothing.
+        """
+        static = self.paths["static order"]
+        right = static.paths.right[:, 0]
+        found = [_point("static order", 0, np.inf, np.zeros(len(right)), right)]
+        if limits.max_rounds < 1:
+            return found
+        found += self._set_within(min(limits.budget, limits.max_cost) * ROOM)
+        for name, path in self.paths.items():
+            firsts = [path.first]
+            if np.isfinite(limits.max_rounds) and name == "static order":
+                n_steps = path.paths.costs.shape[1]
+                firsts += [m for m in (2, 3, 4, 5, 6, 8, 10, 12, 15, 20) if m < n_steps]
+            own = [path.point(name, limits, first) for first in firsts]
+            own = [point for point in own if point is not None]
+            if own:
+                found.append(max(own, key=lambda point: point.quality))
+        return found
+
+    def _set_within(self, most):
+        """The largest set within a cost, or a smaller one that surely answers better."""
+        sizes = [size for size in self.sets if self.set_costs[size] <= most]
+        if not sizes:
+            return []
+        sizes.sort()
+        chosen = sizes.pop()
+        for size in reversed(sizes):
+            lead = self.sets[size].astype(float) - self.sets[chosen]
+            if lead.mean() > 2 * lead.std() / np.sqrt(len(lead)):
+                chosen = size
+        right = self.sets[chosen]
+        return [
+            _point("static sets", chosen, -1.0, np.full(len(right), self.set_costs[chosen]), right)
+        ]
+
+    def choose(self, limits):
+        """The point of the candidate that is best on held-out rows at these and nearby limits.
+
+        The lead of one candidate over another changes slowly with the limits, and its noise
+        less so: nearby limits make the choice surer. Of equal ones the cheaper is taken.
+        """
+        points = {point.candidate: point for point in self.points(limits)}
+        if np.isinf(limits.budget) and np.isinf(limits.max_cost):
+            return max(points.values(), key=lambda point: (point.quality, -point.cost))
+        total = dict.fromkeys(points, 0.0)
+        for factor in NEARBY:
+            near = limits._replace(budget=limits.budget * factor, max_cost=limits.max_cost * factor)
+            found = self.points(near)
+            of_nothing = found[0].quality
+            quality = {point.candidate: point.quality for point in found}
+            for name in total:
+                total[name] += quality.get(name, of_nothing)
+        return max(points.values(), key=lambda point: (total[point.candidate], -point.cost))

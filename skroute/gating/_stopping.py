@@ -1,0 +1,197 @@
+"""When to stop buying: the value of going on, learned backwards from paths of held-out rows."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_N_PRICES = 60
+
+
+def calibration(confidence, right):
+    """Slope and offset of the log-odds of being right, over the log-odds of the confidence."""
+    from sklearn.linear_model import LogisticRegression
+
+    if right.all() or not right.any():
+        return np.array([1.0, 0.0])
+    model = LogisticRegression(C=1e4).fit(log_odds(confidence)[:, None], right)
+    return np.array([max(model.coef_[0, 0], 0.05), model.intercept_[0]])
+
+
+def log_odds(confidence):
+    """Log-odds of probabilities, finite."""
+    kept = np.clip(confidence, 1e-4, 1 - 1e-4)
+    return np.log(kept / (1 - kept))
+
+
+def calibrated(confidence, line):
+    """Probability of being right of a confidence."""
+    return 1 / (1 + np.exp(-(line[0] * log_odds(confidence) + line[1])))
+
+
+class StopTable(NamedTuple):
+    """Price up to which it pays to go on, by the step and the confidence.
+
+    Attributes
+    ----------
+    borders : ndarray of shape (n_steps, n_bins)
+        Confidence at the middle of each bin, rising.
+    log_price : ndarray of shape (n_steps, n_bins)
+        Logarithm of the price, per unit of cost.
+    """
+
+    borders: Any
+    log_price: Any
+
+    def prices(self, step, confidence):
+        """Highest price at which rows go on from their steps.
+
+        Parameters
+        ----------
+        step : ndarray of shape (n_rows,), dtype=int
+        confidence : ndarray of shape (n_rows,)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        found = np.empty(len(step))
+        for at in np.unique(step):
+            own = step == at
+            row = min(at, len(self.borders) - 1)
+            found[own] = np.interp(confidence[own], self.borders[row], self.log_price[row])
+        return np.exp(found)
+
+
+def learn_stopping(value, costs, *, n_bins=24):
+    """Price up to which it pays to go on, by backward induction over paths.
+
+    At a price, the value of a path at a step is the larger of its value there and of what the
+    rest of the path is worth, less the price of the cost; the latter is regressed on the
+    confidence at the step, in bins of paths (Longstaff and Schwartz, 2001). The highest price
+    at which going on is worth it is kept for each bin, so that the policies of all prices
+    are nested.
+
+    Parameters
+    ----------
+    value : ndarray of shape (n_paths, n_steps + 1)
+        Probability of being right after each purchase.
+    costs : ndarray of shape (n_paths, n_steps)
+        Cost of each purchase.
+    n_bins : int, default=24
+
+    Returns
+    -------
+    StopTable
+    """
+    n_paths, n_steps = costs.shape
+    n_bins = int(np.clip(n_paths // 25, 1, n_bins))
+    mean_cost = max(costs.mean(), 1e-300)
+    prices = np.geomspace(1e-5, 1.0, _N_PRICES) / mean_cost
+    borders = np.empty((max(n_steps, 1), n_bins))
+    highest = np.full((max(n_steps, 1), n_bins), prices[0] * 0.5)
+    if n_steps == 0:
+        borders[:] = np.linspace(0, 1, n_bins)
+        return StopTable(borders, np.log(highest))
+    future = np.tile(value[:, -1], (_N_PRICES, 1))
+    for step in range(n_steps - 1, -1, -1):
+        now = value[:, step]
+        future -= prices[:, None] * costs[:, step]
+        order = np.argsort(now, kind="stable")
+        starts = np.linspace(0, n_paths, n_bins, endpoint=False).astype(int)
+        sizes = np.diff(np.append(starts, n_paths))
+        middle = np.add.reduceat(now[order], starts) / sizes
+        lead = np.add.reduceat(future[:, order] - now[order], starts, axis=1) / sizes
+        lead = _smooth(lead)
+        goes = lead > 0
+        # Bins with one confidence are one bin.
+        borders[step] = np.maximum.accumulate(middle + 1e-12 * np.arange(n_bins))
+        for b in range(n_bins):
+            paid = np.flatnonzero(goes[:, b])
+            if len(paid):
+                highest[step, b] = _crossing(prices, lead[:, b], paid[-1])
+        bin_of = np.empty(n_paths, dtype=np.int64)
+        bin_of[order] = np.repeat(np.arange(n_bins), sizes)
+        go_on = highest[step][bin_of][None, :] > prices[:, None]
+        future = np.where(go_on, future, now)
+    return StopTable(borders, np.log(highest))
+
+
+def _crossing(prices, lead, last):
+    """Where the lead falls to 0 behind the last price at which it is positive."""
+    if last + 1 == len(prices):
+        return prices[-1] * 2
+    a, b = lead[last], lead[last + 1]
+    return prices[last] + (prices[last + 1] - prices[last]) * a / (a - b)
+
+
+def _smooth(lead):
+    """Averages with the neighbouring bins."""
+    if lead.shape[1] < 3:
+        return lead
+    wide = np.pad(lead, ((0, 0), (1, 1)), mode="edge")
+    return 0.25 * wide[:, :-2] + 0.5 * wide[:, 1:-1] + 0.25 * wide[:, 2:]
+
+
+class Paths(NamedTuple):
+    """What held-out rows met on the way to everything bought.
+
+    Attributes
+    ----------
+    confidence : ndarray of shape (n_rows, n_steps + 1)
+    right : ndarray of shape (n_rows, n_steps + 1), dtype=bool
+    loss : ndarray of shape (n_rows, n_steps + 1)
+    costs : ndarray of shape (n_rows, n_steps)
+    """
+
+    confidence: Any
+    right: Any
+    loss: Any
+    costs: Any
+
+    def until(self, n_rounds):
+        """The first rounds of the paths."""
+        n = min(n_rounds, self.costs.shape[1])
+        return Paths(
+            self.confidence[:, : n + 1],
+            self.right[:, : n + 1],
+            self.loss[:, : n + 1],
+            self.costs[:, :n],
+        )
+
+
+def stops(reach, price):
+    """Step at which each path stops: the first that does not go on at the price."""
+    stop = np.column_stack([reach <= price, np.ones(len(reach), dtype=bool)])
+    return stop.argmax(axis=1)
+
+
+def price_of_budget(reach, costs, budget):
+    """The lowest price whose realised mean cost is within the budget.
+
+    Parameters
+    ----------
+    reach : ndarray of shape (n_rows, n_steps)
+        Price up to which each path goes on at each step.
+    costs : ndarray of shape (n_rows, n_steps)
+    budget : float
+
+    Returns
+    -------
+    float
+        -1 where everything can be bought.
+    """
+    total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])
+    rows = np.arange(len(reach))
+    if total[:, -1].mean() <= budget * (1 + 1e-12):
+        return -1.0
+    # The path's own price: what it must be paid at all steps before.
+    lowest = np.minimum.accumulate(reach, axis=1)
+    found = np.unique(lowest)
+    low, high = -1, len(found) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if total[rows, stops(reach, found[middle])].mean() <= budget * (1 + 1e-12):
+            high = middle
+        else:
+            low = middle
+    return float(found[high])

@@ -5,15 +5,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skroute.gating._forward import forward_order
-from skroute.gating._masked import Boosting, Wrapped, draw_sizes, prefix_masks, random_masks
+from skroute.gating._learned_gains import learn_gains
+from skroute.gating._masked import (
+    Averaged,
+    Boosting,
+    Wrapped,
+    draw_sizes,
+    prefix_masks,
+    random_masks,
+)
 from skroute.gating._nearest_rows import NearestRows
 from skroute.gating._stopping import Paths
 
 # Rows of training copies in all, beyond which there are fewer copies of each.
 MOST_COPIES = 120_000
-# Rows whose paths by nearest rows are walked to make masks.
+# Rows whose paths are walked to make masks, and how far.
 MOST_WALKED = 6000
+MOST_STEPS = 12
 BLOCK = 2000
+# Rows from which one large model is better than the average of small ones.
+LARGE = 5000
+# Purchases by nearest rows; behind them the static order is followed.
+NEAREST_STEPS = 8
+# Groups up to which gains are learned.
+FEW_GROUPS = 20
 
 
 class StaticOrder(NamedTuple):
@@ -68,24 +83,43 @@ class Task(NamedTuple):
         """LightGBM for these rows."""
         return Boosting(self.n_classes, self.groups.categorical, self.n_threads, self.seed)
 
-    def fit_masked(self, X, y):
-        """One model of copies with hidden groups."""
+    @property
+    def large(self):
+        """Whether there are rows enough for one large model instead of an average of small ones."""
+        return len(self.y) >= LARGE
+
+    def fit_masked(self, draw, n_models):
+        """A model of rows with hidden groups: the average of several, each of other copies.
+
+        Parameters
+        ----------
+        draw : callable
+            Makes rows with hidden groups, and their classes.
+        n_models : int
+            Of LightGBM where rows are few.
+        """
         if self.estimator is not None:
-            return Wrapped.fit(self.estimator, X, y, self.n_classes, self.as_input)
-        n = len(self.y)
-        large = n >= 5000
-        trees = 400 if large else 200
+            return Wrapped.fit(self.estimator, *draw(), self.n_classes, self.as_input)
+        trees = 400 if self.large else 200
         if self.n_classes > 2:
             trees = max(60, trees // self.n_classes)
-        return self.boosting().fit(
-            X,
-            y,
-            np.arange(X.shape[1]),
-            trees,
-            learning_rate=0.07 if self.n_classes == 2 else 0.1,
-            num_leaves=63 if large else 31,
-            min_data_in_leaf=int(np.clip(len(X) // 50, 3, 20)),
-        )
+        models = []
+        for number in range(1 if self.large else n_models):
+            X, y = draw()
+            boosting = self._replace(seed=self.seed + number).boosting()
+            models.append(
+                boosting.fit(
+                    X,
+                    y,
+                    np.arange(X.shape[1]),
+                    trees,
+                    learning_rate=0.07 if self.n_classes == 2 else 0.1,
+                    num_leaves=63 if self.large else 31,
+                    max_bin=255 if self.large else 63,
+                    lambda_l2=0.0 if self.large else 5.0,
+                )
+            )
+        return Averaged(models)
 
     def fit_set(self, columns):
         """A model of some columns alone."""
@@ -155,7 +189,9 @@ def walk(policy, X, free, n_steps, itself=None):
         memory = policy.start(len(rows), own)
         known, at = np.tile(free, (len(rows), 1)), np.arange(len(rows))
         for step in range(n_steps):
-            groups = memory.next_groups(at, X[rows], known)
+            # What is not known is hidden from the policy, as it will be.
+            shown = policy.groups.hidden(X[rows], known)
+            groups = memory.next_groups(at, shown, known)
             bought[rows, step] = groups
             there = groups >= 0
             known[at[there], groups[there]] = True
@@ -181,7 +217,58 @@ class Learned(NamedTuple):
     sets: Any
 
 
-def learn(task, order, rng, walks=None, *, with_nearest=True):
+def adaptive_policies(task, order, rng):
+    """The policies that buy by what a row has shown, with the rows that know each of them.
+
+    Parameters
+    ----------
+    task : Task
+    order : ndarray of int
+    rng : Generator
+
+    Returns
+    -------
+    dict of policies
+    """
+    n_free = int((~task.groups.priced).sum())
+    n_priced = len(order) - n_free
+    found = {}
+    if n_priced > FEW_GROUPS or not task.large:
+        horizon = n_free + min(NEAREST_STEPS, task.most_rounds)
+        found["nearest rows"] = NearestRows.of(
+            task.X,
+            task.y,
+            task.n_classes,
+            task.groups,
+            order,
+            horizon,
+            rng.permutation(len(task.y)),
+        )
+    if 1 < n_priced <= FEW_GROUPS:
+        found["learned gains"] = learn_gains(task, order, rng)
+    return found
+
+
+def walk_training_rows(task, policies, rng):
+    """Paths of training rows along each policy, each row without itself.
+
+    Returns
+    -------
+    dict of (rows, Walk)
+    """
+    free = ~task.groups.priced
+    found = {}
+    for name, policy in policies.items():
+        rows, itself = rng.permutation(len(task.y))[:MOST_WALKED], None
+        if name == "nearest rows":
+            rows = policy.rows[:MOST_WALKED]
+            itself = np.arange(len(rows))
+        n_steps = min(MOST_STEPS, task.most_rounds)
+        found[name] = rows, walk(policy, task.X[rows], free, n_steps, itself)
+    return found
+
+
+def learn(task, order, rng, policies=None, walks=None, *, n_models=2):
     """Policies, the model of all subsets and the models of static sets.
 
     Parameters
@@ -189,50 +276,46 @@ def learn(task, order, rng, walks=None, *, with_nearest=True):
     task : Task
     order : ndarray of int
     rng : Generator
-    walks : tuple (rows, Walk), default=None
-        Paths by nearest rows that are known already.
-    with_nearest : bool, default=True
+    policies : dict, default=None
+        Those that adapt, learned already.
+    walks : dict of (rows, Walk), default=None
+        Their paths, where known.
+    n_models : int, default=2
+        Models that are averaged.
 
     Returns
     -------
-    Learned, and the walks by nearest rows
+    Learned, and the walks
     """
     groups, n = task.groups, len(task.y)
     free = ~groups.priced
     n_free, most = int(free.sum()), task.most_rounds
-    policies = {"static order": StaticOrder(groups, order)}
-    copies = int(np.clip(MOST_COPIES // n, 2, 6))
-    rows = [np.tile(np.arange(n), copies // 2)]
-    masks = [prefix_masks(order, n_free + draw_sizes(rng, len(rows[0]), most), len(order))]
-    if with_nearest:
-        horizon = n_free + min(12, most)
-        reference = rng.permutation(n)
-        policy = NearestRows.of(
-            task.X, task.y, task.n_classes, groups, order, horizon=horizon, rows=reference
-        )
-        policies["nearest rows"] = policy
-        if walks is None:
-            walked = reference[:MOST_WALKED]
-            walks = (
-                walked,
-                walk(policy, task.X[walked], free, min(12, most), np.arange(len(walked))),
-            )
-        walked, path = walks
-        for _ in range(max(copies * n // (2 * len(walked)), 1)):
-            steps = draw_sizes(rng, len(walked), path.bought.shape[1])
-            rows.append(walked)
-            masks.append(path.masks(steps, free))
-    some = rng.permutation(n)[: n // 2]
-    rows.append(some)
-    masks.append(random_masks(rng, len(some), order, n_free, most))
-    rows, masks = np.concatenate(rows), np.concatenate(masks)
-    masked = task.fit_masked(groups.hidden(task.X[rows], masks), task.y[rows])
+    policies = adaptive_policies(task, order, rng) if policies is None else policies
+    walks = walk_training_rows(task, policies, rng) if walks is None else walks
+    share = min(MOST_COPIES / (n * (2.5 + 2.5 * bool(policies))), 1.0)
+
+    def draw():
+        rows = [rng.permutation(np.repeat(np.arange(n), 2))[: int(2 * share * n)]]
+        masks = [prefix_masks(order, n_free + draw_sizes(rng, len(rows[0]), most), len(order))]
+        for walked, path in walks.values():
+            copies = rng.permutation(np.repeat(np.arange(len(walked)), 3))
+            copies = copies[: int(2.5 * share * n / len(policies))]
+            rows.append(walked[copies])
+            steps = draw_sizes(rng, len(copies), path.bought.shape[1])
+            masks.append(Walk(path.bought[copies]).masks(steps, free))
+        some = rng.permutation(n)[: int(0.5 * share * n)]
+        rows.append(some)
+        masks.append(random_masks(rng, len(some), order, n_free, most))
+        rows, masks = np.concatenate(rows), np.concatenate(masks)
+        return groups.hidden(task.X[rows], masks), task.y[rows]
+
     sets = {
         size: task.fit_set(np.flatnonzero(np.isin(groups.group_of, order[:size])))
         for size in set_sizes(n_free, len(order))
         if size - n_free <= most or size == len(order)
     }
-    return Learned(order, policies, masked, sets), walks
+    static = {"static order": StaticOrder(groups, order)}
+    return Learned(order, static | policies, task.fit_masked(draw, n_models), sets), walks
 
 
 def follow(learned, policy, X, y, groups, n_steps):
@@ -253,3 +336,10 @@ def follow(learned, policy, X, y, groups, n_steps):
     costs = np.where(found.bought >= 0, groups.costs[found.bought], 0.0)
     paths = Paths(np.column_stack(confidence), np.column_stack(right), np.column_stack(loss), costs)
     return paths, found
+
+
+def joined(rows, path, path_out, fitted, out):
+    """Paths of training rows and of held-out rows as those of all rows."""
+    n_steps = path.bought.shape[1]
+    bought = np.concatenate([path.bought, path_out.bought[:, :n_steps]])
+    return np.append(fitted[rows], out), Walk(bought)

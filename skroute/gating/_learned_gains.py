@@ -157,7 +157,9 @@ def learn_gains(task, order, rng, *, margin=0.0, copies=4):
         own, other = np.flatnonzero(half != side), np.flatnonzero(half == side)
         model = fit(own)
         truth = np.eye(task.n_classes)[task.y[other]]
-        teacher = 0.5 * truth + 0.5 * model.proba(groups.hidden(task.X[other], np.tile(allowed, (len(other), 1))))
+        teacher = 0.5 * truth + 0.5 * model.proba(
+            groups.hidden(task.X[other], np.tile(allowed, (len(other), 1)))
+        )
         at = rng.permutation(np.tile(np.arange(len(other)), per_row))[: MOST_STATES // 2]
         masks = states(at)
         known = groups.hidden(task.X[other[at]], masks)
@@ -169,7 +171,9 @@ def learn_gains(task, order, rng, *, margin=0.0, copies=4):
             more = known[asked].copy()
             own_columns = groups.of_group(g)
             more[:, own_columns] = task.X[np.ix_(other[at[asked]], own_columns)]
-            gain[asked, place] = before[asked] - cross_entropy(teacher[at[asked]], model.proba(more))
+            gain[asked, place] = before[asked] - cross_entropy(
+                teacher[at[asked]], model.proba(more)
+            )
         features.append(gain_features(known[:, columns], proba))
         gains.append(gain)
     features, gains = np.concatenate(features), np.concatenate(gains)
@@ -180,6 +184,4 @@ def learn_gains(task, order, rng, *, margin=0.0, copies=4):
         random_state=task.seed,
         n_jobs=task.n_threads,
     ).fit(features, gains)
-    return LearnedGains(
-        groups, order, tried, columns, fit(np.arange(n)), as_forest(forest), margin
-    )
+    return LearnedGains(groups, order, tried, columns, fit(np.arange(n)), as_forest(forest), margin)

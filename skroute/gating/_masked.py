@@ -144,3 +144,13 @@ class Wrapped(NamedTuple):
         whole = np.zeros((len(X), self.n_classes))
         whole[:, np.asarray(self.model.classes_, dtype=np.int64)] = found
         return whole
+
+
+class Averaged(NamedTuple):
+    """Models whose probabilities are averaged."""
+
+    models: Any
+
+    def proba(self, X):
+        """Class probabilities."""
+        return sum(model.proba(X) for model in self.models) / len(self.models)

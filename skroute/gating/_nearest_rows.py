@@ -59,6 +59,8 @@ class NearestRows(NamedTuple):
     ----------
     ranks, codes : ndarray of shape (n_reference, n_features)
     y : ndarray of shape (n_reference,), dtype=int64
+    rows : ndarray of shape (n_reference,), dtype=int
+        Positions of the reference rows among the training rows.
     borders : Borders
     groups : Groups
     order : ndarray of int
@@ -72,6 +74,7 @@ class NearestRows(NamedTuple):
     ranks: Any
     codes: Any
     y: Any
+    rows: Any
     borders: Borders
     groups: Groups
     order: Any
@@ -80,18 +83,19 @@ class NearestRows(NamedTuple):
     horizon: int
 
     @classmethod
-    def of(cls, X, y, n_classes, groups, order, *, horizon, rows=None):
-        """The policy of reference rows; of many, the first `MOST_ROWS` of `rows` are kept."""
-        rows = np.arange(len(X)) if rows is None else rows
-        X, y = X[rows[:MOST_ROWS]], y[rows[:MOST_ROWS]]
+    def of(cls, X, y, n_classes, groups, order, horizon, rows):
+        """The policy of reference rows: the first `MOST_ROWS` of `rows`."""
+        rows = rows[:MOST_ROWS]
+        X, y = X[rows], y[rows]
         borders = Borders.of(X, groups.categorical)
         ranks = borders.ranks(X)
         n_nearest = int(np.clip(2 * np.sqrt(len(X)), 20, 200))
-        options = np.array([min(n_nearest, len(X)), max(2.0, n_nearest / 12), 0.0])
+        options = np.array([min(n_nearest, len(X) - 1), max(2.0, n_nearest / 12), 0.0])
         return cls(
             np.asfortranarray(ranks),
             borders.codes(ranks, y, n_classes),
             y.astype(np.int64),
+            rows,
             borders,
             groups,
             order,

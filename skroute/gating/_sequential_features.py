@@ -10,9 +10,10 @@ from skroute.base import Plan, check_budget
 from skroute.gating._acquirer import (
     BLOCK,
     Task,
-    Walk,
+    adaptive_policies,
     find_order,
     follow,
+    joined,
     learn,
 )
 from skroute.gating._base import FeatureBuyer
@@ -231,7 +232,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         with task.step("fit"):
             if len(parts) > 1:
                 order, walks = find_order(whole, rng, parts[0]), None
-            self._learned, _ = learn(whole, order, rng, walks)
+            policies = adaptive_policies(whole, order, rng)
+            self._learned, _ = learn(whole, order, rng, policies, walks, n_models=3)
         self.order_ = [self.group_names_[g] for g in order]
         self._points = {}
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
@@ -243,16 +245,15 @@ class SequentialFeatureClassifier(FeatureBuyer):
             task = whole.of(fitted)
             order = find_order(task, rng)
             costs.append(np.append(0.0, np.cumsum(whole.groups.costs[order])))
-            learned, (rows, path) = learn(task, order, rng)
+            learned, walks = learn(task, order, rng)
             X, y = whole.X[out], whole.y[out]
-            walks = {}
             for name in learned.policies:
-                paths, walks[name] = follow(learned, name, X, y, whole.groups, whole.most_rounds)
+                paths, walked = follow(learned, name, X, y, whole.groups, whole.most_rounds)
                 found.setdefault(name, []).append(paths)
+                if name in walks:
+                    walks[name] = joined(*walks[name], walked, fitted, out)
             for size, model in learned.sets.items():
                 sets.setdefault(size, []).append(model.proba(X).argmax(axis=1) == y)
-            near = walks["nearest rows"].bought[:, : path.bought.shape[1]]
-            seen = np.append(fitted[rows], out), Walk(np.concatenate([path.bought, near]))
         starts_alike = bool(whole.groups.priced.all())
         paths = {
             name: HeldOutPath(
@@ -261,7 +262,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             for name, parts in found.items()
         }
         sets = {size: np.concatenate(parts) for size, parts in sets.items()}
-        return HeldOut(paths, sets, np.mean(costs, axis=0)), order, seen
+        return HeldOut(paths, sets, np.mean(costs, axis=0)), order, walks
 
     def _as_input(self, values):
         return values

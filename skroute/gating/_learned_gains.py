@@ -104,7 +104,7 @@ def cross_entropy(teacher, proba):
     return -(teacher * np.log(np.clip(proba, 1e-3, 1))).sum(axis=1)
 
 
-def learn_gains(task, order, rng, *, margin=0.0, copies=4):
+def learn_gains(task, order, rng, *, margin=0.005, copies=4):
     """Learn what each group gains, out of sample, from states at random.
 
     Two halves of the rows teach each other: a model of all subsets of one half says how much
@@ -116,7 +116,7 @@ def learn_gains(task, order, rng, *, margin=0.0, copies=4):
     task : Task
     order : ndarray of int
     rng : Generator
-    margin : float, default=0.0
+    margin : float, default=0.005
     copies : int, default=4
 
     Returns

@@ -23,6 +23,8 @@ MOST_COPIES = 120_000
 MOST_WALKED = 6000
 MOST_STEPS = 12
 BLOCK = 2000
+# Rows of a part that trials of forward selection are judged on.
+MOST_TRIED = 3000
 # Rows from which one large model is better than the average of small ones.
 LARGE = 5000
 # Purchases by nearest rows; behind them the static order is followed.
@@ -94,32 +96,49 @@ class Task(NamedTuple):
         Parameters
         ----------
         draw : callable
-            Makes rows with hidden groups, and their classes.
+            Makes rows with hidden groups, their classes and their positions.
         n_models : int
             Of LightGBM where rows are few.
         """
         if self.estimator is not None:
-            return Wrapped.fit(self.estimator, *draw(), self.n_classes, self.as_input)
-        trees = 400 if self.large else 200
-        if self.n_classes > 2:
-            trees = max(60, trees // self.n_classes)
+            return Wrapped.fit(self.estimator, *draw()[:2], self.n_classes, self.as_input)
+        if self.large:
+            return self._one_large(draw)
+        trees = 200 if self.n_classes == 2 else max(60, 200 // self.n_classes)
         models = []
-        for number in range(1 if self.large else n_models):
-            X, y = draw()
-            boosting = self._replace(seed=self.seed + number).boosting()
+        for number in range(n_models):
+            X, y, _ = draw()
             models.append(
-                boosting.fit(
+                self._replace(seed=self.seed + number)
+                .boosting()
+                .fit(
                     X,
                     y,
                     np.arange(X.shape[1]),
                     trees,
                     learning_rate=0.07 if self.n_classes == 2 else 0.1,
-                    num_leaves=63 if self.large else 31,
-                    max_bin=255 if self.large else 63,
-                    lambda_l2=0.0 if self.large else 5.0,
+                    num_leaves=31,
+                    max_bin=63,
+                    lambda_l2=5.0,
                 )
             )
         return Averaged(models)
+
+    def _one_large(self, draw):
+        """One model of as many trees as are best on the copies of a tenth of the rows."""
+        X, y, rows = draw()
+        out = np.random.default_rng(self.seed).random(len(self.y))[rows] < 0.1
+        return self.boosting().fit(
+            X[~out],
+            y[~out],
+            np.arange(X.shape[1]),
+            500 if self.n_classes == 2 else 150,
+            out=(X[out], y[out]),
+            learning_rate=0.07 if self.n_classes == 2 else 0.12,
+            num_leaves=63,
+            min_data_in_leaf=30,
+            lambda_l2=2.0,
+        )
 
     def fit_set(self, columns):
         """A model of some columns alone."""
@@ -138,21 +157,13 @@ def set_sizes(n_free, n_groups):
     return [n_free + k for k in [*sizes, n_groups - n_free] if k > 0]
 
 
-def inner_split(task, rng):
-    """Rows to fit and to judge trials of forward selection on."""
-    order = rng.permutation(len(task.y))
-    n_out = max(len(order) // 4, 1)
-    return order[n_out:], order[:n_out]
-
-
-def find_order(task, rng, split=None):
-    """Static order of a task's rows."""
-    fit, out = inner_split(task, rng) if split is None else split
+def find_order(task, rng):
+    """Static order of a task's rows, by trials on four parts of them."""
+    parts = np.array_split(rng.permutation(len(task.y))[: 4 * MOST_TRIED], 4)
     return forward_order(
-        task.X[fit],
-        task.y[fit],
-        task.X[out],
-        task.y[out],
+        task.X,
+        task.y,
+        parts,
         task.n_classes,
         task.groups,
         most=min(30, task.most_rounds),
@@ -307,7 +318,7 @@ def learn(task, order, rng, policies=None, walks=None, *, n_models=2):
         rows.append(some)
         masks.append(random_masks(rng, len(some), order, n_free, most))
         rows, masks = np.concatenate(rows), np.concatenate(masks)
-        return groups.hidden(task.X[rows], masks), task.y[rows]
+        return groups.hidden(task.X[rows], masks), task.y[rows], rows
 
     sets = {
         size: task.fit_set(np.flatnonzero(np.isin(groups.group_of, order[:size])))

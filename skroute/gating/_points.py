@@ -83,44 +83,46 @@ class HeldOutPath:
         self.line = calibration(paths.confidence.ravel(), paths.right.ravel())
         value = calibrated(paths.confidence, self.line)
         self.table = learn_stopping(value, paths.costs)
-        self.reach = self.reach_of(paths.confidence[:, :-1])
-
-    def reach_of(self, confidence):
-        """Prices up to which rows go on, of their confidences by step."""
-        steps = range(confidence.shape[1])
-        n = len(confidence)
-        found = [self.reach_at(np.full(n, step), confidence[:, step]) for step in steps]
-        return np.column_stack(found) if found else np.empty((n, 0))
+        self.reach = reach_of(self.table, value)
+        # What a table is worth is seen on rows that it was not learned from.
+        self.fair = np.empty_like(self.reach)
+        for half in (0, 1):
+            own = np.arange(len(value)) % 2 == half
+            other = learn_stopping(value[~own], paths.costs[~own])
+            self.fair[own] = reach_of(other, value[own])
 
     def reach_at(self, step, confidence):
         """Prices up to which rows go on from their steps."""
         return self.table.prices(step, calibrated(confidence, self.line))
 
-    def within(self, limits, n_first):
-        """Reach of the held-out rows, with the limits of each row in it."""
-        costs = self.paths.costs
-        reach = self.reach.copy()
-        reach[:, : max(n_first, 0)] = np.inf
-        total = np.cumsum(costs, axis=1)
-        reach[total > limits.max_cost * ROOM] = -np.inf
+    def _within(self, reach, limits, n_first):
+        """Reach and costs of the held-out rows, ended where a limit of each row ends them."""
+        costs, reach = self.paths.costs, reach.copy()
+        reach[:, :n_first] = np.inf
+        over = np.cumsum(costs, axis=1) > limits.max_cost * ROOM
         if np.isfinite(limits.max_rounds):
-            reach[:, int(max(n_first - 1, 0) + limits.max_rounds) :] = -np.inf
-        return reach
+            over[:, int(max(n_first - 1, 0) + limits.max_rounds) :] = True
+        ended = np.logical_or.accumulate(over, axis=1)
+        return np.where(ended, -2.0, reach), np.where(ended, 0.0, costs)
 
     def point(self, name, limits, n_first):
         """The best point of this policy within the limits; None if its first round is too much."""
-        reach, costs = self.within(limits, n_first), self.paths.costs
-        # Where a limit ends a path, nothing more is paid on it at any price.
-        ended = np.minimum.accumulate(reach, axis=1) == -np.inf
-        price = price_of_budget(
-            np.where(ended, -2.0, reach), np.where(ended, 0.0, costs), limits.budget
-        )
-        if price == np.inf:
+        price = price_of_budget(*self._within(self.reach, limits, n_first), limits.budget)
+        reach, costs = self._within(self.fair, limits, n_first)
+        fair_price = price_of_budget(reach, costs, limits.budget)
+        if np.isinf(price) or np.isinf(fair_price):
             return None
-        stop = stops(reach, price)
+        stop = stops(reach, fair_price)
         rows = np.arange(len(stop))
         total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])[rows, stop]
-        return _point(name, n_first, price, total, self.paths.right[rows, stop])
+        return _point(name, n_first, max(price, -1.0), total, self.paths.right[rows, stop])
+
+
+def reach_of(table, value):
+    """Prices up to which paths go on at each step but the last, of their values by step."""
+    n, n_steps = len(value), value.shape[1] - 1
+    found = [table.prices(np.full(n, step), value[:, step]) for step in range(n_steps)]
+    return np.column_stack(found) if found else np.empty((n, 0))
 
 
 def _point(name, n_first, price, cost, right):

@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 from skroute.base import Plan, check_budget
 from skroute.gating._acquirer import (
     BLOCK,
+    LARGE,
     Task,
     adaptive_policies,
     find_order,
@@ -228,18 +229,26 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
         parts = held_out_parts(encoded, rng)
         with task.step("judge", n_steps=len(parts)):
-            self._held_out, order, walks = self._judge(whole, parts, rng)
-        with task.step("fit"):
-            if len(parts) > 1:
-                order, walks = find_order(whole, rng, parts[0]), None
-            policies = adaptive_policies(whole, order, rng)
-            self._learned, _ = learn(whole, order, rng, policies, walks, n_models=3)
+            self._held_out, self._judged, walks = self._judge(whole, parts, rng)
+        self._learned = self._judged
+        if len(parts) > 1:
+            with task.step("fit"):
+                order = find_order(whole, rng)
+                self._learned, _ = learn(whole, order, rng, n_models=3)
+            # Each part had models of its own: the prices go with those of all rows.
+            self._judged = self._learned
+        elif not whole.large:
+            with task.step("fit"):
+                order = self._judged.order
+                policies = adaptive_policies(whole, order, rng)
+                self._learned, _ = learn(whole, order, rng, policies, walks, n_models=3)
+        order = self._learned.order
         self.order_ = [self.group_names_[g] for g in order]
         self._points = {}
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
 
     def _judge(self, whole, parts, rng):
-        """Every candidate on held-out rows; of the last part the order and the paths."""
+        """Every candidate on held-out rows; of the last part what was learned, and the paths."""
         found, sets, costs = {}, {}, []
         for fitted, out in parts:
             task = whole.of(fitted)
@@ -262,7 +271,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             for name, parts in found.items()
         }
         sets = {size: np.concatenate(parts) for size, parts in sets.items()}
-        return HeldOut(paths, sets, np.mean(costs, axis=0)), order, walks
+        return HeldOut(paths, sets, np.mean(costs, axis=0)), learned, walks
 
     def _as_input(self, values):
         return values
@@ -420,7 +429,10 @@ class _Walk:
 
     def __init__(self, model, ledger, rows, known, point, limits):
         self.ledger, self.rows, self.point, self.limits = ledger, rows, point, limits
-        self.groups, self.learned = model._groups, model._learned
+        self.groups = model._groups
+        # The price of a budget belongs to the models that it was measured with.
+        priced = np.isfinite(point.price) and point.price > 0
+        self.learned = model._judged if priced else model._learned
         self.path = model._held_out.paths[point.candidate]
         self.policy = self.learned.policies[point.candidate]
         n_rows = len(rows)
@@ -513,7 +525,8 @@ def held_out_parts(y, rng):
     n, seed = len(y), int(rng.integers(2**31 - 1))
     rarest = np.bincount(y).min()
     if n >= ONE_PART and rarest >= 8:
-        split = StratifiedShuffleSplit(1, test_size=min(n // 4, HELD_OUT), random_state=seed)
+        n_out = min(n // (5 if n >= LARGE else 4), HELD_OUT)
+        split = StratifiedShuffleSplit(1, test_size=n_out, random_state=seed)
     elif rarest >= 4:
         split = StratifiedKFold(4, shuffle=True, random_state=seed)
     else:

@@ -19,6 +19,7 @@ from skroute.gating import (
     BudgetPruneClassifier,
     GreedyMiserClassifier,
     L1GatingClassifier,
+    SequentialFeatureClassifier,
 )
 from skroute.members import CallableClassifier, MultiExitClassifier, RecordedClassifier
 from skroute.quality import BaggedNeighborsRegressor
@@ -93,6 +94,7 @@ ESTIMATORS = [
     GreedyMiserClassifier(n_estimators=5),
     L1GatingClassifier(LogisticRegression(), cv=2),
     BudgetPruneClassifier(n_estimators=3, max_depth=3, random_state=0),
+    SequentialFeatureClassifier(random_state=0),
     PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
     GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
     # scikit-learn's checks have too few rows for a promise.

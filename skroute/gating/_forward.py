@@ -137,7 +137,7 @@ def forward_order(X, y, parts, n_classes, groups, *, most=30, n_threads=1):
         importance = np.bincount(groups.group_of, gains, groups.n_groups) / groups.prices
         n_tried = _TRIED[step] if step < len(_TRIED) else _LATER
         tried = sorted(left, key=lambda g: -importance[g])[:n_tried]
-        n_parts = len(parts) if step < _SURE else 1
+        n_parts = len(parts) if step < _SURE and len(left) > 1 else 1
         before = _loss_before(trials, order, groups, y, n_parts)
         found = []
         for g in tried:

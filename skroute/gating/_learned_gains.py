@@ -168,6 +168,8 @@ def learn_gains(task, order, rng, *, margin=0.005, copies=4):
         gain = np.zeros((len(at), len(tried)))
         for place, g in enumerate(tried):
             asked = np.flatnonzero(~masks[:, g])
+            if not len(asked):
+                continue
             more = known[asked].copy()
             own_columns = groups.of_group(g)
             more[:, own_columns] = task.X[np.ix_(other[at[asked]], own_columns)]

@@ -26,6 +26,7 @@ from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptio
 # Rows from which one held-out part is enough; of fewer, every row is held out once.
 ONE_PART = 1000
 HELD_OUT = 5000
+TINY = 300
 
 
 class Bought(NamedTuple):
@@ -527,8 +528,8 @@ def held_out_parts(y, rng):
     if n >= ONE_PART and rarest >= 8:
         n_out = min(n // (5 if n >= LARGE else 4), HELD_OUT)
         split = StratifiedShuffleSplit(1, test_size=n_out, random_state=seed)
-    elif rarest >= 4:
-        split = StratifiedKFold(4, shuffle=True, random_state=seed)
     else:
-        split = KFold(min(4, n), shuffle=True, random_state=seed)
+        n_parts = 4 if n >= TINY else 2
+        folds = StratifiedKFold if rarest >= n_parts else KFold
+        split = folds(min(n_parts, n), shuffle=True, random_state=seed)
     return list(split.split(np.zeros(n), y))

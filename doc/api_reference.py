@@ -9,7 +9,7 @@ ROOMS = {
         "Which model answers",
         ["occam", "budget_router", "frugalml", "frugalmct", "sequential", "streams"],
     ),
-    "skroute.gating": ("Is the cheap model enough", ["gating"]),
+    "skroute.gating": ("Is the cheap model enough", ["gating", "sequential_features"]),
     "skroute.early_exit": ("When to stop evaluating an ensemble", ["early_exit", "multi_exit"]),
     "skroute.forests": ("Forests of any library", ["fast_forest", "early_exit"]),
     "skroute.feature_sets": ("Which features to compute", ["feature_sets"]),

@@ -143,11 +143,25 @@ class Task(NamedTuple):
     def fit_set(self, columns):
         """A model of some columns alone."""
         if self.estimator is not None:
-            hidden = np.full(self.X.shape, np.nan)
-            hidden[:, columns] = self.X[:, columns]
-            return Wrapped.fit(self.estimator, hidden, self.y, self.n_classes, self.as_input)
+            only = ConstantBut(columns, self.as_input)
+            return Wrapped.fit(self.estimator, self.X, self.y, self.n_classes, only)
         trees = 100 if self.n_classes == 2 else max(40, 200 // self.n_classes)
         return self.boosting().fit(self.X, self.y, columns, trees)
+
+
+class ConstantBut(NamedTuple):
+    """Makes input of rows in which all columns but some are 0.
+
+    Not NaN: some libraries take no column without a number.
+    """
+
+    columns: Any
+    as_input: Any
+
+    def __call__(self, X):
+        kept = np.zeros(X.shape)
+        kept[:, self.columns] = X[:, self.columns]
+        return self.as_input(kept)
 
 
 def set_sizes(n_free, n_groups):

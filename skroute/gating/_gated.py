@@ -17,7 +17,7 @@ from skroute.base import ROUNDING, check_costs, dispatch, note_failure
 from skroute.gating._acquisition import LazyFeatures
 from skroute.gating._base import Decision, FeatureBuyer
 from skroute.gating._gates import Problem, Rows
-from skroute.gating._levels import find_cuts, lowest_level
+from skroute.gating._levels import Ties, find_cuts, lowest_level, parted_by, row_keys
 from skroute.gating._objective import full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
 from skroute.gating._pairs import gate_of
@@ -198,7 +198,10 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
                 self._level(pair, gate[held_out], out),
                 lowest_level(find_cuts(gate, rows.weight), self.p_full),
             )
-            self.cuts_ = find_cuts(gate[held_out], out.weight).lowered(level)
+            cuts = find_cuts(gate[held_out], out.weight)
+            keys = row_keys(out.values[:, pair.gate_features])
+            self._ties = Ties.of(cuts, gate[held_out], keys, out.weight)
+            self.cuts_ = cuts.lowered(level)
             self.pair_ = pair.lowered(level)
 
     def _set_costs(self, rows):
@@ -243,7 +246,12 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         if self.cuts_ is not None:
             ledger.plan(rows, self.pair_.gate_features)
             gate, scores = self._look(ledger, rows)
-            sent = self._send(gate, budget)
+
+            def keys(at):
+                values = ledger.take(rows[at], self.pair_.gate_features)
+                return row_keys(values[:, self.pair_.gate_features])
+
+            sent = self._send(gate, budget, keys)
             evaluation += gate_cost
         ledger.plan(rows[~sent], self.pair_.cheap_features)
         evaluation[~sent] += cheap_cost
@@ -263,8 +271,11 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         scores = self.pair_.cheap_scores(values) if self.pair_.reads_cheap else None
         return self.pair_.gate_scores(values, scores), scores
 
-    def _send(self, gate, budget):
-        """Rows that go to the full model: gate > 0, the highest first while the budget lasts."""
+    def _send(self, gate, budget, keys=None):
+        """Rows that go to the full model: gate > 0, the highest first while the budget lasts.
+
+        Where `keys` parts rows that tie, as many of them are sent as the budget pays for.
+        """
         sent = gate > 0
         if not np.isfinite(budget):
             return sent
@@ -278,7 +289,9 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
                 sent[order[affordable:]] = False
         elif full > cheap:
             share = (budget - cheap) / (full - cheap)
-            if share < self.cuts_.share[1]:
+            if share < 1 and keys is not None:
+                sent &= parted_by(self.cuts_, self._ties, share, gate, keys)
+            elif share < self.cuts_.share[1]:
                 # Not even the held-out rows with the highest score.
                 sent[:] = False
             elif share < 1:

@@ -72,16 +72,15 @@ def stump_gain(codes, y, rows, column, n_classes, min_leaf, counts, left):
 
 
 @njit(cache=True, nogil=True)
-def next_groups(
-    distances, itself, known, order, codes, y, starts, columns, prices, options, n_classes
-):
+def next_groups(distances, itself, known, order, codes, y, starts, columns, prices, options):
     """The group that nearest rows would have each query buy next; -1 where none is left.
 
     `starts` and `columns` list the columns of each group, `order` breaks ties and stands in
     where nothing gains; `options` are the number of nearest rows, the least rows of a side of
-    a cut, and the lead that another group than the next of `order` needs.
+    a cut, the lead that another group than the next of `order` needs, and the number of classes.
     """
     n_nearest, min_leaf, margin = int(options[0]), options[1], options[2]
+    n_classes = int(options[3])
     found = np.full(len(known), -1)
     counts = np.zeros((N_BINS, n_classes))
     left = np.zeros(n_classes)

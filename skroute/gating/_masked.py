@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 from skroute.base import note_failure
 from skroute.gating._boosting import safe_threads
+from skroute.utils._probabilities import check_probabilities
 
 
 def prefix_masks(order, sizes, n_groups):
@@ -140,7 +141,7 @@ class Wrapped(NamedTuple):
     def proba(self, X):
         """Class probabilities."""
         with note_failure("estimator", len(X), "predict_proba"):
-            found = self.model.predict_proba(self.as_input(X))
+            found = check_probabilities(self.model.predict_proba(self.as_input(X)), "estimator")
         whole = np.zeros((len(X), self.n_classes))
         whole[:, np.asarray(self.model.classes_, dtype=np.int64)] = found
         return whole

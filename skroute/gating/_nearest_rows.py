@@ -39,7 +39,7 @@ class Borders(NamedTuple):
                 ranks[there, j] = np.searchsorted(values, X[there, j]) / len(values)
         return ranks
 
-    def codes(self, ranks, y, n_classes):
+    def codes(self, ranks, y):
         """Bins for cuts: shares of the rows; categories in the order of their mean class."""
         codes = np.where(ranks < 0, 0, 1 + np.minimum((ranks * 16).astype(np.int64), 15))
         for j in np.flatnonzero(self.categorical):
@@ -67,8 +67,9 @@ class NearestRows(NamedTuple):
         The static order: its first group is bought first, it breaks ties, and it is followed
         from `horizon` groups on.
     options : ndarray of float
-        Number of nearest rows, least rows of a side of a cut, lead of the static order.
-    n_classes, horizon : int
+        Number of nearest rows, least rows of a side of a cut, lead of the static order, number
+        of classes.
+    horizon : int
     """
 
     ranks: Any
@@ -79,7 +80,6 @@ class NearestRows(NamedTuple):
     groups: Groups
     order: Any
     options: Any
-    n_classes: int
     horizon: int
 
     @classmethod
@@ -90,17 +90,18 @@ class NearestRows(NamedTuple):
         borders = Borders.of(X, groups.categorical)
         ranks = borders.ranks(X)
         n_nearest = int(np.clip(2 * np.sqrt(len(X)), 20, 200))
-        options = np.array([min(n_nearest, len(X) - 1), max(2.0, n_nearest / 12), 0.0])
+        options = np.array(
+            [max(min(n_nearest, len(X) - 1), 1), max(2.0, n_nearest / 12), 0.0, n_classes]
+        )
         return cls(
             np.asfortranarray(ranks),
-            borders.codes(ranks, y, n_classes),
+            borders.codes(ranks, y),
             y.astype(np.int64),
             rows,
             borders,
             groups,
             order,
             options,
-            n_classes,
             horizon,
         )
 
@@ -178,6 +179,5 @@ class Distances:
             groups.columns,
             groups.prices,
             policy.options,
-            policy.n_classes,
         )
         return first

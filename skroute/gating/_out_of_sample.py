@@ -9,6 +9,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
 from skroute.utils._compat import check_method_params, num_samples
+from skroute.utils._probabilities import check_probabilities
 
 
 def fit_full(estimator, X, y, params):
@@ -47,7 +48,8 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
     n_samples = num_samples(X)
     if isinstance(estimator, FrozenEstimator):
         with note_failure("full", n_samples, "predict_proba"):
-            return of_label(fitted.predict_proba(X), fitted.classes_, y)
+            proba = check_probabilities(fitted.predict_proba(X), "estimator")
+        return of_label(proba, fitted.classes_, y)
     votes = getattr(fitted, "oob_decision_function_", None)
     # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
     if votes is not None and np.ndim(votes) == 2 and (votes.sum(axis=1) > 0).all():
@@ -72,7 +74,8 @@ def _fold(estimator, X, y, train, test, params):
         model = clone(estimator).fit(
             _safe_indexing(X, train), y[train], **check_method_params(X, params, indices=train)
         )
-    return of_label(model.predict_proba(_safe_indexing(X, test)), model.classes_, y[test])
+    proba = check_probabilities(model.predict_proba(_safe_indexing(X, test)), "estimator")
+    return of_label(proba, model.classes_, y[test])
 
 
 def of_label(proba, classes, y):

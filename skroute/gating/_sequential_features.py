@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, StratifiedShuffleSplit
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import Plan, check_budget
 from skroute.gating._acquirer import (
@@ -302,6 +303,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             Named tuple ``(candidate, n_first, price, cost, cost_std_error, quality,
             quality_std_error)``.
         """
+        check_is_fitted(self)
         return self._point(self._limits(self._effective_budget(budget), max_rounds, max_cost))
 
     def _limits(self, budget, max_rounds, max_cost):
@@ -409,6 +411,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ndarray of shape (n_samples, n_groups), dtype=int64
             Round from 1 on; 0 for a group that is not bought. Columns as ``group_names_``.
         """
+        check_is_fitted(self)
+        self._check_unchanged()
         X = self._check_X(X)
         plan = self._plan(X, self._effective_budget(budget), **context)
         return plan.state[-1].rounds

@@ -410,3 +410,42 @@ def test_text_in_one_axis_is_not_shown():
     with pytest.raises(ValueError, match="two axes") as caught:
         GreedyMiserClassifier().fit(["a secret"] * 20, [0, 1] * 10)
     assert "secret" not in str(caught.value)
+
+
+def test_ties_are_parted_by_keys_that_equal_rows_share():
+    """A share that cuts through rows of one score is met but for one row of a key."""
+    from skroute.gating._levels import Ties, find_cuts, parted_by, row_keys
+
+    rng = np.random.default_rng(0)
+    values = np.round(rng.normal(size=(4000, 2)), 1)
+    values[::7, 0] = np.nan
+    gate = np.where(values[:, 1] > 0.5, 1.0, -1.0)
+    keys, weight = row_keys(values), np.ones(len(values))
+    assert_array_equal(keys, row_keys(np.where(values == 0, -0.0, values)))
+    cuts = find_cuts(gate, weight)
+    ties = Ties.of(cuts, gate, keys, weight)
+    for share in (0.05, 0.2, 0.5, 0.9):
+        sent = parted_by(cuts, ties, share, gate, lambda at: keys[at])
+        assert share - 0.01 <= sent.mean() <= share
+        # Equal rows go together, and none before one of a higher score.
+        together = {key: set(sent[keys == key]) for key in keys[:50]}
+        assert all(len(found) == 1 for found in together.values())
+        assert not (sent[gate < 0].any() and not sent[gate > 0].all())
+
+
+def test_a_full_model_that_gives_logits_is_refused():
+    class Logits(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_ = np.unique(y)
+            return self
+
+        def predict(self, X):
+            return self.classes_[np.zeros(len(X), dtype=int)]
+
+        def predict_proba(self, X):
+            return np.column_stack([X[:, 0], -X[:, 0]]) * 9
+
+    X, y, *_ = problem("continuous", 100, 0, 0)
+    for full in (Logits(), FrozenEstimator(Logits().fit(X, y))):
+        with pytest.raises(ValueError, match="predict_proba of 'estimator' must give prob"):
+            adapt_of(full, "lin").fit(X, y)

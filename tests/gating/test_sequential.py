@@ -1,0 +1,153 @@
+"""Features bought one group at a time: limits, paths and what a policy may see."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+
+from skroute.gating import LazyFeatures, SequentialFeatureClassifier
+from skroute.gating._acquirer import walk
+from skroute.gating._stopping import learn_stopping, price_of_budget, stops
+
+COSTS = {"a": 1.0, "b": 2.0, "c": 0.0, "d": 3.0}
+GROUPS = {"a": [0, 1], "b": [2], "c": [3], "d": [4, 5]}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = make_classification(
+        900, n_features=6, n_informative=5, n_redundant=0, class_sep=0.9, random_state=3
+    )
+    X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
+    return X[:500], y[:500], X[500:], y[500:]
+
+
+@pytest.fixture(scope="module")
+def model(rows):
+    X, y, _, _ = rows
+    return SequentialFeatureClassifier(
+        feature_groups=GROUPS, feature_costs=COSTS, random_state=0
+    ).fit(X, y)
+
+
+def test_a_policy_sees_only_what_was_bought(model, rows):
+    """Other values in what a path has not bought leave the path as it is."""
+    X = rows[2][:60]
+    rng = np.random.default_rng(0)
+    groups = model._groups
+    for name, policy in model._learned.policies.items():
+        free = ~groups.priced
+        bought = walk(policy, X, free, 3).bought
+        for step in range(1, 3):
+            known = np.tile(free, (len(X), 1))
+            for at in range(step):
+                known[np.arange(len(X)), bought[:, at]] = True
+            hidden = ~known[:, groups.group_of]
+            garbled = np.where(hidden, rng.normal(scale=9, size=X.shape), X)
+            again = walk(policy, garbled, free, step + 1).bought
+            np.testing.assert_array_equal(again, bought[:, : step + 1], err_msg=name)
+
+
+@pytest.mark.parametrize("policy", ["online", "batch"])
+@pytest.mark.parametrize("limits", [{}, {"max_rounds": 1}, {"max_rounds": 2}, {"max_cost": 3.0}])
+def test_limits_hold_on_every_row(model, rows, policy, limits):
+    X = rows[2]
+    model.set_params(policy=policy)
+    try:
+        for budget in (0, 0.7, 1.5, 3, 4.5, None):
+            routed = model.predict_routed(X, budget=budget, **limits)
+            rounds = model.bought(X, budget=budget, **limits)
+            np.testing.assert_allclose(routed.cost, (rounds > 0) @ model.group_costs_)
+            assert routed.cost.max() <= limits.get("max_cost", np.inf)
+            assert rounds.max() <= max(limits.get("max_rounds", np.inf), 1)
+            if policy == "batch" and budget is not None:
+                assert routed.cost.mean() <= budget * (1 + 1e-9)
+    finally:
+        model.set_params(policy="online")
+
+
+def test_no_purchase_and_all_purchases(model, rows):
+    X = rows[2]
+    assert model.predict_cost(X, max_rounds=0).max() == 0
+    assert model.predict_cost(X, budget=0).max() == 0
+    point = model.operating_point(max_cost=6.0)
+    assert point.cost <= 6 and 0 < point.quality <= 1 and point.quality_std_error > 0
+
+
+@pytest.mark.parametrize("budget", [1.0, 2.5, None])
+def test_what_is_fetched_is_what_is_paid(model, rows, budget):
+    """The source's own count of fetched cells is `predict_cost`, row by row; nothing is
+    fetched twice, and the answers are those of the table."""
+    X = rows[2][:120]
+    fetched = np.zeros(X.shape, dtype=int)
+
+    def source(columns, at):
+        fetched[np.ix_(at, columns)] += 1
+        return X[np.ix_(at, columns)]
+
+    routed = model.predict_routed(LazyFeatures(source, n_samples=len(X)), budget=budget)
+    expected = model.predict_routed(X, budget=budget)
+    assert fetched.max() <= 1
+    for own, theirs in zip(routed, expected):
+        np.testing.assert_array_equal(own, theirs)
+    paid = sum(cost * fetched[:, GROUPS[name]].any(axis=1) for name, cost in COSTS.items())
+    np.testing.assert_allclose(paid, routed.cost)
+
+
+def test_what_is_known_is_not_paid_for(model, rows):
+    X = rows[2]
+    known = np.zeros((len(X), 4), dtype=bool)
+    known[::2, [0, 3]] = True
+    rounds = model.bought(X, known=known)
+    assert not rounds[known].any()
+    everything = model.predict_cost(X, known=np.ones_like(known))
+    assert everything.max() == 0
+    # What is known helps: all is known of every row, at no cost.
+    free = model.score(X, rows[3], budget=0, known=np.ones_like(known))
+    assert free > model.score(X, rows[3], budget=0) + 0.1
+    with pytest.raises(ValueError, match="known must be a table of booleans"):
+        model.predict(X, known=known[:, :2])
+    with pytest.raises(ValueError, match="max_rounds must be a whole number"):
+        model.predict(X, max_rounds=1.5)
+
+
+def test_a_model_of_the_user(rows):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    X, y, X_test, y_test = rows
+    forest = HistGradientBoostingClassifier(max_iter=20, random_state=0)
+    model = SequentialFeatureClassifier(forest, random_state=0).fit(X[:250], y[:250])
+    assert model.score(X_test, y_test) > 0.75
+    with pytest.raises(ValueError, match="NaN") as caught:
+        SequentialFeatureClassifier(LogisticRegression(), random_state=0).fit(X, y)
+    assert "in fit of 'estimator'" in str(caught.value.__notes__)
+
+
+def test_the_table_stops_where_going_on_gains_nothing():
+    """Half of the paths gain from one purchase, and their confidence tells them apart."""
+    n = 400
+    sure = np.arange(n) % 2 == 0
+    value = np.column_stack([np.where(sure, 0.95, 0.5), np.where(sure, 0.95, 0.9)])
+    costs = np.ones((n, 1))
+    table = learn_stopping(value, costs)
+    reach = table.prices(np.zeros(n, dtype=int), value[:, 0])
+    assert (reach[~sure] > 0.3).all() and (reach[sure] < 0.01).all()
+    price = price_of_budget(reach[:, None], costs, 0.5)
+    assert stops(reach[:, None], price).mean() == 0.5
+
+
+def test_the_price_is_the_lowest_within_the_budget():
+    """Against all prices tried one by one."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        reach, costs = rng.random((30, 4)), rng.random((30, 4))
+        total = np.column_stack([np.zeros(30), np.cumsum(costs, axis=1)])
+        budget = total[:, -1].mean() * rng.random()
+        price = price_of_budget(reach, costs, budget)
+
+        def spent(price, reach=reach, total=total):
+            return total[np.arange(30), stops(reach, price)].mean()
+
+        assert spent(price) <= budget
+        lower = np.unique(reach)[np.unique(reach) < price]
+        assert all(spent(p) > budget or spent(p) == spent(price) for p in lower[-1:])

@@ -109,14 +109,15 @@ def _texts_of(data):
             yield from _texts_of(value)
     elif hasattr(data, "columns"):
         for name in getattr(data, "column_names", data.columns):
-            yield from _texts_of(_objects(data[name]))
-    elif getattr(getattr(data, "dtype", None), "kind", "O") in "OUST" and hasattr(data, "__len__"):
+            yield from _texts_of(_objects(data, name))
+    elif hasattr(data, "dtype") and getattr(data.dtype, "kind", "O") in "OUST":
         yield from _texts_of(_objects(data))
 
 
-def _objects(values):
-    """The values of an array or of a column, as a list."""
+def _objects(data, *column):
+    """The values of an array, or of a column, as a list of no arrays."""
     try:
-        return np.asarray(values, dtype=object).ravel().tolist()
-    except (TypeError, ValueError, RuntimeError):
+        found = np.asarray(data[column[0]] if column else data, dtype=object).ravel().tolist()
+    except Exception:  # The error that is reported is another one.
         return []
+    return [value for value in found if not hasattr(value, "dtype")]

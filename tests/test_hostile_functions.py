@@ -190,6 +190,12 @@ def calls(tmp_path):
         "metrics.make_curve_scorer": {"metric": metrics.cost_quality_auc, "budgets": [1.0, 2.0]},
         "metrics.mean_cost_scorer": {"estimator": router, "X": X[:6]},
         "metrics.pareto_front": CURVE,
+        "metrics.risk_coverage_curve": {
+            "loss": QUALITY,
+            "confidence": COST,
+            "sample_weight": np.ones(len(QUALITY)),
+        },
+        "metrics.risk_coverage_scorer": {"estimator": router, "X": X[:6], "y": VALUES},
         "metrics.sample_quality": {"y_true": [0, 1, 1], "y_pred": [0, 1, 0]},
         "metrics.reference_curves": {"Q": VALUES, "costs": COSTS, "budgets": [1.0, 2.0]},
     }

@@ -71,6 +71,7 @@ ax.plot(*curve(router), marker="o", label="CascadeRouter")
 ax.plot(*curve(chain), marker=".", label="all five in order")
 ax.plot(prices, Q_test.mean(axis=0), "k--", label="single models, mixed")
 ax.set(xlabel="$ per million questions", ylabel="right", xscale="log")
+ax.set_title("Share answered correctly over cost, 3,000 new questions")
 ax.legend()
 plt.show()
 
@@ -78,8 +79,8 @@ plt.show()
 # Passing
 # -------
 #
-# A wrong answer costs 1, a person .3. Rows are passed as soon as asking on is not worth it, not only
-# when the largest model has been paid for.
+# A wrong answer costs 1, a person .3. Rows are passed as soon as asking on is not worth it, not
+# only when the largest model has been paid for.
 
 careful = CascadeRouter(costs=costs, abstain_cost=0.3, budget=150)
 careful.fit(None, Q, signals=confidence)
@@ -87,7 +88,9 @@ y_pred, route, cost = careful.predict_routed(None, signals=confidence_test)
 passed = y_pred == "abstain"
 right = Q_test[np.flatnonzero(~passed), route[~passed]].mean()
 asked = careful.models_asked(None, signals=confidence_test)
-print(f"{passed.mean():.0%} passed, {right:.1%} of the others right, {cost.mean():.0f} $ per million")
+print(
+    f"{passed.mean():.0%} passed, {right:.1%} of the others right, {cost.mean():.0f} $ per million"
+)
 print(f"calls per passed question: {asked[passed].sum(axis=1).mean():.2f}")
 
 # %%
@@ -103,4 +106,5 @@ curve_of_risk = risk_coverage_curve(loss, quality)
 fig, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
 ax.plot(curve_of_risk.coverage, curve_of_risk.risk)
 ax.set(xlabel="share answered", ylabel="error of these", ylim=(0, None))
+ax.set_title("Error of the answers that are kept")
 plt.show()

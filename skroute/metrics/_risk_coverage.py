@@ -72,25 +72,24 @@ def risk_coverage_curve(
     >>> curve.coverage.tolist(), curve.risk.round(2).tolist()
     ([0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.33, 0.5])
     """
-    loss = _column(loss, "loss")
-    confidence = _column(confidence, "confidence")
-    check_consistent_length(loss, confidence)
-    weight = check_sample_weight(sample_weight, loss)
-    weight = np.ones(len(loss)) if weight is None else weight
-    order = np.argsort(-confidence, kind="stable")
-    confidence, weight = confidence[order], weight[order]
-    last = np.append(confidence[1:] != confidence[:-1], True)
-    total = np.cumsum(weight)
-    lost = np.cumsum(weight * loss[order])
+    lost, rank = _column(loss, "loss"), _column(confidence, "confidence")
+    check_consistent_length(lost, rank)
+    given = check_sample_weight(sample_weight, lost)
+    weight = np.ones(len(lost)) if given is None else np.asarray(given, dtype=np.float64)
+    if not np.isfinite(weight).all():
+        raise ValueError("sample_weight must be finite numbers.")
+    order = np.argsort(-rank, kind="stable")
+    rank, weight = rank[order], weight[order]
+    last = np.append(rank[1:] != rank[:-1], True)
+    total, sums = np.cumsum(weight), np.cumsum(weight * lost[order])
     keep = np.flatnonzero(last)
     # Rows without weight make no point of their own.
     keep = keep[np.diff(total[keep], prepend=0.0) > 0]
     if not len(keep):
         raise ValueError("sample_weight must not be zero for every row.")
-    total, lost = total[keep], lost[keep]
-    coverage, risk = total / total[-1], lost / total
+    coverage, risk = total[keep] / total[keep[-1]], sums[keep] / total[keep]
     share = np.diff(coverage, prepend=0.0)
-    return RiskCoverageCurve(coverage, risk, confidence[keep], float(share @ risk))
+    return RiskCoverageCurve(coverage, risk, rank[keep], float(share @ risk))
 
 
 def _column(values, name):
@@ -141,20 +140,30 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     True
     """
     router, X = find_router(estimator, X)
-    y_pred, route, _ = router.predict_routed(X, **params)
-    y = np.asarray(y)
     if hasattr(router, "predict_proba"):
-        quality, confidence = (
-            sample_quality(y, y_pred),
-            router.predict_proba(X, **params).max(axis=1),
+        y_pred, _, _ = router.predict_routed(X, **params)
+        quality = sample_quality(y, y_pred)
+        confidence = router.predict_proba(X, **params).max(axis=1)
+        return -risk_coverage_curve(1 - quality, confidence).area
+    if not hasattr(router, "predict_quality"):
+        raise TypeError(
+            "estimator must have predict_quality or predict_proba to rank its answers by, which "
+            f"{type(router).__name__} has not."
         )
-    else:
+    logged = check_array(y, dtype=np.float64, input_name="y")
+    _, route, _ = router.predict_routed(X, **params)
+    check_consistent_length(logged, route)
+    n_models = len(getattr(router, "model_names_", router.choices_))
+    if logged.shape[1] != n_models:
+        raise ValueError(
+            f"y must have a column for each of {n_models} models, got {logged.shape[1]}."
+        )
+    if hasattr(router, "model_names_"):
         confidence = router.predict_quality(X, **params)
-        if confidence.ndim == 2:
-            confidence = confidence[np.arange(len(route)), route]
-        answered = route < y.shape[1]
-        rows = np.flatnonzero(answered)
-        quality, confidence = y[rows, route[rows]].astype(np.float64), confidence[rows]
-    if not len(quality):
+    else:
+        # Of each choice, whatever is bought.
+        confidence = router.predict_quality(X)[np.arange(len(route)), route]
+    rows = np.flatnonzero(route < n_models)
+    if not len(rows):
         return 0.0
-    return -risk_coverage_curve(1 - quality, confidence).area
+    return -risk_coverage_curve(1 - logged[rows, route[rows]], confidence[rows]).area

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.routing._rollout import next_member, roll_back, split_outputs
+from skroute.routing._rollout import roll_back, split_outputs
 from skroute.routing._signals import RankScores, StateBasis
 
 # A way to end a row that no model answers.
@@ -236,10 +236,11 @@ class Fitted(NamedTuple):
         chosen = self.prices[prices]
         model = np.full((len(features), len(chosen)), -1)
         if len(nexts):
-            going = going[:, :, prices]
-            for j, price in enumerate(chosen):
-                best = next_member(stop, going[:, :, j], self.costs[nexts], price)
-                model[:, j] = np.where(best >= 0, nexts[best], -1)
+            # As `next_member`, at several prices.
+            net = going[:, :, prices] - self.costs[nexts][:, np.newaxis] * chosen
+            at = net.argmax(axis=1)
+            best = np.take_along_axis(net, at[:, np.newaxis], axis=1)[:, 0]
+            model = np.where(best > stop[:, np.newaxis] + 1e-12, nexts[at], -1)
         return model, way, stop
 
 

@@ -175,14 +175,16 @@ def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0):
         go_costs = costs[next_members]
         qualities = np.stack([quality[after] for after in later])
         spents = np.stack([spent[after] for after in later])
-        for j, price in enumerate(prices):
-            choice = next_member(stop_value, value[:, :, j], go_costs, price)
-            goes = np.flatnonzero(choice >= 0)
-            if trust:
-                asked = choice[goes]
-                worth[state][goes, j] = value[goes, asked, j] - price * go_costs[asked]
-            quality[state][goes, j] = qualities[choice[goes], goes, j]
-            spent[state][goes, j] = go_costs[choice[goes]] + spents[choice[goes], goes, j]
+        # As `next_member`, at all prices.
+        net = value - go_costs[:, np.newaxis] * prices
+        choice = net.argmax(axis=1)
+        best = np.take_along_axis(net, choice[:, np.newaxis], axis=1)[:, 0]
+        i, j = np.nonzero(best > stop_value[:, np.newaxis] + 1e-12)
+        asked = choice[i, j]
+        quality[state][i, j] = qualities[asked, i, j]
+        spent[state][i, j] = go_costs[asked] + spents[asked, i, j]
+        if trust:
+            worth[state][i, j] = best[i, j]
     return Rollout(
         models,
         np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in spent]),

@@ -72,27 +72,24 @@ def risk_coverage_curve(
     >>> curve.coverage.tolist(), curve.risk.round(2).tolist()
     ([0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.33, 0.5])
     """
-    loss = _column(loss, "loss")
-    confidence = _column(confidence, "confidence")
-    check_consistent_length(loss, confidence)
-    weight = check_sample_weight(sample_weight, loss)
-    weight = np.ones(len(loss)) if weight is None else np.asarray(weight, dtype=np.float64)
+    lost, rank = _column(loss, "loss"), _column(confidence, "confidence")
+    check_consistent_length(lost, rank)
+    given = check_sample_weight(sample_weight, lost)
+    weight = np.ones(len(lost)) if given is None else np.asarray(given, dtype=np.float64)
     if not np.isfinite(weight).all():
         raise ValueError("sample_weight must be finite numbers.")
-    order = np.argsort(-confidence, kind="stable")
-    confidence, weight = confidence[order], weight[order]
-    last = np.append(confidence[1:] != confidence[:-1], True)
-    total = np.cumsum(weight)
-    lost = np.cumsum(weight * loss[order])
+    order = np.argsort(-rank, kind="stable")
+    rank, weight = rank[order], weight[order]
+    last = np.append(rank[1:] != rank[:-1], True)
+    total, sums = np.cumsum(weight), np.cumsum(weight * lost[order])
     keep = np.flatnonzero(last)
     # Rows without weight make no point of their own.
     keep = keep[np.diff(total[keep], prepend=0.0) > 0]
     if not len(keep):
         raise ValueError("sample_weight must not be zero for every row.")
-    total, lost = total[keep], lost[keep]
-    coverage, risk = total / total[-1], lost / total
+    coverage, risk = total[keep] / total[keep[-1]], sums[keep] / total[keep]
     share = np.diff(coverage, prepend=0.0)
-    return RiskCoverageCurve(coverage, risk, confidence[keep], float(share @ risk))
+    return RiskCoverageCurve(coverage, risk, rank[keep], float(share @ risk))
 
 
 def _column(values, name):

@@ -359,7 +359,7 @@ def pareto_bandit(data, short):
     prices = dict(zip(names, 1e4 * cost["val"].mean(axis=0)))
     router = BudgetRouter(trees, costs=prices).fit(A, quality["val"])
     seen = Seen(router, B, costs=1e4 * cost["test"]).fit([[0]])
-    return Truth("ParetoBandit, router", seen, quality["test"], names[2], 0.01, 0.3, 1000)
+    return Truth("ParetoBandit, router", seen, quality["test"], names[2], 0.01, 0.6, 1000)
 
 
 def fer_plus(data, short):

@@ -265,9 +265,13 @@ def losses_of_points(evidence):
     )
 
 
-def loss_method(evidence, loss_range):
-    """How losses are bounded: exactly where they are 0 and 1, else by betting."""
-    return "trinomial" if evidence.exact and loss_range == 1 else "betting"
+def loss_method(evidence, loss_range, level):
+    """How losses are bounded: exactly where they are 0 and 1, else by betting.
+
+    The exact test gives no p-value below a hundred-thousandth, and is left where that matters.
+    """
+    exact = evidence.exact and loss_range == 1 and level >= 1e-3
+    return "trinomial" if exact else "betting"
 
 
 def loss_p_values(evidence, max_loss, loss_range, level):
@@ -288,7 +292,10 @@ def loss_p_values(evidence, max_loss, loss_range, level):
     # A promise at the end of the range is true without a test.
     if max_loss is None or max_loss >= loss_range:
         return found
-    options = {"bounds": (-loss_range, loss_range), "method": loss_method(evidence, loss_range)}
+    options = {
+        "bounds": (-loss_range, loss_range),
+        "method": loss_method(evidence, loss_range, level),
+    }
     for k in range(len(found)):
         follows = k > 0 and evidence.path[k] == evidence.path[k - 1]
         if is_reference(evidence, k):
@@ -311,6 +318,9 @@ def loss_bound(evidence, k, loss_range, level):
     """Upper bound of the loss of one operating point, taken for itself."""
     if is_reference(evidence, k):
         return 0.0
-    options = {"bounds": (-loss_range, loss_range), "method": loss_method(evidence, loss_range)}
+    options = {
+        "bounds": (-loss_range, loss_range),
+        "method": loss_method(evidence, loss_range, level),
+    }
     parts = differences(evidence, k)
     return max(mean_upper_bound(part, confidence=1 - level, **options) for part in parts)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping
 from copy import deepcopy
 from math import exp, log, log1p
+from sys import float_info
 from typing import NamedTuple
 
 import numpy as np
@@ -342,7 +343,7 @@ class PromiseMonitor:
             If a cost is negative, a loss is outside of its range, or one is not finite. Nothing
             is counted then.
         """
-        if loss is None and type(cost) in (float, int) and 0 <= cost < np.inf:
+        if loss is None and type(cost) in (float, int) and 0 <= cost <= float_info.max:
             if route is None and not self._names:
                 return self._update_one(cost, None)
             if isinstance(route, int | np.integer) and 0 <= route < len(self._names):
@@ -509,6 +510,8 @@ def _column(values, name, *, missing=False):
     """Numbers as a float column; None as an empty one."""
     if values is None:
         return np.empty(0)
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        raise ValueError(f"{name} must be a finite number or one per row: some are masked.")
     given = np.asarray(values)
     column = np.atleast_1d(given).astype(np.float64) if given.dtype.kind in "biuf" else None
     if (

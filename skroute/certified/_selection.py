@@ -131,7 +131,7 @@ class Selection:
         best = starts[int(np.argmin(possible))]
         parts = differences(evidence, best)
         bounds = (-self.asked.loss_range, self.asked.loss_range)
-        method = loss_method(evidence, self.asked.loss_range)
+        method = loss_method(evidence, self.asked.loss_range, self.level())
         options = {"bounds": bounds, "confidence": 1 - level, "method": method}
         upper = [mean_upper_bound(part, **options) for part in parts]
         worst = parts[int(np.argmax(upper))]
@@ -197,7 +197,7 @@ class Selection:
             against = evidence.losses[rows, [k] * len(rows)][:, None] - evidence.references[rows]
             loss = cost = None
             if self.asked.max_loss is not None:
-                method, bounds = loss_method(evidence, range_), (-range_, range_)
+                method, bounds = loss_method(evidence, range_, level), (-range_, range_)
                 loss = max(
                     mean_upper_bound(part, bounds=bounds, confidence=1 - level, method=method)
                     for part in np.ascontiguousarray(against.T)

@@ -89,6 +89,8 @@ def rows_needed(
     # Two points: the lower one a standard deviation below, or at the end of the range.
     down = max(low, mean - np.sqrt(variance))
     up = mean + variance / (mean - down) if mean > down else mean
+    if up > high:
+        up, down = high, mean - variance / (high - mean) if mean < high else mean
     share = (mean - down) / (up - down) if up > down else 0.0
     bets = np.linspace(0, CAP, 400)[1:] / max(high - limit, 1e-12)
     gains = np.log1p(-bets[:, None] * (np.array([down, up]) - limit))

@@ -155,6 +155,8 @@ def test_bad_promises_are_refused(options, message):
         ({"cost": np.nan}, "cost must be a finite number"),
         ({"loss": 1.5}, "loss must be within loss_range"),
         ({"cost": [[1.0]]}, "one per row"),
+        ({"cost": 10**400}, "cost must be a finite number"),
+        ({"cost": np.ma.masked_array([1.0, 2.0], [0, 1])}, "some are masked"),
     ],
 )
 def test_bad_rows_are_refused_and_change_nothing(fed, message):

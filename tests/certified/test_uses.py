@@ -195,7 +195,7 @@ def test_bounds_of_choices_hold_over_fresh_draws():
     """The bounds are those of the choice's own rows, at the operating point that was chosen."""
     X = table(3000)
     rng = np.random.default_rng(3)
-    broken, n_draws, level = 0, 25, 0.2
+    broken, n_draws, level = 0, 15, 0.2
     for _ in range(n_draws):
         drawn = X[rng.integers(len(X), size=500)]
         router = certified(drawn, max_loss=0.15, confidence=1 - level, max_cost=14.5)

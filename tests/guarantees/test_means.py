@@ -245,6 +245,13 @@ def test_rows_needed_has_the_floor_of_no_loss_at_all():
     assert mean_p_value(enough, 0.02) <= 0.05 < mean_p_value(few, 0.02)
 
 
+def test_rows_needed_are_for_values_within_the_bounds():
+    """A mean near the upper end, where a standard deviation more would leave the range."""
+    with np.errstate(invalid="raise"):
+        n = rows_needed(0.95, mean=0.9, std=0.25, bounds=(0, 1))
+    assert 20 < n < 2000
+
+
 def test_upper_bounds_of_columns():
     columns = np.random.default_rng(0).random((40, 3))[:, [0, 0, 1, 2, 2]]
     expected = [mean_upper_bound(column, confidence=0.9) for column in columns.T]

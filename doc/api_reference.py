@@ -15,6 +15,7 @@ ROOMS = {
     "skroute.feature_sets": ("Which features to compute", ["feature_sets"]),
     "skroute.assignment": ("Spend a budget well", ["assignment"]),
     "skroute.ledgers": ("The ledger of a total", ["many_workers", "streams"]),
+    "skroute.distributed": ("More rows than a memory", ["hundred_million_rows"]),
     "skroute.quality": ("Estimate quality", ["quality"]),
     "skroute.members": (
         "Logs, services, and nets with exits as models",

@@ -10,6 +10,7 @@ __all__ = [
     "base",
     "certified",
     "datasets",
+    "distributed",
     "early_exit",
     "feature_sets",
     "forests",

@@ -11,6 +11,8 @@ from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier
+from skroute.routing._policy_reader import PortablePolicy
+from skroute.routing._portable import export_policy
 from skroute.routing._sequential import SequentialRouterClassifier
 from skroute.routing._stream import BudgetExhaustedError, BudgetStream, StreamStatus, Ticket
 from skroute.routing._voting import VoteClassifier
@@ -25,10 +27,12 @@ __all__ = [
     "FrugalMLClassifier",
     "OccamRouterClassifier",
     "OracleRouterClassifier",
+    "PortablePolicy",
     "RandomRouterClassifier",
     "SequentialRouterClassifier",
     "SingleBestClassifier",
     "StreamStatus",
     "Ticket",
     "VoteClassifier",
+    "export_policy",
 ]

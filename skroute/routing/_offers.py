@@ -1,14 +1,12 @@
 """What a stream decides between, at which prices: FrugalMCT's Algorithm 1 for one request."""
 
 import copy
-from array import array
-from bisect import bisect_right
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skroute.assignment import assignment_path
-from skroute.base import ROUNDING, affords
+from skroute.base import affords
 from skroute.ledgers import Offer
 
 # As in choose_at_price: efficiencies that differ by rounding are a tie.
@@ -116,9 +114,6 @@ class Offers:
             self.policy = without(policy, self.allowed)
             known = max_costs or self.costs
             self.floor = self.policy.least if known is None else self.least(known)
-            # Of Python's own floats, which bisect compares without numpy's microseconds.
-            self._budgets = array("d", self.policy.path.budgets.tobytes())
-            self._prices = array("d", self.policy.path.prices.tobytes())
             self._own_price = self.price_of(mean)
 
     def check_any(self):
@@ -137,19 +132,8 @@ class Offers:
         return self.deciding + min([bounds[i] for i in self.allowed])
 
     def price_of(self, budget):
-        """Price of a mean budget, as a number that costs can be multiplied with.
-
-        That of `policy.price`, without numpy's microseconds.
-        """
-        deciding, cheapest = self.deciding, self._budgets[0]
-        budget = max(budget, deciding)
-        if budget == np.inf:
-            return 0.0
-        room = (1 - self.policy.margin) * (budget - deciding) * (1 + ROUNDING)
-        least = (cheapest + deciding) * (1 + ROUNDING)
-        if room <= cheapest * (1 + ROUNDING) ** 2 or budget <= least:
-            return _MOST
-        return min(self._prices[bisect_right(self._budgets, room) - 1], _MOST) * (1 + _TIE)
+        """Price of a mean budget, as a number that costs can be multiplied with."""
+        return min(self.policy.price(max(budget, self.deciding)), _MOST) * (1 + _TIE)
 
     def price(self, books):
         """Price for a request that the books have counted already."""

@@ -200,9 +200,10 @@ class BudgetStream:
     breaks the cap, `commit` says so with :class:`BudgetExhaustedError`.
 
     Without a shared `ledger`, a copy, by `pickle`, `copy` or a forked process, is a second
-    purse and not a shared one: it has the books of that moment and a new identity. Tickets that were open then can
-    be settled in each of them once; a ticket issued later can be settled only where it was
-    issued. What was held for requests that were still being decided is free in the copy.
+    purse and not a shared one: it has the books of that moment and a new identity. Tickets
+    that were open then can be settled in each of them once; a ticket issued later can be
+    settled only where it was issued. What was held for requests that were still being
+    decided is free in the copy.
 
     References
     ----------

@@ -1,0 +1,107 @@
+"""The assignment over Dask arrays, on whatever scheduler runs them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skroute.distributed._passes import PassedAssignment, choices_of, solve_in_passes
+from skroute.utils._optional import import_optional
+
+# How many results of blocks are merged by one task.
+_GROUP = 8
+
+
+class BlockedAssignment(NamedTuple):
+    """A plan for a Dask array of values.
+
+    Attributes
+    ----------
+    choices : dask.array.Array of shape (n_rows,), dtype=int64
+        Lazy: computing it is one more pass over the values.
+
+    plan : PassedAssignment
+        Objective, spend, bound, gap and price, as means per row.
+    """
+
+    choices: Any
+    plan: PassedAssignment
+
+
+def solve_assignment(values: Any, costs: Any, budget: float | None) -> BlockedAssignment:
+    """Choose once per row of a Dask array so that the costs fit one budget over all rows.
+
+    Parameters
+    ----------
+    values : dask.array.Array of shape (n_rows, n_choices)
+        Value of each choice for each row; in blocks of rows, whose number may be unknown.
+        It is computed once in each of the two to four passes: persist it where that is
+        expensive and it fits.
+
+    costs : array-like of shape (n_choices,) or dask.array.Array of shape (n_rows, n_choices)
+        Cost of each choice, shared by all rows, or per row in the same blocks.
+
+    budget : float or None
+        Mean cost per row. A hard cap over all rows. None is unlimited.
+
+    Returns
+    -------
+    BlockedAssignment
+        Named tuple ``(choices, plan)``. The plan does not depend on how the rows are
+        divided into blocks, but for the rounding of sums.
+
+    Raises
+    ------
+    ValueError
+        For bad values or costs, or a budget that the cheapest plan exceeds.
+    ImportError
+        Where dask is not installed.
+
+    See Also
+    --------
+    solve_in_passes : The same over blocks that are read one by one.
+
+    Examples
+    --------
+    >>> import dask.array as da  # doctest: +SKIP
+    >>> rows = [[0.6, 0.9], [0.7, 0.8], [0.2, 0.9]]  # doctest: +SKIP
+    >>> values = da.from_array(rows, chunks=(2, 2))  # doctest: +SKIP
+    >>> solve_assignment(values, [1, 3], budget=2).choices.compute()  # doctest: +SKIP
+    array([0, 0, 1])
+    """
+    dask = import_optional("dask", "skroute.distributed.solve_assignment")
+    array = import_optional("dask.array", "skroute.distributed.solve_assignment")
+    if not isinstance(values, array.Array) or values.ndim != 2:
+        raise TypeError(
+            "values must be a dask array with two axes, got "
+            f"{type(values).__name__}: for numpy use skroute.assignment.solve_assignment."
+        )
+    # A row is one piece.
+    values = values.rechunk({1: -1})
+    blocks = [block for (block,) in values.to_delayed()]
+    if isinstance(costs, array.Array):
+        costs = costs.rechunk({1: -1}) if costs.ndim == 2 else costs.compute()
+    if isinstance(costs, array.Array):
+        if costs.chunks[0] != values.chunks[0] and not np.isnan(values.shape[0]):
+            costs = costs.rechunk({0: values.chunks[0]})
+        pairs = list(zip(blocks, [block for (block,) in costs.to_delayed()]))
+        if len(pairs) != len(blocks):
+            raise ValueError("costs per row must be in the same blocks of rows as values.")
+    else:
+        pairs = [(block, costs) for block in blocks]
+
+    def run(function, pairs, merge):
+        parts = [dask.delayed(function)(*pair) for pair in pairs]
+        merged = dask.delayed(merge)
+        while len(parts) > 1:
+            parts = [merged(parts[i : i + _GROUP]) for i in range(0, len(parts), _GROUP)]
+        return dask.compute(parts[0])[0]
+
+    plan = solve_in_passes(pairs, budget, run=run)
+    high, rows, chosen = plan.rule
+    sizes, parts = np.diff(plan.starts), []
+    for i, (block, cost) in enumerate(pairs):
+        low, upper = np.searchsorted(rows, plan.starts[i : i + 2])
+        here = rows[low:upper] - plan.starts[i]
+        made = dask.delayed(choices_of)(block, cost, high, here, chosen[low:upper])
+        parts.append(array.from_delayed(made, (int(sizes[i]),), dtype=np.int64))
+    return BlockedAssignment(array.concatenate(parts), plan)

@@ -1,0 +1,300 @@
+"""One budget over more rows than fit a memory: a sketch, the last interval, its exact solution."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skroute.assignment import assignment_path
+from skroute.assignment import solve_assignment as solve_in_memory
+from skroute.assignment._problem import check_values_and_costs
+from skroute.base import ROUNDING, check_affordable, check_budget
+
+# A sketch has so many bins; the last interval is narrowed until it has at most so many rows.
+_BITS = 16
+_CORE = 100_000
+# The bits of infinity and one more: every efficiency is below.
+_TOP = 0x7FF0000000000001
+
+
+class PassedAssignment(NamedTuple):
+    """A plan over blocks with its certificate. All amounts are means per row.
+
+    Attributes
+    ----------
+    objective : float
+        Mean value of the plan.
+
+    spent : float
+        Mean cost per row; never above the budget.
+
+    upper_bound : float
+        No plan within the budget has a larger mean value: the relaxation's optimum.
+
+    gap : float
+        ``(upper_bound - objective) / max(|upper_bound|, tiny)``.
+
+    price : float
+        Dual price of the budget; 0 where it does not bind.
+
+    n_rows : int
+        Rows of all blocks.
+
+    n_passes : int
+        Passes over the blocks that finding the plan took, the last one for writing it down
+        not included.
+
+    starts : ndarray of shape (n_blocks + 1,), dtype=int64
+        Number of the first row of each block, and of all rows.
+
+    rule : tuple
+        What `choices` needs.
+    """
+
+    objective: float
+    spent: float
+    upper_bound: float
+    gap: float
+    price: float
+    n_rows: int
+    n_passes: int
+    starts: NDArray[np.int64]
+    rule: tuple
+
+    def choices(self, block: int, values: Any, costs: Any) -> NDArray[np.int64]:
+        """The choice for each row of a block.
+
+        Parameters
+        ----------
+        block : int
+            Number of the block.
+
+        values : array-like of shape (n_rows, n_choices)
+            Its values, as they were when the plan was found.
+
+        costs : array-like of shape (n_choices,) or (n_rows, n_choices)
+            Its costs.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), dtype=int64
+        """
+        high, rows, chosen = self.rule
+        low, upper = np.searchsorted(rows, self.starts[block : block + 2])
+        here = rows[low:upper] - self.starts[block]
+        return choices_of(values, costs, high, here, chosen[low:upper])
+
+
+class _Core(NamedTuple):
+    """Rows whose choice the sketch leaves open, and the totals of all rows without them."""
+
+    rows: np.ndarray
+    values: np.ndarray
+    costs: np.ndarray
+    fixed_value: float
+    fixed_cost: float
+
+
+def choices_of(values, costs, high, rows, chosen):
+    """Choices of a block: every increment above, and those of the core as they were solved."""
+    return _walked(values, costs, high, high, rows, chosen)[2]
+
+
+def sketch(values, costs, low, shift):
+    """Sketch of a block: its number of rows, sums, and what each bin has."""
+    from skroute.distributed import _kernels
+
+    values, costs, order = _checked(values, costs)
+    hist = np.zeros((2**_BITS, 3))
+    sums = _kernels.sketch_block(values, costs, order, low, shift, hist)
+    return [len(values)], sums, hist
+
+
+def merge(sketches):
+    """Sketch of several blocks, in their order."""
+    counts = [count for part in sketches for count in part[0]]
+    return counts, sum(part[1] for part in sketches), sum(part[2] for part in sketches)
+
+
+def gather(values, costs, low, high):
+    """Rows of a block with an increment in the last interval, and totals of the others."""
+    values, costs, choices, core = _walked(values, costs, low, high)
+    rows = np.flatnonzero(core)
+    table = np.broadcast_to(costs, values.shape)
+    at = np.flatnonzero(~core)
+    fixed = values[at, choices[at]].sum(), table[at, choices[at]].sum()
+    return [_Core(rows, values[rows], table[rows], *map(float, fixed))]
+
+
+def solve_in_passes(
+    blocks: Sequence[Any],
+    budget: float | None,
+    *,
+    run: Callable | None = None,
+) -> PassedAssignment:
+    """Solve the assignment problem over blocks of rows, in passes.
+
+    Parameters
+    ----------
+    blocks : sequence
+        For each block a pair ``(values, costs)``, as for
+        :func:`~skroute.assignment.solve_assignment`, or a function without arguments that
+        returns one; it is called once in each pass.
+
+    budget : float or None
+        Mean cost per row, a hard cap over all rows of all blocks. None is unlimited.
+
+    run : callable, default=None
+        ``run(function, blocks, merge)`` returns ``merge`` of the results of
+        ``function(values, costs)`` for every block, in their order; `merge` takes a list of
+        results and may be applied in groups. None runs the blocks one by one.
+
+    Returns
+    -------
+    PassedAssignment
+        With `choices`, to be asked for each block.
+
+    Raises
+    ------
+    ValueError
+        For bad values or costs, or a budget that the cheapest plan exceeds.
+
+    See Also
+    --------
+    solve_assignment : The same over Dask arrays.
+
+    Notes
+    -----
+    A first pass sums the increments of the rows' concave hulls by bins of their efficiency,
+    which are the same in every block; the price lies in one of them. Further passes narrow
+    it until at most 100,000 rows have an increment there. These rows are solved exactly with what
+    the others leave of the budget. The bound is that of the relaxation over all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.distributed import solve_in_passes
+    >>> blocks = [(np.array([[0.6, 0.9]]), [1, 3]), (np.array([[0.7, 0.8], [0.2, 0.9]]), [1, 3])]
+    >>> plan = solve_in_passes(blocks, budget=2)
+    >>> [plan.choices(i, *block).tolist() for i, block in enumerate(blocks)]
+    [[0], [0, 1]]
+    """
+    run = run or one_by_one
+    budget = check_budget(budget)
+    low, high, shift = 0, _TOP, 63 - _BITS
+    above = np.zeros(2)
+    n_passes = 0
+    while True:
+        counts, sums, hist = run(_Sketch(low, shift), blocks, merge)
+        n_passes += 1
+        n_rows = sum(counts)
+        total = budget * n_rows
+        if n_passes == 1:
+            check_affordable(budget, sums[0] / n_rows)
+        above += sums[2:]
+        room = total * (1 + ROUNDING) - sums[0] - above[0] if np.isfinite(total) else np.inf
+        # From the top: what fits, and the first bin that does not.
+        taken = np.cumsum(hist[::-1, 1])
+        at = int(np.searchsorted(taken, room, side="right"))
+        if at == len(hist):
+            if low == 0:
+                return _all_best(counts, sums, above, hist, n_rows, n_passes)
+            # What rounding says of the narrower sums: the lowest bin of the interval.
+            at -= 1
+        above += hist[::-1][:at, 1:].sum(axis=0)
+        bin_of = len(hist) - 1 - at
+        low, high = low + (bin_of << shift), low + ((bin_of + 1) << shift)
+        if hist[bin_of, 0] <= _CORE or shift == 0:
+            break
+        # Sums above are those above this interval from here on.
+        above[:] = 0.0
+        shift = max(shift - _BITS, 0)
+    parts = run(_Gather(low, high), blocks, _joined)
+    starts = np.cumsum([0, *counts])
+    return _settle(parts, starts, total, n_rows, high, n_passes + 1)
+
+
+def _settle(parts, starts, total, n_rows, high, n_passes):
+    """Solve the core exactly with what the other rows leave."""
+    rows = np.concatenate([part.rows + start for part, start in zip(parts, starts)])
+    values = np.concatenate([part.values for part in parts])
+    costs = np.concatenate([part.costs for part in parts])
+    value = float(np.sum([part.fixed_value for part in parts]))
+    cost = float(np.sum([part.fixed_cost for part in parts]))
+    if len(rows) == 0:
+        # Only rounding can do that: everything above was bought, and nothing else is wanted.
+        price = float(np.array(high, np.int64).view(np.float64))
+        bound = value + max(total - cost, 0.0) * price
+        gap = (bound - value) / max(abs(bound), 1e-300)
+        figures = [amount / n_rows for amount in (value, cost, bound)]
+        rule = (high, rows, np.empty(0, np.int64))
+        return PassedAssignment(*figures, gap, price, n_rows, n_passes, starts, rule)
+    if (costs == costs[0]).all():
+        costs = costs[0]
+    least = float(np.min(costs, axis=-1).mean())
+    left = max((total - cost) / len(rows), least)
+    path, plan = assignment_path(values, costs), solve_in_memory(values, costs, left)
+    value, spent = value + plan.objective * len(rows), cost + plan.spent * len(rows)
+    bound = max(value - plan.objective * len(rows) + path.objective(left) * len(rows), value)
+    gap = (bound - value) / max(abs(bound), 1e-300)
+    figures = [amount / n_rows for amount in (value, spent, bound)]
+    rule = (high, rows, plan.choices)
+    # Infinite at the smallest budget alone.
+    return PassedAssignment(*figures, gap, path.price(left), n_rows, n_passes, starts, rule)
+
+
+def _all_best(counts, sums, above, hist, n_rows, n_passes):
+    """The budget buys the best choice of every row."""
+    cost, value = sums[0] + above[0] + hist[:, 1].sum(), sums[1] + above[1] + hist[:, 2].sum()
+    nothing = np.empty(0, np.int64)
+    starts = np.cumsum([0, *counts])
+    figures = (value / n_rows, cost / n_rows, value / n_rows, 0.0, 0.0)
+    return PassedAssignment(*figures, n_rows, n_passes, starts, (0, nothing, nothing))
+
+
+class _Sketch(NamedTuple):
+    low: int
+    shift: int
+
+    def __call__(self, values, costs):
+        return sketch(values, costs, *self)
+
+
+class _Gather(NamedTuple):
+    low: int
+    high: int
+
+    def __call__(self, values, costs):
+        return gather(values, costs, *self)
+
+
+def _joined(parts):
+    return [one for part in parts for one in part]
+
+
+def one_by_one(function, blocks, merge):
+    """Run a pass over blocks that lie here, with one of them in memory at a time."""
+    done = []
+    for block in blocks:
+        done.append(function(*(block() if callable(block) else block)))
+        # Sketches are as large as small blocks: not kept.
+        if len(done) > 8:
+            done = [merge(done)]
+    return merge(done)
+
+
+def _checked(values, costs):
+    values, costs = check_values_and_costs(values, costs)
+    return values, costs, np.argsort(costs[0], kind="stable").astype(np.int64)
+
+
+def _walked(values, costs, low, high, rows=None, chosen=None):
+    from skroute.distributed import _kernels
+
+    values, costs, order = _checked(values, costs)
+    choices, core = np.empty(len(values), np.int64), np.empty(len(values), np.bool_)
+    _kernels.walk_block(values, costs, order, low, high, choices, core)
+    if rows is not None:
+        choices[rows] = chosen
+    return values, costs, choices, core

@@ -1,0 +1,222 @@
+"""Decide by an exported policy, with numpy alone. Copy this file to wherever it is needed.
+
+The format, JSON, version 1. A policy has the names of its ``choices``, what a call of each
+``costs`` and what ``deciding`` on a row costs, by how much each choice's quality is
+``docked``, and the price of every mean budget: ``prices[k]`` from ``budgets[k]`` up (budgets
+without `deciding`). The quality of each choice comes from ``steps``, applied to the rows in
+turn (``x * scale + shift``, cut to ``clip`` if there is one), and a ``predictor``:
+
+- ``linear``: ``x @ coef.T + intercept``
+- ``trees``: the mean of trees; at a node go left if ``float32(x[feature]) <= threshold``, or if
+  it is NaN and ``missing_left``; a leaf has feature -1 and a row of ``value``
+- ``subsets``: the mean over subsets (``starts``) of the outcome of the nearest of their ``rows``
+- ``nearest``: the outcomes of all rows by distance, with ``weights``; equal distances share theirs
+"""
+
+import json
+
+import numpy as np
+
+ROUNDING, TIE, MOST = 1e-12, 1e-9, 1e15
+BLOCK = 256
+
+
+class PortablePolicy:
+    """A policy that :func:`export_policy` has written, read with numpy alone.
+
+    Parameters
+    ----------
+    policy : dict
+        The content of the file.
+
+    Raises
+    ------
+    ValueError
+        For another format, or a version that this reader does not know.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from skroute.routing import BudgetRouter, PortablePolicy, export_policy
+    >>> X = np.linspace(0, 1, 100)[:, None]
+    >>> Q = np.column_stack([1 - X[:, 0], np.full(100, 0.9)])
+    >>> router = BudgetRouter(Ridge(alpha=1e-3), costs={"small": 1, "large": 5}, budget=3).fit(X, Q)
+    >>> policy = PortablePolicy(export_policy(router))
+    >>> policy.choices, policy.route([[0.05], [0.95]])
+    (['small', 'large'], array([0, 1]))
+    """
+
+    def __init__(self, policy):
+        if policy.get("format") != "skroute-policy" or policy.get("version") != 1:
+            raise ValueError(
+                "This reader knows version 1 of skroute-policy, got "
+                f"{policy.get('format')!r} {policy.get('version')!r}."
+            )
+        self.policy = policy
+        self.choices = policy["choices"]
+        self.costs, self.docked = np.array(policy["costs"]), np.array(policy["docked"])
+
+    @classmethod
+    def load(cls, path):
+        """The policy in a file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A file that :func:`export_policy` has written.
+
+        Returns
+        -------
+        PortablePolicy
+        """
+        with open(path, encoding="utf-8") as file:
+            return cls(json.load(file))
+
+    def quality(self, X):
+        """Estimated quality of each choice, before it is docked.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_choices)
+        """
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.policy["n_features"]:
+            raise ValueError(f"X must have {self.policy['n_features']} columns, got {X.shape}.")
+        for step in self.policy["steps"]:
+            X = X * np.array(step["scale"]) + np.array(step["shift"])
+            if step["clip"] is not None:
+                X = np.clip(X, *step["clip"])
+        predictor = self.policy["predictor"]
+        function = {"linear": linear, "trees": trees, "subsets": subsets, "nearest": nearest}
+        return function[predictor["kind"]](predictor, X).reshape(len(X), -1)
+
+    def price(self, budget=None):
+        """Price of a mean budget per row.
+
+        Parameters
+        ----------
+        budget : float, default=None
+            Mean cost per row; None takes the router's own, infinity is unlimited.
+
+        Returns
+        -------
+        float
+        """
+        budget = self.policy["budget"] if budget is None else budget
+        if budget is None or budget == np.inf:
+            return 0.0
+        budgets, deciding = np.array(self.policy["budgets"]), self.policy["deciding"]
+        if budget * (1 + ROUNDING) < budgets[0] + deciding:
+            raise ValueError(f"The smallest feasible budget is {budgets[0] + deciding:.17g}.")
+        if budget - deciding <= budgets[0] * (1 + ROUNDING):
+            return np.inf
+        at = np.searchsorted(budgets, (budget - deciding) * (1 + ROUNDING), side="right") - 1
+        return self.policy["prices"][at]
+
+    def route(self, X, budget=None):
+        """Index of the choice for each row: the best of quality less price times cost.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `price`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+        """
+        return self.decide(self.quality(X), budget)
+
+    def decide(self, quality, budget=None):
+        """Index of the choice for rows whose quality is known.
+
+        Parameters
+        ----------
+        quality : ndarray of shape (n_samples, n_choices)
+            From `quality`.
+
+        budget : float, default=None
+            As in `price`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+        """
+        values, price = quality - self.docked, min(self.price(budget), MOST) * (1 + TIE)
+        order = np.argsort(self.costs, kind="stable")
+        route = np.full(len(values), order[0])
+        best, value = values[:, order[0]] - price * self.costs[order[0]], values[:, order[0]]
+        for i in order[1:]:
+            # Ties go to the cheaper choice, and of equal costs to the better.
+            net = values[:, i] - price * self.costs[i]
+            same = self.costs[i] == self.costs[route]
+            better = np.where(same, values[:, i] > value, net > best)
+            route = np.where(better, i, route)
+            best, value = np.where(better, net, best), np.where(better, values[:, i], value)
+        return route
+
+
+def linear(predictor, X):
+    return X @ np.array(predictor["coef"]).T + np.array(predictor["intercept"])
+
+
+def trees(predictor, X):
+    X, total = X.astype(np.float32), 0.0
+    for tree in predictor["trees"]:
+        feature, threshold = np.array(tree["feature"]), np.array(tree["threshold"])
+        children = np.array([tree["right"], tree["left"]])
+        missing = np.array(tree["missing_left"], dtype=bool)
+        at = np.zeros(len(X), dtype=np.int64)
+        while len(rows := np.flatnonzero(feature[at] >= 0)):
+            node = at[rows]
+            x = X[rows, feature[node]]
+            left = np.where(np.isnan(x), missing[node], x <= threshold[node])
+            at[rows] = children[left.astype(int), node]
+        total = total + np.array(tree["value"])[at]
+    return total / len(predictor["trees"])
+
+
+def distances(predictor, X):
+    """For blocks of rows their distances (comparable, not scaled) to the reference rows."""
+    reference, metric = np.array(predictor["rows"]), predictor["metric"]
+    for start in range(0, len(X), BLOCK):
+        out = np.zeros((len(X[start : start + BLOCK]), len(reference)))
+        for f in range(reference.shape[1]):
+            apart = np.abs(X[start : start + BLOCK, f, None] - reference[:, f])
+            if metric == "chebyshev":
+                out = np.maximum(out, apart)
+            else:
+                out += apart if metric == "manhattan" else apart**2
+        yield out
+
+
+def subsets(predictor, X):
+    outcomes, starts, parts = np.array(predictor["outcomes"]), predictor["starts"], []
+    for found in distances(predictor, X):
+        pairs = zip(starts[:-1], starts[1:])
+        rows = [low + found[:, low:high].argmin(axis=1) for low, high in pairs]
+        parts.append(outcomes[np.column_stack(rows)].mean(axis=1))
+    return np.concatenate(parts)
+
+
+def nearest(predictor, X):
+    outcomes, parts = np.array(predictor["outcomes"]), []
+    weights = np.zeros(len(outcomes))
+    weights[: len(predictor["weights"])] = predictor["weights"]
+    for found in distances(predictor, X):
+        order = np.argsort(found, axis=1, kind="stable")
+        for row, by in zip(found, order):
+            new = np.r_[True, np.diff(row[by]) > 0]
+            starts = np.flatnonzero(new)
+            shared = np.add.reduceat(weights, starts) / np.diff(np.r_[starts, len(by)])
+            parts.append(shared[np.cumsum(new) - 1] @ outcomes[by])
+    return np.array(parts)

@@ -1,0 +1,160 @@
+"""A fitted router's policy as one JSON file: names, prices and the predictor, no pickles."""
+
+import json
+import os
+
+import numpy as np
+from sklearn.linear_model._base import LinearModel
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.tree import BaseDecisionTree
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.quality import BaggedNeighborsRegressor
+from skroute.routing._priced import LoggedMixin
+
+FORMAT, VERSION = "skroute-policy", 1
+_KNOWN = (
+    "a linear model of scikit-learn, a DecisionTreeRegressor, RandomForestRegressor or "
+    "ExtraTreesRegressor, or a BaggedNeighborsRegressor, possibly behind StandardScaler and "
+    "MinMaxScaler in a Pipeline"
+)
+
+
+def export_policy(router, path=None):
+    """The online policy of a router as plain numbers, to be read without skroute.
+
+    Parameters
+    ----------
+    router : BudgetRouter or OccamRouterClassifier
+        Fitted, with fixed costs; its `accuracy_estimator` a linear model, trees or
+        :class:`~skroute.quality.BaggedNeighborsRegressor`, possibly behind scalers in a
+        pipeline; an OCCAM router without `embedding`.
+
+    path : str or path-like, default=None
+        JSON file to write; None writes none.
+
+    Returns
+    -------
+    dict
+        What is written. Numbers round-trip exactly. Of neighbours it holds the training rows
+        and their outcomes; of the others no row.
+
+    Raises
+    ------
+    TypeError
+        For a router or a predictor that the format has no words for.
+    ValueError
+        For costs per row.
+
+    See Also
+    --------
+    PortablePolicy : The reader, a file of its own that needs numpy alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from skroute.routing import BudgetRouter, export_policy
+    >>> X = np.linspace(0, 1, 100)[:, None]
+    >>> Q = np.column_stack([1 - X[:, 0], np.full(100, 0.9)])
+    >>> router = BudgetRouter(Ridge(alpha=1e-3), costs={"small": 1, "large": 5}).fit(X, Q)
+    >>> sorted(export_policy(router))[:4]
+    ['budget', 'budgets', 'choices', 'costs']
+    """
+    if not isinstance(router, LoggedMixin):
+        raise TypeError(
+            "router must be a BudgetRouter or an OccamRouterClassifier, got "
+            f"{type(router).__name__}: others ask a model before they decide."
+        )
+    check_is_fitted(router)
+    router._check_unchanged()
+    if getattr(router, "embedding", None) is not None:
+        raise TypeError(
+            "An OccamRouterClassifier with an embedding cannot be exported: it asks the "
+            "embedding for every row. Export a BudgetRouter on the embedded rows."
+        )
+    policy = router._policy()
+    if policy.per_row:
+        raise ValueError("A router with costs per row cannot be exported: give it fixed costs.")
+    steps, predictor = _read(policy.estimator)
+    budget = router._effective_budget(None)
+    exported = {
+        "format": FORMAT,
+        "version": VERSION,
+        "router": type(router).__name__,
+        "choices": [str(name) for name in router.choices_],
+        "costs": policy.planned.tolist(),
+        "docked": policy.docked.tolist(),
+        "deciding": policy.deciding,
+        "budget": None if np.isinf(budget) else budget,
+        "budgets": policy.path.budgets.tolist(),
+        "prices": policy.path.prices.tolist(),
+        "n_features": int(router.n_features_in_),
+        "feature_names": [str(name) for name in getattr(router, "feature_names_in_", [])] or None,
+        "steps": steps,
+        "predictor": predictor,
+    }
+    if path is not None:
+        text = json.dumps(exported, allow_nan=False, ensure_ascii=False)
+        temporary = f"{os.fspath(path)}.tmp"
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    return exported
+
+
+def _read(estimator):
+    """Steps and predictor of an estimator."""
+    if not isinstance(estimator, Pipeline):
+        return [], _predictor(estimator)
+    *steps, (_, last) = estimator.steps
+    return [_step(step) for _, step in steps if step not in (None, "passthrough")], _predictor(last)
+
+
+def _step(step):
+    if isinstance(step, MinMaxScaler):
+        clip = step.clip
+        # A range since scikit-learn 1.9; True is the range of the training rows.
+        clip = list(map(float, step.feature_range)) if clip is True else clip or None
+        return {"scale": step.scale_.tolist(), "shift": step.min_.tolist(), "clip": clip}
+    if isinstance(step, StandardScaler):
+        n = step.n_features_in_
+        scale = np.ones(n) if step.scale_ is None else 1 / step.scale_
+        mean = np.zeros(n) if step.mean_ is None else step.mean_
+        return {"scale": scale.tolist(), "shift": (-mean * scale).tolist(), "clip": None}
+    raise TypeError(f"{type(step).__name__} cannot be exported: only {_KNOWN}.")
+
+
+def _predictor(estimator):
+    if isinstance(estimator, LinearModel):
+        coef = np.atleast_2d(estimator.coef_)
+        intercept = np.broadcast_to(estimator.intercept_, len(coef))
+        return {"kind": "linear", "coef": coef.tolist(), "intercept": intercept.tolist()}
+    members = getattr(estimator, "estimators_", [estimator])
+    averages = type(estimator).__name__ in ("RandomForestRegressor", "ExtraTreesRegressor")
+    if isinstance(estimator, BaseDecisionTree) or averages:
+        return {"kind": "trees", "trees": [_tree(member.tree_) for member in members]}
+    if isinstance(estimator, BaggedNeighborsRegressor):
+        outcomes = estimator._y.reshape(len(estimator._y), -1)
+        found = {
+            "metric": estimator._metric,
+            "rows": estimator._X.astype(np.float64).tolist(),
+            "outcomes": outcomes.tolist(),
+        }
+        if estimator._starts is None:
+            return {"kind": "nearest", "weights": estimator.weights_.tolist(), **found}
+        return {"kind": "subsets", "starts": estimator._starts.tolist(), **found}
+    raise TypeError(f"{type(estimator).__name__} cannot be exported: only {_KNOWN}.")
+
+
+def _tree(tree):
+    leaf = tree.children_left < 0
+    return {
+        "feature": np.where(leaf, -1, tree.feature).tolist(),
+        "threshold": np.where(leaf, 0.0, tree.threshold).tolist(),
+        "left": tree.children_left.tolist(),
+        "right": tree.children_right.tolist(),
+        "missing_left": tree.missing_go_to_left.astype(int).tolist(),
+        "value": tree.value[:, :, 0].tolist(),
+    }

@@ -1,0 +1,115 @@
+"""The assignment in passes, beside the solver in memory."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skroute.assignment import assignment_path
+from skroute.assignment import solve_assignment as in_memory
+from skroute.distributed import _passes as passes
+from skroute.distributed import solve_assignment, solve_in_passes
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+
+def problem(n, m, rng, per_row=False, tied=False):
+    values = rng.uniform(size=(n, m))
+    if tied:
+        values = np.round(4 * values) / 4
+    costs = rng.uniform(0.1, 5, size=(n, m) if per_row else m)
+    return values, np.round(2 * costs) / 2 if tied else costs
+
+
+def spent_by(choices, costs):
+    return np.broadcast_to(costs, (len(choices), np.shape(costs)[-1]))[
+        np.arange(len(choices)), choices
+    ]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_the_plan_is_that_of_the_solver_in_memory(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    n, m = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 5))
+    per_row, tied = data.draw(st.booleans()), data.draw(st.booleans())
+    values, costs = problem(n, m, rng, per_row, tied)
+    path = assignment_path(values, costs)
+    share = data.draw(st.sampled_from([0.0, 0.3, 0.6, 1.0, 2.0]))
+    budget = path.budgets[0] + share * (path.budgets[-1] - path.budgets[0])
+    budget = data.draw(st.sampled_from([budget, None]))
+    cuts = np.sort(rng.choice(n, size=min(n - 1, 3), replace=False)) if n > 1 else []
+    cuts = [cut for cut in np.unique(cuts) if cut > 0]
+    blocks = [
+        (part, rows if per_row else costs)
+        for part, rows in zip(
+            np.split(values, cuts), np.split(costs, cuts) if per_row else [None] * (len(cuts) + 1)
+        )
+    ]
+    core = data.draw(st.sampled_from([1, 5, 100_000]))
+    before, passes._CORE = passes._CORE, core
+    try:
+        plan = solve_in_passes(blocks, budget)
+    finally:
+        passes._CORE = before
+    choices = np.concatenate([plan.choices(i, *block) for i, block in enumerate(blocks)])
+    found, expected = values[np.arange(n), choices], in_memory(values, costs, budget)
+    spent = spent_by(choices, costs)
+    if budget is not None:
+        assert spent.mean() <= budget * (1 + 1e-11)
+        # The bound is the relaxation's.
+        assert plan.upper_bound == pytest.approx(path.objective(budget), abs=1e-9)
+    assert plan.objective == pytest.approx(found.mean(), abs=1e-12)
+    assert plan.spent == pytest.approx(spent.mean(), abs=1e-12)
+    assert plan.objective <= expected.upper_bound + 1e-9 <= plan.upper_bound + 2e-9
+    if core == 100_000 and (path.prices == 0).sum() <= 1 and budget is None:
+        assert plan.objective == pytest.approx(expected.objective, abs=1e-9)
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_the_objective_is_that_of_memory_and_of_any_partitioning(per_row):
+    values, costs = problem(30_000, 7, np.random.default_rng(0), per_row)
+    budget = float(np.mean(costs)) * 0.7
+    expected = in_memory(values, costs, budget)
+    objectives = []
+    for n_blocks in (1, 2, 16, 160):
+        bounds = np.linspace(0, len(values), n_blocks + 1).astype(int)
+        blocks = [
+            (lambda a=a, b=b: (values[a:b], costs[a:b] if per_row else costs))
+            for a, b in zip(bounds[:-1], bounds[1:])
+        ]
+        plan = solve_in_passes(blocks, budget)
+        objectives.append(plan.objective)
+        assert plan.spent <= budget * (1 + 1e-12)
+        assert plan.gap < 1e-7
+        assert plan.n_passes <= 4
+    np.testing.assert_allclose(objectives, expected.objective, rtol=1e-9)
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_dask_arrays(per_row):
+    values, costs = problem(2000, 4, np.random.default_rng(1), per_row)
+    array = da.from_array(values, chunks=(300, 2))
+    told = da.from_array(costs, chunks=(500, 4)) if per_row else costs
+    with dask.config.set(scheduler="threads"):
+        found = solve_assignment(array, told, 1.5)
+        choices = found.choices.compute()
+    expected = in_memory(values, costs, 1.5)
+    assert values[np.arange(2000), choices].mean() == pytest.approx(expected.objective, rel=1e-9)
+    assert spent_by(choices, costs).mean() <= 1.5 * (1 + 1e-12)
+    assert found.plan.n_rows == 2000 and found.choices.chunks == ((300,) * 6 + (200,),)
+    # Blocks whose sizes are unknown, as they come from data frames.
+    unknown = array[array[:, 0] >= 0]
+    again = solve_assignment(unknown, costs if not per_row else told[array[:, 0] >= 0], 1.5)
+    assert again.plan.objective == pytest.approx(found.plan.objective, rel=1e-12)
+
+
+def test_what_is_refused():
+    values, costs = problem(100, 3, np.random.default_rng(2))
+    with pytest.raises(ValueError, match="is below the cheapest feasible plan"):
+        solve_in_passes([(values, costs)], 0.5 * costs.min())
+    with pytest.raises(ValueError, match="costs must not be negative"):
+        solve_in_passes([(values, -costs)], 1.0)
+    with pytest.raises(TypeError, match="values must be a dask array with two axes, got ndarray"):
+        solve_assignment(values, costs, 1.0)

@@ -1,0 +1,127 @@
+"""Policies that leave Python: the reader decides as the router, with numpy alone."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+from skroute.quality import BaggedNeighborsRegressor
+from skroute.routing import (
+    BudgetRouter,
+    FrugalMLClassifier,
+    OccamRouterClassifier,
+    PortablePolicy,
+    _policy_reader,
+    export_policy,
+)
+
+PREDICTORS = {
+    "linear": Ridge(),
+    "scaled": make_pipeline(StandardScaler(), LinearRegression(fit_intercept=False)),
+    "clipped": make_pipeline(MinMaxScaler(clip=True), Ridge()),
+    "tree": DecisionTreeRegressor(max_depth=5, random_state=0),
+    "forest": RandomForestRegressor(8, max_depth=6, random_state=0),
+    "extra": make_pipeline(StandardScaler(), ExtraTreesRegressor(8, max_depth=6, random_state=0)),
+    "default": None,
+    "manhattan": BaggedNeighborsRegressor(metric="manhattan", n_subsets=7, random_state=0),
+    "euclidean": BaggedNeighborsRegressor(metric="euclidean", n_subsets="exact", subset_size=20),
+}
+
+
+def log(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    Q = np.column_stack([1 - X[:, 0], 0.5 + 0.3 * X[:, 1], X[:, 2] ** 2, np.full(n, 0.8)])
+    return X, Q + 0.1 * rng.normal(size=Q.shape)
+
+
+@pytest.mark.parametrize("kind", PREDICTORS)
+def test_the_reader_routes_ten_thousand_rows_as_the_router(kind, tmp_path):
+    X, Q = log()
+    costs = {"a": 1.0, "b": 2.0, "c": 2.0, "d": 5.0}
+    router = BudgetRouter(PREDICTORS[kind], costs=costs, budget=2.5, routing_cost=0.25, cv=2)
+    router.fit(X, Q)
+    export_policy(router.set_params(reg_lambda=0.3), tmp_path / "policy.json")
+    policy = PortablePolicy.load(tmp_path / "policy.json")
+    rows, _ = log(10_000, seed=1)
+    quality = policy.quality(rows)
+    np.testing.assert_allclose(quality, router.predict_quality(rows), atol=1e-9)
+    assert policy.choices == router.choices_
+    for budget in (None, router.min_budget_, 2.0, 4.0, np.inf):
+        np.testing.assert_array_equal(policy.decide(quality, budget), router.route(rows, budget))
+    with pytest.raises(ValueError, match="The smallest feasible budget is 1.25"):
+        policy.route(rows[:2], 1.0)
+
+
+def test_an_occam_router_and_missing_values(tmp_path):
+    X, _ = log(300)
+    y = (X[:, 0] > 0).astype(int)
+    members = [("bayes", GaussianNB()), ("logreg", LogisticRegression())]
+    predictor = RandomForestRegressor(5, max_depth=4, random_state=0)
+    router = OccamRouterClassifier(
+        members, costs=[1, 3], budget=2, accuracy_estimator=predictor, cv=2
+    ).fit(X, y)
+    policy = PortablePolicy(json.loads(json.dumps(export_policy(router))))
+    np.testing.assert_array_equal(policy.route(X), router.route(X))
+    Q = np.column_stack([X[:, 1], X[:, 2]])
+    X[::7, 1] = np.nan
+    router = BudgetRouter(predictor, costs=[1, 3], budget=2, cv=2).fit(X, Q)
+    policy = PortablePolicy(export_policy(router))
+    np.testing.assert_array_equal(policy.route(X), router.route(X))
+
+
+def test_the_reader_is_one_file_of_numpy(tmp_path):
+    X, Q = log()
+    router = BudgetRouter(Ridge(), costs=[1, 2, 3, 5], budget=2.5, cv=2).fit(X, Q)
+    export_policy(router, tmp_path / "policy.json")
+    np.save(tmp_path / "X.npy", X)
+    source = Path(_policy_reader.__file__).read_text()
+    (tmp_path / "reader.py").write_text(source)
+    # What counts as a line: no docstring of a method, which the copy may go without.
+    from tests.house import code_lines
+
+    assert len(code_lines(source)) <= 150
+    script = (
+        "import sys, numpy as np; from reader import PortablePolicy as P; "
+        "print(P.load('policy.json').route(np.load('X.npy')).tolist()); "
+        "assert not {'skroute', 'sklearn', 'scipy'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == router.route(X).tolist()
+
+
+def test_what_has_no_words_in_the_format_is_refused():
+    X, Q = log(100)
+    hist = MultiOutputRegressor(HistGradientBoostingRegressor(max_iter=2))
+    router = BudgetRouter(hist, costs=[1, 2, 3, 5], cv=2).fit(X, Q)
+    with pytest.raises(TypeError, match="MultiOutputRegressor cannot be exported: only a linear"):
+        export_policy(router)
+    odd = make_pipeline(QuantileTransformer(n_quantiles=5), Ridge())
+    with pytest.raises(TypeError, match="QuantileTransformer cannot be exported"):
+        export_policy(BudgetRouter(odd, costs=[1, 2, 3, 5], cv=2).fit(X, Q))
+    with pytest.raises(ValueError, match="costs per row cannot be exported"):
+        export_policy(BudgetRouter(Ridge(), cv=2).fit(X, Q, costs=np.ones(Q.shape)))
+    with pytest.raises(TypeError, match="got FrugalMLClassifier"):
+        export_policy(FrugalMLClassifier([], {}))
+    for bad in ({}, {"format": "skroute-policy", "version": 2}):
+        with pytest.raises(ValueError, match="This reader knows version 1"):
+            PortablePolicy(bad)
+    router = BudgetRouter(Ridge(), costs=[1, 2, 3, 5], cv=2).fit(X, Q)
+    with pytest.raises(ValueError, match="X must have 4 columns"):
+        PortablePolicy(export_policy(router)).route([[1.0]])

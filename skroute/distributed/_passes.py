@@ -14,8 +14,8 @@ from skroute.base import ROUNDING, check_affordable, check_budget
 # A sketch has so many bins; the last interval is narrowed until it has at most so many rows.
 _BITS = 16
 _CORE = 100_000
-# The bits of infinity and one more: every efficiency is below.
-_TOP = 0x7FF0000000000001
+# A plan with a larger relative gap is polished by a further pass.
+_TOL = 1e-9
 
 
 class PassedAssignment(NamedTuple):
@@ -127,6 +127,18 @@ def gather(values, costs, low, high):
     return [_Core(rows, values[rows], table[rows], *map(float, fixed))]
 
 
+def near(values, costs, price, limit):
+    """Rows of a block where another choice is, at a price, less than a limit worse."""
+    values, costs, _ = _checked(values, costs)
+    net = values - price * costs
+    choices = net.argmax(axis=1)
+    core = (net > net.max(axis=1, keepdims=True) - limit).sum(axis=1) > 1
+    rows, at = np.flatnonzero(core), np.flatnonzero(~core)
+    table = np.broadcast_to(costs, values.shape)
+    fixed = values[at, choices[at]].sum(), table[at, choices[at]].sum()
+    return [_Core(rows, values[rows], table[rows], *map(float, fixed))]
+
+
 def solve_in_passes(
     blocks: Sequence[Any],
     budget: float | None,
@@ -169,7 +181,8 @@ def solve_in_passes(
     A first pass sums the increments of the rows' concave hulls by bins of their efficiency,
     which are the same in every block; the price lies in one of them. Further passes narrow
     it until at most 100,000 rows have an increment there. These rows are solved exactly with what
-    the others leave of the budget. The bound is that of the relaxation over all rows.
+    the others leave of the budget. Where that leaves a gap above 1e-9, one more pass collects all
+    rows in which a better plan can differ. The bound is that of the relaxation over all rows.
 
     Examples
     --------
@@ -182,7 +195,7 @@ def solve_in_passes(
     """
     run = run or one_by_one
     budget = check_budget(budget)
-    low, high, shift = 0, _TOP, 63 - _BITS
+    low, shift = 0, 63 - _BITS
     above = np.zeros(2)
     n_passes = 0
     while True:
@@ -204,15 +217,33 @@ def solve_in_passes(
             at -= 1
         above += hist[::-1][:at, 1:].sum(axis=0)
         bin_of = len(hist) - 1 - at
-        low, high = low + (bin_of << shift), low + ((bin_of + 1) << shift)
         if hist[bin_of, 0] <= _CORE or shift == 0:
+            # The bins beside it too: the best exchange may be just outside.
+            first, last = max(bin_of - 1, 0), min(bin_of + 2, len(hist))
+            if hist[first:last, 0].sum() > _CORE:
+                first, last = bin_of, bin_of + 1
+            low, high = low + (first << shift), low + (last << shift)
             break
+        low += bin_of << shift
         # Sums above are those above this interval from here on.
         above[:] = 0.0
         shift = max(shift - _BITS, 0)
     parts = run(_Gather(low, high), blocks, _joined)
     starts = np.cumsum([0, *counts])
-    return _settle(parts, starts, total, n_rows, high, n_passes + 1)
+    plan = _settle(parts, starts, total, n_rows, high, n_passes + 1)
+    limit = (plan.upper_bound - plan.objective) * n_rows * (1 + 1e-6)
+    if plan.gap <= _TOL or not 0 < plan.price < np.inf:
+        return plan
+    # A better plan departs from the best at the price by less than the gap, in every row.
+    parts = run(_Near(plan.price, limit), blocks, _joined)
+    if sum(len(part.rows) for part in parts) > _CORE:
+        return plan._replace(n_passes=plan.n_passes + 1)
+    bits = int(np.array(plan.price).view(np.int64))
+    polished = _settle(parts, starts, total, n_rows, bits, plan.n_passes + 1)
+    if polished.objective <= plan.objective:
+        return plan._replace(n_passes=polished.n_passes)
+    gap = (plan.upper_bound - polished.objective) / max(abs(plan.upper_bound), 1e-300)
+    return polished._replace(upper_bound=plan.upper_bound, gap=gap, price=plan.price)
 
 
 def _settle(parts, starts, total, n_rows, high, n_passes):
@@ -259,6 +290,14 @@ class _Sketch(NamedTuple):
 
     def __call__(self, values, costs):
         return sketch(values, costs, *self)
+
+
+class _Near(NamedTuple):
+    price: float
+    limit: float
+
+    def __call__(self, values, costs):
+        return near(values, costs, *self)
 
 
 class _Gather(NamedTuple):

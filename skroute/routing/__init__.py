@@ -13,6 +13,7 @@ from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier
 from skroute.routing._policy_reader import PortablePolicy
 from skroute.routing._portable import export_policy
+from skroute.routing._route_batch import RoutedFiles, route_batch
 from skroute.routing._sequential import SequentialRouterClassifier
 from skroute.routing._stream import BudgetExhaustedError, BudgetStream, StreamStatus, Ticket
 from skroute.routing._voting import VoteClassifier
@@ -29,10 +30,12 @@ __all__ = [
     "OracleRouterClassifier",
     "PortablePolicy",
     "RandomRouterClassifier",
+    "RoutedFiles",
     "SequentialRouterClassifier",
     "SingleBestClassifier",
     "StreamStatus",
     "Ticket",
     "VoteClassifier",
     "export_policy",
+    "route_batch",
 ]

@@ -1,0 +1,325 @@
+"""Route a data set that fits no memory: Parquet in, Parquet out, part by part."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import check_budget
+from skroute.distributed import solve_in_passes
+from skroute.routing._priced import LoggedMixin
+from skroute.utils._compat import Integral
+from skroute.utils._optional import import_optional
+
+_PLAN = "_skroute.json"
+
+
+class RoutedFiles(NamedTuple):
+    """What `route_batch` has written.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of all parts.
+
+    n_parts : int
+        Files, one for each file of the source.
+
+    n_resumed : int
+        Files that were there already, from a run that was cut off.
+
+    cost : float
+        Mean cost per row, deciding included.
+
+    quality : float
+        Mean estimated quality of the choices made.
+    """
+
+    n_rows: int
+    n_parts: int
+    n_resumed: int
+    cost: float
+    quality: float
+
+
+def route_batch(
+    router: Any,
+    source: Any,
+    target: Any,
+    *,
+    budget: float | None = None,
+    policy: str | None = None,
+    columns: Any = None,
+    keep: Any = (),
+    batch_rows: int = 65_536,
+) -> RoutedFiles:
+    """Decide for every row of a Parquet data set, with a bounded memory.
+
+    For each file of the source it writes one of the same rows with the columns ``choice``
+    (its name), ``cost`` and ``quality`` (estimated, before the penalty). A run that was cut
+    off goes on where it was: parts are written whole or not at all.
+
+    Parameters
+    ----------
+    router : BudgetRouter or OccamRouterClassifier
+        Fitted, with fixed costs.
+
+    source : str or path-like
+        A Parquet file, or a folder of them.
+
+    target : str or path-like
+        Folder for the parts; made where there is none.
+
+    budget : float, default=None
+        Mean cost per row; None takes the router's own.
+
+    policy : {"online", "batch"}, default=None
+        ``"online"`` decides each row alone: one pass, the budget holds on average.
+        ``"batch"`` makes it a hard cap over all rows: estimates are kept beside the target
+        while it runs, and passed over a few times. None takes the router's own.
+
+    columns : sequence of str, default=None
+        The columns that the router reads. None takes the names that it was fitted with,
+        or else all but those in `keep`.
+
+    keep : sequence of str, default=()
+        Columns of the source that the parts have too, for example an id.
+
+    batch_rows : int, default=65536
+        Rows in memory at a time.
+
+    Returns
+    -------
+    RoutedFiles
+
+    Raises
+    ------
+    ValueError
+        For a budget below the cheapest plan, columns that are not there, or a target that
+        holds parts of another run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+    >>> from sklearn.linear_model import Ridge
+    >>> from skroute.routing import BudgetRouter, route_batch
+    >>> X = np.linspace(0, 1, 100)[:, None]
+    >>> Q = np.column_stack([1 - X[:, 0], np.full(100, 0.9)])
+    >>> router = BudgetRouter(Ridge(alpha=1e-3), costs={"small": 1, "large": 5}, budget=3).fit(X, Q)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> source, target = Path(folder.name) / "in.parquet", Path(folder.name) / "out"
+    >>> pq.write_table(pa.table({"id": range(100), "x": X[:, 0]}), source)
+    >>> done = route_batch(router, source, target, policy="batch", keep=["id"])
+    >>> done.n_rows, done.cost <= 3
+    (100, True)
+    >>> pq.read_table(target)["choice"][:2].to_pylist()
+    ['small', 'small']
+    >>> folder.cleanup()
+    """
+    dataset = import_optional("pyarrow.dataset", "route_batch")
+    import_optional("pyarrow.parquet", "route_batch")
+    if not isinstance(router, LoggedMixin):
+        raise TypeError(
+            "router must be a BudgetRouter or an OccamRouterClassifier, got "
+            f"{type(router).__name__}: others ask a model before they decide."
+        )
+    check_is_fitted(router)
+    router._check_unchanged()
+    priced = router._policy()
+    if priced.per_row:
+        raise ValueError("A router with costs per row cannot route files: give it fixed costs.")
+    if not isinstance(batch_rows, Integral) or batch_rows < 1:
+        raise ValueError(f"batch_rows must be a positive int, got {batch_rows!r}.")
+    policy = router.policy if policy is None else policy
+    if policy not in ("online", "batch"):
+        raise ValueError(f'policy must be "online" or "batch", got {policy!r}.')
+    budget = router._effective_budget(None) if budget is None else check_budget(budget)
+    found = dataset.dataset(os.fspath(source), format="parquet")
+    fragments = sorted(found.get_fragments(), key=lambda one: one.path)
+    columns, keep = _columns(router, found.schema.names, columns, keep)
+    job = _Job(router, priced, Path(target), budget, columns, keep, int(batch_rows))
+    job.begin(fragments, policy)
+    decide = job.online if policy == "online" else job.capped(fragments)
+    parts = [job.write(number, fragment, decide) for number, fragment in enumerate(fragments)]
+    job.clean(len(fragments))
+    sums = np.sum([part[1:] for part in parts], axis=0) if parts else np.zeros(3)
+    n_rows = int(sums[0])
+    mean = sums[1:] / max(n_rows, 1)
+    return RoutedFiles(n_rows, len(parts), sum(part[0] for part in parts), *map(float, mean))
+
+
+def _columns(router, names, columns, keep):
+    keep = list(keep)
+    if columns is None:
+        columns = getattr(router, "feature_names_in_", None)
+        columns = [name for name in names if name not in keep] if columns is None else columns
+    columns = list(map(str, columns))
+    for name in [*columns, *keep]:
+        if name not in names:
+            raise ValueError(f"There is no column {name!r} in the source, which has {names!r}.")
+    if wrong := {"choice", "cost", "quality"} & set(keep):
+        raise ValueError(f"keep must not have {sorted(wrong)[0]!r}: the parts have their own.")
+    return columns, keep
+
+
+class _Job:
+    """One run: what it decides by, and where its parts stand."""
+
+    def __init__(self, router, priced, target, budget, columns, keep, batch_rows):
+        self.router, self.priced, self.target = router, priced, target
+        self.budget, self.columns, self.keep = budget, columns, keep
+        self.batch_rows = batch_rows
+
+    def begin(self, fragments, policy):
+        """Note what the parts will be of; refuse a folder that has parts of something else."""
+        priced = self.priced
+        state = [priced.path.budgets, priced.path.prices, priced.docked, priced.planned]
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in state))
+        sources = [[Path(one.path).name, os.stat(one.path).st_size] for one in fragments]
+        plan = {
+            "router": digest.hexdigest(),
+            "choices": [str(name) for name in self.router.choices_],
+            "budget": repr(self.budget),
+            "policy": policy,
+            "columns": self.columns,
+            "keep": self.keep,
+            "sources": sources,
+        }
+        self.target.mkdir(parents=True, exist_ok=True)
+        note = self.target / _PLAN
+        if not note.exists():
+            if any(self.target.glob("part-*.parquet")):
+                raise ValueError(f"{self.target.name!r} has parts that are not of this run.")
+            _write_whole(note, lambda path: path.write_text(json.dumps(plan)))
+        elif (was := json.loads(note.read_text())) != plan:
+            differs = [name for name in plan if was.get(name) != plan[name]]
+            raise ValueError(
+                f"{self.target.name!r} holds parts of another run: {differs} differ. Use another "
+                "folder, or empty it."
+            )
+
+    def rows(self, fragment):
+        """Batches of a file with what the router reads of them."""
+        names = list(dict.fromkeys([*self.columns, *self.keep]))
+        named = hasattr(self.router, "feature_names_in_")
+        for batch in fragment.to_batches(columns=names, batch_size=self.batch_rows):
+            if batch.num_rows == 0:
+                continue
+            part = batch.select(self.columns)
+            if named:
+                yield batch, part.to_pandas()
+            elif len(self.columns) == 1 and "string" in str(part.schema.types[0]):
+                yield batch, part.column(0).to_pylist()
+            else:
+                columns = [column.to_numpy(zero_copy_only=False) for column in part.columns]
+                yield batch, np.column_stack(columns)
+
+    def online(self, number, start, estimates):
+        """Choices of rows that are decided alone."""
+        values = estimates - self.priced.docked
+        return self.priced.decide(values, self.priced.planned, self.budget, policy="online").route
+
+    def capped(self, fragments):
+        """Choices under one cap over all rows, from estimates that are kept on disk."""
+        folder = self.target / "_estimates"
+        folder.mkdir(exist_ok=True)
+        for number, fragment in enumerate(fragments):
+            path = folder / f"{number:05d}.npy"
+            if not path.exists():
+                _write_whole(path, lambda part, fragment=fragment: self._estimate(part, fragment))
+        blocks = [
+            (lambda path=folder / f"{number:05d}.npy", low=low: self._block(path, low))
+            for number, fragment in enumerate(fragments)
+            for low in range(0, max(fragment.count_rows(), 1), self.batch_rows)
+            if fragment.count_rows()
+        ]
+        firsts = np.cumsum([0, *[-(-one.count_rows() // self.batch_rows) for one in fragments]])
+        plan = solve_in_passes(blocks, self.budget - self.priced.deciding)
+
+        def decide(number, start, estimates):
+            # Batches of a file need not have the rows of a block.
+            out, done = [], 0
+            while done < len(estimates):
+                block, offset = divmod(start + done, self.batch_rows)
+                values, costs = blocks[firsts[number] + block]()
+                chosen = plan.choices(int(firsts[number] + block), values, costs)[offset:]
+                out.append(chosen[: len(estimates) - done])
+                done += len(out[-1])
+            return np.concatenate(out)
+
+        return decide
+
+    def _estimate(self, path, fragment):
+        shape = (fragment.count_rows(), len(self.router.choices_))
+        table = np.lib.format.open_memmap(path, "w+", np.float64, shape)
+        start = 0
+        for batch, X in self.rows(fragment):
+            table[start : start + batch.num_rows] = self.router.predict_quality(X)
+            start += batch.num_rows
+        table.flush()
+
+    def estimates(self, number, start, X):
+        """Quality of rows of a file: those on disk, where they were estimated before."""
+        path = self.target / "_estimates" / f"{number:05d}.npy"
+        if path.exists():
+            return np.load(path, mmap_mode="r")[start : start + len(X)]
+        return self.router.predict_quality(X)
+
+    def _block(self, path, low):
+        table = np.load(path, mmap_mode="r")
+        return table[low : low + self.batch_rows] - self.priced.docked, self.priced.planned
+
+    def write(self, number, fragment, decide):
+        """One part: whether it was there, its rows, and the sums of cost and quality."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = self.target / f"part-{number:05d}.parquet"
+        if path.exists():
+            sums = json.loads(pq.ParquetFile(path).metadata.metadata[b"skroute"])
+            return [1, *sums]
+        costs, deciding = self.priced.planned, self.priced.deciding
+        names = pa.array([str(name) for name in self.router.choices_])
+        kept = [fragment.physical_schema.field(name) for name in self.keep]
+        own = [("choice", pa.dictionary(pa.int32(), pa.string())), ("cost", pa.float64())]
+        schema = pa.schema([*kept, *(pa.field(*one) for one in own), ("quality", pa.float64())])
+        sums = np.zeros(3)
+
+        def fill(part):
+            start = 0
+            with pq.ParquetWriter(part, schema) as writer:
+                for batch, X in self.rows(fragment):
+                    estimates = self.estimates(number, start, X)
+                    route = decide(number, start, estimates)
+                    start += len(route)
+                    cost = costs[route] + deciding
+                    quality = estimates[np.arange(len(route)), route]
+                    choice = pa.DictionaryArray.from_arrays(route.astype(np.int32), names)
+                    columns = [batch.column(name) for name in self.keep]
+                    columns += [choice, pa.array(cost), pa.array(quality)]
+                    writer.write_batch(pa.record_batch(columns, schema=schema))
+                    sums[:] += len(route), cost.sum(), quality.sum()
+                writer.add_key_value_metadata({"skroute": json.dumps(sums.tolist())})
+
+        _write_whole(path, fill)
+        return [0, *sums]
+
+    def clean(self, n_parts):
+        """Drop the estimates, which are of no use any more."""
+        for number in range(n_parts):
+            (self.target / "_estimates" / f"{number:05d}.npy").unlink(missing_ok=True)
+        if (self.target / "_estimates").exists():
+            (self.target / "_estimates").rmdir()
+
+
+def _write_whole(path, write):
+    """Write a file under another name, then give it its own: it is there whole or not at all."""
+    temporary = path.with_name(f"_{path.name}.tmp")
+    write(temporary)
+    os.replace(temporary, path)

@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 
 from skroute import assignment, early_exit, metrics
 from skroute.early_exit import QWYCEnsemble
@@ -53,6 +53,12 @@ def calls(tmp_path):
     exported = tmp_path / "quick.npz"
     early_exit.export_ensemble(quick, exported)
     router = BudgetRouter(DummyRegressor(), costs=COSTS, cv=2).fit(X[:6], VALUES)
+    dask_array = pytest.importorskip("dask.array")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    plain = BudgetRouter(Ridge(), costs=COSTS, cv=2).fit(X[:6], VALUES)
+    rows = tmp_path / "rows.parquet"
+    table = {str(k): column for k, column in enumerate(X[:6].T)}
+    parquet.write_table(pytest.importorskip("pyarrow").table(table), rows)
     curve = metrics.accuracy_cost_curve(router, X[:6], VALUES, [1.0, 2.0])
     missing = {"data_home": tmp_path / "none", "download_if_missing": False}
     found = {
@@ -103,6 +109,23 @@ def calls(tmp_path):
             "accuracy": (0.6, 0.9),
             "cost_ratio": 10.0,
             "random_state": 0,
+        },
+        "distributed.solve_assignment": {
+            "values": dask_array.from_array(VALUES),
+            "costs": COSTS,
+            "budget": 2.0,
+        },
+        "distributed.solve_in_passes": {"blocks": ((VALUES, COSTS),), "budget": 2.0, "run": None},
+        "routing.export_policy": {"router": plain, "path": tmp_path / "policy.json"},
+        "routing.route_batch": {
+            "router": plain,
+            "source": rows,
+            "target": tmp_path / "routed",
+            "budget": 2.0,
+            "policy": "online",
+            "columns": ("0", "1", "2"),
+            "keep": (),
+            "batch_rows": 10,
         },
         "early_exit.evaluate_exported": {"exported": early_exit.load_exported(exported), "X": X},
         "early_exit.export_ensemble": {"estimator": quick, "path": tmp_path / "again.npz"},
@@ -330,7 +353,9 @@ def test_hostile_arguments(name, tmp_path):
                 assert "estimator" in cases[case]
             except OSError as error:
                 # A file that is not there, or that must not be downloaded.
-                assert name.startswith(("datasets.fetch_", "early_exit.")), error
+                assert name.startswith(("datasets.fetch_", "early_exit.", "routing.route_batch")), (
+                    error
+                )
             else:
                 # Sums of the largest numbers overflow to infinity, as numpy's own do.
                 if "largest" not in case and "1e+308" not in case:

@@ -193,6 +193,10 @@ def solve_in_passes(
     >>> [plan.choices(i, *block).tolist() for i, block in enumerate(blocks)]
     [[0], [0, 1]]
     """
+    if isinstance(blocks, (str, bytes)) or not np.iterable(blocks) or not len(blocks):
+        raise TypeError(f"blocks must be a sequence of blocks, not empty, got {blocks!r}.")
+    if run is not None and not callable(run):
+        raise TypeError(f"run must be callable or None, got {run!r}.")
     run = run or one_by_one
     budget = check_budget(budget)
     low, shift = 0, 63 - _BITS

@@ -62,6 +62,8 @@ def export_policy(router, path=None):
     >>> sorted(export_policy(router))[:4]
     ['budget', 'budgets', 'choices', 'costs']
     """
+    if path is not None and (not isinstance(path, (str, os.PathLike)) or not str(path)):
+        raise TypeError(f"path must be a path or None, got {path!r}.")
     if not isinstance(router, LoggedMixin):
         raise TypeError(
             "router must be a BudgetRouter or an OccamRouterClassifier, got "

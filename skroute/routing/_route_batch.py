@@ -134,7 +134,13 @@ def route_batch(
     priced = router._policy()
     if priced.per_row:
         raise ValueError("A router with costs per row cannot route files: give it fixed costs.")
-    if not isinstance(batch_rows, Integral) or batch_rows < 1:
+    for name, path in (("source", source), ("target", target)):
+        if not isinstance(path, (str, os.PathLike)) or not str(path):
+            raise TypeError(f"{name} must be a path, got {path!r}.")
+    for name, told in (("columns", columns), ("keep", keep)):
+        if told is not None and (isinstance(told, str) or not np.iterable(told)):
+            raise TypeError(f"{name} must be a sequence of names of columns, got {told!r}.")
+    if not isinstance(batch_rows, Integral) or isinstance(batch_rows, bool) or batch_rows < 1:
         raise ValueError(f"batch_rows must be a positive int, got {batch_rows!r}.")
     policy = router.policy if policy is None else policy
     if policy not in ("online", "batch"):
@@ -155,7 +161,7 @@ def route_batch(
 
 
 def _columns(router, names, columns, keep):
-    keep = list(keep)
+    keep = list(keep or ())
     if columns is None:
         columns = getattr(router, "feature_names_in_", None)
         columns = [name for name in names if name not in keep] if columns is None else columns

@@ -118,7 +118,7 @@ def test_what_has_no_words_in_the_format_is_refused():
     with pytest.raises(ValueError, match="costs per row cannot be exported"):
         export_policy(BudgetRouter(Ridge(), cv=2).fit(X, Q, costs=np.ones(Q.shape)))
     with pytest.raises(TypeError, match="got FrugalMLClassifier"):
-        export_policy(FrugalMLClassifier([]))
+        export_policy(FrugalMLClassifier([], costs={}))
     for bad in ({}, {"format": "skroute-policy", "version": 2}):
         with pytest.raises(ValueError, match="This reader knows version 1"):
             PortablePolicy(bad)

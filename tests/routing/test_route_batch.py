@@ -125,7 +125,7 @@ def test_what_is_refused(source, tmp_path):
     with pytest.raises(ValueError, match='policy must be "online" or "batch"'):
         route_batch(router, source, tmp_path / "c", policy="both")
     with pytest.raises(TypeError, match="got FrugalMCTClassifier"):
-        route_batch(FrugalMCTClassifier([]), source, tmp_path / "c")
+        route_batch(FrugalMCTClassifier([], costs={}), source, tmp_path / "c")
     per_row = BudgetRouter(Ridge(), cv=2).fit(np.eye(20), np.eye(20)[:, :2], costs=np.ones((20, 2)))
     with pytest.raises(ValueError, match="costs per row cannot route files"):
         route_batch(per_row, source, tmp_path / "c")

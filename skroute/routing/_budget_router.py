@@ -337,6 +337,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             task=task,
             planned=planned if planned is not None and costs.ndim == 2 else None,
             cost_estimator=self.cost_estimator_,
+            exchangeable=self.cv is None or isinstance(self.cv, Integral),
             reg_lambda=self.reg_lambda,
             deciding=self.routing_cost,
             n_jobs=self.n_jobs,

@@ -336,6 +336,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
             added[kept],
             folds=folds_of(answers.folds, features),
             task=None,
+            exchangeable=isinstance(answers.folds, int),
             reg_lambda=self.reg_lambda,
             deciding=deciding,
             n_jobs=self.n_jobs,

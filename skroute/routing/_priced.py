@@ -19,6 +19,7 @@ from skroute.routing._validation import (
     correct,
     error_by_level,
     find_repeats,
+    leave_one_out,
     part_paths,
     parts_of,
     validate,
@@ -62,6 +63,9 @@ class PricedPolicy:
         Fold that each row was estimated without; None divides the rows at random.
     repeats : Repeats, default=None
         Rows that occur often, and the fitted estimators' numbers for them.
+    alone : ndarray of shape (n_rows, n_choices), default=None
+        Estimates of each row from all the others, by which the price is set where there
+        are some.
     """
 
     def __init__(
@@ -77,8 +81,10 @@ class PricedPolicy:
         margin=0.0,
         part=None,
         repeats=None,
+        alone=None,
     ):
         self.estimator = estimator
+        self.alone = estimate if alone is None else alone
         self.estimate = estimate
         self.quality = quality
         self.sigma = penalty(estimate, quality)
@@ -96,7 +102,7 @@ class PricedPolicy:
         self.reg_lambda = float(reg_lambda)
         self.costs, self.planned, self.deciding = costs, planned, float(deciding)
         self.docked = self.reg_lambda * self.sigma
-        values = self.estimate - self.docked
+        values = self.alone - self.docked
         if self.repeats is not None:
             own = self.repeats
             self._docked_repeats = own._replace(values=own.values - self.docked)
@@ -351,6 +357,7 @@ def fit_policy(
     task,
     planned=None,
     cost_estimator=None,
+    exchangeable=False,
     reg_lambda=0.0,
     deciding=0.0,
     n_jobs=None,
@@ -371,6 +378,8 @@ def fit_policy(
         As in `PricedPolicy`.
     cost_estimator : estimator, default=None
         Fitted on all rows, where `planned` are its cross-fitted estimates.
+    exchangeable : bool, default=False
+        Whether folds are drawn from the rows, so that none belong together.
     n_jobs : int, default=None
     fit_params : dict, default=None
         Metadata for the estimator's `fit`.
@@ -409,6 +418,7 @@ def fit_policy(
         deciding=deciding,
         part=part,
         repeats=None if known_costs else find_repeats(X, part, of_rows),
+        alone=leave_one_out(fitted, X, quality) if exchangeable else None,
     )
 
 

@@ -3,10 +3,12 @@
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import _safe_indexing
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags
 
 from skroute.assignment import Rule, assignment_path, choose_at_price
 from skroute.routing._draws import row_keys
+from skroute.routing._values import predict_matrix
 
 # Rows that occur this often are decided in `fit` as they will be later: all alike.
 _MANY = 20
@@ -75,6 +77,42 @@ def find_repeats(X, part, estimate_of):
     number = np.full(len(counts), -1)
     number[frequent] = np.arange(len(frequent))
     return Repeats(number[code], *estimate_of(_safe_indexing(X, first[frequent])))
+
+
+def leave_one_out(fitted, X, target):
+    """What neighbours make of each of their own rows without it.
+
+    The estimates of folds rest on fewer rows than those of later ones, and lie further from
+    the price or nearer to it; these do not. Without the nearest of n rows, which is the row
+    itself, the weights of the others are those of the exact limit over n - 1 rows:
+    ``(f(x) - w_1 y) / (1 - w_1)``.
+
+    Parameters
+    ----------
+    fitted : estimator
+    X : indexable of n_rows rows that it was fitted on
+    target : ndarray of shape (n_rows, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_outputs) or None
+        None of other estimators, or where what comes before them reads the target.
+    """
+    from skroute.quality import BaggedNeighborsRegressor
+
+    before, last = [], fitted
+    if isinstance(fitted, Pipeline):
+        before, last = [step for _, step in fitted.steps[:-1]], fitted[-1]
+    reads_target = any(
+        hasattr(step, "__sklearn_tags__") and get_tags(step).target_tags.required for step in before
+    )
+    if not isinstance(last, BaggedNeighborsRegressor) or last.weights_ is None or reads_target:
+        return None
+    own = last.weights_[0]
+    if own > 0.5:
+        return None
+    estimate = predict_matrix(fitted, X, target.shape[1], "accuracy_estimator")
+    return (estimate - own * target) / (1 - own)
 
 
 def parts_of(folds, n_rows):

@@ -18,7 +18,7 @@ from skroute.assignment import assignment_path
 from skroute.base import Routed
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import BudgetRouter
-from skroute.routing._validation import choose_by_rule, error_by_level
+from skroute.routing._validation import choose_by_rule, error_by_level, leave_one_out
 
 
 def draw(n, rng, tail=1.2):
@@ -74,6 +74,21 @@ def test_realised_means_that_fall_are_pooled():
     assert path.rule(0.0).price == np.inf
     with pytest.raises(ValueError, match="costs must have shape"):
         assignment_path([[0.0, 0.9]], [1, 2], [[1, 2, 3]])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 12))
+def test_neighbours_without_a_row_are_those_fitted_without_it(seed, subset_size):
+    rng = np.random.default_rng(seed)
+    X, Q = rng.random((30, 2)), rng.random((30, 3))
+    fitted = make_pipeline(StandardScaler(), BaggedNeighborsRegressor(subset_size=subset_size))
+    alone = leave_one_out(fitted.fit(X, Q), X, Q)
+    scaled = fitted[0].transform(X)
+    for row in range(0, 30, 7):
+        others = np.delete(np.arange(30), row)
+        again = BaggedNeighborsRegressor(subset_size=subset_size).fit(scaled[others], Q[others])
+        np.testing.assert_allclose(alone[row], again.predict(scaled[[row]])[0], atol=1e-5)
+    assert leave_one_out(Ridge().fit(X, Q), X, Q) is None
 
 
 # --- budgets -------------------------------------------------------------------------------

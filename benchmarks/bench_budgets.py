@@ -2,7 +2,7 @@
 
 200 random splits for each set and number of rows (--splits N for another number), three budgets
 each: a quarter, a half and three quarters of the way from the cheapest to the unlimited policy.
-A router is fitted on the rows drawn and spends on all the others; what is counted is what the
+A router is fitted on the rows drawn and spends on 3,000 others; what is counted is what the
 choices cost in the log, never what was planned. Fixed costs are the price list, with the logged
 costs given to `fit` where there are some; learned ones come from a `cost_estimator`.
 
@@ -54,7 +54,8 @@ from skroute.routing import BudgetRouter
 
 SIZES = (300, 1000, 3000)
 SHARES = (0.25, 0.5, 0.75)
-N_MADE_UP = 8_000
+# Rows that each split is measured on.
+N_TEST = 3000
 PARETOBANDIT = Path(get_data_home()) / "paretobandit"
 # Rows of its validation file.
 N_VAL = 1785
@@ -91,7 +92,7 @@ def of(log, rows):
 def split(read, rng, n):
     log = read()
     order = rng.permutation(len(log.X))
-    return of(log, order[:n]), of(log, order[n:])
+    return of(log, order[:n]), of(log, order[n : n + N_TEST])
 
 
 @cache
@@ -160,7 +161,7 @@ def val_to_test(rng, n):
 
 def made_up(kind, rng, n):
     """Three choices; hard rows are long, so that cost and quality go together."""
-    n_all = n + N_MADE_UP
+    n_all = n + N_TEST
     X = rng.normal(size=(n_all, 5))
     hard = X[:, 0] + 0.5 * X[:, 1]
     odds = np.column_stack([1 - 1.5 * hard, 2 - 0.8 * hard, np.full(n_all, 2.4)])
@@ -181,7 +182,7 @@ def tenants(k, rng, n):
     """The tenant is all that is known of a request."""
     odds = np.sort(rng.uniform(0.3, 0.95, (k, 2)), axis=1)
     odds[:, 1] = np.minimum(odds[:, 1] + 0.05, 1.0)
-    tenant = rng.integers(0, k, n + N_MADE_UP)
+    tenant = rng.integers(0, k, n + N_TEST)
     Q = (rng.random((len(tenant), 2)) < odds[tenant]).astype(float)
     log = Log(np.eye(k)[tenant], Q, np.array([1.0, 5.0]))
     return of(log, np.arange(n)), of(log, np.arange(n, len(tenant)))

@@ -169,6 +169,18 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     none. These costs decide whether the budget is feasible for the rows (of more than one
     row, whose mean it must hold for); the online price stays that of the log.
 
+    `predict` and its like also take, by keyword,
+
+    - ``exclude``, a list of names of ``choices_`` that are not to be chosen, such as a model
+      that is down. The price is solved for anew from the stored estimates of the others, in
+      milliseconds, so that the budget is used and held as after a fit without them;
+    - ``allowed``, booleans of shape (n_samples, n_choices): which choices each row may make, for
+      example where a context is too long for a model. The rows are decided at the price of the
+      router, those that have no other choice as they must be; under ``policy="batch"`` the
+      budget is a cap with them. A row for which nothing is left is an error, before any call;
+    - ``request_id``, of shape (n_samples,): what the draws of ties are made of, in place of the
+      row. A service that calls with one row at a time gives it where equal rows are many.
+
     `reg_lambda` and, where they are fixed, `costs` act at once on a fitted router, as
     `budget`, `policy` and `objective` do: estimates and quality of the log are kept, and the
     price is solved for anew. Choices left out by `drop_dominated` stay out.
@@ -211,7 +223,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     True
     """
 
-    _call_context = ("costs",)
+    _call_context = ("costs", "exclude", "allowed", "request_id")
     _acts_at_once = ("budget", "policy", "objective", "reg_lambda", "costs")
 
     _parameter_constraints: dict = {
@@ -412,19 +424,26 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     def _trade(self, budget):
         return Trade(self._policy())
 
-    def _plan(self, X, budget, costs=None):
-        policy = self._policy()
+    def _plan(self, X, budget, costs=None, exclude=None, allowed=None, request_id=None):
+        limits = self._limits(num_samples(X), exclude, allowed)
+        draw = tie_draws(X, request_id)
+        policy = self._policy().restricted(limits.kept)
         told = costs is not None
-        costs = self._row_costs(X, costs) if policy.per_row or told else policy.planned
-        return policy.decide(
+        if policy.per_row or told:
+            costs = self._row_costs(X, costs)[:, limits.kept]
+        else:
+            costs = policy.planned
+        plan = policy.decide(
             policy.values(X),
             costs,
             budget,
             policy=self.policy,
             objective=self.objective,
             told=told,
-            draw=tie_draws(X),
+            draw=draw,
+            allowed=limits.allowed,
         )
+        return plan._replace(route=limits.kept[plan.route])
 
     def _row_costs(self, X, costs):
         """Costs of rows to decide on: as given, else estimated."""
@@ -447,7 +466,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         # What nothing names is answered by its column of Q.
         return (np.asarray(self.choices_) if self._named else self.columns_)[plan.route]
 
-    def score(self, X, y, sample_weight=None, budget=None, costs=None):
+    def score(self, X, y, sample_weight=None, budget=None, costs=None, **context):
         """Realised mean quality of the choices made.
 
         Parameters
@@ -468,6 +487,9 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         costs : array-like of shape (n_samples, n_choices), default=None
             Costs of these rows, where they differ from row to row and are known before.
 
+        **context : keyword arguments
+            ``exclude``, ``allowed`` and ``request_id``, as in `predict`.
+
         Returns
         -------
         float
@@ -479,7 +501,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             raise ValueError(
                 f"y must have the {len(self._names)} columns that fit saw, got {quality.shape[1]}."
             )
-        route = self.route(X, budget=budget, costs=costs)
+        route = self.route(X, budget=budget, costs=costs, **context)
         realised = quality[np.arange(len(route)), self.columns_[route]]
         weight = check_sample_weight(sample_weight, X)
         return float(np.average(realised, weights=weight))

@@ -44,11 +44,32 @@ def row_uniforms(X, n_columns, random_state=0):
     return (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
-def tie_draws(X):
-    """From positions of rows of `X` to a uniform number for each, as `row_uniforms`."""
+def tie_draws(X, request_id=None):
+    """From positions of rows of `X` to a uniform number for each, as `row_uniforms`.
+
+    Parameters
+    ----------
+    X : indexable of n_samples rows
+    request_id : array-like of shape (n_samples,), default=None
+        What stands for the rows: then equal rows in calls of one row each differ too.
+
+    Raises
+    ------
+    ValueError
+        If there is not one for each row.
+    """
+    source = X
+    if request_id is not None:
+        source = np.asarray(request_id)
+        if source.shape != (num_samples(X),):
+            raise ValueError(
+                f"request_id must have one entry for each of {num_samples(X)} rows, got shape "
+                f"{source.shape}."
+            )
+        source = source.reshape(-1, 1)
 
     def draw(rows):
-        return row_uniforms(_safe_indexing(X, rows), 1)[:, 0]
+        return row_uniforms(_safe_indexing(source, rows), 1)[:, 0]
 
     return draw
 

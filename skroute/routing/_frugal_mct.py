@@ -8,19 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import Plan, affords, check_affordable, check_budget
+from skroute.base import Plan, affords, check_affordable, check_budget, check_costs
 from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import GRID, search_combination, search_threshold
 from skroute.routing._draws import tie_draws
-from skroute.routing._mixtures import price_curve, search_delta, spread_prices
+from skroute.routing._mixtures import search_delta
 from skroute.routing._predictors import answer_features, fit_predictor, predict_values
 from skroute.routing._priced import PricedMixin, PricedPolicy
 from skroute.routing._stream import Look
 from skroute.routing._validation import find_repeats, parts_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-
-# Prices at which each base is compared with the others on validation rows.
-_N_CURVE = 33
 
 
 class BaseTrade(NamedTuple):
@@ -35,16 +32,16 @@ class BaseTrade(NamedTuple):
         Index of its first option, the base alone, into ``choices_``.
 
     policy : PricedPolicy
-        Over its options; the base is the cost of deciding, delta the margin.
+        Over its options that are left; the base is the cost of deciding, delta the margin.
 
-    curve : tuple of two ndarray
-        Mean cost and mean quality on the rows of `fit` over a range of prices.
+    kept : ndarray of int
+        Which of its options these are.
     """
 
     base: int
     first: int
     policy: PricedPolicy
-    curve: tuple
+    kept: NDArray[np.int64]
 
 
 def _own_values(fitted, n_options, features):
@@ -258,6 +255,11 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
 
     `route` and `predict_cost` ask the base, since its answer is what decides.
 
+    New `costs` act at once: the price of each base's options is solved for anew from stored
+    estimates. `predict` and its like take ``exclude``, a list of names of members that are down:
+    neither as base nor as add-on are they asked, and the price is that of what is left; and
+    ``request_id``, of shape (n_samples,), what the draws of ties are made of in place of the row.
+
     References
     ----------
     .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for Multi-Label
@@ -287,7 +289,8 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
     True
     """
 
-    _acts_at_once = ("budget", "policy")
+    _acts_at_once = ("budget", "policy", "costs")
+    _call_context = ("exclude", "request_id")
     _parameter_constraints: dict = {
         **CombiningRouter._parameter_constraints,
         "base": [str],
@@ -369,8 +372,7 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
                 margin=float(delta),
                 repeats=repeats,
             )
-            curve = price_curve(estimate, realised, costs, spread_prices(policy.path, _N_CURVE))
-            self._trades.append(BaseTrade(base, len(labels), policy, curve))
+            self._trades.append(BaseTrade(base, len(labels), policy, np.arange(len(added))))
             for column, (k, weight) in enumerate(zip(options.addons, options.weights)):
                 if k == base or weight == 0:
                     alone[k] = realised[:, column]
@@ -407,18 +409,54 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
     def _features(self, scores):
         return answer_features([scores], multilabel=self._multilabel)
 
-    def _trade(self, budget):
+    def _trade(self, budget, exclude=None):
         """The base with the best validated quality among those that the budget allows."""
+        trades = self._trades_now(exclude)
         # A total that does not pay for the cheapest base is refused by the stream.
-        budget = max(budget, self._least())
-        allowed = [trade for trade in self._trades if affords(budget, trade.policy.deciding)]
-        return max(allowed, key=lambda trade: np.interp(budget, *trade.curve))
+        budget = max(budget, min(trade.policy.deciding for trade in trades))
+        allowed = [trade for trade in trades if affords(budget, trade.policy.deciding)]
+        return max(allowed, key=lambda trade: np.interp(budget, *trade.policy.curve()))
+
+    def _trades_now(self, exclude=None):
+        """What can be bought after each base, at the costs of now, without some members."""
+        costs, down = self.costs_, self._positions(exclude)
+        found = []
+        for trade in self._trades:
+            used = self.choice_members_[trade.first :][: len(trade.kept)]
+            if trade.base in down:
+                continue
+            policy = trade.policy.solved(0.0, self._added(trade, used, costs), costs[trade.base])
+            kept = np.flatnonzero(~used[:, down].any(axis=1))
+            found.append(trade._replace(policy=policy.restricted(kept), kept=kept))
+        if not found:
+            raise ValueError(
+                f"exclude={exclude!r} leaves no base: base={self.base!r} of {self.member_names_!r}."
+            )
+        return found
+
+    def _added(self, trade, used, costs):
+        """What each option adds to the base, as `fit` has it: the cost of its add-on."""
+        added = np.zeros(len(used))
+        for option, members in enumerate(used):
+            others = np.flatnonzero(members)
+            others = others[others != trade.base]
+            added[option] = costs[others[0]] if len(others) else 0.0
+        return added
+
+    def _positions(self, exclude):
+        """Positions of members that are down."""
+        names = self.member_names_
+        if isinstance(exclude, str):
+            raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
+        if unknown := [name for name in exclude or () if name not in names]:
+            raise ValueError(f"exclude names {unknown!r}, which are not among {names!r}.")
+        return np.array([names.index(name) for name in exclude or ()], dtype=np.int64)
 
     def _validation(self):
         """As elsewhere; the base of each part of the rows is the best one on the others."""
         check_is_fitted(self)
         budget = max(self._effective_budget(None), self._least())
-        trades = [trade for trade in self._trades if affords(budget, trade.policy.deciding)]
+        trades = [t for t in self._trades_now() if affords(budget, t.policy.deciding)]
         found = [trade.policy.validate(budget) for trade in trades]
         quality = np.array([each.quality for each in found])
         cost = np.array([each.cost for each in found])
@@ -439,6 +477,36 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         return float(self.choice_costs_.min())
 
     @property
+    def costs_(self):
+        """Cost of each service's call, by the constructor's `costs` of now."""
+        if not hasattr(self, "member_names_"):
+            return self._costs_of_fit
+        if not isinstance(self.costs, str):
+            return check_costs(self.costs, self.member_names_)
+        if self._measured:
+            return self._costs_of_fit
+        raise ValueError(
+            f"costs={self.costs!r} was set after fit, which measures them: fit again, or give "
+            "the costs."
+        )
+
+    @costs_.setter
+    def costs_(self, costs):
+        vars(self).pop("member_names_", None)
+        self._costs_of_fit, self._measured = costs, isinstance(self.costs, str)
+
+    @property
+    def choice_costs_(self):
+        """Cost of each choice, the base included."""
+        costs = self.costs_
+        return np.array([costs[row].sum() for row in self.choice_members_])
+
+    @choice_costs_.setter
+    def choice_costs_(self, costs):
+        # Computed from the costs of now.
+        pass
+
+    @property
     def base_(self):
         """Name of the base at the constructor's budget."""
         return self.member_names_[self._trade_now().base]
@@ -454,14 +522,15 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         check_is_fitted(self)
         return [trade.policy.estimator for trade in self._trades]
 
-    def _plan(self, X, budget):
-        check_affordable(budget, self._least())
-        trade = self._trade(budget)
+    def _plan(self, X, budget, exclude=None, request_id=None):
+        trades = self._trades_now(exclude)
+        check_affordable(budget, min(trade.policy.deciding for trade in trades))
+        draw = tie_draws(X, request_id)
+        trade = self._trade(budget, exclude)
         policy, answers = trade.policy, Answers(self, X)
         values = policy.values(self._base_features(answers, trade))
-        draw = tie_draws(X)
-        plan = policy.decide(values, policy.costs, budget, policy=self.policy, draw=draw)
-        return plan._replace(route=trade.first + plan.route, state=answers)
+        plan = policy.decide(values, policy.planned, budget, policy=self.policy, draw=draw)
+        return plan._replace(route=trade.first + trade.kept[plan.route], state=answers)
 
     def _base_features(self, answers, trade):
         rows = np.arange(num_samples(answers.X))

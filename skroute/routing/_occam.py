@@ -167,6 +167,18 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
 
     Notes
     -----
+    `predict` and its like also take, by keyword,
+
+    - ``exclude``, a list of names of ``choices_`` that are not to be chosen, such as a model
+      that is down. The price is solved for anew from the stored estimates of the others, in
+      milliseconds, so that the budget is used and held as after a fit without them;
+    - ``allowed``, booleans of shape (n_samples, n_choices): which choices each row may make, for
+      example where a context is too long for a model. The rows are decided at the price of the
+      router, those that have no other choice as they must be; under ``policy="batch"`` the
+      budget is a cap with them. A row for which nothing is left is an error, before any call;
+    - ``request_id``, of shape (n_samples,): what the draws of ties are made of, in place of the
+      row. A service that calls with one row at a time gives it where equal rows are many.
+
     `reg_lambda` and `costs` act at once on a fitted router, as `budget`, `policy` and
     `objective` do: estimates and quality of the rows of `fit` are kept, and the price is
     solved for anew. Members left out by `drop_dominated` stay out.
@@ -203,6 +215,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
     """
 
     _acts_at_once = ("budget", "policy", "objective", "reg_lambda", "costs")
+    _call_context = ("exclude", "allowed", "request_id")
     _parameter_constraints: dict = {
         **BaseRouter._parameter_constraints,
         "response": [StrOptions({"proba", "predict"})],
@@ -435,8 +448,17 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
     def _estimates(self, X, of):
         return self._estimates_and_state(X, of)[0]
 
-    def _plan(self, X, budget):
-        policy = self._policy()
+    def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
+        limits = self._limits(num_samples(X), exclude, allowed)
+        if self._embedder is not None and self._embedder[0] in (exclude or ()):
+            raise ValueError(
+                f"exclude={exclude!r} names {self._embedder[0]!r}, which embeds every row: without "
+                "it nothing can be decided."
+            )
+        draw = tie_draws(X, request_id)
+        policy = self._policy().restricted(limits.kept)
+        # Before the member that embeds is called.
+        check_affordable(budget, policy.least)
         estimates, state = self._estimates_and_state(X, policy.estimates)
         plan = policy.decide(
             estimates - policy.docked,
@@ -444,9 +466,10 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
             budget,
             policy=self.policy,
             objective=self.objective,
-            draw=tie_draws(X),
+            draw=draw,
+            allowed=limits.allowed,
         )
-        return plan._replace(state=state)
+        return plan._replace(route=limits.kept[plan.route], state=state)
 
     def _state(self, proba):
         """What the member that embeds has answered already, if that is its answer."""

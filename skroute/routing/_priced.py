@@ -4,6 +4,7 @@ import copy
 import inspect
 import warnings
 from contextlib import nullcontext
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.assignment import Rule, assignment_path, decide
 from skroute.assignment._decide import check_policy
 from skroute.base import Plan, affords, check_affordable, note_failure
+from skroute.routing._mixtures import price_curve, spread_prices
 from skroute.routing._stream import StreamMixin
 from skroute.routing._validation import (
     choose_by_rule,
@@ -33,6 +35,10 @@ from skroute.routing._values import (
 )
 from skroute.utils._compat import Real, num_samples
 
+# What a policy computes when it is asked for and keeps until it changes.
+_ON_DEMAND = ("_other", "_variant", "_part_paths", "_found", "_corrected", "_levels", "_curve")
+# Prices at which a policy is compared with others on validation rows.
+_N_CURVE = 33
 # A logged mean that is further from a fixed cost than this share of it contradicts it.
 _CONTRADICTS = 0.1
 
@@ -93,6 +99,8 @@ class PricedPolicy:
         self._own = part is not None
         self.part = part if self._own else parts_of(None, len(quality))
         self.repeats = repeats
+        # Columns of the estimator's output; None where none is left out.
+        self.kept, self._n_outputs = None, quality.shape[1]
         planned = costs if planned is None else planned
         # The log in the prices of now is the log of then, scaled.
         self._logged, self._listed = costs, planned
@@ -116,13 +124,25 @@ class PricedPolicy:
             self.least = float(np.min(costs, axis=-1).mean()) + self.deciding
         else:
             self.least = float(self.path.budgets[0]) + self.deciding
-        self._other = self._part_paths = self._found = self._levels = None
+        self._forget()
+
+    def _forget(self):
+        vars(self).update(dict.fromkeys(_ON_DEMAND))
 
     def __getstate__(self):
         # What is computed when it is asked for is not kept.
-        state = self.__dict__.copy()
-        state.update(_other=None, _part_paths=None, _found=None, _levels=None)
-        return state
+        other = copy.copy(self.__dict__)
+        for name in (
+            "_other",
+            "_part_paths",
+            "_found",
+            "_corrected",
+            "_levels",
+            "_variant",
+            "_curve",
+        ):
+            other[name] = None
+        return other
 
     @property
     def _realised(self):
@@ -159,6 +179,48 @@ class PricedPolicy:
         factor = np.divide(costs, self._listed, out=np.ones_like(costs), where=self._listed > 0)
         return self._logged * factor
 
+    def restricted(self, kept):
+        """The policy that some choices are left to, for the time that the others are down.
+
+        Solved for from the stored estimates and the log of `kept` alone: no label, no fit; the
+        budget is used and held as after a fit without the others. `values`, `docked`,
+        `planned` and `decide` then have one column for each of `kept`, in this order, and a
+        route is a position in it. The last one is kept, so that asking again costs nothing.
+
+        Parameters
+        ----------
+        kept : sequence of int
+            Positions of the choices, of which there is at least one, rising.
+
+        Returns
+        -------
+        PricedPolicy
+        """
+        kept = np.asarray(kept, dtype=np.int64)
+        if len(kept) == self.quality.shape[1]:
+            return self
+        if self._variant is not None and np.array_equal(self._variant[0], kept):
+            return self._variant[1]
+        other = copy.copy(self)
+        other.kept = kept if self.kept is None else self.kept[kept]
+        for name in ("estimate", "alone", "quality"):
+            setattr(other, name, np.ascontiguousarray(getattr(self, name)[:, kept]))
+        other.sigma = self.sigma[kept]
+        if self.repeats is not None:
+            values, planned = self.repeats.values[:, kept], self.repeats.planned
+            planned = None if planned is None else planned[:, kept]
+            other.repeats = self.repeats._replace(values=values, planned=planned)
+        for name, like in (("planned", "costs"), ("_listed", "_logged")):
+            own = np.ascontiguousarray(getattr(self, name)[..., kept])
+            logged = getattr(self, like)
+            # Where one stands for both, one does in the end.
+            own_log = own if logged is getattr(self, name) else logged[..., kept].copy()
+            setattr(other, name, own)
+            setattr(other, like, own_log)
+        other._solve(self.reg_lambda, other.costs, other.planned, self.deciding)
+        self._variant = kept, other
+        return other
+
     @property
     def per_row(self):
         """Whether costs are known, or estimated, row by row."""
@@ -166,7 +228,8 @@ class PricedPolicy:
 
     def estimates(self, features):
         """Quality of each choice for each row, before the penalty."""
-        return predict_matrix(self.estimator, features, self.quality.shape[1], "accuracy_estimator")
+        found = predict_matrix(self.estimator, features, self._n_outputs, "accuracy_estimator")
+        return found if self.kept is None else found[:, self.kept]
 
     def values(self, features):
         """What each choice is worth for each row: its quality less the penalty."""
@@ -178,7 +241,7 @@ class PricedPolicy:
         The estimator's own where its `predict` takes ``return_std``, else that of the
         cross-fitted errors of estimates of about this size.
         """
-        shape = -1, self.quality.shape[1]
+        shape = -1, self._n_outputs
         if _offers_std(self.estimator):
             with note_failure("accuracy_estimator", num_samples(features), "predict"):
                 found = self.estimator.predict(features, return_std=True)
@@ -204,7 +267,18 @@ class PricedPolicy:
         """Price of a mean budget, which pays for deciding as well."""
         return self.rule(budget).price
 
-    def decide(self, values, costs, budget, *, policy, objective="mean", told=False, draw=None):
+    def decide(
+        self,
+        values,
+        costs,
+        budget,
+        *,
+        policy,
+        objective="mean",
+        told=False,
+        draw=None,
+        allowed=None,
+    ):
         """Choose for each row and say what that costs, deciding included.
 
         Parameters
@@ -220,6 +294,8 @@ class PricedPolicy:
         draw : callable, default=None
             From positions of rows to uniform numbers, which say where rows go that are
             tied at the price. None sends them to the cheaper choice.
+        allowed : ndarray of shape (n_samples, n_choices), dtype=bool, default=None
+            Which choices each row may make, at least one.
 
         Returns
         -------
@@ -233,6 +309,9 @@ class PricedPolicy:
             For a budget below the cheapest plan for these rows.
         """
         check_policy(policy, objective)
+        rows, worth = np.arange(len(values)), values
+        if allowed is not None:
+            values, costs, stand_in = _stand_ins(values, costs, allowed)
         least = self.least
         # One row alone has no mean that a budget could hold for.
         if policy == "batch" or (told and len(values) > 1):
@@ -252,38 +331,56 @@ class PricedPolicy:
                 room = self.path.planned_at(room)
             room = max(room, least - self.deciding)
             route = decide(values, costs, room, self.path, policy="batch", objective=objective)
-        cost = np.broadcast_to(costs, values.shape)[np.arange(len(values)), route]
+        if allowed is not None:
+            route = np.where(allowed[rows, route], route, stand_in)
+        cost = np.broadcast_to(costs, values.shape)[rows, route]
         found = self.correction(budget)
-        quality = values[np.arange(len(values)), route] + (self.docked + found.quality)[route]
+        quality = worth[rows, route] + (self.docked + found.quality)[route]
         expected = cost * found.cost[route] if estimated else cost
         return Plan(route, cost + self.deciding, None, quality, expected + self.deciding)
+
+    def _tables(self):
+        """Costs and planned costs with one row for each row of the log."""
+        shape = self.quality.shape
+        return np.broadcast_to(self.costs, shape), np.broadcast_to(self.planned, shape)
 
     def validate(self, budget):
         """The cross-fitted decisions at a mean budget, judged by the log (`Validation`)."""
         check_affordable(budget, self.least)
-        return self._validated(budget)[0]
-
-    def correction(self, budget):
-        """How estimates of the choices that are made at a budget are off (`Correction`)."""
-        return self._validated(max(budget, self.least))[1]
-
-    def _validated(self, budget):
         known = self._found
         if known is not None and known[0] == budget:
-            return known[1:]
+            return known[1]
         values = self.estimate - self.docked
         if self._part_paths is None:
             self._part_paths = part_paths(
                 self.part, values, self.planned, self._realised, self._docked_repeats, self._own
             )
-        shape = self.quality.shape
-        costs, planned = np.broadcast_to(self.costs, shape), np.broadcast_to(self.planned, shape)
         room = budget if budget == np.inf else self.room(budget)
+        costs, _ = self._tables()
         found = validate(self._part_paths, room, values, self.planned, costs, self.quality)
-        correction = correct(found.choices, self.estimate, self.quality, planned, costs)
         found = found._replace(cost=found.cost + self.deciding)
-        self._found = budget, found, correction
-        return found, correction
+        self._found = budget, found
+        return found
+
+    def correction(self, budget):
+        """How estimates of the choices that are made at a budget are off (`Correction`)."""
+        known = self._corrected
+        if known is not None and known[0] == budget:
+            return known[1]
+        rule = self.rule(max(budget, self.least))
+        choices = choose_by_rule(self.estimate - self.docked, self.planned, rule)
+        costs, planned = self._tables()
+        found = correct(choices, self.estimate, self.quality, planned, costs)
+        self._corrected = budget, found
+        return found
+
+    def curve(self):
+        """Mean cost, deciding included, and mean quality over a range of prices."""
+        if self._curve is None:
+            prices = spread_prices(self.path, _N_CURVE)
+            cost, quality = price_curve(self.estimate, self.quality, self.planned, prices)
+            self._curve = cost + self.deciding, quality
+        return self._curve
 
     def warn(self, names, budget):
         """Say what of a fit is not as its user may think it is."""
@@ -335,6 +432,25 @@ class PricedPolicy:
                 UserWarning,
                 stacklevel=3,
             )
+
+
+def _stand_ins(values, costs, allowed):
+    """Values and costs in which the cheapest choice allowed stands for those that are not.
+
+    Returns
+    -------
+    values, costs : ndarray of shape (n_samples, n_choices)
+    stand_in : ndarray of shape (n_samples,), dtype=int64
+        The choice that is meant where one is made that is not allowed.
+    """
+    rows = np.arange(len(values))
+    costs = np.broadcast_to(costs, values.shape)
+    cost = np.where(allowed, costs, np.inf)
+    # Of equal costs the better one.
+    cheapest = np.where(cost == cost.min(axis=1, keepdims=True), values, -np.inf).argmax(axis=1)
+    values = np.where(allowed, values, values[rows, cheapest][:, np.newaxis])
+    costs = np.where(allowed, costs, costs[rows, cheapest][:, np.newaxis])
+    return values, costs, cheapest
 
 
 def _offers_std(estimator):
@@ -512,6 +628,20 @@ def _standard_error(rows):
     return float(rows.std(ddof=1) / np.sqrt(len(rows))) if len(rows) > 1 else np.nan
 
 
+class Limits(NamedTuple):
+    """What the choices of a call are limited to.
+
+    Attributes
+    ----------
+    kept : ndarray of shape (n_kept,), dtype=int64
+        Positions of the choices that are not excluded.
+    allowed : ndarray of shape (n_samples, n_kept), dtype=bool, or None
+    """
+
+    kept: np.ndarray
+    allowed: np.ndarray | None
+
+
 class LoggedMixin(PricedMixin):
     """Mixin for routers with one `PricedPolicy` over all of their choices.
 
@@ -533,6 +663,49 @@ class LoggedMixin(PricedMixin):
     def quality_std_(self):
         """Sigma, the out-of-sample standard deviation of the estimation error."""
         return self._policy().sigma
+
+    def _limits(self, n_samples, exclude, allowed):
+        """Choices that are left, and which of them each row may make; before any call.
+
+        Parameters
+        ----------
+        n_samples : int
+        exclude : sequence of str or None
+        allowed : array-like of shape (n_samples, n_choices) or None
+
+        Returns
+        -------
+        Limits
+
+        Raises
+        ------
+        ValueError
+            For names and shapes that are none of the router's, or where nothing is left.
+        """
+        names = self.choices_
+        if isinstance(exclude, str):
+            raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
+        exclude = [] if exclude is None else list(exclude)
+        if unknown := [name for name in exclude if name not in names]:
+            raise ValueError(f"exclude names {unknown!r}, which are not among {names!r}.")
+        kept = np.array([k for k, name in enumerate(names) if name not in exclude], dtype=np.int64)
+        if not len(kept):
+            raise ValueError(f"exclude={exclude!r} leaves no choice: {names!r} are all there are.")
+        if allowed is None:
+            return Limits(kept, None)
+        allowed = np.asarray(allowed)
+        if allowed.dtype != bool or allowed.shape != (n_samples, len(names)):
+            raise ValueError(
+                f"allowed must be booleans of shape ({n_samples}, {len(names)}), a column for "
+                f"each of {names!r}, got {allowed.dtype} of shape {allowed.shape}."
+            )
+        allowed = allowed[:, kept]
+        if len(without := np.flatnonzero(~allowed.any(axis=1))):
+            raise ValueError(
+                f"allowed leaves row {without[0]} and {len(without) - 1} others no choice"
+                + (f", with {exclude!r} excluded." if exclude else ".")
+            )
+        return Limits(kept, allowed)
 
     def predict_quality(self, X, return_std=False):
         """Estimated quality of each choice, before the penalty.

@@ -1,0 +1,196 @@
+"""After fit: other prices, and models that are down or that a request may not use."""
+
+import numpy as np
+import pytest
+import sklearn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeClassifier
+
+from skroute.routing import BudgetRouter, FrugalMCTClassifier, OccamRouterClassifier
+from tests.router_checks import Counting, problem
+
+COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
+
+
+def log(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    odds = np.column_stack([X[:, 0], 1 + 0.5 * X[:, 1], np.full(n, 2.0)])
+    Q = (rng.random((n, 3)) < 1 / (1 + np.exp(-odds))).astype(float)
+    return X, Q
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["fixed", "logged", "known", "learned"]),
+    st.sampled_from(["online", "batch"]),
+    st.lists(st.sampled_from(sorted(COSTS)), max_size=2, unique=True),
+    st.floats(0.0, 1.0),
+)
+def test_without_a_choice_it_decides_as_one_fitted_without_it(seed, kind, policy, exclude, share):
+    """Estimates of a choice do not depend on the others here, so that the two are equal."""
+    X, Q = log(120, seed)
+    names, rng = list(COSTS), np.random.default_rng(seed)
+    prices = list(COSTS.values())
+    if kind not in ("fixed", "logged"):
+        exclude = [f"choice{names.index(name)}" for name in exclude]
+        names = [f"choice{k}" for k in range(3)]
+    C = rng.uniform(0.5, 1.5, (120, 3)) * prices
+    keep = [k for k, name in enumerate(names) if name not in exclude]
+
+    def fit(columns):
+        costs = {names[k]: prices[k] for k in columns}
+        router = BudgetRouter(Ridge(), policy=policy, reg_lambda=0.1)
+        if kind in ("fixed", "logged"):
+            router.set_params(costs=costs)
+        if kind == "learned":
+            router.set_params(cost_estimator=LinearRegression())
+        logged = None if kind == "fixed" else C[:, columns]
+        return router.fit(X, Q[:, columns], costs=logged)
+
+    router, without = fit([0, 1, 2]), fit(keep)
+    new, _ = log(80, seed + 1)
+    told = rng.uniform(0.5, 1.5, (80, 3)) * prices if kind == "known" else None
+    budgets = without.price_path_.budgets
+    budget = budgets[0] + share * (budgets[-1] - budgets[0]) + 1.0
+    call = {} if told is None else {"costs": told}
+    ours = router.predict_routed(new, budget=budget, exclude=exclude, **call)
+    call = {} if told is None else {"costs": told[:, keep]}
+    theirs = without.predict_routed(new, budget=budget, **call)
+    np.testing.assert_array_equal(ours.route, np.array(keep)[theirs.route])
+    np.testing.assert_allclose(ours.cost, theirs.cost)
+    np.testing.assert_allclose(ours.expected_quality, theirs.expected_quality)
+    np.testing.assert_allclose(ours.expected_cost, theirs.expected_cost)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["online", "batch"]))
+def test_rows_make_only_choices_that_they_are_allowed(seed, policy):
+    """Batch: the best assignment of the choices allowed, by brute force over a few rows."""
+    X, Q = log(100, seed)
+    router = BudgetRouter(Ridge(), costs=COSTS, policy=policy).fit(X, Q)
+    rng = np.random.default_rng(seed)
+    new, allowed = log(4, seed + 1)[0], rng.random((4, 3)) < 0.5
+    allowed[np.arange(4), rng.integers(0, 3, 4)] = True
+    costs = np.array(list(COSTS.values()))
+    least = np.where(allowed, costs, np.inf).min(axis=1).mean()
+    budget = least + rng.uniform(0, 3)
+    routed = router.predict_routed(new, budget=budget, allowed=allowed)
+    rows = np.arange(4)
+    assert allowed[rows, routed.route].all()
+    np.testing.assert_array_equal(routed.cost, costs[routed.route])
+    values = np.where(allowed, router.predict_quality(new), -np.inf)
+    if policy == "online":
+        price = router.set_params(budget=budget).price_
+        net = values - price * costs if price < np.inf else np.where(allowed, -costs, -np.inf)
+        np.testing.assert_allclose(net[rows, routed.route], net.max(axis=1))
+        return
+    plans = np.stack(np.meshgrid(*[range(3)] * 4), axis=-1).reshape(-1, 4)
+    worth = values[rows, plans].mean(axis=1)
+    worth[costs[plans].mean(axis=1) > budget * (1 + 1e-12)] = -np.inf
+    assert values[rows, routed.route].mean() == pytest.approx(worth.max())
+    with pytest.raises(ValueError, match="smallest feasible budget is"):
+        router.predict(new, budget=least * 0.99, allowed=allowed)
+
+
+def test_the_budget_is_used_while_a_choice_is_down():
+    X, Q = log(3000)
+    new, Q_new = log(3000, seed=1)
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X, Q)
+    for name in ("small", "middle"):
+        cost = router.predict_cost(new, exclude=[name])
+        assert cost.mean() == pytest.approx(4.0, rel=0.05)
+        assert router.score(new, Q_new, exclude=[name]) > Q_new[:, 0].mean()
+    # What was there is as it was.
+    assert router.predict_cost(new).mean() == pytest.approx(4.0, rel=0.05)
+
+
+def test_refusals_come_before_any_call():
+    X, Q = log()
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X, Q)
+    allowed = np.ones((400, 3), dtype=bool)
+    allowed[7] = False
+    for call, message in [
+        ({"exclude": ["big"]}, r"exclude names \['big'\], which are not among"),
+        ({"exclude": "large"}, "exclude must be a list of names, got 'large'"),
+        ({"exclude": list(COSTS)}, "leaves no choice"),
+        ({"exclude": ["small", "middle"]}, "smallest feasible budget is 8"),
+        ({"allowed": allowed}, "allowed leaves row 7 and 0 others no choice"),
+        ({"allowed": allowed[:3]}, r"booleans of shape \(400, 3\)"),
+        ({"allowed": allowed.astype(int)}, "must be booleans"),
+        ({"request_id": [1, 2]}, "request_id must have one entry for each of 400 rows"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            router.predict(X, **call)
+    X, y, X_test, _ = problem()
+    members = [("tree", DecisionTreeClassifier(max_depth=2)), ("logreg", LogisticRegression())]
+    members = [(name, Counting(member)) for name, member in members]
+    occam = OccamRouterClassifier(members, costs=[1, 3], budget=4, embedding="tree").fit(X, y)
+    for member in occam.estimators_:
+        member.rows_.clear()
+    for call in ({"exclude": ["tree"]}, {"exclude": ["tree", "logreg"]}, {"budget": 0.5}):
+        with pytest.raises(ValueError, match="tree|smallest feasible"):
+            occam.predict(X_test, **call)
+    assert not any(member.rows_ for member in occam.estimators_)
+    assert (occam.route(X_test, exclude=["logreg"]) == 0).all()
+
+
+def test_a_member_that_is_down_is_not_called():
+    X, y, X_test, _ = problem()
+    members = [
+        ("tree", DecisionTreeClassifier(max_depth=2)),
+        ("logreg", LogisticRegression()),
+        ("deep", DecisionTreeClassifier(random_state=0)),
+    ]
+    members = [(name, FrozenEstimator(Counting(m).fit(X, y))) for name, m in members]
+    X, y, _, _ = problem(seed=1)
+    for kind in (OccamRouterClassifier, FrugalMCTClassifier):
+        router = kind(members, costs=[1, 2, 5], budget=6).fit(X, y)
+        for down, member in members:
+            member.estimator.rows_.clear()
+            routed = router.predict_routed(X_test, exclude=[down])
+            assert not member.estimator.rows_
+            assert down not in " ".join(np.array(router.choices_)[routed.route]).split()
+    with pytest.raises(ValueError, match="leaves no base: base='tree'"):
+        clone(router).set_params(base="tree").fit(X, y).predict(X_test, exclude=["tree"])
+    with pytest.raises(ValueError, match="exclude names"):
+        router.predict(X_test, exclude=["cnn"])
+
+
+def test_new_prices_of_frugalmct_are_those_of_a_new_fit():
+    X, y, X_test, _ = problem()
+    members = [("tree", DecisionTreeClassifier(max_depth=2)), ("logreg", LogisticRegression())]
+    router = FrugalMCTClassifier(members, costs=[1.0, 3.0], budget=3.0).fit(X, y)
+    for costs in ([1.0, 8.0], [4.0, 1.0], [2.0, 6.0]):
+        budget = min(costs) + 1.5
+        router.set_params(costs=costs, budget=budget)
+        again = FrugalMCTClassifier(members, costs=costs, budget=budget).fit(X, y)
+        np.testing.assert_array_equal(router.route(X_test), again.route(X_test))
+        np.testing.assert_array_equal(router.predict_cost(X_test), again.predict_cost(X_test))
+        assert (router.base_, router.min_budget_) == (again.base_, again.min_budget_)
+        assert router.validation_cost_ == pytest.approx(again.validation_cost_)
+    with pytest.raises(ValueError, match="was set after fit"):
+        router.set_params(costs="time").predict(X_test)
+
+
+def test_equal_requests_one_by_one_are_mixed_by_their_ids():
+    rng = np.random.default_rng(0)
+    Q = (rng.random((500, 2)) < [0.5, 0.8]).astype(float)
+    router = BudgetRouter(Ridge(), costs=[1, 5], budget=3.0).fit(np.ones((500, 1)), Q)
+    alone = [router.route([[1.0]], request_id=[i])[0] for i in range(400)]
+    assert 0.4 < np.mean(alone) < 0.6
+    together = router.route(np.ones((400, 1)), request_id=np.arange(400))
+    np.testing.assert_array_equal(alone, together)
+    assert len({router.route([[1.0]])[0] for _ in range(20)}) == 1
+
+
+def test_metadata_routing_carries_what_a_call_excludes():
+    X, Q = log()
+    with sklearn.config_context(enable_metadata_routing=True):
+        router = BudgetRouter(Ridge(), costs=COSTS).set_predict_request(exclude=True)
+        assert router._get_metadata_request().predict.requests["exclude"] is True

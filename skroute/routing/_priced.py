@@ -603,8 +603,11 @@ class PricedMixin(StreamMixin):
 
     @property
     def validation_quality_se_(self):
-        """Standard error of `validation_quality_` as an estimate for new rows."""
-        return _standard_error(self._validation()[0])
+        """Standard error of `validation_quality_` as an estimate for new rows.
+
+        As `validation_cost_se_`.
+        """
+        return standard_error(self._validation()[0], self._policy().part)
 
     @property
     def validation_cost_(self):
@@ -615,17 +618,38 @@ class PricedMixin(StreamMixin):
     def validation_cost_se_(self):
         """Standard error of `validation_cost_` as an estimate for new rows.
 
-        It is that of a mean over as many rows. The price has the same error with the other
-        sign: where the rows of `fit` happen to be cheap, new ones are above the budget.
+        It is that of a mean over as many rows: where the rows of `fit` happen to be cheap, new
+        ones are above the budget. Where the means of the folds differ by more than that, since
+        each has learned something else, it is theirs.
         """
-        return _standard_error(self._validation()[1])
+        return standard_error(self._validation()[1], self._policy().part)
 
     def _least(self):
         return self._policy().least
 
 
-def _standard_error(rows):
-    return float(rows.std(ddof=1) / np.sqrt(len(rows))) if len(rows) > 1 else np.nan
+def standard_error(rows, part):
+    """Standard error of a mean over rows whose decisions were learned part by part.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows,)
+    part : ndarray of shape (n_rows,), dtype=int64
+
+    Returns
+    -------
+    float
+        That of independent rows or, where it is larger, that of the parts' means: what was
+        learned differs from part to part, and the fitted estimator from all of them.
+    """
+    if len(rows) < 2:
+        return np.nan
+    found = rows.std(ddof=1) / np.sqrt(len(rows))
+    numbers = np.unique(part)
+    if len(numbers) > 1:
+        means = np.array([rows[part == number].mean() for number in numbers])
+        found = max(found, means.std(ddof=1) / np.sqrt(len(numbers)))
+    return float(found)
 
 
 class Limits(NamedTuple):

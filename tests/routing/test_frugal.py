@@ -30,6 +30,7 @@ from skroute.routing import (
     VoteClassifier,
 )
 from skroute.routing._answers import Answers
+from skroute.routing._priced import standard_error
 from tests.estimators import COMBINERS
 
 LABELS = np.array(["ant", "bee", "hornet"])
@@ -359,8 +360,8 @@ def test_mct_validation_is_what_the_cross_fitted_decisions_did(problem, budget, 
         cost[rows] = (1 - rule.share) * policy.costs[low] + rule.share * policy.costs[high]
     assert router.validation_quality_ == pytest.approx(quality.mean())
     assert router.validation_cost_ == pytest.approx(COSTS["cheap"] + cost.mean())
-    assert router.validation_cost_se_ == pytest.approx(cost.std(ddof=1) / 300**0.5)
-    assert router.validation_quality_se_ == pytest.approx(quality.std(ddof=1) / 300**0.5)
+    assert router.validation_cost_se_ == pytest.approx(standard_error(cost, policy.part))
+    assert router.validation_quality_se_ == pytest.approx(standard_error(quality, policy.part))
 
 
 def test_mct_weight_threshold_delta_policy(problem):

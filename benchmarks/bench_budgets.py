@@ -194,7 +194,7 @@ def fixed(estimator, log):
 
 
 def learned(estimator, log):
-    router = BudgetRouter(estimator, cost_estimator=estimator or KNeighborsRegressor(20))
+    router = BudgetRouter(estimator, cost_estimator=estimator)
     return router.fit(log.X, log.Q, costs=log.logged)
 
 

@@ -21,6 +21,8 @@ from skroute.base import (
 )
 from skroute.metrics import pareto_front
 from skroute.routing._draws import tie_draws
+from skroute.routing._fit_warnings import warn_of_fit
+from skroute.routing._limits import limits_of
 from skroute.routing._priced import (
     LoggedMixin,
     check_lambda,
@@ -357,7 +359,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         )
         self.choices_ = [self._names[column] for column in self.columns_]
         check_affordable(budget, self._priced.least)
-        self._priced.warn(self.choices_, budget)
+        warn_of_fit(self._priced, self.choices_, budget)
 
     def _check_names(self, n_choices):
         """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
@@ -425,7 +427,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         return Trade(self._policy())
 
     def _plan(self, X, budget, costs=None, exclude=None, allowed=None, request_id=None):
-        limits = self._limits(num_samples(X), exclude, allowed)
+        limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
         draw = tie_draws(X, request_id)
         policy = self._policy().restricted(limits.kept)
         told = costs is not None

@@ -15,6 +15,7 @@ _BLOCK = 1 << 15
 _CUDA_BLOCK = 1 << 24
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _COLUMN = np.uint64(0xD1B54A32D192ED03)
+_GOLDEN = 0.6180339887498949
 _NAN = np.uint64(0x7FF8000000000000)
 
 
@@ -45,7 +46,10 @@ def row_uniforms(X, n_columns, random_state=0):
 
 
 def tie_draws(X, request_id=None):
-    """From positions of rows of `X` to a uniform number for each, as `row_uniforms`.
+    """From positions of rows of `X` to a uniform number for each, from what is in the row.
+
+    Of equal rows in one call the numbers are spread evenly, so that the right share of them
+    goes each way.
 
     Parameters
     ----------
@@ -69,7 +73,9 @@ def tie_draws(X, request_id=None):
         source = source.reshape(-1, 1)
 
     def draw(rows):
-        return row_uniforms(_safe_indexing(source, rows), 1)[:, 0]
+        keys = row_keys(_safe_indexing(source, rows))
+        first = (_mixed(keys * _ODD + _COLUMN) >> np.uint64(11)).astype(np.float64) / 2.0**53
+        return (first + _GOLDEN * _times_seen(keys)) % 1.0
 
     return draw
 

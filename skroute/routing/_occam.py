@@ -12,6 +12,8 @@ from skroute.routing._base import BaseRouter
 from skroute.routing._draws import tie_draws
 from skroute.routing._embedding import call_with_layer, check_layer, reads_tensors
 from skroute.routing._fit_members import METHOD_OF_RESPONSE, response_quality
+from skroute.routing._fit_warnings import warn_of_fit
+from skroute.routing._limits import limits_of
 from skroute.routing._priced import LoggedMixin, check_lambda, fit_policy
 from skroute.routing._stream import Look, Trade
 from skroute.routing._values import check_default_reads, default_accuracy_estimator, folds_of
@@ -367,7 +369,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         self.estimators_ = [self.estimators_[i] for i in kept]
         self.member_names_ = [names[i] for i in kept]
         self.choices_ = list(self.member_names_)
-        policy.warn(self.choices_, check_budget(self.budget))
+        warn_of_fit(policy, self.choices_, check_budget(self.budget))
 
     def _timed_decision(self, policy):
         def decide(rows):
@@ -449,7 +451,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         return self._estimates_and_state(X, of)[0]
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
-        limits = self._limits(num_samples(X), exclude, allowed)
+        limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
         if self._embedder is not None and self._embedder[0] in (exclude or ()):
             raise ValueError(
                 f"exclude={exclude!r} names {self._embedder[0]!r}, which embeds every row: without "

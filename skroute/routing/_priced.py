@@ -2,9 +2,7 @@
 
 import copy
 import inspect
-import warnings
 from contextlib import nullcontext
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -14,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.assignment import Rule, assignment_path, decide
 from skroute.assignment._decide import check_policy
 from skroute.base import Plan, affords, check_affordable, note_failure
+from skroute.routing._limits import stand_ins
 from skroute.routing._mixtures import price_curve, spread_prices
 from skroute.routing._stream import StreamMixin
 from skroute.routing._validation import (
@@ -39,8 +38,6 @@ from skroute.utils._compat import Real, num_samples
 _ON_DEMAND = ("_other", "_variant", "_part_paths", "_found", "_corrected", "_levels", "_curve")
 # Prices at which a policy is compared with others on validation rows.
 _N_CURVE = 33
-# A logged mean that is further from a fixed cost than this share of it contradicts it.
-_CONTRADICTS = 0.1
 
 
 class PricedPolicy:
@@ -119,6 +116,7 @@ class PricedPolicy:
                 planned = own.put(planned, own.planned)
         else:
             self._docked_repeats = None
+        self._decides = values, planned
         self.path = assignment_path(values, planned, self._realised)
         if self._realised is None:
             self.least = float(np.min(costs, axis=-1).mean()) + self.deciding
@@ -311,7 +309,7 @@ class PricedPolicy:
         check_policy(policy, objective)
         rows, worth = np.arange(len(values)), values
         if allowed is not None:
-            values, costs, stand_in = _stand_ins(values, costs, allowed)
+            values, costs, stand_in = stand_ins(values, costs, allowed)
         least = self.least
         # One row alone has no mean that a budget could hold for.
         if policy == "batch" or (told and len(values) > 1):
@@ -368,9 +366,9 @@ class PricedPolicy:
         if known is not None and known[0] == budget:
             return known[1]
         rule = self.rule(max(budget, self.least))
-        choices = choose_by_rule(self.estimate - self.docked, self.planned, rule)
+        choices = choose_by_rule(*self._decides, rule)
         costs, planned = self._tables()
-        found = correct(choices, self.estimate, self.quality, planned, costs)
+        found = correct(choices, self.alone, self.quality, planned, costs)
         self._corrected = budget, found
         return found
 
@@ -381,76 +379,6 @@ class PricedPolicy:
             cost, quality = price_curve(self.estimate, self.quality, self.planned, prices)
             self._curve = cost + self.deciding, quality
         return self._curve
-
-    def warn(self, names, budget):
-        """Say what of a fit is not as its user may think it is."""
-        self._warn_if_a_single_choice_is_better(names, budget)
-        self._warn_if_the_log_contradicts(names)
-        most = float(np.max(self.costs, axis=-1).mean()) + self.deciding
-        if budget < np.inf and not affords(most, budget):
-            warnings.warn(
-                f"budget={budget!r} binds nowhere: the most expensive choice for each row costs "
-                f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
-                "(not per thousand where costs are per call); None is unlimited.",
-                UserWarning,
-                stacklevel=2,
-            )
-
-    def _warn_if_the_log_contradicts(self, names):
-        if self._realised is None or self.per_row:
-            return
-        found = self.costs.mean(axis=0)
-        off = np.abs(found - self.planned)
-        noise = self.costs.std(axis=0) / np.sqrt(len(self.costs))
-        wrong = np.flatnonzero((off > _CONTRADICTS * self.planned) & (off > 3 * noise))
-        if len(wrong):
-            worst = wrong[np.argmax(off[wrong] / np.maximum(self.planned[wrong], 1e-300))]
-            warnings.warn(
-                f"The logged costs of {names[worst]!r} are {found[worst]:.6g} on average, but "
-                f"costs says {self.planned[worst]:.6g}. The budget is met in logged costs; "
-                "rows are decided by those of costs. Check that both have one unit.",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _warn_if_a_single_choice_is_better(self, names, budget):
-        """Say so when one affordable choice is better on validation rows, beyond noise."""
-        mean_costs = self.costs.mean(axis=0) if self.costs.ndim == 2 else self.costs
-        affordable = np.flatnonzero(affords(budget - self.deciding, mean_costs))
-        if len(affordable) == 0 or len(self.quality) < 2:
-            return
-        alone = self.quality.mean(axis=0)
-        single = affordable[np.argmax(alone[affordable])]
-        found = self.validate(budget).quality
-        loss = self.quality[:, single] - found
-        if loss.mean() > max(1.645 * loss.std(ddof=1) / np.sqrt(len(loss)), 0):
-            warnings.warn(
-                f"On validation rows the router's quality {found.mean():.4g} is below the "
-                f"{alone[single]:.4g} of {names[single]!r} alone, which fits the budget. Try a "
-                "larger reg_lambda, another accuracy_estimator or better features, or use that "
-                "choice for all rows.",
-                UserWarning,
-                stacklevel=3,
-            )
-
-
-def _stand_ins(values, costs, allowed):
-    """Values and costs in which the cheapest choice allowed stands for those that are not.
-
-    Returns
-    -------
-    values, costs : ndarray of shape (n_samples, n_choices)
-    stand_in : ndarray of shape (n_samples,), dtype=int64
-        The choice that is meant where one is made that is not allowed.
-    """
-    rows = np.arange(len(values))
-    costs = np.broadcast_to(costs, values.shape)
-    cost = np.where(allowed, costs, np.inf)
-    # Of equal costs the better one.
-    cheapest = np.where(cost == cost.min(axis=1, keepdims=True), values, -np.inf).argmax(axis=1)
-    values = np.where(allowed, values, values[rows, cheapest][:, np.newaxis])
-    costs = np.where(allowed, costs, costs[rows, cheapest][:, np.newaxis])
-    return values, costs, cheapest
 
 
 def _offers_std(estimator):
@@ -652,20 +580,6 @@ def standard_error(rows, part):
     return float(found)
 
 
-class Limits(NamedTuple):
-    """What the choices of a call are limited to.
-
-    Attributes
-    ----------
-    kept : ndarray of shape (n_kept,), dtype=int64
-        Positions of the choices that are not excluded.
-    allowed : ndarray of shape (n_samples, n_kept), dtype=bool, or None
-    """
-
-    kept: np.ndarray
-    allowed: np.ndarray | None
-
-
 class LoggedMixin(PricedMixin):
     """Mixin for routers with one `PricedPolicy` over all of their choices.
 
@@ -687,49 +601,6 @@ class LoggedMixin(PricedMixin):
     def quality_std_(self):
         """Sigma, the out-of-sample standard deviation of the estimation error."""
         return self._policy().sigma
-
-    def _limits(self, n_samples, exclude, allowed):
-        """Choices that are left, and which of them each row may make; before any call.
-
-        Parameters
-        ----------
-        n_samples : int
-        exclude : sequence of str or None
-        allowed : array-like of shape (n_samples, n_choices) or None
-
-        Returns
-        -------
-        Limits
-
-        Raises
-        ------
-        ValueError
-            For names and shapes that are none of the router's, or where nothing is left.
-        """
-        names = self.choices_
-        if isinstance(exclude, str):
-            raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
-        exclude = [] if exclude is None else list(exclude)
-        if unknown := [name for name in exclude if name not in names]:
-            raise ValueError(f"exclude names {unknown!r}, which are not among {names!r}.")
-        kept = np.array([k for k, name in enumerate(names) if name not in exclude], dtype=np.int64)
-        if not len(kept):
-            raise ValueError(f"exclude={exclude!r} leaves no choice: {names!r} are all there are.")
-        if allowed is None:
-            return Limits(kept, None)
-        allowed = np.asarray(allowed)
-        if allowed.dtype != bool or allowed.shape != (n_samples, len(names)):
-            raise ValueError(
-                f"allowed must be booleans of shape ({n_samples}, {len(names)}), a column for "
-                f"each of {names!r}, got {allowed.dtype} of shape {allowed.shape}."
-            )
-        allowed = allowed[:, kept]
-        if len(without := np.flatnonzero(~allowed.any(axis=1))):
-            raise ValueError(
-                f"allowed leaves row {without[0]} and {len(without) - 1} others no choice"
-                + (f", with {exclude!r} excluded." if exclude else ".")
-            )
-        return Limits(kept, allowed)
 
     def predict_quality(self, X, return_std=False):
         """Estimated quality of each choice, before the penalty.

@@ -154,6 +154,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     """
 
     _acts_at_once = ("budget", "policy", "max_rounds", "max_cost")
+    _reads_categories = True
     _call_context = ("known", "max_rounds", "max_cost")
     _parameter_constraints: dict = {
         **FeatureBuyer._parameter_constraints,
@@ -217,7 +218,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         values, encoded, _ = self._checked(X, y, None)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         n_groups = len(self.group_costs_)
-        self._groups = Groups.of(self.group_of_, self.group_costs_, np.zeros(values.shape[1], bool))
+        categorical = np.zeros(values.shape[1], dtype=bool)
+        if self._codes is not None:
+            categorical = self._codes.categorical
+        self._groups = Groups.of(self.group_of_, self.group_costs_, categorical)
         whole = Task(
             values,
             encoded,
@@ -276,7 +280,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return HeldOut(paths, sets, np.mean(costs, axis=0)), learned, walks
 
     def _as_input(self, values):
-        return values
+        """What the user's model takes: numbers, or a frame as the one that `fit` was given."""
+        return values if self._codes is None else self._codes.decode(values)
 
     # Decide ---------------------------------------------------------------------------
 

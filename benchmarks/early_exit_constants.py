@@ -23,7 +23,7 @@ from skroute.datasets import fetch_adult, fetch_covertype_sample, fetch_letter
 from skroute.early_exit import TradeoffDisplay, _policies
 from skroute.early_exit._calibration import judge
 from skroute.early_exit._engines import ensemble_engine
-from skroute.early_exit._thresholds import running_values
+from skroute.early_exit._thresholds import full_answers, running_values
 
 # Name: loader, positive class, development rows, trees, learning rate, splits.
 DATA = {
@@ -73,8 +73,11 @@ def members(engine, scores, dev, alpha, levels, order="qwyc"):
     )
     order, policies, _, _ = recipe.learn(scores, engine.offset, engine.beta, costs)
     values, bad = running_values(dev, order, engine.offset, engine.beta)
-    cost, wrong = judge(policies, values, bad, np.arange(1.0, len(costs) + 1))
-    curve = TradeoffDisplay({"": (wrong.sum(axis=1) / dev.shape[1], cost / dev.shape[1])})
+    answers = full_answers(dev, engine.offset, engine.beta)
+    spent = np.arange(1.0, len(costs) + 1)
+    judged = judge(policies, values, bad, spent, answers, max(2, engine.n_outputs))
+    n_wrong = judged.by_answer.sum(axis=1)
+    curve = TradeoffDisplay({"": (n_wrong / dev.shape[1], judged.cost / dev.shape[1])})
     return [curve.at("", level) for level in levels], order
 
 

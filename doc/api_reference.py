@@ -14,6 +14,7 @@ ROOMS = {
     "skroute.forests": ("Forests of any library", ["fast_forest", "early_exit"]),
     "skroute.feature_sets": ("Which features to compute", ["feature_sets"]),
     "skroute.assignment": ("Spend a budget well", ["assignment"]),
+    "skroute.ledgers": ("The ledger of a total", ["many_workers", "streams"]),
     "skroute.quality": ("Estimate quality", ["quality"]),
     "skroute.members": (
         "Logs, services, and nets with exits as models",

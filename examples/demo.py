@@ -29,6 +29,7 @@ from skroute.routing import (
 )
 
 SEED = 0
+N_SPLITS = 3
 # Prices per 1,000 answers in cents, as a service might charge; any unit does.
 COSTS = {"tree": 1.0, "logreg": 2.0, "forest": 20.0, "svm": 50.0}
 
@@ -42,43 +43,54 @@ def members():
     ]
 
 
-def main():
-    X, y = load_digits(return_X_y=True)
+def one_split(X, y, budgets, seed):
+    """At each budget: quality and cost of everybody, and what `fit` said of OCCAM's cost."""
     X_train, X_test, y_train, y_test = train_test_split(
-        X, y, test_size=0.5, stratify=y, random_state=SEED
+        X, y, test_size=0.5, stratify=y, random_state=seed
     )
-    budgets = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0]) * COSTS["svm"]
     routers = {
         "OCCAM": OccamRouterClassifier(members(), costs=COSTS),
         "single best": SingleBestClassifier(members(), costs=COSTS),
         "random": RandomRouterClassifier(members(), costs=COSTS),
     }
-    curves = {}
+    found = {}
     for name, router in routers.items():
         router.fit(X_train, y_train)
-        curves[name] = accuracy_cost_curve(router, X_test, y_test, budgets)
+        curve = accuracy_cost_curve(router, X_test, y_test, budgets)
+        found[name], found[f"cost of {name}"] = curve.quality, curve.cost
+    found["told"], found["told error"] = [], []
+    for budget in budgets:
+        occam = routers["OCCAM"].set_params(budget=budget)
+        found["told"].append(occam.validation_cost_)
+        found["told error"].append(occam.validation_cost_se_)
     oracle = OracleRouterClassifier(members(), costs=COSTS).fit(X_train, y_train)
-    oracle_quality = [oracle.score(X_test, y_test, budget=budget) for budget in budgets]
+    found["oracle"] = [oracle.score(X_test, y_test, budget=budget) for budget in budgets]
+    return found
 
-    print(f"digits, {len(X_train)} rows to fit, {len(X_test)} to test, seed {SEED}")
-    print(f"cents per 1,000 answers: {COSTS}\n")
-    header = ["budget", "OCCAM", "its cost", "single best", "random", "oracle"]
+
+def main():
+    X, y = load_digits(return_X_y=True)
+    budgets = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0]) * COSTS["svm"]
+    splits = [one_split(X, y, budgets, seed) for seed in range(SEED, SEED + N_SPLITS)]
+    mean = {name: np.mean([split[name] for split in splits], axis=0) for name in splits[0]}
+    error = np.std([split["cost of OCCAM"] for split in splits], axis=0, ddof=1) / N_SPLITS**0.5
+
+    print(f"digits, {len(X) // 2} rows to fit, the others to test, mean of {N_SPLITS} splits")
+    print(f"cents per 1,000 answers: {COSTS}")
+    print("+-: standard errors, of the mean over splits, and as fit tells it for a single one\n")
+    header = ["budget", "its cost", "+-", "told by fit", "+-", "OCCAM"]
+    header += ["single best", "random", "oracle"]
     print("  ".join(f"{text:>11}" for text in header))
     for row, budget in enumerate(budgets):
-        cells = [
-            budget,
-            curves["OCCAM"].quality[row],
-            curves["OCCAM"].cost[row],
-            curves["single best"].quality[row],
-            curves["random"].quality[row],
-            oracle_quality[row],
-        ]
+        cells = [budget, mean["cost of OCCAM"][row], error[row]]
+        cells += [mean["told"][row], mean["told error"][row]]
+        cells += [mean[name][row] for name in ("OCCAM", "single best", "random", "oracle")]
         print("  ".join(f"{cell:>11.3f}" for cell in cells))
 
     figure, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    for (name, curve), marker in zip(curves.items(), "osd"):
-        ax.plot(curve.cost, curve.quality, marker=marker, label=name)
-    ax.plot(budgets, oracle_quality, color="grey", linestyle=":", label="oracle (told the labels)")
+    for name, marker in zip(("OCCAM", "single best", "random"), "osd"):
+        ax.plot(mean[f"cost of {name}"], mean[name], marker=marker, label=name)
+    ax.plot(budgets, mean["oracle"], color="grey", linestyle=":", label="oracle (told the labels)")
     ax.set(
         xlabel="mean cost (cents per 1,000 answers)",
         ylabel="accuracy on the test half",

@@ -15,6 +15,7 @@ __all__ = [
     "forests",
     "gating",
     "guarantees",
+    "ledgers",
     "members",
     "metrics",
     "quality",

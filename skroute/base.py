@@ -55,8 +55,16 @@ __all__ = [
 ROUNDING = 1e-12
 
 
-class Routed(NamedTuple):
+class _Routed(NamedTuple):
+    y_pred: NDArray[Any]
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
+
+
+class Routed(_Routed):
     """Answers, choices and costs from one pass over the rows.
+
+    A tuple of three; what may be known beside them has names only.
 
     Attributes
     ----------
@@ -67,12 +75,36 @@ class Routed(NamedTuple):
         Index of the choice made for each row, into ``choices_``.
 
     cost : ndarray of shape (n_samples,), dtype=float64
-        What each row cost, everything included, in the unit of ``costs``.
+        What each row cost, everything included, in the unit of ``costs``: by the price list
+        or the estimate that the row was decided by.
+
+    expected_quality : ndarray of shape (n_samples,), dtype=float64, or None
+        How good each choice made is expected to be. It is below the estimate that the
+        choice was made by: what looks best does so partly by chance. None where an
+        estimator does not estimate quality.
+
+    expected_cost : ndarray of shape (n_samples,), dtype=float64
+        What each choice made is expected to cost. It differs from `cost` where costs were
+        logged or learned: a choice is made partly because its cost was underestimated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.base import Routed
+    >>> routed = Routed(np.array(["a"]), np.array([0]), np.array([2.0]))
+    >>> y_pred, route, cost = routed
+    >>> routed.expected_quality is None
+    True
     """
 
-    y_pred: NDArray[Any]
-    route: NDArray[np.int64]
-    cost: NDArray[np.float64]
+    def __new__(cls, y_pred, route, cost, expected_quality=None, expected_cost=None):
+        self = super().__new__(cls, y_pred, route, cost)
+        self.expected_quality = expected_quality
+        self.expected_cost = expected_cost
+        return self
+
+    def __getnewargs__(self):
+        return (*self, self.expected_quality, self.expected_cost)
 
 
 class Plan(NamedTuple):
@@ -89,11 +121,19 @@ class Plan(NamedTuple):
 
     state : object, default=None
         What deciding has computed already and answering must not pay for twice.
+
+    quality : ndarray of shape (n_samples,), default=None
+        Expected quality of the choices, where it is estimated.
+
+    expected_cost : ndarray of shape (n_samples,), default=None
+        What they are expected to cost, where that is not `cost`.
     """
 
     route: NDArray[np.int64]
     cost: NDArray[np.float64]
     state: Any = None
+    quality: Any = None
+    expected_cost: Any = None
 
 
 def check_budget(budget, *, name="budget"):
@@ -677,7 +717,8 @@ class CostAwareMixin(CallbackSupportMixin):
         except Exception as error:
             hide_texts(error, X)
             raise
-        return Routed(y_pred, plan.route, plan.cost)
+        expected_cost = plan.cost if plan.expected_cost is None else plan.expected_cost
+        return Routed(y_pred, plan.route, plan.cost, plan.quality, expected_cost)
 
     def _check_X(self, X):
         return check_rows(self, X, reset=False)
@@ -704,7 +745,8 @@ class CostAwareMixin(CallbackSupportMixin):
         Returns
         -------
         Routed
-            Named tuple ``(y_pred, route, cost)``.
+            Named tuple ``(y_pred, route, cost)``, with ``expected_quality`` and
+            ``expected_cost`` of the choices as further attributes.
         """
         return self._respond(X, "predict", budget=budget, **context)
 

@@ -22,9 +22,10 @@ from skroute.gating import (
     SequentialFeatureClassifier,
 )
 from skroute.members import CallableClassifier, MultiExitClassifier, RecordedClassifier
-from skroute.quality import BaggedNeighborsRegressor
+from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import (
     BudgetRouter,
+    CascadeRouter,
     FrugalMCTClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
@@ -85,7 +86,10 @@ ESTIMATORS = [
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),
+    CascadeRouter(costs=[1.0], cv=2, n_prices=4),
     BaggedNeighborsRegressor(),
+    QualityRegressor(cv=2),
+    QualityRegressor(family=["linear", "cosine neighbors"], keep_rows=True, cv=2),
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.model_selection import GroupKFold
 
 from skroute.early_exit import QWYCEnsemble
-from skroute.routing import BudgetRouter
+from skroute.routing import BudgetRouter, CascadeRouter
 from tests.estimators import ESTIMATORS
 
 N_GROUPS, N_COPIES = 40, 3
@@ -155,7 +155,7 @@ def test_no_model_is_asked_about_rows_that_fitted_it(estimator, kind):
         model = spied(estimator).set_params(**options)
         model.set_params(cv=folds(kind, X, y, groups))
         target = y
-        if isinstance(model, BudgetRouter):
+        if isinstance(model, (BudgetRouter, CascadeRouter)):
             target = np.random.default_rng(0).random((len(y), 1))
         NOTES.__init__()
         model.fit(X, target)
@@ -182,7 +182,7 @@ def test_of_noise_no_validation_figure_is_above_chance(estimator):
             model.set_params(accuracy_estimator=DecisionTreeRegressor(random_state=seed))
         model.set_params(cv=folds("list", X, y, groups))
         target = y
-        if isinstance(model, BudgetRouter):
+        if isinstance(model, (BudgetRouter, CascadeRouter)):
             target = (y == 0).astype(float)[:, None]
         model.fit(X, target)
         figures.append(getattr(model, "validation_quality_", np.nan))

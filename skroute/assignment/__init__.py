@@ -1,12 +1,13 @@
 """Spend a budget well: the multiple-choice knapsack, its dual price and its certificate."""
 
 from skroute.assignment._decide import decide
-from skroute.assignment._path import AssignmentPath, assignment_path
+from skroute.assignment._path import AssignmentPath, Rule, assignment_path
 from skroute.assignment._solve import Assignment, choose_at_price, solve_assignment
 
 __all__ = [
     "Assignment",
     "AssignmentPath",
+    "Rule",
     "assignment_path",
     "choose_at_price",
     "decide",

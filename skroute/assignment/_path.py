@@ -4,10 +4,30 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.isotonic import isotonic_regression
 
 from skroute.assignment._greedy import build_hulls
-from skroute.assignment._problem import check_problem, totals
+from skroute.assignment._problem import check_problem, check_values_and_costs, totals
 from skroute.base import affords, check_affordable, check_budget
+
+# Prices that differ by less, relatively, are one: averages differ by rounding.
+_TIE = 1e-9
+
+
+class Rule(NamedTuple):
+    """What a budget comes to for a row that is decided alone.
+
+    Attributes
+    ----------
+    price : float
+        The price of `choose_at_price`, where ties go to the cheaper choice.
+
+    share : float
+        Share of the rows that are tied at the price which take the more expensive choice.
+    """
+
+    price: float
+    share: float
 
 
 class AssignmentPath(NamedTuple):
@@ -16,8 +36,9 @@ class AssignmentPath(NamedTuple):
     Attributes
     ----------
     budgets : ndarray of shape (n_breaks,), dtype=float64
-        Mean costs per row at which the price changes, rising. The first is the smallest
-        feasible budget, the last buys the best choice of every row.
+        Mean costs per row at which the price changes, rising: the realised ones, where
+        these were given. The first is the smallest feasible budget, the last buys the best
+        choice of every row.
 
     objectives : ndarray of shape (n_breaks,), dtype=float64
         Mean value at each of these budgets, where the greedy plan is exact.
@@ -25,11 +46,20 @@ class AssignmentPath(NamedTuple):
     prices : ndarray of shape (n_breaks,), dtype=float64
         ``prices[k]`` is the dual price from ``budgets[k]`` up to the next break;
         falling, the last is 0.
+
+    planned : ndarray of shape (n_breaks,), dtype=float64
+        Mean costs by which the rows are decided, at each break. `budgets`, but for
+        rounding, where no realised costs were given.
+
+    counts : ndarray of shape (n_breaks,), dtype=int64
+        Choices that change at ``prices[k]``, of as many rows; 0 for the last.
     """
 
     budgets: NDArray[np.float64]
     objectives: NDArray[np.float64]
     prices: NDArray[np.float64]
+    planned: NDArray[np.float64]
+    counts: NDArray[np.int64]
 
     def price(self, budget: float | None) -> float:
         """Dual price at a budget: the one that `choose_at_price` takes.
@@ -55,6 +85,51 @@ class AssignmentPath(NamedTuple):
         if affords(self.budgets[0], check_budget(budget)):
             return np.inf
         return float(self.prices[segment])
+
+    def rule(self, budget: float | None) -> Rule:
+        """Price at a budget, and how rows that are tied at it are mixed to use all of it.
+
+        A price at which a single row changes its choice is rounded to the nearer side:
+        no new row is tied there.
+
+        Parameters
+        ----------
+        budget : float or None
+            Mean cost per row; None is unlimited. Below the cheapest plan, the cheapest.
+
+        Returns
+        -------
+        Rule
+            Named tuple ``(price, share)``.
+        """
+        budget = check_budget(budget)
+        if affords(self.budgets[0], budget):
+            return Rule(np.inf, 0.0)
+        k = self._segment(budget)
+        if k == len(self.prices) - 1:
+            return Rule(0.0, 0.0)
+        share = (budget - self.budgets[k]) / (self.budgets[k + 1] - self.budgets[k])
+        if self.counts[k] == 1:
+            return Rule(float(self.prices[k + round(share)]), 0.0)
+        return Rule(float(self.prices[k]), float(min(max(share, 0.0), 1.0)))
+
+    def planned_at(self, budget: float | None) -> float:
+        """Mean cost by which rows are decided that goes with a realised budget.
+
+        Parameters
+        ----------
+        budget : float or None
+            Mean realised cost per row; None is unlimited, and then so is the result.
+
+        Returns
+        -------
+        float
+        """
+        budget = check_budget(budget)
+        if not budget < self.budgets[-1]:
+            # What the best choice of every row is planned to cost, and what it costs.
+            return budget + max(float(self.planned[-1] - self.budgets[-1]), 0.0)
+        return float(np.interp(budget, self.budgets, self.planned))
 
     def objective(self, budget: float | None) -> float:
         """Mean value that the relaxation reaches at a budget: an upper bound on any plan's.
@@ -84,7 +159,9 @@ class AssignmentPath(NamedTuple):
         return int(affords(budget, self.budgets).sum()) - 1
 
 
-def assignment_path(values: ArrayLike, costs: ArrayLike) -> AssignmentPath:
+def assignment_path(
+    values: ArrayLike, costs: ArrayLike, realised: ArrayLike | None = None
+) -> AssignmentPath:
     """Objective and price of the assignment problem for every budget, from one sort.
 
     Parameters
@@ -93,13 +170,22 @@ def assignment_path(values: ArrayLike, costs: ArrayLike) -> AssignmentPath:
         Value of each choice for each row.
 
     costs : array-like of shape (n_choices,) or (n_rows, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative.
+        Cost of each choice, shared by all rows or per row; not negative. By these rows are
+        decided.
+
+    realised : array-like of shape (n_rows, n_choices), default=None
+        What each choice has cost in truth, where `costs` are estimates or a price list: the
+        budgets are then means of these. A choice is made partly because its cost was
+        underestimated, so that planned spending is below what is paid. As a function of
+        the price the realised mean is a step function that need not be monotone; the
+        budgets are its isotonic regression. None takes `costs`.
 
     Returns
     -------
     AssignmentPath
-        Named tuple ``(budgets, objectives, prices)`` with methods ``price(budget)`` and
-        ``objective(budget)``.
+        Named tuple ``(budgets, objectives, prices, planned, counts)`` with methods
+        ``price(budget)``, ``rule(budget)``, ``objective(budget)`` and
+        ``planned_at(budget)``.
 
     Raises
     ------
@@ -116,6 +202,11 @@ def assignment_path(values: ArrayLike, costs: ArrayLike) -> AssignmentPath:
     array([0.15, 0.05, 0.  ])
     >>> round(path.objective(2), 3)
     0.8
+
+    The first row, which is worth the larger choice most, cost more than was planned:
+
+    >>> assignment_path([[0.6, 0.9], [0.7, 0.8]], [1, 3], [[1, 7], [1, 1]]).budgets
+    array([1., 4., 4.])
     """
     problem = check_problem(values, costs, None)
     n = len(problem.values)
@@ -127,9 +218,31 @@ def assignment_path(values: ArrayLike, costs: ArrayLike) -> AssignmentPath:
     spent = np.cumsum(extra_cost)
     gained = np.cumsum(extra_cost * prices)
     # Equal efficiencies are one break: the price does not change between them.
-    last = np.flatnonzero(np.r_[prices[1:] != prices[:-1], np.full(min(len(prices), 1), True)])
+    last = np.flatnonzero(np.r_[prices[1:] < prices[:-1] * (1 - _TIE), [True] * (len(prices) > 0)])
+    planned = (cost + np.r_[0.0, spent[last]]) / n
+    budgets = planned
+    if realised is not None:
+        _, realised = check_values_and_costs(problem.values, realised)
+        budgets = _realised(hulls, realised, by_efficiency, last)
     return AssignmentPath(
-        budgets=(cost + np.r_[0.0, spent[last]]) / n,
+        budgets=budgets,
         objectives=(value + np.r_[0.0, gained[last]]) / n,
         prices=np.r_[prices[last], 0.0],
+        planned=planned,
+        counts=np.r_[np.diff(np.r_[-1, last]), 0],
     )
+
+
+def _realised(hulls, realised, by_efficiency, last):
+    """Mean realised cost at each break, made to rise."""
+    n = len(hulls.cheapest)
+    realised = np.broadcast_to(realised, (n, realised.shape[1]))
+    rows = np.repeat(np.arange(n), np.diff(hulls.starts))
+    before = np.r_[0, hulls.choice[:-1]]
+    first = hulls.starts[:-1][np.diff(hulls.starts) > 0]
+    before[first] = hulls.cheapest[rows[first]]
+    extra = realised[rows, hulls.choice] - realised[rows, before]
+    least = realised[np.arange(n), hulls.cheapest].sum()
+    budgets = (least + np.r_[0.0, np.cumsum(extra[by_efficiency])[last]]) / n
+    # Isotonic: a mean below 0 cannot be, but for the rounding of sums.
+    return np.maximum(isotonic_regression(budgets), 0.0)

@@ -219,6 +219,7 @@ def choose_at_price(
     tolerance : float, default=1e-9
         Relative difference in value per cost that is taken as a tie, so that averages
         that differ by rounding do not turn thousands of ties into the more expensive choice.
+        A negative one sends ties to the more expensive choice.
 
     Returns
     -------

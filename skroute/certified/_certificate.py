@@ -92,6 +92,9 @@ class Certificate(NamedTuple):
 
     assumption : str
         What the promise rests on.
+
+    n_population : int or None
+        Rows of the batch that the promise is about; None for the rows to come.
     """
 
     promised: bool
@@ -110,9 +113,12 @@ class Certificate(NamedTuple):
     saving: float
     groups: list[str]
     assumption: str
+    n_population: int | None = None
 
     def __str__(self):
-        seen = f"on {self.n_rows} evidence rows the loss was {self.loss:.3g}, the cost "
+        kind = "evidence" if self.n_population is None else "labelled"
+        seen = f"on {self.n_rows} {kind} rows the loss was {self.loss:.3g}, the cost "
+        seen += "" if self.n_population is None else "of the batch was "
         seen += (
             f"{self.cost:.4g}, {abs(self.saving):.0%} {'below' if self.saving >= 0 else 'above'}"
         )
@@ -122,6 +128,8 @@ class Certificate(NamedTuple):
         parts = []
         if self.max_loss is not None:
             where = f" in each of {len(self.groups)} groups" if self.groups else ""
+            if self.n_population is not None:
+                where = f" on this batch of {self.n_population} rows"
             parts.append(
                 f"the mean loss against {self.reference}{where} is at most {self.max_loss:g}"
             )

@@ -19,6 +19,8 @@ class Evidence(NamedTuple):
     ----------
     path : ndarray of shape (n_points,), dtype=int64
     budget : ndarray of shape (n_points,)
+    routes : ndarray of shape (n_rows, n_points), dtype=int32
+        Choice, counted over all paths.
     losses : ndarray of shape (n_rows, n_points)
         Loss of the answer, not yet against a reference.
     costs : ndarray of shape (n_rows, n_points)
@@ -30,10 +32,13 @@ class Evidence(NamedTuple):
     group : ndarray of shape (n_rows,), dtype=int64
     group_names : list of str
         Empty where all rows are one group.
+    exact : bool
+        Whether losses are 0 and 1 by what they are, not only on these rows.
     """
 
     path: NDArray[np.int64]
     budget: NDArray[np.float64]
+    routes: NDArray[np.int32]
     losses: NDArray[np.float64]
     costs: NDArray[np.float64]
     references: NDArray[np.float64]
@@ -41,6 +46,7 @@ class Evidence(NamedTuple):
     reference_costs: NDArray[np.float64]
     group: NDArray[np.int64]
     group_names: list[str]
+    exact: bool
 
 
 def is_missing(values):
@@ -102,8 +108,16 @@ def row_losses(y, y_pred, route, n_choices, loss):
     return (y != y_pred).astype(np.float64)
 
 
-def operating_budgets(path, X, n_points):
+def operating_budgets(path, X, n_points, context=None):
     """Budgets from unlimited to the smallest feasible one, by rows that are no evidence.
+
+    Parameters
+    ----------
+    path : fitted decision estimator
+    X : rows that only set the scale
+    n_points : int
+    context : dict, default=None
+        What the path is told about these rows.
 
     Returns
     -------
@@ -113,11 +127,11 @@ def operating_budgets(path, X, n_points):
     least = path.min_budget_
     if not np.isfinite(least):
         return np.array([np.inf])
-    most = max(float(np.mean(path.predict_cost(X, budget=np.inf))), least)
+    most = max(float(np.mean(path.predict_cost(X, budget=np.inf, **(context or {})))), least)
     return np.r_[np.inf, np.unique(np.linspace(least, most, n_points))[::-1]]
 
 
-def collect(paths, budgets, X, y, *, reference, loss, group):
+def collect(paths, budgets, X, y, contexts, *, reference, loss, group):
     """Call every path at every one of its budgets on the evidence rows, and the references.
 
     Parameters
@@ -126,6 +140,8 @@ def collect(paths, budgets, X, y, *, reference, loss, group):
     budgets : list of ndarray
         For each path, the unlimited one first.
     X, y : the evidence rows, in random order
+    contexts : list of dict
+        What each path is told about them.
     reference : "best", "full", str or fitted estimator
     loss : callable or None
     group : ndarray of shape (n_rows,) or None
@@ -134,13 +150,15 @@ def collect(paths, budgets, X, y, *, reference, loss, group):
     -------
     Evidence
     """
-    losses, costs, owner = [], [], []
+    losses, costs, routes, owner, n_choices = [], [], [], [], 0
     for k, path in enumerate(paths):
         for budget in budgets[k]:
-            y_pred, route, cost = path.predict_routed(X, budget=budget)
-            losses.append(row_losses(y, y_pred, route, len(path.choices_), loss))
-            costs.append(cost)
+            seen = path.predict_routed(X, budget=budget, **contexts[k])
+            losses.append(row_losses(y, seen.y_pred, seen.route, len(path.choices_), loss))
+            costs.append(seen.cost)
+            routes.append((seen.route + n_choices).astype(np.int32))
             owner.append(k)
+        n_choices += len(path.choices_)
     found = _references(paths, X, y, reference, loss, losses[0], float(costs[0].mean()))
     names, codes = [], np.zeros(len(y), dtype=np.int64)
     if group is not None:
@@ -149,6 +167,7 @@ def collect(paths, budgets, X, y, *, reference, loss, group):
     return Evidence(
         np.array(owner),
         np.concatenate(budgets),
+        np.column_stack(routes),
         np.column_stack(losses),
         np.column_stack(costs),
         np.column_stack([row for _, row, _ in found]),
@@ -156,7 +175,13 @@ def collect(paths, budgets, X, y, *, reference, loss, group):
         np.array([cost for _, _, cost in found], dtype=np.float64),
         codes.astype(np.int64),
         names,
+        loss is None and (y.ndim == 1 or _logs_zero_or_one(y, paths)),
     )
+
+
+def _logs_zero_or_one(y, paths):
+    """Whether y has a column of whole numbers per choice."""
+    return y.dtype.kind in "bui" and all(len(path.choices_) == y.shape[1] for path in paths)
 
 
 def _references(paths, X, y, reference, loss, full_losses, full_cost):
@@ -166,9 +191,9 @@ def _references(paths, X, y, reference, loss, full_losses, full_cost):
         return full
     if hasattr(reference, "predict"):
         if hasattr(reference, "predict_routed"):
-            y_pred, route, cost = reference.predict_routed(X)
-            row = row_losses(y, y_pred, route, len(reference.choices_), loss)
-            return [(type(reference).__name__, row, float(cost.mean()))]
+            seen = reference.predict_routed(X)
+            row = row_losses(y, seen.y_pred, seen.route, len(reference.choices_), loss)
+            return [(type(reference).__name__, row, float(seen.cost.mean()))]
         y_pred = np.asarray(reference.predict(X))
         return [(type(reference).__name__, row_losses(y, y_pred, None, -1, loss), np.nan)]
     known = {}
@@ -240,8 +265,20 @@ def losses_of_points(evidence):
     )
 
 
-def loss_p_values(evidence, max_loss, loss_range):
+def loss_method(evidence, loss_range):
+    """How losses are bounded: exactly where they are 0 and 1, else by betting."""
+    return "trinomial" if evidence.exact and loss_range == 1 else "betting"
+
+
+def loss_p_values(evidence, max_loss, loss_range, level):
     """p-values of "some loss is above `max_loss`" at each operating point.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    max_loss, loss_range : float
+    level : float
+        The points of a path behind the first that fails it get 1: nobody asks for them.
 
     Returns
     -------
@@ -251,13 +288,22 @@ def loss_p_values(evidence, max_loss, loss_range):
     # A promise at the end of the range is true without a test.
     if max_loss is None or max_loss >= loss_range:
         return found
-    bounds = (-loss_range, loss_range)
+    options = {"bounds": (-loss_range, loss_range), "method": loss_method(evidence, loss_range)}
     for k in range(len(found)):
-        if k > 1 and np.array_equal(evidence.losses[:, k], evidence.losses[:, k - 1]):
+        follows = k > 0 and evidence.path[k] == evidence.path[k - 1]
+        if is_reference(evidence, k):
+            continue
+        if follows and found[k - 1] > level:
+            found[k] = 1.0
+        elif (
+            follows
+            and not is_reference(evidence, k - 1)
+            and np.array_equal(evidence.losses[:, k], evidence.losses[:, k - 1])
+        ):
             found[k] = found[k - 1]
-        elif not is_reference(evidence, k):
+        else:
             parts = differences(evidence, k)
-            found[k] = max(mean_p_value(part, max_loss, bounds=bounds) for part in parts)
+            found[k] = max(mean_p_value(part, max_loss, **options) for part in parts)
     return found
 
 
@@ -265,6 +311,6 @@ def loss_bound(evidence, k, loss_range, level):
     """Upper bound of the loss of one operating point, taken for itself."""
     if is_reference(evidence, k):
         return 0.0
-    bounds = (-loss_range, loss_range)
+    options = {"bounds": (-loss_range, loss_range), "method": loss_method(evidence, loss_range)}
     parts = differences(evidence, k)
-    return max(mean_upper_bound(part, bounds=bounds, confidence=1 - level) for part in parts)
+    return max(mean_upper_bound(part, confidence=1 - level, **options) for part in parts)

@@ -4,7 +4,6 @@ from copy import copy
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import (
     _safe_indexing,
     check_consistent_length,
@@ -17,11 +16,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
     CostAwareMixin,
-    Plan,
     check_budget,
     check_rows,
     inherit_member_tags,
     note_failure,
+)
+from skroute.certified._candidates import (
+    ContextOfCandidates,
+    context_of_rows,
+    groups_of_rows,
+    is_frozen,
+    named_candidates,
+    route_context,
+    unfrozen,
 )
 from skroute.certified._evidence import (
     check_groups,
@@ -31,6 +38,7 @@ from skroute.certified._evidence import (
     operating_budgets,
 )
 from skroute.certified._selection import Asked, Selection
+from skroute.certified._uses import CertifiedUses
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -40,15 +48,17 @@ from skroute.utils._compat import (
     VisualBlock,
     check_method_params,
     num_samples,
+    raise_for_params,
+    routing_enabled,
 )
 from skroute.utils._tensors import on_host
 
-# Around fitted estimators: the share, and the largest number, of the rows that only set the scale
-# of the operating points.
-_SCALE_SHARE, _MAX_SCALE_ROWS = 0.05, 50
+# Around fitted estimators: the share of the rows that only set the scale of the operating points,
+# and how many are enough where that is more. Each is a row less of evidence.
+_SCALE_SHARE, _SCALE_ROWS = 0.05, 5
 
 
-class CertifiedRouter(CostAwareMixin, BaseEstimator):
+class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
     r"""Promise a loss, a cost, or both, about any decision estimator.
 
     A decision estimator is a path of policies from cheap to expensive; its budget picks one. On
@@ -201,6 +211,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
+    _call_context = ContextOfCandidates()
+
     def __init__(
         self,
         estimator,
@@ -242,11 +254,11 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "reference, budget, the largest mean cost, or both."
             )
         X, y, groups = self._checked(X, y, self.groups, reset=True)
-        routed = self._route_metadata(params)
-        n, frozen = num_samples(X), all(_is_frozen(model) for model in candidates)
+        n, frozen = num_samples(X), all(map(is_frozen, candidates))
+        fit_params, said = self._route_fit(params, frozen)
         rng = check_random_state(self.random_state)
         order = rng.permutation(n)
-        n_rest = min(max(1, round(n * _SCALE_SHARE)), _MAX_SCALE_ROWS)
+        n_rest = min(max(1, round(n * _SCALE_SHARE)), max(_SCALE_ROWS, n // 100))
         if not frozen:
             n_rest = n - max(1, round(n * self.calibration))
         if not 0 < n_rest < n:
@@ -261,12 +273,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         for name, model, step in zip(names, candidates, steps):
             with step:
                 model = clone(model)
-                if not _is_frozen(model):
-                    extra = check_method_params(X, routed[name]["fit"], indices=rest)
+                if not is_frozen(model):
+                    extra = check_method_params(X, fit_params[name], indices=rest)
                     with note_failure(name, len(rest), "fit"):
                         model.fit(X_rest, y_rest, **extra)
                 # A copy: what the owner of a fitted one changes later was not certified.
-                fitted.append(copy(_unfrozen(model)))
+                fitted.append(copy(unfrozen(model)))
         for name, model in zip(names, fitted):
             check_is_fitted(model)
             if not np.array_equal(_classes(model), _classes(fitted[0])):
@@ -282,9 +294,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             self._group_values = np.union1d(self._group_values, classes)
         if groups is not None:
             check_groups(groups[rows], self._group_values)
-        budgets = [operating_budgets(model, X_rest, self.n_points) for model in fitted]
+        budgets = [
+            operating_budgets(m, X_rest, self.n_points, context_of_rows(X, said[name], rest))
+            for name, m in zip(names, fitted)
+        ]
         with task.step("collect evidence"):
-            self._weigh(X, y, groups, rows, budgets)
+            self._weigh(X, y, groups, rows, budgets, said)
         # Raises where nothing can be promised.
         self._selection.point(check_budget(self.budget))
         prefixes = [f"{name}: " for name in names] if len(names) > 1 else [""]
@@ -292,7 +307,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self._offsets = np.cumsum([0] + [len(model.choices_) for model in fitted])[:-1]
         self.choices_ = choices
 
-    def recertify(self, X, y, groups=None):
+    def recertify(self, X, y, groups=None, **context):
         """Certify anew on fresh evidence rows, without a fit.
 
         Parameters
@@ -305,6 +320,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         groups : array-like of shape (n_samples,), default=None
             Their groups, where the constructor's `groups` is an array.
+
+        **context : keyword arguments
+            What the wrapped estimators are told about these rows, as in a call.
 
         Returns
         -------
@@ -324,12 +342,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         check_known(y, _classes(self.estimators_[0]), self.loss)
         if groups is not None:
             check_groups(groups, self._group_values)
+        said = self._said(context)
         order = check_random_state(self.random_state).permutation(num_samples(X))
         points = self._selection.evidence
         budgets = [points.budget[points.path == k] for k in range(len(self._names))]
         before = self._selection
         try:
-            self._weigh(X, y, groups, order, budgets)
+            self._weigh(X, y, groups, order, budgets, said)
             self._selection.point(check_budget(self.budget))
         except Exception:
             self._selection = before
@@ -338,31 +357,33 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     def _candidates(self):
         """Names and models, each of them a decision estimator."""
-        if not isinstance(self.estimator, list):
-            names, models = ["estimator"], [self.estimator]
-        else:
-            try:
-                names, models = (list(part) for part in zip(*self.estimator))
-            except (TypeError, ValueError):
-                raise ValueError(
-                    "estimator must be a decision estimator or a non-empty list of (name, "
-                    f"decision estimator) tuples, got {self.estimator!r}."
-                ) from None
-        if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"The names of estimator must be strings and differ, got {names!r}.")
-        for name, model in zip(names, models):
-            if not isinstance(_unfrozen(model), CostAwareMixin):
-                raise ValueError(
-                    f"{name!r} must be a decision estimator of skroute, which has a budget and "
-                    f"predict_routed, got {model!r}."
-                )
-            if getattr(_unfrozen(model), "policy", None) == "batch":
-                raise ValueError(
-                    f'{name!r} has policy="batch", which decides for all rows of a call together: '
-                    "what the evidence rows say then holds for no other number of rows. Take "
-                    'policy="online".'
-                )
-        return names, models
+        return named_candidates(self.estimator)
+
+    def _asked(self):
+        """Names and models that calls go to: after `fit` those that were fitted then."""
+        fitted = self.__sklearn_is_fitted__()
+        return (self._names, self.estimators_) if fitted else self._candidates()
+
+    def _route_fit(self, params, frozen):
+        """Metadata for the `fit` of each candidate, and what each is told about evidence rows."""
+        names, models = self._candidates()
+        if not routing_enabled():
+            if not frozen or not set(params) <= set(self._call_context):
+                raise_for_params(params, self, "fit")
+            return dict.fromkeys(names, {}), route_context(self, names, models, params)
+        routed = self._route_metadata(params)
+        fit_params = {name: routed[name]["fit"] for name in names} if params else {}
+        said = {name: dict(routed[name]["predict"]) for name in names}
+        return fit_params or dict.fromkeys(names, {}), said
+
+    def _said(self, context):
+        """What each candidate is told about the rows of a call, by its name."""
+        if unknown := sorted(set(context) - set(self._call_context)):
+            raise TypeError(
+                f"{type(self).__name__} does not take {unknown[0]!r}. What its candidates take "
+                f"about rows is {list(self._call_context)!r}."
+            )
+        return route_context(self, *self._asked(), context)
 
     def _checked(self, X, y, groups, *, reset):
         if y is None:
@@ -377,15 +398,16 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             y = column_or_1d(y, warn=True)
         if self.loss is None and is_missing(y):
             raise ValueError("y must have no missing values: they are evidence of nothing.")
-        return X, y, _groups_of_rows(groups, y)
+        return X, y, groups_of_rows(groups, y)
 
-    def _weigh(self, X, y, groups, rows, budgets):
+    def _weigh(self, X, y, groups, rows, budgets, said):
         """Call everything on the evidence rows, in the order of `rows`, and bound it."""
         evidence = collect(
             self.estimators_,
             budgets,
             _safe_indexing(X, rows),
             y[rows],
+            [context_of_rows(X, said[name], rows) for name in self._names],
             reference=self.reference,
             loss=self.loss,
             group=None if groups is None else groups[rows],
@@ -432,12 +454,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     # Predict --------------------------------------------------------------------------
 
-    def _plan(self, X, budget):
+    def _plan(self, X, budget, **context):
         k, evidence = self._selection.point(budget), self._selection.evidence
         owner = int(evidence.path[k])
         model = self.estimators_[owner]
-        plan = model._plan(model._check_X(X), float(evidence.budget[k]))
-        return Plan(plan.route + self._offsets[owner], plan.cost, (owner, plan))
+        said = self._said(context)[self._names[owner]]
+        plan = model._plan(model._check_X(X), float(evidence.budget[k]), **said)
+        return plan._replace(route=plan.route + self._offsets[owner], state=(owner, plan))
 
     def _answer(self, X, plan, response):
         owner, inner = plan.state
@@ -445,7 +468,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return model._answer(model._check_X(X), inner, response)
 
     def _offers_proba(self):
-        models = vars(self).get("estimators_") or [_unfrozen(m) for m in self._candidates()[1]]
+        models = vars(self).get("estimators_") or [unfrozen(m) for m in self._candidates()[1]]
         return all(hasattr(model, "predict_proba") for model in models)
 
     # scikit-learn ---------------------------------------------------------------------
@@ -457,7 +480,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             _, models = self._candidates()
         except ValueError:
             return tags
-        first = get_tags(_unfrozen(models[0]))
+        first = get_tags(unfrozen(models[0]))
         tags.estimator_type = first.estimator_type
         tags.classifier_tags = first.classifier_tags
         tags.target_tags = first.target_tags
@@ -472,8 +495,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         for name, model in zip(*self._candidates()):
-            mapping = MethodMapping().add(caller="fit", callee="fit")
-            router.add(**{name: model}, method_mapping=mapping)
+            mapping = MethodMapping()
+            # What is said about rows is requested for `predict`, and serves every call.
+            for caller in ("fit", "predict", "predict_proba", "score"):
+                mapping.add(caller=caller, callee="predict")
+            if not is_frozen(model):
+                mapping.add(caller="fit", callee="fit")
+            router.add(**{name: unfrozen(model)}, method_mapping=mapping)
         return router
 
     def _sk_visual_block_(self):
@@ -481,34 +509,5 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return VisualBlock("parallel", models, names=names)
 
 
-def _is_frozen(model):
-    return isinstance(model, FrozenEstimator)
-
-
-def _unfrozen(model):
-    return model.estimator if _is_frozen(model) else model
-
-
 def _classes(model):
     return getattr(model, "classes_", None)
-
-
-def _groups_of_rows(groups, y):
-    """The group of each row, checked; None where there are none."""
-    if groups is None:
-        return None
-    if isinstance(groups, str):
-        if y.ndim != 1:
-            raise ValueError('groups="class" needs one label per row in y.')
-        return y
-    groups = np.asarray(groups)
-    if groups.shape != (len(y),):
-        raise ValueError(
-            f"groups must have one entry per row, shape ({len(y)},), got shape {groups.shape}."
-        )
-    if is_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
-        raise ValueError(
-            "groups must be all text or all numbers, none missing: give the rows without one a "
-            "group of their own."
-        )
-    return groups

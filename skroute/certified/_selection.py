@@ -9,9 +9,11 @@ from skroute.certified._certificate import Certificate, OperatingPoints
 from skroute.certified._evidence import (
     differences,
     loss_bound,
+    loss_method,
     loss_p_values,
     losses_of_points,
 )
+from skroute.certified._monitor import ChoicePromise
 from skroute.guarantees import fixed_sequence_test, mean_upper_bound, rows_needed
 
 
@@ -40,7 +42,7 @@ class Selection:
         self.evidence = evidence
         self.names = names
         self.asked = asked
-        self.p_loss = loss_p_values(evidence, asked.max_loss, asked.loss_range)
+        self.p_loss = loss_p_values(evidence, asked.max_loss, asked.loss_range, self.level())
         # By level: upper bound of the cost of each operating point.
         self.cost_bounds = {}
 
@@ -53,7 +55,7 @@ class Selection:
         """Upper bound of the cost of each operating point, computed when a budget asks."""
         if level not in self.cost_bounds:
             costs = self.evidence.costs
-            bounds = (0.0, float(self.asked.max_cost or costs.max() or 1.0))
+            bounds = self.cost_range()
             upper = np.empty(costs.shape[1])
             for k in range(len(upper)):
                 same = k and np.array_equal(costs[:, k], costs[:, k - 1])
@@ -86,11 +88,10 @@ class Selection:
                 return 0
             self.refuse_loss(budget)
         if np.isfinite(budget):
-            check_affordable(
-                budget,
-                float(cost[loss].min()),
-                advice="So much these evidence rows can promise; more rows promise less.",
-            )
+            least = np.flatnonzero(loss)[np.argmin(cost[loss])]
+            if not affords(budget, cost[least]):
+                advice = self.advice_on_budget(budget, int(least))
+                check_affordable(budget, float(cost[least]), advice=advice)
             loss = loss & affords(budget, cost)
         points = np.flatnonzero(loss)
         mean_cost = self.evidence.costs[:, points].mean(axis=0)
@@ -100,6 +101,28 @@ class Selection:
         )
         return int(points[np.lexsort((then, first))[0]])
 
+    def advice_on_budget(self, budget, k):
+        """What the budget asked for would take, at the cheapest point that may be taken."""
+        costs = self.evidence.costs[:, k]
+        beside = "" if self.asked.max_loss is None else f" beside max_loss={self.asked.max_loss!r}"
+        needed = rows_needed(
+            budget,
+            mean=float(costs.mean()),
+            std=float(costs.std()),
+            bounds=self.cost_range(),
+            confidence=1 - self.level(budget),
+        )
+        more = (
+            f"budget={budget!r} would need about {needed:.0f}"
+            if np.isfinite(needed)
+            else f"they cost {costs.mean():.4g} there, so that no number would do"
+        )
+        return f"That is the smallest that {len(costs)} evidence rows can promise{beside}; {more}."
+
+    def cost_range(self):
+        """The smallest and the largest cost of a row."""
+        return 0.0, float(self.asked.max_cost or self.evidence.costs.max() or 1.0)
+
     def refuse_loss(self, budget):
         """Say what these rows can promise, and what the loss asked for would take."""
         evidence, level = self.evidence, self.level(budget)
@@ -108,7 +131,9 @@ class Selection:
         best = starts[int(np.argmin(possible))]
         parts = differences(evidence, best)
         bounds = (-self.asked.loss_range, self.asked.loss_range)
-        upper = [mean_upper_bound(part, bounds=bounds, confidence=1 - level) for part in parts]
+        method = loss_method(evidence, self.asked.loss_range)
+        options = {"bounds": bounds, "confidence": 1 - level, "method": method}
+        upper = [mean_upper_bound(part, **options) for part in parts]
         worst = parts[int(np.argmax(upper))]
         needed = rows_needed(
             float(self.asked.max_loss),
@@ -150,6 +175,39 @@ class Selection:
             loss & (affords(budget, cost) if np.isfinite(budget) else True),
         )
 
+    def of_choices(self, budget, choices):
+        """Upper bounds of cost and loss of each choice on the rows that it answers.
+
+        They hold together with the confidence of the certificate, whatever operating point of
+        the paths the evidence has chosen. Only choices of the path in use, and of these only
+        what these rows can say, are named.
+
+        Returns
+        -------
+        dict from str to ChoicePromise
+        """
+        evidence, k = self.evidence, self.point(budget)
+        on_path = int((evidence.path == evidence.path[k]).sum())
+        level = (1 - self.asked.confidence) / len(choices) / on_path / len(self.names) / 2
+        range_, found = self.asked.loss_range, {}
+        for j, name in enumerate(choices):
+            rows = np.flatnonzero(evidence.routes[:, k] == j)
+            if not len(rows):
+                continue
+            against = evidence.losses[rows, [k] * len(rows)][:, None] - evidence.references[rows]
+            loss = cost = None
+            if self.asked.max_loss is not None:
+                method, bounds = loss_method(evidence, range_), (-range_, range_)
+                loss = max(
+                    mean_upper_bound(part, bounds=bounds, confidence=1 - level, method=method)
+                    for part in np.ascontiguousarray(against.T)
+                )
+                loss = None if loss >= range_ else loss
+            most = self.cost_range()
+            cost = mean_upper_bound(evidence.costs[rows, k], bounds=most, confidence=1 - level)
+            found[name] = ChoicePromise(loss, None if cost >= most[1] else cost)
+        return {name: of for name, of in found.items() if of != (None, None)}
+
     def certificate(self, budget):
         """What is promised for a budget (:class:`Certificate`)."""
         evidence = self.evidence
@@ -181,7 +239,7 @@ class Selection:
             loss_bound(evidence, k, self.asked.loss_range, self.level()),
             mean_upper_bound(
                 evidence.costs[:, k],
-                bounds=(0.0, float(self.asked.max_cost or evidence.costs.max() or 1.0)),
+                bounds=self.cost_range(),
                 confidence=1 - self.level(),
             ),
             reference_cost,

@@ -4,9 +4,9 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
 
-from skroute.early_exit._thresholds import is_wrong, running_values
+from skroute.early_exit._thresholds import full_answers, is_wrong, running_values
+from skroute.guarantees._means import share_upper_bound
 
 
 class Tradeoff(NamedTuple):
@@ -77,15 +77,15 @@ class Calibration(NamedTuple):
                 "or pass X_calibration."
             )
 
-    def split(self, n_rows, rng, y=None):
+    def split(self, n_rows, rng, y):
         """Positions of the rows to fit on and of those held out (None: none)."""
         if not self.share or n_rows < 2:
             return np.arange(n_rows), None
         return hold_out(n_rows, self.share, rng, y)
 
 
-def hold_out(n, share, rng, y=None):
-    """Split rows into those to fit on and those held out.
+def hold_out(n, share, rng, y):
+    """Split rows into those to fit on and those held out, with the same shares of answers.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ def hold_out(n, share, rng, y=None):
         Share held out; one row at least, and not all.
 
     rng : RandomState
-    y : ndarray of shape (n,), default=None
-        One row at least of each class is kept to fit on.
+    y : ndarray of shape (n,)
+        Answers. One row at least of each is kept to fit on.
 
     Returns
     -------
@@ -103,11 +103,18 @@ def hold_out(n, share, rng, y=None):
         Sorted.
     """
     order = rng.permutation(n)
-    if y is not None:
-        first = np.unique(y[order], return_index=True)[1]
-        order = np.concatenate([order[first], np.delete(order, first)])
+    first = np.unique(y[order], return_index=True)[1]
+    kept, rest = order[first], np.delete(order, first)
     n_held_out = min(max(1, round(share * n)), n - 1)
-    return np.sort(order[: n - n_held_out]), np.sort(order[n - n_held_out :])
+    if n_held_out >= len(rest):
+        order = np.concatenate([kept, rest])
+        return np.sort(order[: n - n_held_out]), np.sort(order[n - n_held_out :])
+    # Every so many rows of each answer: all rows of it are equally likely.
+    rest = rest[np.argsort(y[rest], kind="stable")]
+    at = (np.arange(n_held_out) + rng.uniform()) * (len(rest) / n_held_out)
+    held_out = np.zeros(len(rest), dtype=bool)
+    held_out[np.minimum(at.astype(np.intp), len(rest) - 1)] = True
+    return np.sort(np.concatenate([kept, rest[~held_out]])), np.sort(rest[held_out])
 
 
 def upper_bound(n_wrong, n_samples, confidence):
@@ -122,9 +129,7 @@ def upper_bound(n_wrong, n_samples, confidence):
     -------
     float
     """
-    if n_wrong >= n_samples:
-        return 1.0
-    return float(betaincinv(n_wrong + 1, n_samples - n_wrong, confidence))
+    return share_upper_bound(n_wrong, n_samples, confidence=confidence)
 
 
 def allowed_wrong(n_samples, alpha, confidence, guarantee):
@@ -158,6 +163,15 @@ def allowed_wrong(n_samples, alpha, confidence, guarantee):
     return lowest
 
 
+def fewest_rows(alpha, confidence, guarantee):
+    """Calibration rows that it takes for any thresholds, all of them right, to keep `alpha`."""
+    if alpha <= 0:
+        return np.inf
+    if guarantee:
+        return int(np.ceil(np.log1p(-confidence) / np.log1p(-min(alpha, 1 - 1e-12)) - 1e-9))
+    return int(np.ceil(1 / alpha - 1e-9)) - 1
+
+
 def fixed_sequence(n_wrong, allowed):
     """The last policy before the first that makes too many errors.
 
@@ -168,21 +182,54 @@ def fixed_sequence(n_wrong, allowed):
 
     Parameters
     ----------
-    n_wrong : ndarray of shape (n_policies,)
-        Errors on the calibration rows.
+    n_wrong : ndarray of shape (n_policies,) or (n_policies, n_limits)
+        Errors on the calibration rows, of all answers or of each.
 
-    allowed : int
+    allowed : int or ndarray of shape (n_limits,)
 
     Returns
     -------
     int
         Index of the policy, -1 when the first fails.
     """
-    failed = np.flatnonzero(np.asarray(n_wrong) > allowed)
+    failed = np.asarray(n_wrong) > allowed
+    failed = np.flatnonzero(failed.any(axis=1) if failed.ndim == 2 else failed)
     return int(failed[0]) - 1 if len(failed) else len(n_wrong) - 1
 
 
-def judge(policies, values, bad, spent):
+class Judged(NamedTuple):
+    """What each policy does on rows. Two of them add up.
+
+    Attributes
+    ----------
+    cost : ndarray of shape (n_policies,)
+        Summed over the rows.
+
+    by_position : ndarray of shape (n_policies, n_members), dtype=int64
+        Rows that leave with another answer at each position.
+
+    by_answer : ndarray of shape (n_policies, n_answers), dtype=int64
+        Such rows by the answer of the full ensemble.
+
+    so_far : ndarray of shape (n_policies, n_answers), dtype=int64
+        Rows that this policy or a more cautious one answers otherwise: the count that grows
+        from policy to policy, as conformal risk control asks.
+
+    n_rows : ndarray of shape (n_answers,), dtype=int64
+        Rows of each answer.
+    """
+
+    cost: Any
+    by_position: Any
+    by_answer: Any
+    so_far: Any
+    n_rows: Any
+
+    def __add__(self, other):
+        return Judged(*(one + two for one, two in zip(self, other)))
+
+
+def judge(policies, values, bad, spent, answers, n_answers):
     """What each policy does on rows.
 
     Parameters
@@ -194,24 +241,31 @@ def judge(policies, values, bad, spent):
     spent : ndarray of shape (n_members,)
         Cost up to each position.
 
+    answers : ndarray of shape (n_samples,), dtype=int
+        From :func:`full_answers`.
+
+    n_answers : int
+
     Returns
     -------
-    cost : ndarray of shape (n_policies,)
-        Summed over the rows.
-
-    wrong : ndarray of shape (n_policies, n_members), dtype=int64
-        Rows that leave with another answer at each position.
+    Judged
     """
     cost = np.empty(len(policies))
-    wrong = np.empty((len(policies), len(spent)), dtype=np.int64)
+    by_position = np.empty((len(policies), len(spent)), dtype=np.int64)
+    by_answer = np.empty((len(policies), n_answers), dtype=np.int64)
+    so_far, ever = by_answer.copy(), np.zeros(values.shape[1], dtype=bool)
     for i, policy in enumerate(policies):
         position, side = policy.leaving(values)
+        wrong = is_wrong(position, side, bad)
+        ever |= wrong
         cost[i] = spent[position].sum()
-        wrong[i] = np.bincount(position[is_wrong(position, side, bad)], minlength=len(spent))
-    return cost, wrong
+        by_position[i] = np.bincount(position[wrong], minlength=len(spent))
+        by_answer[i] = np.bincount(answers[wrong], minlength=n_answers)
+        so_far[i] = np.bincount(answers[ever], minlength=n_answers)
+    return Judged(cost, by_position, by_answer, so_far, np.bincount(answers, minlength=n_answers))
 
 
-def cross_fit(recipe, scores, offset, beta, costs, fold, steps):
+def cross_fit(recipe, scores, offset, beta, costs, fold, steps, n_answers):
     """Judge a recipe on all rows, each by what was learned without its fold.
 
     Policies with the same index were made in the same way, by the same price of an error,
@@ -230,20 +284,21 @@ def cross_fit(recipe, scores, offset, beta, costs, fold, steps):
     steps : sequence of FitTask
         One for each fold.
 
+    n_answers : int
+
     Returns
     -------
-    cost, wrong
-        As from :func:`judge`.
+    Judged
     """
-    cost, wrong = 0.0, 0
+    judged = None
     for left_out, step in enumerate(steps):
         with step:
             order, policies, _, _ = recipe.learn(
                 np.compress(fold != left_out, scores, axis=1), offset, beta, costs, step
             )
-        values, bad = running_values(
-            np.compress(fold == left_out, scores, axis=1), order, offset, beta
-        )
-        fold_cost, fold_wrong = judge(policies, values, bad, np.cumsum(costs[order]))
-        cost, wrong = cost + fold_cost, wrong + fold_wrong
-    return cost, wrong
+        part = np.compress(fold == left_out, scores, axis=1)
+        values, bad = running_values(part, order, offset, beta)
+        answers = full_answers(part, offset, beta)
+        found = judge(policies, values, bad, np.cumsum(costs[order]), answers, n_answers)
+        judged = found if judged is None else judged + found
+    return judged

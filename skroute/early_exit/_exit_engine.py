@@ -110,6 +110,10 @@ class ExitEngine:
         """For each exit a function of rows that goes on to it from the one before."""
         return {k: self.net.stage_call(k, k - 1) for k in range(self.n_members)}
 
+    def reads(self, X):
+        """False: its members check their rows."""
+        return False
+
     def plain(self, X):
         """The rows themselves."""
         return X

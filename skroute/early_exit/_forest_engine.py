@@ -8,10 +8,17 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from skroute.early_exit._link import Link
+from skroute.forests._bitvector import bit_trees
 from skroute.forests._rows import rows_of
 
 # Rows that the kernels walk together.
 _BLOCK = 1024
+# With fewer rows than this a walk from leaf to leaf is faster.
+_FEWEST_ROWS = 512
+# Positions at which a stage ends, and rows are binned anew: few leave later on.
+_STAGE_ENDS = (8, 32, 128)
+# Rows that pass through all stages together, so that they are still in the cache.
+_CHUNK = 16384
 
 
 class ForestEngine:
@@ -69,21 +76,59 @@ class ForestEngine:
                 job.result()
         return score, members, side
 
-    @property
-    def _is_scalar(self):
-        trees = self.forest.trees
-        one_tree = trees.values.shape[1] == 1 and len(trees.roots) == self.n_members
-        return self.n_outputs == 1 and one_tree
-
     def _walk(self, X, start, stop, thresholds, *out):
         from skroute.early_exit._kernels import walk_scalar, walk_vector
 
-        walk = walk_scalar if self._is_scalar else walk_vector
-        walk(X, start, stop, self.forest.trees, self.offset, thresholds, *out)
+        few = stop - start < _FEWEST_ROWS or thresholds.bins_per_unit > 0
+        stages = None if few else self._stages()
+        if stages is None:
+            walk = walk_scalar if self.n_outputs == 1 else walk_vector
+            walk(X, start, stop, self.forest.trees, self.offset, thresholds, *out)
+            return
+        for begin in range(start, stop, _CHUNK):
+            self._walk_stages(X, np.arange(begin, min(begin + _CHUNK, stop)), thresholds, *out)
+
+    def _walk_stages(self, X, rows, thresholds, score, members, side):
+        from skroute.early_exit._bit_walks import walk_stage
+
+        n_rows, first = len(rows), 0
+        score[rows[0] : rows[-1] + 1] = self.offset
+        for bits in self._stages():
+            if not n_rows:
+                break
+            known = rows, n_rows, first, bits, thresholds
+            n_rows = walk_stage(X, *known, score, members, side)
+            first += len(bits.member_start) - 1
+
+    def _stages(self):
+        """Bit vectors of the positions of each stage; None where the shape is not for them."""
+        kept = self.__dict__.get("_layouts")
+        if kept is None:
+            ends = [end for end in _STAGE_ENDS if end < self.n_members] + [self.n_members]
+            layouts = []
+            for first, last in zip([0, *ends], ends):
+                part = self.forest.taken(range(first, last))
+                layouts.append(bit_trees(part.trees, self.forest.dtype))
+            kept = self._layouts = layouts if all(part is not None for part in layouts) else ()
+        return kept or None
+
+    def __getstate__(self):
+        # The second layout is made again where it is asked for.
+        return {name: value for name, value in self.__dict__.items() if name != "_layouts"}
 
     def member_calls(self):
         """For each member a function of rows, to time it."""
         return {t: ForestEngine(self.forest.taken([t])).scores for t in range(self.n_members)}
+
+    def reads(self, X):
+        """Whether these rows need no check; see :class:`Engine`."""
+        forest = self.forest
+        if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind != "f" or len(X) == 0:
+            return False
+        if X.shape[1] != forest.n_features or (forest.categories and forest.encode_arrays):
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):
+            return forest.finite is False or bool(np.isfinite(X.sum()))
 
     def plain(self, X):
         """Rows as the library surely takes them."""
@@ -98,7 +143,8 @@ class ForestEngine:
         """
         forest, trees = self.forest, self.forest.trees
         encodes = forest.categories and forest.encode_arrays
-        if not self._is_scalar or thresholds.bins_per_unit > 0 or encodes:
+        one_tree = self.n_outputs == 1 and len(trees.roots) == self.n_members
+        if not one_tree or thresholds.bins_per_unit > 0 or encodes:
             return None
         arguments = (
             trees.nodes,

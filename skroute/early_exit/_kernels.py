@@ -8,7 +8,7 @@ from skroute.forests._kernels import leaves, step, step_special
 
 @njit(cache=True, nogil=True)
 def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side):
-    """Early-exit walk of rows ``start:stop``, one score per row, one tree per member.
+    """Early-exit walk of rows ``start:stop``, one score per row.
 
     A row leaves after member `r` when its partial sum is below the lower or above the
     upper threshold of that position and, with bins, of its bin. Results go into `score`
@@ -27,7 +27,7 @@ def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side)
     score : ndarray of shape (n_samples, 1)
     members, side : ndarray of shape (n_samples,)
     """
-    n_members = len(trees.roots)
+    n_members = len(trees.member_start) - 1
     lo, hi, bin_start = thresholds.lo, thresholds.hi, thresholds.start
     bins_per_unit = thresholds.bins_per_unit
     block = min(1024, stop - start)
@@ -42,11 +42,14 @@ def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side)
             g[j] = offset[0]
             locked[j] = False
         for r in range(n_members):
-            leaves(X, rows, m, trees, r, leaf)
+            for t in range(trees.member_start[r], trees.member_start[r + 1]):
+                leaves(X, rows, m, trees, t, leaf)
+                for j in range(m):
+                    g[j] += trees.values[leaf[j], 0]
             last = r == n_members - 1
             kept = 0
             for j in range(m):
-                x = g[j] + trees.values[leaf[j], 0]
+                x = g[j]
                 i = rows[j]
                 b = np.int64(bin_start[r])
                 lock = locked[j]
@@ -299,7 +302,7 @@ def scan_vector(scores, candidates, active, g, full, first, last, decided):
 
 
 @njit(cache=True, nogil=True)
-def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
+def best_cut(x, by, rows, bad, to_go, prices, use_lo, use_hi):
     """Thresholds of one position that save most: cost still to come less price of errors.
 
     Parameters
@@ -320,8 +323,8 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
     to_go : ndarray of shape (n_samples,), dtype=float64
         What each row costs from here on if it stays, errors included.
 
-    price : float
-        Price of a wrong answer, in units of cost.
+    prices : ndarray of shape (2, n_samples), dtype=float64
+        Price of a wrong answer above and below, in units of cost.
 
     use_lo, use_hi : bool
 
@@ -334,14 +337,14 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
     above = np.zeros(n + 1)
     for j in range(n - 1, -1, -1):
         i = rows[by[j]]
-        above[j] = above[j + 1] + to_go[i] - price * bad[i]
+        above[j] = above[j + 1] + to_go[i] - prices[0, i] * bad[i]
     below = 0.0
     best_below, cut_below = 0.0, 0
     best, cut_lo, cut_hi = 0.0, 0, n
     for j in range(n + 1):
         if j > 0:
             i = rows[by[j - 1]]
-            below += to_go[i] - price * (1.0 - bad[i])
+            below += to_go[i] - prices[1, i] * (1.0 - bad[i])
         if 0 < j < n and x[by[j - 1]] == x[by[j]]:
             continue
         if use_lo and below > best_below:
@@ -363,13 +366,13 @@ def best_cut(x, by, rows, bad, to_go, price, use_lo, use_hi):
 
 
 @njit(cache=True, nogil=True)
-def settle(v, bad, lo, hi, price, to_go):
+def settle(v, bad, lo, hi, prices, to_go):
     """Let the rows that the thresholds `lo` and `hi` decide leave: updates `to_go`."""
     for i in range(len(v)):
         if v[i] > hi:
-            to_go[i] = price * bad[i]
+            to_go[i] = prices[0, i] * bad[i]
         elif v[i] < lo:
-            to_go[i] = price * (1.0 - bad[i])
+            to_go[i] = prices[1, i] * (1.0 - bad[i])
 
 
 @njit(cache=True, nogil=True)

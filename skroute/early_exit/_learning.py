@@ -1,6 +1,8 @@
 """Order, thresholds and how far to go with them: what QWYC learns from rows."""
 
 import warnings
+from collections.abc import Mapping
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -11,12 +13,16 @@ from skroute.early_exit._calibration import (
     Tradeoff,
     allowed_wrong,
     cross_fit,
+    fewest_rows,
     fixed_sequence,
     judge,
     upper_bound,
 )
-from skroute.early_exit._thresholds import running_values
+from skroute.early_exit._thresholds import full_answers, running_values
 from skroute.utils._compat import num_samples
+
+# A warning says where more than this share of an answer's rows may be answered otherwise.
+MOST_OF_AN_ANSWER = 0.1
 
 
 class LearnedExits(NamedTuple):
@@ -33,14 +39,65 @@ class LearnedExits(NamedTuple):
     bound : float
         Upper bound of the disagreement; NaN where no rows were kept for it.
 
+    bound_by_answer : ndarray of shape (n_answers,)
+        The same for the rows of each answer; NaN where `alpha` says nothing about them.
+
     staged_disagreement : ndarray of shape (n_members,)
         Share of rows that left with another answer, up to each position.
+
+    wrong, n_rows : ndarray of shape (n_answers,), dtype=int64
+        By the full ensemble's answer, rows that got another one, and all rows.
     """
 
     order: NDArray[np.int64]
     tradeoff: Tradeoff
     bound: float
+    bound_by_answer: NDArray[np.float64]
     staged_disagreement: NDArray[np.float64]
+    wrong: NDArray[np.int64]
+    n_rows: NDArray[np.int64]
+
+    def of(self, classes):
+        """Share of each class's rows that got another answer, and its upper bound."""
+        with np.errstate(invalid="ignore"):
+            found = self.wrong / self.n_rows, self.bound_by_answer
+        # An ensemble of one class answers with the last of two.
+        return tuple(values[-len(classes) :] for values in found)
+
+
+def shares_of(alpha, classes):
+    """The parameter `alpha` as a number, or as one for each class.
+
+    Parameters
+    ----------
+    alpha : float or mapping from label to float
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    float or ndarray of shape (max(2, n_classes),)
+
+    Raises
+    ------
+    ValueError
+        If a label has no share, a share no label, or a share is not from 0 to 1.
+    """
+    if not isinstance(alpha, Mapping):
+        return float(alpha)
+    known = classes.tolist()
+    missing = [label for label in known if label not in alpha]
+    unknown = [label for label in alpha if label not in known]
+    if missing or unknown:
+        raise ValueError(
+            f"alpha must have a share for each class {known!r} and for nothing else: "
+            f"{missing!r} have none, {unknown!r} are no classes. The same share for all is "
+            "dict.fromkeys(classes, share)."
+        )
+    shares = [alpha[label] for label in known]
+    for label, share in zip(known, shares):
+        if not isinstance(share, Real) or isinstance(share, bool) or not 0 <= share <= 1:
+            raise ValueError(f"alpha[{label!r}] must be a number from 0 to 1, got {share!r}.")
+    return np.array(shares * (2 if len(shares) == 1 else 1), dtype=np.float64)
 
 
 def check_supported(engine, mode, stopping):
@@ -71,7 +128,8 @@ def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rn
         Confidence, and whether the bound must hold with it.
 
     X, X_calibration : indexable
-        Rows to learn from; rows that nothing else has used, or None.
+        Rows to learn from; rows that nothing else has used, or None: some of `X` are held
+        out where `calibration` says so.
 
     costs : ndarray of shape (n_members,)
     rng : RandomState
@@ -84,48 +142,132 @@ def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rn
     n_rows = num_samples(X)
     with note_failure("the ensemble", n_rows, "scoring members"):
         scores = engine.scores(X)
+    begin = engine.offset, engine.beta
+    known, n_answers = (*begin, costs), max(2, engine.n_outputs)
+    held_out = None
+    if X_calibration is not None:
+        held_out = engine.scores(X_calibration)
+    else:
+        train, apart = calibration.split(n_rows, rng, full_answers(scores, *begin))
+        if apart is not None:
+            held_out, scores = scores[:, apart], scores[:, train]
     n_positions = engine.n_members - 1 if isinstance(recipe.order, str) else 0
-    known = engine.offset, engine.beta, costs
     n_folds = calibration.n_folds
     if n_folds:
         names = [f"calibrate on fold {k + 1} of {n_folds}" for k in range(n_folds)]
         steps = [task.step(name, n_positions) for name in names]
-        fold = rng.permutation(n_rows) % n_folds
-        cost, wrong = cross_fit(recipe, scores, *known, fold, steps)
+        fold = _folds(full_answers(scores, *begin), n_folds, rng)
+        judged = cross_fit(recipe, scores, *known, fold, steps, n_answers)
     with task.step("order and thresholds", n_positions) as step:
         order, thresholds, values, bad = recipe.learn(scores, *known, step)
-    del scores
-    if X_calibration is not None:
-        n_rows = num_samples(X_calibration)
-        held_out = engine.scores(X_calibration)
-        values, bad = running_values(held_out, order, engine.offset, engine.beta)
     if not n_folds:
-        cost, wrong = judge(thresholds, values, bad, np.cumsum(costs[order]))
-    n_wrong = wrong.sum(axis=1)
-    if X_calibration is None and not n_folds:
-        # In sample: as far as alpha goes on these rows, and nothing is promised.
-        chosen, bound = fixed_sequence(n_wrong, int(recipe.alpha * n_rows)), np.nan
-    else:
-        allowed = allowed_wrong(n_rows, recipe.alpha, *limits)
-        # The first thresholds never leave early and are never wrong.
-        chosen, bound = max(0, fixed_sequence(n_wrong, allowed)), np.nan
-        if not chosen and len(n_wrong) > 1:
-            _warn_of_no_exit(recipe.alpha, n_rows)
-        if X_calibration is not None:
-            bound = upper_bound(allowed, n_rows, limits[0]) if chosen else 0.0
+        seen = scores if held_out is None else held_out
+        if held_out is not None:
+            values, bad = running_values(held_out, order, *begin)
+        spent = np.cumsum(costs[order])
+        judged = judge(thresholds, values, bad, spent, full_answers(seen, *begin), n_answers)
+    in_sample = held_out is None and not n_folds
+    chosen, bounds = _choose(judged, recipe.alpha, limits, in_sample, held_out is not None)
+    n_rows = judged.n_rows.sum()
+    n_wrong = judged.by_answer.sum(axis=1)
+    per_answer = np.ndim(recipe.alpha) > 0
     return LearnedExits(
         order,
-        Tradeoff(thresholds, cost / n_rows, n_wrong / n_rows, chosen),
-        bound,
-        np.cumsum(wrong[chosen]) / n_rows,
+        Tradeoff(thresholds, judged.cost / n_rows, n_wrong / n_rows, chosen),
+        float(bounds.max()),
+        bounds if per_answer else np.full(n_answers, np.nan),
+        np.cumsum(judged.by_position[chosen]) / n_rows,
+        judged.by_answer[chosen],
+        judged.n_rows,
     )
 
 
-def _warn_of_no_exit(alpha, n_rows):
+def _folds(answers, n_folds, rng):
+    """Fold of each row; each has about as many rows of each answer."""
+    order = rng.permutation(len(answers))
+    order = order[np.argsort(answers[order], kind="stable")]
+    fold = np.empty(len(answers), dtype=np.int64)
+    fold[order] = np.arange(len(answers)) % n_folds
+    return fold
+
+
+def _choose(judged, alpha, limits, in_sample, has_bound):
+    """Thresholds in use, and the upper bounds of what they change: of all rows or by answer."""
+    counts, n_rows, shares = judged.so_far, judged.n_rows, np.atleast_1d(alpha)
+    if np.ndim(alpha) == 0:
+        counts, n_rows = counts.sum(axis=1, keepdims=True), n_rows.sum(keepdims=True)
+    if in_sample:
+        # As far as alpha goes on these rows, and nothing is promised.
+        chosen = fixed_sequence(counts, (shares * n_rows).astype(np.int64))
+        return max(0, chosen), np.full(len(shares), np.nan)
+    # Bounds of several answers hold at the same time.
+    confidence, guarantee = 1 - (1 - limits[0]) / len(shares), limits[1]
+    allowed = np.array(
+        [allowed_wrong(n, share, confidence, guarantee) for n, share in zip(n_rows, shares)]
+    )
+    # The first thresholds never leave early and are never wrong.
+    chosen = max(0, fixed_sequence(counts, allowed))
+    if not chosen and len(counts) > 1:
+        _warn_of_no_exit(alpha, n_rows, guarantee, confidence)
+    if not has_bound:
+        return chosen, np.full(len(shares), np.nan)
+    if not chosen:
+        return chosen, np.zeros(len(shares))
+    return chosen, np.array([upper_bound(k, n, confidence) for k, n in zip(allowed, n_rows)])
+
+
+def _warn_of_no_exit(alpha, n_rows, guarantee, confidence):
+    shares = np.atleast_1d(alpha)
+    why = ""
+    if np.ndim(alpha):
+        at = int(np.argmin(n_rows * shares))
+        needed = fewest_rows(shares[at], confidence, guarantee)
+        why = (
+            f" The full ensemble gives {n_rows[at]} of them the answer at position {at} of "
+            f"classes_, of which {shares[at]:g} may change: that takes {needed} rows at least."
+        )
     warnings.warn(
-        f"No early exit keeps alpha={alpha!r} on {n_rows} calibration rows: every member is "
-        "evaluated on every row. Give more rows, or rows that the ensemble was not fitted on, or "
-        "raise alpha.",
+        f"No early exit keeps alpha={shares.tolist() if why else alpha!r} on {n_rows.sum()} "
+        f"calibration rows: every member is evaluated on every row.{why} Give more rows, hold "
+        "out a larger share of them, give rows that the ensemble was not fitted on, or raise "
+        "alpha.",
         UserWarning,
-        stacklevel=9,
+        stacklevel=10,
     )
+
+
+def warn_of_rare_answers(alpha, learned, classes, confidence):
+    """Say so where many rows of a rare answer may be answered otherwise.
+
+    Nothing is said where the calibration rows show that few of them are.
+
+    Parameters
+    ----------
+    alpha : float or ndarray
+        As from :func:`shares_of`.
+
+    learned : LearnedExits
+    classes : ndarray of shape (n_classes,)
+    confidence : float
+    """
+    if np.ndim(alpha) or not learned.tradeoff.chosen:
+        return
+    n_rows, found = learned.n_rows.sum(), []
+    for label, wrong, n in zip(classes.tolist(), learned.wrong, learned.n_rows):
+        may_change = min(1.0, alpha * n_rows / n) if n else 0.0
+        if may_change <= MOST_OF_AN_ANSWER:
+            continue
+        if not np.isnan(learned.bound) and upper_bound(wrong, n, confidence) <= MOST_OF_AN_ANSWER:
+            continue
+        found.append((-may_change, label, wrong, n))
+    if found:
+        share, label, wrong, n = min(found, key=lambda one: one[0])
+        more = f" {len(found) - 1} more classes are alike." if len(found) > 1 else ""
+        warnings.warn(
+            f"alpha={alpha!r} is a share of all rows: of the rows that the full ensemble answers "
+            f"with {label!r}, {n} of {n_rows}, it is {-share:.0%}, and {wrong} of these {n} got "
+            f"another answer.{more} Give a share for each answer, "
+            "alpha=dict.fromkeys(classes, share), to keep those of rare classes.",
+            UserWarning,
+            stacklevel=8,
+        )

@@ -139,6 +139,10 @@ class MemberEngine:
         """For each member a function of rows, to time it."""
         return {t: _Call(self, t) for t in range(self.n_members)}
 
+    def reads(self, X):
+        """False: its members check their rows."""
+        return False
+
     def plain(self, X):
         """The rows themselves."""
         return X

@@ -37,7 +37,7 @@ class Settled(NamedTuple):
     proba: Any
 
 
-def settle(estimator, engine, classes, X, score, members, side):
+def settle(estimator, engine, classes, X, score, members, side, proba=True):
     """Turn what a walk found into answers; the library decides what is a tie but for rounding.
 
     Parameters
@@ -50,6 +50,9 @@ def settle(estimator, engine, classes, X, score, members, side):
     X : indexable
     score, members, side
         From ``engine.walk``.
+
+    proba : bool, default=True
+        Whether probabilities are asked for.
 
     Returns
     -------
@@ -74,12 +77,11 @@ def settle(estimator, engine, classes, X, score, members, side):
             score = score.copy()
             score[ties, at] = np.nextafter(score[ties].max(axis=1), np.inf)
     at = (score[:, 0] > 0) * (len(classes) - 1) if one else np.argmax(score, axis=1)
-    proba = None
-    if engine.link is not None:
-        weight = np.concatenate([[0.0], np.cumsum(engine.weights)])[members]
-        # An ensemble of one class has its column alone.
-        proba = engine.link.probabilities(score, weight)[:, -len(classes) :]
-    return Settled(classes[at], score, proba)
+    if not proba or engine.link is None:
+        return Settled(classes[at], score, None)
+    weight = np.concatenate([[0.0], np.cumsum(engine.weights)])[members]
+    # An ensemble of one class has its column alone.
+    return Settled(classes[at], score, engine.link.probabilities(score, weight)[:, -len(classes) :])
 
 
 def _is_tie(engine, score):

@@ -1,6 +1,7 @@
 """Policies: thresholds in the form that the walks take, and where rows leave under them."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._order import greedy_mse_order, individual_mse_order, qwyc_order
 from skroute.early_exit._thresholds import (
     doubtful,
+    full_answers,
     lagrangian_path,
     running_values,
     spend_thresholds,
@@ -45,7 +47,10 @@ class Recipe:
 
     Attributes
     ----------
-    alpha, order, stopping, budget_split, n_jobs
+    alpha : float or ndarray of shape (n_classes,)
+        Share of all rows that may be answered otherwise, or of the rows of each answer.
+
+    order, stopping, budget_split, n_jobs
         As for :class:`~skroute.early_exit.QWYCEnsemble`.
 
     use_lo, use_hi : bool
@@ -55,7 +60,7 @@ class Recipe:
         Whether every member is evaluated on every row.
     """
 
-    alpha: float
+    alpha: Any
     order: object
     stopping: str
     budget_split: str
@@ -103,11 +108,29 @@ class Recipe:
                 with task.step("position"):
                     pass
 
-        order = self._order(scores, offset, beta, costs, on_position)
+        share, weights = self._errors(scores, offset, beta)
+        order = self._order(scores, offset, beta, costs, share, on_position)
         values, bad = running_values(scores, order, offset, beta)
-        return order, self._policies(values, bad, costs[order], beta), values, bad
+        policies = self._policies(values, bad, costs[order], beta, share, weights)
+        return order, policies, values, bad
 
-    def _order(self, scores, offset, beta, costs, on_position):
+    def _errors(self, scores, offset, beta):
+        """Share of all rows that may be answered otherwise, and what errors count for."""
+        if np.ndim(self.alpha) == 0:
+            return float(self.alpha), None
+        answers = full_answers(scores, offset, beta)
+        share = float(self.alpha[answers].mean())
+        if not share:
+            return share, None
+        # Errors that are allowed less often count for more; on average they count as one.
+        allowed = np.maximum(self.alpha * np.bincount(answers, minlength=len(self.alpha)), 1e-3)
+        weight = share * len(answers) / (allowed * np.count_nonzero(self.alpha))
+        if scores.shape[2] == 1:
+            # A row that leaves above wrongly is one of the first class, below of the second.
+            return share, np.repeat(weight[[0, -1]][:, None], len(answers), axis=1)
+        return share, np.stack([weight[answers]] * 2)
+
+    def _order(self, scores, offset, beta, costs, share, on_position):
         if not isinstance(self.order, str):
             return self.order
         if self.order == "natural":
@@ -121,7 +144,7 @@ class Recipe:
             offset,
             beta,
             costs,
-            max(self.alpha * SEARCH_SHARE, min(SEARCH_ERRORS / scores.shape[1], 0.05)),
+            max(share * SEARCH_SHARE, min(SEARCH_ERRORS / scores.shape[1], 0.05)),
             "greedy" if self.budget_split == "greedy" else "share",
             self.use_lo,
             self.use_hi,
@@ -130,7 +153,7 @@ class Recipe:
             on_position,
         )[0]
 
-    def _policies(self, values, bad, costs, beta):
+    def _policies(self, values, bad, costs, beta, share, weights):
         n_members, n_samples = values.shape
         never = ExitThresholds.never(n_members)
         if self.never:
@@ -141,11 +164,12 @@ class Recipe:
         if self.budget_split == "lagrangian":
             # Margins of several classes say who leads, not by how much that may change.
             wrong = doubtful(values, bad, beta, SOFTNESS) if self.use_lo else bad
-            path = lagrangian_path(values, wrong, costs, costs.sum() * PRICES, *sides)
+            prices = costs.sum() * PRICES
+            path = lagrangian_path(values, wrong, costs, prices, *sides, weights=weights)
         else:
             path = [
-                spend_thresholds(values, bad, share * n_samples, self.budget_split, *sides)
-                for share in np.minimum(self.alpha * SHARES, 0.5)
+                spend_thresholds(values, bad, part * n_samples, self.budget_split, *sides)
+                for part in np.minimum(share * SHARES, 0.5)
             ]
         path = widened(values, *path[0], WIDER) + path
         return [never, *(ExitThresholds.per_position(lo, hi) for lo, hi in path)]

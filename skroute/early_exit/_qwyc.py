@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skroute.base import (
     CostAwareMixin,
     Plan,
+    Routed,
     affords,
     check_affordable,
     check_costs,
@@ -21,7 +22,12 @@ from skroute.base import (
 from skroute.early_exit._calibration import Calibration
 from skroute.early_exit._ensembles import as_ensemble
 from skroute.early_exit._exit_engine import only_order
-from skroute.early_exit._learning import check_supported, learn_exits
+from skroute.early_exit._learning import (
+    check_supported,
+    learn_exits,
+    shares_of,
+    warn_of_rare_answers,
+)
 from skroute.early_exit._own_answers import check_same_answers, settle
 from skroute.early_exit._policies import Recipe
 from skroute.utils._compat import (
@@ -62,9 +68,12 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         ``predict_proba``, or functions of rows, which do not know their classes and need
         :meth:`fit`. Wrap what is fitted in :class:`~sklearn.frozen.FrozenEstimator`.
 
-    alpha : float, default=0.005
+    alpha : float or mapping from class label to float, default=0.005
         Share of rows that may be answered differently from the full ensemble. A larger
-        value evaluates fewer members.
+        value evaluates fewer members. A number says nothing about a rare class, all rows
+        of which may be among them; fit warns where that is more than a tenth of a class.
+        A mapping has a share for each class: of the rows to which the full ensemble gives
+        that answer. ``dict.fromkeys(classes, 0.01)`` keeps 99 % of each answer.
 
     mode : {"both", "negative"}, default="both"
         Which answers may come early. "negative" filters and scores: rows of the second
@@ -140,7 +149,15 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     disagreement_bound_ : float
         Upper bound on the expected share: holds with probability `confidence` over the
         draw of the calibration rows, the choice among thresholds included. NaN without
-        held-out rows.
+        held-out rows. With a share for each class the largest of their bounds.
+
+    class_disagreement_ : ndarray of shape (n_classes,), dtype=float64
+        The same share among the rows to which the full ensemble gives each answer; NaN
+        where it gave none.
+
+    class_disagreement_bound_ : ndarray of shape (n_classes,), dtype=float64
+        Upper bounds of these shares, which hold together with probability `confidence`.
+        NaN unless `alpha` has a share for each class and rows are held out.
 
     staged_disagreement_ : ndarray of shape (n_members,), dtype=float64
         Share of the calibration rows that have left with another answer by each
@@ -207,7 +224,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     _parameter_constraints: dict = {
         "estimator": "no_validation",
-        "alpha": [Interval(Real, 0, 1, closed="left")],
+        "alpha": [Interval(Real, 0, 1, closed="left"), dict],
         "mode": [StrOptions({"both", "negative"})],
         "order": [
             StrOptions({"qwyc", "natural", "random", "individual_mse", "greedy_mse"}),
@@ -358,11 +375,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         X = check_rows(self, X, reset=True)
         calibration = Calibration.from_parameter(self.calibration, X_calibration)
         calibration.check(num_samples(X), self.guarantee)
-        rng = check_random_state(self.random_state)
-        train, held_out = calibration.split(num_samples(X), rng)
-        if held_out is not None:
-            X_calibration, X = _safe_indexing(X, held_out), _safe_indexing(X, train)
         engine, classes = as_ensemble(fitted).engine(known=known)
+        rng = check_random_state(self.random_state)
         self._learn(fitted, engine, classes, X, X_calibration, calibration, rng, task)
 
     def _learn(self, fitted, engine, classes, X, X_calibration, calibration, rng, task):
@@ -373,25 +387,24 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             check_same_answers(fitted, engine, self.classes_, X)
         costs = self._costs(engine, X)
         n_members = engine.n_members
+        alpha = shares_of(self.alpha, self.classes_)
         recipe = Recipe(
-            alpha=self.alpha,
+            alpha=alpha,
             order=only_order(self.order, n_members) if engine.in_order else self.order,
             stopping=self.stopping,
             budget_split=self.budget_split,
             n_jobs=self.n_jobs,
             use_lo=engine.n_outputs == 1,
             use_hi=self.mode == "both",
-            never=self.alpha == 0 and self.budget is None,
+            never=not np.any(alpha) and self.budget is None,
         ).settled(n_members, rng)
-        limits = self.confidence, self.guarantee
-        learned = learn_exits(
-            engine, recipe, calibration, limits, X, X_calibration, costs, rng, task
-        )
-        self.costs_ = costs
-        self.order_ = learned.order
+        sample = calibration, (self.confidence, self.guarantee), X, X_calibration
+        learned = learn_exits(engine, recipe, *sample, costs, rng, task)
+        self.costs_, self.order_ = costs, learned.order
         self.tradeoff_ = tradeoff = learned.tradeoff
         self.disagreement_ = float(tradeoff.disagreement[tradeoff.chosen])
         self.disagreement_bound_ = learned.bound
+        self.class_disagreement_, self.class_disagreement_bound_ = learned.of(self.classes_)
         self.staged_disagreement_ = learned.staged_disagreement
         thresholds = tradeoff.thresholds[tradeoff.chosen]
         self.thresholds_ = np.column_stack([thresholds.lo, thresholds.hi])
@@ -400,6 +413,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self._single = self._short_path()
         self._within(self._effective_budget(None))
         self.choices_ = [str(k) for k in range(n_members + 1)]
+        warn_of_rare_answers(alpha, learned, self.classes_, self.confidence)
 
     def _costs(self, engine, X):
         if self.costs is None:
@@ -490,14 +504,23 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             raise AttributeError("The scores of the members have no known link to probabilities.")
         return True
 
+    def _respond(self, X, response, *, budget=None, **context):
+        known = vars(self)
+        usual = not context and "choices_" in known and not known.get("_of_fit")
+        if not usual or "feature_names_in_" in known or not self._engine.reads(X):
+            return super()._respond(X, response, budget=budget, **context)
+        # scikit-learn's checks take as long as thousands of rows.
+        plan = self._plan(X, self._effective_budget(budget))
+        y_pred = None if response is None else self._answer(X, plan, response)
+        return Routed(y_pred, plan.route, plan.cost)
+
     def _least(self):
         return self.tradeoff_.cost.min()
 
     def _plan(self, X, budget):
         at = self._within(budget)
-        thresholds = self.tradeoff_.thresholds[at]
-        walked = score, members, side = self._engine.walk(X, thresholds, self.n_jobs)
-        return Plan(members, self._spent[members], walked)
+        walked = self._engine.walk(X, self.tradeoff_.thresholds[at], self.n_jobs)
+        return Plan(walked[1], self._spent[walked[1]], walked)
 
     def _within(self, budget):
         """The chosen thresholds, or the most faithful ones that cost at most the budget."""
@@ -509,12 +532,15 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return affordable[np.argmin(self.tradeoff_.disagreement[affordable])]
 
     def _answer(self, X, plan, response):
-        settled = settle(self.estimator_, self._engine, self.classes_, X, *plan.state)
+        settled = self._settled(X, *plan.state, proba=response == "predict_proba")
         if response == "predict":
             return settled.labels
         if response == "decision_function":
             return settled.score[:, 0] if self._engine.n_outputs == 1 else settled.score
         return settled.proba
+
+    def _settled(self, X, *walked, proba):
+        return settle(self.estimator_, self._engine, self.classes_, X, *walked, proba)
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """What each set of thresholds that was considered does on other rows.
@@ -538,7 +564,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         disagreement, cost = np.empty(n), np.empty(n)
         for i, thresholds in enumerate(self.tradeoff_.thresholds):
             walked = self._engine.walk(X, thresholds, self.n_jobs)
-            answer = settle(self.estimator_, self._engine, self.classes_, X, *walked).labels
+            answer = self._settled(X, *walked, proba=False).labels
             if i == 0:
                 full = answer
             disagreement[i] = np.mean(answer != full)
@@ -577,8 +603,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return router
 
     def _sk_visual_block_(self):
-        ensemble = as_ensemble(self.estimator)
-        return VisualBlock("parallel", list(ensemble.models.values()), names=ensemble.labels)
+        given = as_ensemble(self.estimator)
+        return VisualBlock("parallel", list(given.models.values()), names=given.labels)
 
 
 def _is_per_row(value, n):

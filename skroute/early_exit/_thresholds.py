@@ -46,6 +46,25 @@ def running_values(scores, order, offset, beta):
     return values, leaders != leaders[-1]
 
 
+def full_answers(scores, offset, beta):
+    """Position of the full ensemble's answer to each row among the classes.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_members, n_samples, n_outputs)
+    offset : ndarray of shape (n_outputs,)
+    beta : float
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=int64
+    """
+    total = offset + scores.sum(axis=0, dtype=np.float64)
+    if scores.shape[2] == 1:
+        return (total[:, 0] > beta).astype(np.int64)
+    return np.argmax(total, axis=1)
+
+
 def doubtful(values, bad, beta, softness):
     """Which way of leaving is wrong, with doubt about rows that the full ensemble barely decides.
 
@@ -220,7 +239,7 @@ def is_wrong(position, side, bad):
     return np.where(side == 0, False, np.where(side > 0, wrong_above, ~wrong_above))
 
 
-def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_sweeps=1):
+def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_sweeps=1, weights=None):
     """Thresholds that minimise mean cost plus price times wrong answers, for each price.
 
     Coordinate descent over positions, from the most expensive price of a wrong answer to the
@@ -243,6 +262,10 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     n_sweeps : int, default=1
         Sweeps at each price. Where prices are close, one is enough.
 
+    weights : ndarray of shape (2, n_samples), default=None
+        How many wrong answers it counts for if a row leaves above, and below, where that is
+        wrong. None counts each once.
+
     Returns
     -------
     list of (lo, hi)
@@ -253,16 +276,16 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     lo, hi = np.full(n_members, -np.inf), np.full(n_members, np.inf)
     position = np.empty(n_samples, dtype=np.int64)
     side = np.empty(n_samples, dtype=np.int8)
-    path = []
+    path, sides = [], (use_lo, use_hi)
     for price in prices:
         for _ in range(n_sweeps):
             leave_at(values, lo, hi, position, side)
-            sweep_back(values, bad, costs, float(price), lo, hi, position, use_lo, use_hi)
+            sweep_back(values, bad, costs, float(price), lo, hi, position, *sides, weights)
         path.append((lo.copy(), hi.copy()))
     return path
 
 
-def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=True):
+def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=True, weights=None):
     """One backward sweep of coordinate descent on ``cost + price * wrong``.
 
     At each position, from the last but one to the first, the rows that reach it choose
@@ -283,9 +306,14 @@ def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=
 
     position : ndarray of shape (n_samples,), dtype=int64
         Where each row leaves under the given thresholds.
+
+    use_lo, use_hi : bool, default=True
+    weights : ndarray of shape (2, n_samples), default=None
+        As for :func:`lagrangian_path`.
     """
     from skroute.early_exit._kernels import best_cut, settle
 
+    prices = price * (np.ones((2, values.shape[1])) if weights is None else weights)
     to_go = np.zeros(values.shape[1])
     for r in range(len(values) - 2, -1, -1):
         to_go += costs[r + 1]
@@ -294,8 +322,8 @@ def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=
             x = values[r, rows]
             # numpy's vectorised sort is far faster than a compiled one.
             by = np.argsort(x)
-            lo[r], hi[r] = best_cut(x, by, rows, bad[r], to_go, price, use_lo, use_hi)
-        settle(values[r], bad[r], lo[r], hi[r], price, to_go)
+            lo[r], hi[r] = best_cut(x, by, rows, bad[r], to_go, prices, use_lo, use_hi)
+        settle(values[r], bad[r], lo[r], hi[r], prices, to_go)
 
 
 def widened(values, lo, hi, factors):

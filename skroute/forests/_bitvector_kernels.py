@@ -15,8 +15,8 @@ from skroute.forests._kernels import step, step_special
 _ZERO = float(np.float32(1e-35))
 # Rows that are worked on together.
 BLOCK = 1024
-# Up to this many cuts are counted one by one, more are searched.
-_FEW_CUTS = 48
+# Up to this many cuts are counted, more are searched.
+_FEW_CUTS = 128
 
 
 @intrinsic
@@ -33,13 +33,26 @@ def _lowest_bit(context, x):
 
 
 @njit(cache=True, nogil=True)
-def _count_cuts(x, m, cuts, code):
-    """How many cuts are below each value: each cut is compared with all rows."""
+def _count_cuts(x, m, cuts, count, code):
+    """How many cuts are below each value: four cuts at a time are compared with all rows.
+
+    Vector instructions are widest where `count` has as many bytes as a value.
+    """
+    one = count.dtype.type
     for j in range(m):
-        code[j] = 0
-    for c in cuts:
+        count[j] = 0
+    fours = len(cuts) // 4 * 4
+    for k in range(0, fours, 4):
+        a, b, c, d = cuts[k], cuts[k + 1], cuts[k + 2], cuts[k + 3]
         for j in range(m):
-            code[j] += np.uint16(x[j] > c)
+            v = x[j]
+            count[j] += one(v > a) + one(v > b) + one(v > c) + one(v > d)
+    for k in range(fours, len(cuts)):
+        a = cuts[k]
+        for j in range(m):
+            count[j] += one(x[j] > a)
+    for j in range(m):
+        code[j] = np.uint16(count[j])
 
 
 @njit(cache=True, nogil=True)
@@ -76,17 +89,21 @@ def take_column(X, begin, m, feature, x):
 
 @njit(cache=True, nogil=True)
 def bin_column(x, m, columns, c, base, code):
-    """Codes of the first `m` values for column `c`, into `code`."""
+    """Codes of the first `m` values for column `c`, into `code`; `base` is scratch."""
     cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
     if columns.limit[c] >= 0:
         _categories(x, m, columns.limit[c], code)
-    elif len(cuts) <= _FEW_CUTS:
-        _count_cuts(x, m, cuts, code)
+    elif len(cuts) > _FEW_CUTS:
+        _search_cuts(x, m, cuts, base.view(np.int32), code)
+    elif x.itemsize == 4:
+        _count_cuts(x, m, cuts, base.view(np.int32), code)
     else:
-        _search_cuts(x, m, cuts, base, code)
+        _count_cuts(x, m, cuts, base, code)
     missing = columns.missing[c]
-    for j in range(m):
-        code[j] = missing if x[j] != x[j] else code[j]
+    # No cut is below a missing value: its code is 0 so far, unless it is a category.
+    if missing != 0:
+        for j in range(m):
+            code[j] = missing if x[j] != x[j] else code[j]
     if columns.zero_missing[c]:
         for j in range(m):
             code[j] = missing if abs(np.float64(x[j])) <= _ZERO else code[j]
@@ -97,7 +114,7 @@ def bin_rows(X, begin, m, columns, used, codes):
     """Codes of rows ``begin:begin + m``, into `codes` of shape (n_columns, n); columns that
     are not used are left as they are."""
     x = np.empty(m, dtype=columns.cuts.dtype)
-    base = np.empty(m, dtype=np.int32)
+    base = np.empty(m, dtype=np.int64)
     last = -1
     for c in range(len(columns.feature)):
         if used[c]:
@@ -105,6 +122,48 @@ def bin_rows(X, begin, m, columns, used, codes):
                 last = columns.feature[c]
                 take_column(X, begin, m, last, x)
             bin_column(x, m, columns, c, base, codes[c])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def find_leaves(codes, m, tests, limit, reads, cuts, clears, words, left):
+    """Leaf of each of the first `m` rows in one tree: the lowest bit that is set in `left`.
+
+    Parameters
+    ----------
+    codes : uint16 ndarray of shape (n_columns, n)
+    m : int
+    tests : (int, int)
+        The first test of the tree, and the one behind its last.
+
+    limit, reads, cuts, clears, words : ndarray
+        Of the columns, and `column`, `cut`, `clear` and `words` of the :class:`BitTrees`.
+
+    left : ndarray of shape (n,), dtype of `clears`
+    """
+    every = ~clears.dtype.type(0)
+    # A tree without tests has one leaf.
+    begin = every if tests[0] < tests[1] else clears.dtype.type(1)
+    for j in range(m):
+        left[j] = begin
+    for k in range(tests[0], tests[1]):
+        c, clear = reads[k], clears[k]
+        if limit[c] < 0:
+            cut = np.uint16(cuts[k])
+            for j in range(m):
+                left[j] &= clear if codes[c, j] > cut else every
+        else:
+            word = cuts[k]
+            for j in range(m):
+                code = np.int32(codes[c, j])
+                inside = (words[word + (code >> 5)] >> np.uint32(code & 31)) & np.uint32(1)
+                left[j] &= every if inside else clear
+
+
+@njit(cache=True, nogil=True, inline="always")
+def add_values(values, start, k, left, m, total):
+    """Add what the leaves found hold for output `k` to the sums of the first `m` rows."""
+    for j in range(m):
+        total[j] += values[start + _lowest_bit(left[j]), k]
 
 
 @njit(cache=True, nogil=True)
@@ -127,46 +186,23 @@ def add_trees(codes, m, bits, first, last, column, left, total):
 
     total : ndarray of shape (n_columns, n)
     """
-    # Local names: a call for each tree would count references for longer than it works.
-    limit, reads, cuts, clears = bits.columns.limit, bits.column, bits.cut, bits.clear
-    test_start, leaf_start, values, words = (
-        bits.test_start,
-        bits.leaf_start,
-        bits.values,
-        bits.words,
-    )
-    every = ~bits.clear.dtype.type(0)
+    # Local names: what a tuple of arrays costs at each tree would be more than the tree.
+    limit, values, leaf_start = bits.columns.limit, bits.values, bits.leaf_start
+    reads, cuts, clears, words = bits.column, bits.cut, bits.clear, bits.words
+    test_start, outputs = bits.test_start, bits.outputs
     for t in range(first, last):
-        output = bits.outputs[t]
+        output = outputs[t]
         if output >= 0 and column[output] < 0:
             continue
-        # A tree without tests has one leaf.
-        begin = every if test_start[t] < test_start[t + 1] else bits.clear.dtype.type(1)
-        for j in range(m):
-            left[j] = begin
-        for k in range(test_start[t], test_start[t + 1]):
-            c, clear = reads[k], clears[k]
-            if limit[c] < 0:
-                cut = np.uint16(cuts[k])
-                for j in range(m):
-                    left[j] &= clear if codes[c, j] > cut else every
-            else:
-                word = cuts[k]
-                for j in range(m):
-                    code = np.int32(codes[c, j])
-                    inside = (words[word + (code >> 5)] >> np.uint32(code & 31)) & np.uint32(1)
-                    left[j] &= every if inside else clear
+        tests = test_start[t], test_start[t + 1]
+        find_leaves(codes, m, tests, limit, reads, cuts, clears, words, left)
         start = leaf_start[t]
         if output >= 0:
-            to = column[output]
-            for j in range(m):
-                total[to, j] += values[start + _lowest_bit(left[j]), 0]
+            add_values(values, start, 0, left, m, total[column[output]])
         else:
             for k in range(len(column)):
-                to = column[k]
-                if to >= 0:
-                    for j in range(m):
-                        total[to, j] += values[start + _lowest_bit(left[j]), k]
+                if column[k] >= 0:
+                    add_values(values, start, k, left, m, total[column[k]])
 
 
 @njit(cache=True, nogil=True)

@@ -51,6 +51,39 @@ def tolerated_disagreements(n_rows, n_labelled, allowed, level):
     return int(np.argmax(probable)) - 1 if probable.any() else int(d[-1])
 
 
+def smallest_allowed(n_rows, n_labelled, found, level):
+    """The fewest unlabelled disagreements that `found` labelled ones can vouch for.
+
+    Returns
+    -------
+    int
+    """
+    low, high = -1, n_rows
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tolerated_disagreements(n_rows, n_labelled, middle, level) >= found:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def labels_needed(n_rows, allowed, level, share=0.0):
+    """About how many labels promise `allowed` disagreements, if `share` of them disagree.
+
+    Returns
+    -------
+    float
+        Infinity where that share alone is too much.
+    """
+    k = 1
+    while k <= n_rows:
+        if tolerated_disagreements(n_rows, k, allowed, level) >= share * k:
+            return float(k)
+        k = max(k + 1, int(1.05 * k))
+    return np.inf
+
+
 @validate_params(
     {
         "scores": ["array-like"],

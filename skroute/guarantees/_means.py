@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skroute.guarantees._trinomial import trinomial_p_value, trinomial_upper_bound
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, validate_params
 
 # How much of the capital a bet may risk, and the variance assumed before the first value (in the
@@ -17,7 +18,7 @@ PRIOR_VARIANCE = 0.05
 # alone, so that a bound at a higher confidence is never tighter.
 AIM = np.log(1 / 0.05)
 
-METHODS = ("betting", "hoeffding_bentkus", "binomial", "normal")
+METHODS = ("betting", "hoeffding_bentkus", "binomial", "trinomial", "normal")
 
 
 def check_values(values, bounds, *, name="values", bounds_name="bounds"):
@@ -94,6 +95,15 @@ def _check_method(unit, method, n_population):
             'method="hoeffding_bentkus" is for independent rows. Without replacement take '
             '"betting", or "binomial" for two values.'
         )
+    if method == "trinomial" and n_population is not None:
+        raise ValueError(
+            'method="trinomial" is for independent rows. Without replacement take "betting".'
+        )
+    if method == "trinomial" and not np.isin(unit, (0.0, 0.5, 1.0)).all():
+        raise ValueError(
+            'method="trinomial" needs values that are one of the two ends of bounds, or their '
+            'middle. Take "betting" for others.'
+        )
     if method == "binomial" and not np.isin(unit, (0.0, 1.0)).all():
         raise ValueError(
             'method="binomial" needs values that are one of the two ends of bounds. Take '
@@ -105,6 +115,8 @@ def _p_value(unit, limit, method, n_population):
     """p-value of "the mean is at least `limit`"; all in the unit of a range of 1."""
     if limit <= 0:
         return 1.0
+    if method == "trinomial":
+        return trinomial_p_value(*_signs(unit), round(2 * limit - 1, 12))
     if method == "betting":
         from skroute.guarantees import _kernels
 
@@ -114,7 +126,7 @@ def _p_value(unit, limit, method, n_population):
         return float(np.exp(-capital))
     if limit > 1:
         return 0.0
-    from scipy import stats
+    from scipy import special, stats
 
     n, mean = len(unit), unit.mean()
     if method == "normal":
@@ -128,7 +140,7 @@ def _p_value(unit, limit, method, n_population):
     if method == "binomial":
         hits = int(round(unit.sum()))
         if n_population is None:
-            return float(stats.binom.cdf(hits, n, limit))
+            return float(special.bdtr(hits, n, limit))
         marked = int(np.ceil(n_population * limit - 1e-9))
         return float(stats.hypergeom.cdf(hits, n_population, marked, n))
     least = min(mean, limit)
@@ -136,12 +148,27 @@ def _p_value(unit, limit, method, n_population):
         entropy = least * np.log(least / limit) if least > 0 else 0.0
         if least < 1:
             entropy += (1 - least) * (np.log1p(-least) - np.log1p(-limit))
-    bentkus = np.e * stats.binom.cdf(np.ceil(n * mean - 1e-9), n, limit)
+    bentkus = np.e * special.bdtr(np.ceil(n * mean - 1e-9), n, limit)
     return float(min(np.exp(-n * entropy), bentkus, 1.0))
+
+
+def _signs(unit):
+    """Number of values, of those at the upper end, and of those at the lower end."""
+    return len(unit), int((unit > 0.75).sum()), int((unit < 0.25).sum())
 
 
 def _upper(unit, level, method, n_population):
     """The smallest mean that is refused at the level, from above, to the last bit."""
+    if method == "trinomial":
+        return (1 + trinomial_upper_bound(*_signs(unit), level)) / 2
+    if method == "binomial" and n_population is not None:
+        # Populations have whole numbers of hits.
+        low, high = 0, n_population + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            refused = _p_value(unit, middle / n_population, method, n_population) <= level
+            low, high = (low, middle) if refused else (middle, high)
+        return low / n_population
     low, high = 0.0, 1.0
     if _p_value(unit, high, method, n_population) > level:
         return 1.0
@@ -191,12 +218,18 @@ def mean_p_value(
     bounds : tuple of (float, float), default=(0.0, 1.0)
         The smallest and the largest value that is possible. A wider range needs more rows.
 
-    method : {"betting", "hoeffding_bentkus", "binomial", "normal"}, default="betting"
+    method : {"betting", "hoeffding_bentkus", "binomial", "trinomial", "normal"}, \
+default="betting"
         - ``"betting"``: one over the largest capital of a bettor against the mean, by Ville's
           inequality; theorem 3 and eq. (26) of [1]_, without replacement theorem 4;
         - ``"hoeffding_bentkus"``: proposition 7 of [2]_;
         - ``"binomial"``: exact, for values that are 0 or 1 (the ends of `bounds`); without
           replacement the hypergeometric law;
+        - ``"trinomial"``: exact, for independent values at the two ends of `bounds` or in
+          their middle, such as signed losses of -1, 0 and 1: the largest probability, over the
+          share of values that are not 0, of a likelihood ratio as extreme [3]_. Where many
+          values cancel it needs about half of the rows that betting needs. It knows no limit
+          below the middle;
         - ``"normal"``: the central limit theorem, with **no** guarantee; for comparison.
 
     n_population : int, default=None
@@ -223,6 +256,8 @@ def mean_p_value(
        betting", Journal of the Royal Statistical Society B 86, 2024.
     .. [2] S. Bates et al., "Distribution-free, risk-controlling prediction sets", Journal of
        the ACM 68, 2021.
+    .. [3] R. L. Berger, D. D. Boos, "P values maximized over a confidence set for the nuisance
+       parameter", Journal of the American Statistical Association 89, 1994.
 
     Examples
     --------
@@ -262,7 +297,8 @@ def mean_upper_bound(
     confidence : float, default=0.95
         Probability, over the rows, that the bound holds. Raising it raises the bound.
 
-    method : {"betting", "hoeffding_bentkus", "binomial", "normal"}, default="betting"
+    method : {"betting", "hoeffding_bentkus", "binomial", "trinomial", "normal"}, \
+default="betting"
         As in :func:`mean_p_value`.
 
     n_population : int, default=None
@@ -321,7 +357,8 @@ def mean_lower_bound(
     confidence : float, default=0.95
         Probability, over the rows, that the bound holds. Raising it lowers the bound.
 
-    method : {"betting", "hoeffding_bentkus", "binomial", "normal"}, default="betting"
+    method : {"betting", "hoeffding_bentkus", "binomial", "trinomial", "normal"}, \
+default="betting"
         As in :func:`mean_p_value`.
 
     n_population : int, default=None
@@ -351,6 +388,25 @@ def mean_lower_bound(
     mirrored = np.ascontiguousarray(1.0 - unit)
     _check_method(mirrored, method, n_population)
     return low + width * (1.0 - _upper(mirrored, 1 - confidence, method, n_population))
+
+
+def share_upper_bound(n_hits: int, n_rows: int, *, confidence: float) -> float:
+    """`mean_upper_bound` by the exact binomial law (Clopper and Pearson) of hits that are counted.
+
+    Parameters
+    ----------
+    n_hits, n_rows : int
+    confidence : float
+
+    Returns
+    -------
+    float
+    """
+    from scipy.special import betaincinv
+
+    if n_hits >= n_rows:
+        return 1.0
+    return float(betaincinv(n_hits + 1, n_rows - n_hits, confidence))
 
 
 def upper_bounds(columns: NDArray[np.float64], bounds, confidence):

@@ -9,6 +9,11 @@ from skroute.metrics._curve_displays import (
     ComplementarityDisplay,
     RouteShareDisplay,
 )
+from skroute.metrics._risk_coverage import (
+    RiskCoverageCurve,
+    risk_coverage_curve,
+    risk_coverage_scorer,
+)
 from skroute.metrics._scorers import (
     best_within_budget,
     make_budget_scorer,
@@ -32,6 +37,7 @@ __all__ = [
     "BootstrapInterval",
     "ComplementarityDisplay",
     "ReferenceCurves",
+    "RiskCoverageCurve",
     "RouteShareDisplay",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
@@ -48,5 +54,7 @@ __all__ = [
     "mean_cost_scorer",
     "pareto_front",
     "reference_curves",
+    "risk_coverage_curve",
+    "risk_coverage_scorer",
     "sample_quality",
 ]

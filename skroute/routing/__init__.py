@@ -6,6 +6,8 @@ from skroute.routing._baselines import (
     SingleBestClassifier,
 )
 from skroute.routing._budget_router import BudgetRouter
+from skroute.routing._cascade import CascadeRouter
+from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier
@@ -17,6 +19,8 @@ __all__ = [
     "BudgetExhaustedError",
     "BudgetRouter",
     "BudgetStream",
+    "CascadeRouter",
+    "CascadeRun",
     "FrugalMCTClassifier",
     "FrugalMLClassifier",
     "OccamRouterClassifier",

@@ -20,13 +20,19 @@ from skroute.base import (
     note_failure,
 )
 from skroute.metrics import pareto_front
-from skroute.routing._priced import LoggedMixin, check_lambda, cross_fit, fit_policy
+from skroute.routing._draws import tie_draws
+from skroute.routing._priced import (
+    LoggedMixin,
+    check_lambda,
+    cross_fit,
+    fit_policy,
+    predict_costs,
+)
 from skroute.routing._stream import Look, Trade
 from skroute.routing._values import (
     check_default_reads,
     default_accuracy_estimator,
     folds_of,
-    predict_matrix,
 )
 from skroute.utils._compat import (
     HasMethods,
@@ -57,11 +63,12 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     ----------
     accuracy_estimator : multi-output regressor, default=None
         Maps X to the quality of each choice. None takes
-        :class:`~skroute.quality.BaggedNeighborsRegressor` on features scaled to [0, 1].
+        :class:`~skroute.quality.QualityRegressor`, which compares a family of them.
 
     costs : mapping from str to float or array-like of shape (n_choices,), default=None
         Cost per call of each choice. None when costs differ from row to row: then `fit`
-        takes them as ``costs``, an array of shape (n_samples, n_choices).
+        takes them as ``costs``, an array of shape (n_samples, n_choices). Where both are
+        given, rows are decided by the fixed ones, and the budget is met in the logged.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`. None is unlimited. Raising it buys
@@ -78,7 +85,8 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     policy : {"online", "batch"}, default="online"
         ``"online"`` decides each row alone by the price learned in `fit`; the budget
         holds on average. ``"batch"`` solves the assignment for the rows given; the
-        budget is a hard cap on their (estimated, where learned) cost.
+        budget is a hard cap on their cost. Where that is estimated, or another than the
+        logged one, the cap is lowered by what such choices have cost beyond their estimate.
 
     objective : {"mean", "min"}, default="mean"
         With ``policy="batch"``: maximise the mean estimated quality or the smallest one.
@@ -135,10 +143,14 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         Price at `budget`; infinite where it is the smallest feasible one.
 
     validation_quality_ : float
-        Mean logged quality of the cross-fitted decisions at `budget`.
+        Mean logged quality of the cross-fitted decisions at `budget`, each at a price that was
+        learned without the row's fold.
 
     validation_cost_ : float
         What they cost on average, by the log.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -165,13 +177,17 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     ``sample_weight``, reaches the cross-fitted estimates too, but price, penalty and
     validation numbers are plain means over the rows.
 
-    The online policy holds the budget on average, not exactly: the final estimator has
-    seen more rows than those of the cross-fits, so that its estimates spread further and
-    the mean cost tends to lie somewhat above the budget; more folds lessen that. A cap is
-    ``policy="batch"`` or :meth:`stream`.
+    The price is the one at which the cross-fitted decisions, judged by the log, have cost the
+    budget: not what was planned, since a choice is made partly because its cost was
+    underestimated. Rows that are worth exactly the price are mixed, so that all of the budget
+    is used: which way such a row goes is drawn from a hash of the row and of how often it came
+    before in the call, alike in every batch and container. A frequent row (20 times in `fit`,
+    in more than one fold) is decided in `fit` as it will be later, by the final estimator. The
+    budget holds on average over rows; a cap is ``policy="batch"`` or :meth:`stream`.
 
     `fit` warns when the cross-fitted policy's quality is below that of the best single
-    choice that the budget allows by more than 1.645 standard errors.
+    choice that the budget allows by more than 1.645 standard errors, when the budget is above
+    what any choice costs, and when logged costs contradict fixed ones.
 
     References
     ----------
@@ -256,8 +272,9 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             the models were not fitted on.
 
         costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
-            What each choice cost on each row. Only where the constructor's `costs` is
-            None.
+            What each choice cost on each row. Beside fixed costs in the constructor, by
+            which rows are decided, the budget is met in these: the rows that go to an
+            expensive model are its long ones.
 
         **params : dict
             Metadata through metadata routing: for `accuracy_estimator` and
@@ -309,6 +326,8 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
                     self.cost_estimator, X, costs, folds, task, self.n_jobs, fit_params, name
                 )
             planned = np.maximum(planned, 0.0)
+        elif self.costs is not None:
+            planned = self._fixed_costs()[self.columns_]
         self._priced = fit_policy(
             self._accuracy_estimator(),
             X,
@@ -316,14 +335,16 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             costs,
             folds=folds,
             task=task,
-            planned=planned,
+            planned=planned if planned is not None and costs.ndim == 2 else None,
+            cost_estimator=self.cost_estimator_,
             reg_lambda=self.reg_lambda,
             deciding=self.routing_cost,
             n_jobs=self.n_jobs,
             fit_params=routed["accuracy_estimator"]["fit"],
         )
         self.choices_ = [self._names[column] for column in self.columns_]
-        self._priced.warn_if_a_single_choice_is_better(self.choices_, budget)
+        check_affordable(budget, self._priced.least)
+        self._priced.warn(self.choices_, budget)
 
     def _check_names(self, n_choices):
         """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
@@ -348,17 +369,14 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
 
     def _check_fit_costs(self, costs, shape):
         if self.costs is not None:
-            if costs is not None:
-                raise ValueError(
-                    "costs was given both to the constructor and to fit; costs per row need "
-                    "BudgetRouter(costs=None)."
-                )
             if self.cost_estimator is not None:
                 raise ValueError(
                     "cost_estimator learns costs per row, but the constructor has fixed "
                     f"costs={self.costs!r}. Leave one of them out."
                 )
-            return self._fixed_costs()
+            fixed = self._fixed_costs()
+            if costs is None:
+                return fixed
         if costs is None:
             raise ValueError(
                 f"costs must say what each of {self._names!r} costs, got None. Give a mapping or "
@@ -381,11 +399,11 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     @property
     def costs_(self):
         """Cost of each choice; the mean of the log where costs are per row."""
-        costs = self._policy().costs
-        return costs.mean(axis=0) if costs.ndim == 2 else costs
+        policy = self._policy()
+        return policy.costs.mean(axis=0) if policy.per_row else policy.planned
 
-    def _estimates(self, X):
-        return self._policy().estimates(X)
+    def _estimates(self, X, of):
+        return of(X)
 
     def _look(self, x, trade):
         return Look(x, {})
@@ -396,7 +414,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
     def _plan(self, X, budget, costs=None):
         policy = self._policy()
         told = costs is not None
-        costs = self._row_costs(X, costs) if policy.per_row or told else policy.costs
+        costs = self._row_costs(X, costs) if policy.per_row or told else policy.planned
         return policy.decide(
             policy.values(X),
             costs,
@@ -404,6 +422,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             policy=self.policy,
             objective=self.objective,
             told=told,
+            draw=tie_draws(X),
         )
 
     def _row_costs(self, X, costs):
@@ -421,9 +440,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        n_choices = len(self.choices_)
-        estimate = predict_matrix(self.cost_estimator_, X, n_choices, "cost_estimator")
-        return np.maximum(estimate, 0.0)
+        return predict_costs(self.cost_estimator_, X, len(self.choices_))
 
     def _answer(self, X, plan, response):
         # What nothing names is answered by its column of Q.

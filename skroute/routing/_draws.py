@@ -5,6 +5,7 @@ from hashlib import blake2b
 from numbers import Real
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
 from skroute.utils._compat import num_samples
 from skroute.utils._tensors import torch_of
@@ -41,6 +42,15 @@ def row_uniforms(X, n_columns, random_state=0):
     columns = np.arange(n_columns, dtype=np.uint64) + np.uint64(1 + random_state * n_columns)
     mixed = _mixed(keys[:, np.newaxis] * _ODD + columns * _COLUMN)
     return (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
+
+
+def tie_draws(X):
+    """From positions of rows of `X` to a uniform number for each, as `row_uniforms`."""
+
+    def draw(rows):
+        return row_uniforms(_safe_indexing(X, rows), 1)[:, 0]
+
+    return draw
 
 
 def row_keys(X):

@@ -123,3 +123,8 @@ class ExitAnswers(Answers):
                 self.runs[first] = exit_of(router.estimators_[first]).net.start(self.X)
             proba = self.runs[first].proba(part.exit, new)
         return align_proba(proba, part.classes_, router.classes_)
+
+    def release(self, rows):
+        """Let the nets hold no longer what rows need to go on, which will not."""
+        for run in self.runs.values():
+            run.release(rows)

@@ -1,6 +1,7 @@
 """FrugalMCT: a base service, then at most one add-on, and both combined."""
 
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, affords, check_affordable, check_budget
 from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import GRID, search_combination, search_threshold
+from skroute.routing._draws import tie_draws
 from skroute.routing._mixtures import price_curve, search_delta, spread_prices
-from skroute.routing._predictors import answer_features, fit_predictor
+from skroute.routing._predictors import answer_features, fit_predictor, predict_values
 from skroute.routing._priced import PricedMixin, PricedPolicy
 from skroute.routing._stream import Look
+from skroute.routing._validation import find_repeats, parts_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 
 # Prices at which each base is compared with the others on validation rows.
@@ -42,6 +45,11 @@ class BaseTrade(NamedTuple):
     first: int
     policy: PricedPolicy
     curve: tuple
+
+
+def _own_values(fitted, n_options, features):
+    """What the fitted estimator makes of some rows, as `Repeats` holds it."""
+    return predict_values(fitted, features, n_options), None
 
 
 class AddonOptions(NamedTuple):
@@ -221,10 +229,14 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         One fitted for each possible base.
 
     validation_quality_ : float
-        Mean quality of the cross-fitted decisions at the budget, on the rows of `fit`.
+        Mean quality of the cross-fitted decisions at `budget`, each at a price,
+        and after a base, that was learned without the part of the rows that it is in.
 
     validation_cost_ : float
-        What they cost on average, measured on the same rows.
+        What they cost on average.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -333,19 +345,29 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         budget = check_budget(self.budget)
         labels, combiners, all_thresholds, alone = [], [], [], {}
         self._trades, unit = [], np.eye(len(names))
+        folds = answers.folds if isinstance(answers.folds, list) else None
+        parts = parts_of(folds, len(target))
         for base in possible_bases(self.base, names):
             options = addon_options(scores, base, target, self._row_accuracy, weights, thresholds)
             realised = options.accuracies
+            features = self._features(scores[base])
             fitted, estimate = fit_predictor(
-                self.accuracy_estimator, self._features(scores[base]), realised, answers.folds
+                self.accuracy_estimator, features, realised, answers.folds
             )
             fixed, added = self.costs_[base], np.r_[0.0, self.costs_[options.addons[1:]]]
             costs, delta = fixed + added, self.delta
             if delta == "auto":
                 affordable = budget >= fixed
                 delta = search_delta(estimate, realised, costs, fixed, budget) if affordable else 0
+            repeats = find_repeats(features, parts, partial(_own_values, fitted, len(added)))
             policy = PricedPolicy(
-                fitted, estimate, realised, added, deciding=fixed, margin=float(delta)
+                fitted,
+                estimate,
+                realised,
+                added,
+                deciding=fixed,
+                margin=float(delta),
+                repeats=repeats,
             )
             curve = price_curve(estimate, realised, costs, spread_prices(policy.path, _N_CURVE))
             self._trades.append(BaseTrade(base, len(labels), policy, curve))
@@ -392,6 +414,20 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         allowed = [trade for trade in self._trades if affords(budget, trade.policy.deciding)]
         return max(allowed, key=lambda trade: np.interp(budget, *trade.curve))
 
+    def _validation(self):
+        """As elsewhere; the base of each part of the rows is the best one on the others."""
+        check_is_fitted(self)
+        budget = max(self._effective_budget(None), self._least())
+        trades = [trade for trade in self._trades if affords(budget, trade.policy.deciding)]
+        found = [trade.policy.validate(budget) for trade in trades]
+        quality = np.array([each.quality for each in found])
+        cost = np.array([each.cost for each in found])
+        part, best = trades[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
+        for number in np.unique(part):
+            best[part == number] = quality[:, part != number].mean(axis=1).argmax()
+        rows = np.arange(len(best))
+        return quality[best, rows], cost[best, rows]
+
     def _trade_now(self):
         check_is_fitted(self)
         return self._trade(self._effective_budget(None))
@@ -423,8 +459,9 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         trade = self._trade(budget)
         policy, answers = trade.policy, Answers(self, X)
         values = policy.values(self._base_features(answers, trade))
-        plan = policy.decide(values, policy.costs, budget, policy=self.policy)
-        return Plan(trade.first + plan.route, plan.cost, answers)
+        draw = tie_draws(X)
+        plan = policy.decide(values, policy.costs, budget, policy=self.policy, draw=draw)
+        return plan._replace(route=trade.first + plan.route, state=answers)
 
     def _base_features(self, answers, trade):
         rows = np.arange(num_samples(answers.X))

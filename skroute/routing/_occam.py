@@ -9,6 +9,7 @@ from skroute.assignment._decide import check_policy
 from skroute.base import check_affordable, check_budget, check_costs, note_failure
 from skroute.metrics import pareto_front
 from skroute.routing._base import BaseRouter
+from skroute.routing._draws import tie_draws
 from skroute.routing._embedding import call_with_layer, check_layer, reads_tensors
 from skroute.routing._fit_members import METHOD_OF_RESPONSE, response_quality
 from skroute.routing._priced import LoggedMixin, check_lambda, fit_policy
@@ -46,8 +47,9 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         unlimited. Raising it sends more rows to more expensive members.
 
     accuracy_estimator : multi-output regressor, default=None
-        Predicts the members' success from the embedding. None takes OCCAM's
-        :class:`~skroute.quality.BaggedNeighborsRegressor` on features scaled to [0, 1].
+        Predicts the members' success from the embedding. None takes
+        :class:`~skroute.quality.QualityRegressor`. The paper's own is
+        :class:`~skroute.quality.BaggedNeighborsRegressor`, on features scaled to [0, 1].
 
     embedding : None, transformer, str or (str, str), default=None
         What the accuracy estimator sees: X itself; the output of a transformer, which is
@@ -137,10 +139,14 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         Price at `budget`; infinite where it is the smallest feasible one.
 
     validation_quality_ : float
-        Mean quality of the cross-fitted decisions at `budget` on the rows of `fit`.
+        Mean quality of the cross-fitted decisions at `budget`, each at a price that was
+        learned without the row's fold.
 
     validation_cost_ : float
         What they cost on average.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows.
 
     embedding_ : transformer or None
         Fitted on all rows.
@@ -165,9 +171,9 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
     `objective` do: estimates and quality of the rows of `fit` are kept, and the price is
     solved for anew. Members left out by `drop_dominated` stay out.
 
-    Under the online policy a row that is worth exactly the price goes to the cheaper
-    member, so that budgets hold; where estimates take few distinct values the mean cost
-    can stay below the budget.
+    Rows that are worth exactly the price are mixed, so that all of the budget is used: which
+    way such a row goes is drawn from a hash of the row and of how often it came before in the
+    call.
 
     References
     ----------
@@ -347,12 +353,12 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         self.estimators_ = [self.estimators_[i] for i in kept]
         self.member_names_ = [names[i] for i in kept]
         self.choices_ = list(self.member_names_)
-        policy.warn_if_a_single_choice_is_better(self.choices_, check_budget(self.budget))
+        policy.warn(self.choices_, check_budget(self.budget))
 
     def _timed_decision(self, policy):
         def decide(rows):
             features = rows if self.embedding_ is None else self.embedding_.transform(rows)
-            policy.decide(policy.values(features), policy.costs, np.inf, policy="online")
+            policy.decide(policy.values(features), policy.planned, np.inf, policy="online")
 
         return decide
 
@@ -408,32 +414,36 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
                 return self.embedding_.transform(X), None
         return X, None
 
-    def _estimates_and_state(self, X):
-        """Quality of each member for each row, and the answers that came with it."""
-        policy = self._policy()
+    def _estimates_and_state(self, X, of):
+        """What is made of the features of each row, and the answers that came with them."""
         if self._named_embedding()[1] is None:
             features, proba = self._embed(X)
-            return policy.estimates(features), self._state(proba)
+            return of(features), self._state(proba)
         estimates, probas = [], []
         for start in range(0, num_samples(X), _BLOCK):
             stop = min(start + _BLOCK, num_samples(X))
             features, proba = self._embed(_safe_indexing(X, np.arange(start, stop)))
-            estimates.append(policy.estimates(features))
+            estimates.append(of(features))
             probas.append(proba)
-        return np.concatenate(estimates), self._state(np.concatenate(probas))
+        if isinstance(estimates[0], tuple):
+            found = tuple(map(np.concatenate, zip(*estimates)))
+        else:
+            found = np.concatenate(estimates)
+        return found, self._state(np.concatenate(probas))
 
-    def _estimates(self, X):
-        return self._estimates_and_state(X)[0]
+    def _estimates(self, X, of):
+        return self._estimates_and_state(X, of)[0]
 
     def _plan(self, X, budget):
         policy = self._policy()
-        estimates, state = self._estimates_and_state(X)
+        estimates, state = self._estimates_and_state(X, policy.estimates)
         plan = policy.decide(
             estimates - policy.docked,
-            policy.costs,
+            policy.planned,
             budget,
             policy=self.policy,
             objective=self.objective,
+            draw=tie_draws(X),
         )
         return plan._replace(state=state)
 

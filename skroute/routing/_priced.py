@@ -1,37 +1,39 @@
 """A policy with a price: what choices are worth on a log, and what every budget can buy."""
 
 import copy
+import inspect
 import warnings
 from contextlib import nullcontext
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.assignment import assignment_path, choose_at_price, decide
+from skroute.assignment import Rule, assignment_path, decide
 from skroute.assignment._decide import check_policy
 from skroute.base import Plan, affords, check_affordable, note_failure
 from skroute.routing._stream import StreamMixin
-from skroute.routing._values import as_target, out_of_sample_quality, penalty, predict_matrix
-from skroute.utils._compat import Real
+from skroute.routing._validation import (
+    choose_by_rule,
+    correct,
+    error_by_level,
+    find_repeats,
+    part_paths,
+    parts_of,
+    validate,
+)
+from skroute.routing._values import (
+    as_target,
+    check_partition,
+    out_of_sample_quality,
+    penalty,
+    predict_matrix,
+)
+from skroute.utils._compat import Real, num_samples
 
-
-class Validation(NamedTuple):
-    """What the cross-fitted policy does on the rows that it was learned from.
-
-    Attributes
-    ----------
-    route : ndarray of shape (n_rows,), dtype=int64
-    quality : ndarray of shape (n_rows,)
-        Logged quality of the choices made.
-    cost : ndarray of shape (n_rows,)
-        What they cost, `deciding` included.
-    """
-
-    route: np.ndarray
-    quality: np.ndarray
-    cost: np.ndarray
+# A logged mean that is further from a fixed cost than this share of it contradicts it.
+_CONTRADICTS = 0.1
 
 
 class PricedPolicy:
@@ -48,7 +50,7 @@ class PricedPolicy:
         Cross-fitted estimates and what each choice was in truth worth.
     costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
         What making each choice cost.
-    planned : ndarray of shape (n_rows, n_choices), default=None
+    planned : ndarray of shape (n_choices,) or (n_rows, n_choices), default=None
         The costs as they are known when a row is decided; None takes `costs`.
     reg_lambda : float, default=0.0
         How many sigmas a choice is docked.
@@ -56,6 +58,10 @@ class PricedPolicy:
         What each row pays before its choice is known.
     margin : float, default=0.0
         The share of what a budget leaves after deciding that the price does not count on.
+    part : ndarray of shape (n_rows,), default=None
+        Fold that each row was estimated without; None divides the rows at random.
+    repeats : Repeats, default=None
+        Rows that occur often, and the fitted estimators' numbers for them.
     """
 
     def __init__(
@@ -69,46 +75,88 @@ class PricedPolicy:
         reg_lambda=0.0,
         deciding=0.0,
         margin=0.0,
+        part=None,
+        repeats=None,
     ):
         self.estimator = estimator
         self.estimate = estimate
         self.quality = quality
         self.sigma = penalty(estimate, quality)
         self.margin = margin
-        self._solve(reg_lambda, costs, costs if planned is None else planned, deciding)
+        # Whether parts are the folds of the estimates.
+        self._own = part is not None
+        self.part = part if self._own else parts_of(None, len(quality))
+        self.repeats = repeats
+        planned = costs if planned is None else planned
+        # The log in the prices of now is the log of then, scaled.
+        self._logged, self._listed = costs, planned
+        self._solve(reg_lambda, costs, planned, deciding)
 
     def _solve(self, reg_lambda, costs, planned, deciding):
         self.reg_lambda = float(reg_lambda)
         self.costs, self.planned, self.deciding = costs, planned, float(deciding)
         self.docked = self.reg_lambda * self.sigma
-        self.path = assignment_path(self.estimate - self.docked, planned)
-        self.least = float(np.min(costs, axis=-1).mean()) + self.deciding
-        self._other = None
+        values = self.estimate - self.docked
+        if self.repeats is not None:
+            own = self.repeats
+            self._docked_repeats = own._replace(values=own.values - self.docked)
+            values = self._docked_repeats.put(values, self._docked_repeats.values)
+            if own.planned is not None:
+                planned = own.put(planned, own.planned)
+        else:
+            self._docked_repeats = None
+        self.path = assignment_path(values, planned, self._realised)
+        if self._realised is None:
+            self.least = float(np.min(costs, axis=-1).mean()) + self.deciding
+        else:
+            self.least = float(self.path.budgets[0]) + self.deciding
+        self._other = self._part_paths = self._found = self._levels = None
+
+    def __getstate__(self):
+        # What is computed when it is asked for is not kept.
+        state = self.__dict__.copy()
+        state.update(_other=None, _part_paths=None, _found=None, _levels=None)
+        return state
+
+    @property
+    def _realised(self):
+        """What choices have cost, where that is not what rows are decided by."""
+        return None if self.costs is self.planned else self.costs
 
     def solved(self, reg_lambda, costs=None, deciding=None):
         """The policy for another lambda, other fixed costs or another cost of deciding.
 
-        The last one is kept, so that asking again costs nothing. None leaves as it is.
+        The last one is kept, so that asking again costs nothing. None leaves as it is. Of
+        costs that were logged beside fixed ones each choice's are scaled as its fixed cost.
         """
-        costs = self.costs if costs is None else costs
+        costs = self.planned if costs is None else costs
         deciding = self.deciding if deciding is None else deciding
         for known in (self, self._other):
             if (
                 known is not None
                 and (known.reg_lambda, known.deciding) == (reg_lambda, deciding)
-                and (known.costs is costs or np.array_equal(known.costs, costs))
+                and (known.planned is costs or np.array_equal(known.planned, costs))
             ):
                 return known
         other = copy.copy(self)
-        planned = self.planned if costs is self.costs else costs
-        other._solve(reg_lambda, costs, planned, deciding)
+        if costs is self.planned:
+            other._solve(reg_lambda, self.costs, self.planned, deciding)
+        else:
+            other._solve(reg_lambda, self._relogged(costs), costs, deciding)
         self._other = other
         return other
 
+    def _relogged(self, costs):
+        """The log of costs as it would be at other fixed costs."""
+        if self._logged is self._listed:
+            return costs
+        factor = np.divide(costs, self._listed, out=np.ones_like(costs), where=self._listed > 0)
+        return self._logged * factor
+
     @property
     def per_row(self):
-        """Whether costs differ from row to row."""
-        return self.costs.ndim == 2
+        """Whether costs are known, or estimated, row by row."""
+        return self.planned.ndim == 2
 
     def estimates(self, features):
         """Quality of each choice for each row, before the penalty."""
@@ -118,19 +166,39 @@ class PricedPolicy:
         """What each choice is worth for each row: its quality less the penalty."""
         return self.estimates(features) - self.docked
 
+    def estimates_and_std(self, features):
+        """Quality of each choice for each row, and the standard deviation of its error.
+
+        The estimator's own where its `predict` takes ``return_std``, else that of the
+        cross-fitted errors of estimates of about this size.
+        """
+        shape = -1, self.quality.shape[1]
+        if _offers_std(self.estimator):
+            with note_failure("accuracy_estimator", num_samples(features), "predict"):
+                found = self.estimator.predict(features, return_std=True)
+            return tuple(np.asarray(part, dtype=np.float64).reshape(shape) for part in found)
+        estimates = self.estimates(features)
+        if self._levels is None:
+            self._levels = error_by_level(self.estimate, self.quality)
+        pairs = zip(estimates.T, self._levels)
+        return estimates, np.column_stack([np.interp(part, *level) for part, level in pairs])
+
+    def room(self, budget):
+        """What a mean budget leaves for choices, in realised cost."""
+        room = (1 - self.margin) * (budget - self.deciding)
+        # Of estimated costs the cheapest plan may seem more expensive than the budget.
+        cheapest = float(self.path.budgets[0])
+        return cheapest if affords(cheapest + self.deciding, budget) else room
+
+    def rule(self, budget):
+        """Price of a mean budget, and how ties at it are mixed (`Rule`)."""
+        return Rule(0.0, 0.0) if budget == np.inf else self.path.rule(self.room(budget))
+
     def price(self, budget):
         """Price of a mean budget, which pays for deciding as well."""
-        if budget == np.inf:
-            return 0.0
-        room = (1 - self.margin) * (budget - self.deciding)
-        cheapest = self.path.budgets[0]
-        # Nothing is left to buy with, however much a new row promises. (Of estimated costs the
-        # cheapest plan may seem more expensive than the budget.)
-        if affords(cheapest, room) or affords(cheapest + self.deciding, budget):
-            return np.inf
-        return self.path.price(room)
+        return self.rule(budget).price
 
-    def decide(self, values, costs, budget, *, policy, objective="mean", told=False):
+    def decide(self, values, costs, budget, *, policy, objective="mean", told=False, draw=None):
         """Choose for each row and say what that costs, deciding included.
 
         Parameters
@@ -143,10 +211,15 @@ class PricedPolicy:
         objective : {"mean", "min"}, default="mean"
         told : bool, default=False
             Whether `costs` are known of these rows, and not those of the log or estimates.
+        draw : callable, default=None
+            From positions of rows to uniform numbers, which say where rows go that are
+            tied at the price. None sends them to the cheaper choice.
 
         Returns
         -------
         Plan
+            `quality` and `expected_cost` are corrected by what such choices have turned
+            out to be on the rows of `fit`.
 
         Raises
         ------
@@ -158,26 +231,88 @@ class PricedPolicy:
         # One row alone has no mean that a budget could hold for.
         if policy == "batch" or (told and len(values) > 1):
             least = float(np.min(costs, axis=-1).mean()) + self.deciding
-        check_affordable(budget, least)
+        estimated = self._realised is not None and not told
+        check_affordable(budget, self.least if estimated else least)
         if policy == "online":
-            route = choose_at_price(values, costs, self.price(budget))
+            low, high, share = choose_by_rule(values, costs, self.rule(budget))
+            tied = np.flatnonzero(share)
+            if draw is not None and len(tied):
+                up = tied[draw(tied) < share[tied]]
+                low[up] = high[up]
+            route = low
         else:
-            room = max(budget - self.deciding, least - self.deciding)
+            room = budget - self.deciding
+            if estimated:
+                room = self.path.planned_at(room)
+            room = max(room, least - self.deciding)
             route = decide(values, costs, room, self.path, policy="batch", objective=objective)
         cost = np.broadcast_to(costs, values.shape)[np.arange(len(values)), route]
-        return Plan(route, cost + self.deciding)
+        found = self.correction(budget)
+        quality = values[np.arange(len(values)), route] + (self.docked + found.quality)[route]
+        expected = cost * found.cost[route] if estimated else cost
+        return Plan(route, cost + self.deciding, None, quality, expected + self.deciding)
 
     def validate(self, budget):
-        """The cross-fitted decisions at a mean budget, judged by the log."""
+        """The cross-fitted decisions at a mean budget, judged by the log (`Validation`)."""
         check_affordable(budget, self.least)
-        rows = np.arange(len(self.quality))
-        route = choose_at_price(self.estimate - self.docked, self.planned, self.price(budget))
-        cost = np.broadcast_to(self.costs, self.quality.shape)[rows, route]
-        return Validation(route, self.quality[rows, route], cost + self.deciding)
+        return self._validated(budget)[0]
 
-    def warn_if_a_single_choice_is_better(self, names, budget):
+    def correction(self, budget):
+        """How estimates of the choices that are made at a budget are off (`Correction`)."""
+        return self._validated(max(budget, self.least))[1]
+
+    def _validated(self, budget):
+        known = self._found
+        if known is not None and known[0] == budget:
+            return known[1:]
+        values = self.estimate - self.docked
+        if self._part_paths is None:
+            self._part_paths = part_paths(
+                self.part, values, self.planned, self._realised, self._docked_repeats, self._own
+            )
+        shape = self.quality.shape
+        costs, planned = np.broadcast_to(self.costs, shape), np.broadcast_to(self.planned, shape)
+        room = budget if budget == np.inf else self.room(budget)
+        found = validate(self._part_paths, room, values, self.planned, costs, self.quality)
+        correction = correct(found.choices, self.estimate, self.quality, planned, costs)
+        found = found._replace(cost=found.cost + self.deciding)
+        self._found = budget, found, correction
+        return found, correction
+
+    def warn(self, names, budget):
+        """Say what of a fit is not as its user may think it is."""
+        self._warn_if_a_single_choice_is_better(names, budget)
+        self._warn_if_the_log_contradicts(names)
+        most = float(np.max(self.costs, axis=-1).mean()) + self.deciding
+        if budget < np.inf and not affords(most, budget):
+            warnings.warn(
+                f"budget={budget!r} binds nowhere: the most expensive choice for each row costs "
+                f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
+                "(not per thousand where costs are per call); None is unlimited.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _warn_if_the_log_contradicts(self, names):
+        if self._realised is None or self.per_row:
+            return
+        found = self.costs.mean(axis=0)
+        off = np.abs(found - self.planned)
+        noise = self.costs.std(axis=0) / np.sqrt(len(self.costs))
+        wrong = np.flatnonzero((off > _CONTRADICTS * self.planned) & (off > 3 * noise))
+        if len(wrong):
+            worst = wrong[np.argmax(off[wrong] / np.maximum(self.planned[wrong], 1e-300))]
+            warnings.warn(
+                f"The logged costs of {names[worst]!r} are {found[worst]:.6g} on average, but "
+                f"costs says {self.planned[worst]:.6g}. The budget is met in logged costs; "
+                "rows are decided by those of costs. Check that both have one unit.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _warn_if_a_single_choice_is_better(self, names, budget):
         """Say so when one affordable choice is better on validation rows, beyond noise."""
-        mean_costs = self.costs.mean(axis=0) if self.per_row else self.costs
+        mean_costs = self.costs.mean(axis=0) if self.costs.ndim == 2 else self.costs
         affordable = np.flatnonzero(affords(budget - self.deciding, mean_costs))
         if len(affordable) == 0 or len(self.quality) < 2:
             return
@@ -192,8 +327,18 @@ class PricedPolicy:
                 "larger reg_lambda, another accuracy_estimator or better features, or use that "
                 "choice for all rows.",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
+
+
+def _offers_std(estimator):
+    """Whether `predict` says how uncertain it is when asked to."""
+    if isinstance(estimator, Pipeline):
+        estimator = estimator[-1]
+    try:
+        return "return_std" in inspect.signature(estimator.predict).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def fit_policy(
@@ -205,6 +350,7 @@ def fit_policy(
     folds,
     task,
     planned=None,
+    cost_estimator=None,
     reg_lambda=0.0,
     deciding=0.0,
     n_jobs=None,
@@ -223,6 +369,8 @@ def fit_policy(
     task : FitTask or None
     planned, reg_lambda, deciding
         As in `PricedPolicy`.
+    cost_estimator : estimator, default=None
+        Fitted on all rows, where `planned` are its cross-fitted estimates.
     n_jobs : int, default=None
     fit_params : dict, default=None
         Metadata for the estimator's `fit`.
@@ -232,12 +380,41 @@ def fit_policy(
     PricedPolicy
     """
     with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
-        fitted, estimate = cross_fit(
-            estimator, X, quality, folds, task, n_jobs, fit_params, "accuracy_estimator"
-        )
+        if hasattr(estimator, "cross_fit") and not fit_params:
+            fitted, estimate = cross_fit_once(
+                estimator, X, quality, costs if planned is None else planned, folds, task, n_jobs
+            )
+        else:
+            fitted, estimate = cross_fit(
+                estimator, X, quality, folds, task, n_jobs, fit_params, "accuracy_estimator"
+            )
+
+    def of_rows(rows):
+        n_choices = quality.shape[1]
+        values = predict_matrix(fitted, rows, n_choices, "accuracy_estimator")
+        if cost_estimator is None:
+            return values, None
+        return values, predict_costs(cost_estimator, rows, n_choices)
+
+    part = parts_of(folds, len(quality))
+    # Costs that are known row by row do not repeat.
+    known_costs = np.ndim(costs) == 2 and planned is None
     return PricedPolicy(
-        fitted, estimate, quality, costs, planned=planned, reg_lambda=reg_lambda, deciding=deciding
+        fitted,
+        estimate,
+        quality,
+        costs,
+        planned=planned,
+        reg_lambda=reg_lambda,
+        deciding=deciding,
+        part=part,
+        repeats=None if known_costs else find_repeats(X, part, of_rows),
     )
+
+
+def predict_costs(fitted, X, n_choices):
+    """Estimated costs, which are never negative."""
+    return np.maximum(predict_matrix(fitted, X, n_choices, "cost_estimator"), 0.0)
 
 
 def cross_fit(estimator, X, target, folds, task, n_jobs, fit_params, name):
@@ -250,6 +427,15 @@ def cross_fit(estimator, X, target, folds, task, n_jobs, fit_params, name):
     with step:
         fitted = clone(estimator).fit(X, as_target(target), **fit_params)
     return fitted, estimate
+
+
+def cross_fit_once(estimator, X, quality, costs, folds, task, n_jobs):
+    """The same of an estimator that gives the estimates of its own rows out of sample."""
+    check_partition(folds, len(quality))
+    fitted = clone(estimator)
+    with nullcontext() if task is None else task.step("accuracy_estimator"):
+        estimate = fitted.cross_fit(X, as_target(quality), folds=folds, costs=costs, n_jobs=n_jobs)
+    return fitted, estimate.reshape(quality.shape)
 
 
 def check_lambda(reg_lambda):
@@ -275,24 +461,52 @@ class PricedMixin(StreamMixin):
         """Price at `budget`; infinite where it is the smallest feasible one."""
         return float(self._policy().price(self._effective_budget(None)))
 
+    def _validation(self):
+        """Quality and cost of each row of `fit` under the cross-fitted decisions."""
+        found = self._policy().validate(self._effective_budget(None))
+        return found.quality, found.cost
+
     @property
     def validation_quality_(self):
-        """Mean quality of the cross-fitted decisions at `budget` on the rows of `fit`."""
-        return float(self._policy().validate(self._effective_budget(None)).quality.mean())
+        """Mean logged quality of the cross-fitted decisions at `budget`, out of sample.
+
+        Each row of `fit` is decided by estimates and at a price that were learned without
+        its fold.
+        """
+        return float(self._validation()[0].mean())
+
+    @property
+    def validation_quality_se_(self):
+        """Standard error of `validation_quality_` as an estimate for new rows."""
+        return _standard_error(self._validation()[0])
 
     @property
     def validation_cost_(self):
-        """What these decisions cost on average, measured on the same rows."""
-        return float(self._policy().validate(self._effective_budget(None)).cost.mean())
+        """What these decisions cost on average, by the log."""
+        return float(self._validation()[1].mean())
+
+    @property
+    def validation_cost_se_(self):
+        """Standard error of `validation_cost_` as an estimate for new rows.
+
+        It is that of a mean over as many rows. The price has the same error with the other
+        sign: where the rows of `fit` happen to be cheap, new ones are above the budget.
+        """
+        return _standard_error(self._validation()[1])
 
     def _least(self):
         return self._policy().least
 
 
+def _standard_error(rows):
+    return float(rows.std(ddof=1) / np.sqrt(len(rows))) if len(rows) > 1 else np.nan
+
+
 class LoggedMixin(PricedMixin):
     """Mixin for routers with one `PricedPolicy` over all of their choices.
 
-    A subclass implements ``_estimates(X)``, the quality of each choice for each row.
+    A subclass implements ``_estimates(X, of)``, which is ``of(features)`` for the features
+    of the rows: the quality of each choice for each row.
     """
 
     @property
@@ -310,7 +524,7 @@ class LoggedMixin(PricedMixin):
         """Sigma, the out-of-sample standard deviation of the estimation error."""
         return self._policy().sigma
 
-    def predict_quality(self, X):
+    def predict_quality(self, X, return_std=False):
         """Estimated quality of each choice, before the penalty.
 
         Parameters
@@ -318,11 +532,29 @@ class LoggedMixin(PricedMixin):
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             The rows.
 
+        return_std : bool, default=False
+            Whether to return the uncertainty of each estimate as well.
+
         Returns
         -------
-        ndarray of shape (n_samples, n_choices)
+        quality : ndarray of shape (n_samples, n_choices)
             Columns in the order of ``choices_``.
+
+        std : ndarray of shape (n_samples, n_choices)
+            Only if `return_std`. Where ``predict`` of `accuracy_estimator` takes
+            ``return_std``, as that of :class:`~skroute.quality.BaggedNeighborsRegressor`
+            does, its own standard error of the estimate. Else the root mean squared error
+            of the cross-fitted estimates of about the same size, in which the spread of
+            single outcomes is included.
+
+        Notes
+        -----
+        These are estimates before a choice is made. The best-looking one of several is
+        better in estimate than in truth; ``predict_routed(X).expected_quality`` is
+        corrected for that.
         """
         check_is_fitted(self)
         self._check_unchanged()
-        return self._estimates(self._check_X(X))
+        policy = self._policy()
+        of = policy.estimates_and_std if return_std else policy.estimates
+        return self._estimates(self._check_X(X), of)

@@ -103,7 +103,7 @@ def next_member(stop, value, costs, price):
     return np.where(net[np.arange(len(net)), best] > stop + 1e-12, best, -1)
 
 
-def roll_back(following, realised, costs, prices, fit, states=None):
+def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0):
     """Fit when to go on, from the largest sets to single members.
 
     For a row in state S the value of asking k is what the policy from S + k on, fitted
@@ -131,6 +131,12 @@ def roll_back(following, realised, costs, prices, fit, states=None):
         States that may be reached, with all that follow them; None means all. The others
         count as costing nothing and bringing nothing.
 
+    trust : float, default=0.0
+        Share that the estimates of later states have in the value of going on to them;
+        the rest is what the policy has made of the rows. Estimates are less noisy than
+        outcomes, which matters where rows are few, and too high where one is the largest
+        of many.
+
     Returns
     -------
     Rollout
@@ -140,21 +146,30 @@ def roll_back(following, realised, costs, prices, fit, states=None):
     models: list = [None] * n_states
     quality: list = [None] * n_states
     spent: list = [None] * n_states
+    worth: list = [None] * n_states
     for state in sorted(range(n_states) if states is None else states, reverse=True):
         ways = realised[state]
         next_members = np.flatnonzero(following[state] >= 0)
         later = [following[state, k] for k in next_members]
-        if ways.shape[1] + len(later) == 1:
+        if ways.shape[1] == 1 and not later and not trust:
             quality[state] = np.repeat(ways, n_prices, axis=1)
             spent[state] = np.zeros_like(quality[state])
             continue
         net = [quality[after] - prices * spent[after] for after in later]
+        if trust:
+            net = [(1 - trust) * of + trust * worth[at] for of, at in zip(net, later)]
         models[state], estimate = fit(state, np.column_stack([ways, *net]))
         way_values, value = split_outputs(estimate, ways.shape[1], len(later), n_prices)
-        way = way_values.argmax(axis=1)
-        stop_value = way_values[rows, way]
-        quality[state] = np.repeat(ways[rows, way][:, np.newaxis], n_prices, axis=1)
+        if ways.shape[1]:
+            way = way_values.argmax(axis=1)
+            stop_value, stop_quality = way_values[rows, way], ways[rows, way]
+        else:
+            # Nothing has been paid for that could answer.
+            stop_value, stop_quality = np.full(len(rows), -np.inf), np.zeros(len(rows))
+        quality[state] = np.repeat(stop_quality[:, np.newaxis], n_prices, axis=1)
         spent[state] = np.zeros_like(quality[state])
+        if trust:
+            worth[state] = np.repeat(stop_value[:, np.newaxis], n_prices, axis=1)
         if not later:
             continue
         go_costs = costs[next_members]
@@ -163,6 +178,9 @@ def roll_back(following, realised, costs, prices, fit, states=None):
         for j, price in enumerate(prices):
             choice = next_member(stop_value, value[:, :, j], go_costs, price)
             goes = np.flatnonzero(choice >= 0)
+            if trust:
+                asked = choice[goes]
+                worth[state][goes, j] = value[goes, asked, j] - price * go_costs[asked]
             quality[state][goes, j] = qualities[choice[goes], goes, j]
             spent[state][goes, j] = go_costs[choice[goes]] + spents[choice[goes], goes, j]
     return Rollout(

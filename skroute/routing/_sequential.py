@@ -407,6 +407,7 @@ class SequentialRouterClassifier(CombiningRouter):
                 rows = active[groups == group]
                 at, one = divmod(int(group), len(self._rules))
                 state[rows], way[rows] = self._step(answers, rows, at, self._rules[one])
+                answers.release(rows[state[rows] == at])
                 # One add-on is bought without coming back.
                 if self._rules[one].price_at >= 0:
                     going.append(rows[state[rows] != at])

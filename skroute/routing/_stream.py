@@ -1,9 +1,8 @@
 """A budget shared by the threads of a live service: FrugalMCT's Algorithm 1 with a ledger."""
 
 import copy
-import os
-import threading
-import uuid
+import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,66 +12,17 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import (
     ROUNDING,
     Plan,
-    affords,
     check_affordable,
     check_budget,
     check_costs,
     check_rows,
 )
-from skroute.utils._compat import Integral, num_samples
+from skroute.ledgers import Books, BudgetExhaustedError, Ledger, MemoryLedger, Offer
+from skroute.ledgers._books import check_terms
+from skroute.routing._offers import Look, Offers, Trade, check_told
+from skroute.utils._compat import num_samples
 
-# As in choose_at_price: efficiencies that differ by rounding are a tie.
-_TIE = 1e-9
-# Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
-_MOST = 1e15
-
-# One lock for the books of all streams. A fork waits until no book is open, so that a child
-# finds neither a half-written one nor a lock that nobody will release.
-_BOOKS = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_BOOKS.acquire,
-        after_in_parent=_BOOKS.release,
-        after_in_child=_BOOKS._at_fork_reinit,  # type: ignore[attr-defined]
-    )
-
-
-class BudgetExhaustedError(RuntimeError):
-    """Not even the cheapest choice fits, or a true cost has gone beyond the total."""
-
-
-class Look(NamedTuple):
-    """What a router knows of one row before it decides.
-
-    Attributes
-    ----------
-    features : indexable of one row
-        What its quality is estimated from.
-
-    answered : dict from int to object
-        Answers that this has computed already, by choice.
-
-    state : object, default=None
-        What `_answer` finds in its plan.
-    """
-
-    features: Any
-    answered: dict
-    state: Any = None
-
-
-class Trade(NamedTuple):
-    """Which choices a stream decides between, and by which policy.
-
-    Attributes
-    ----------
-    policy : PricedPolicy
-    first : int, default=0
-        Index of the first of the choices in the router's ``choices_``.
-    """
-
-    policy: Any
-    first: int = 0
+__all__ = ["BudgetExhaustedError", "BudgetStream", "Look", "StreamMixin", "Ticket", "Trade"]
 
 
 class Ticket(NamedTuple):
@@ -152,34 +102,17 @@ class StreamStatus(NamedTuple):
     n_rejected: int
 
 
-def _check_n_expected(n_expected):
-    if n_expected is not None and (
-        not isinstance(n_expected, Integral) or isinstance(n_expected, bool) or n_expected < 1
-    ):
-        raise ValueError(
-            f"n_expected must be a positive int or None for unknown, got {n_expected!r}."
-        )
-
-
 def _check_row(row, n_choices, name):
     """Finite numbers, one for each choice, as a list."""
     row = np.asarray(row, dtype=np.float64)
-    if row.shape not in ((n_choices,), (1, n_choices)):
-        raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
-    row = row.ravel().tolist()
+    if row.shape != (n_choices,):
+        if row.shape != (1, n_choices):
+            raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
+        row = row[0]
+    row = row.tolist()
     if not abs(sum(row)) < np.inf:
         raise ValueError(f"{name} must be finite, got {row!r}.")
     return row
-
-
-def _check_told(names, costs, bounds):
-    """Refuse costs above what a call can cost at most, before money moves."""
-    for name, cost, bound in zip(names, costs, bounds):
-        if not affords(bound, cost):
-            raise ValueError(
-                f"The cost of {name!r} is {cost!r}, above its max_costs of {bound!r}. Nothing "
-                "was reserved. max_costs must be upper bounds: make a stream with larger ones."
-            )
 
 
 class BudgetStream:
@@ -227,6 +160,23 @@ class BudgetStream:
         there is no such default. Raising them makes the cap safer and leaves more money
         unused while calls are open.
 
+    ledger : Ledger, default=None
+        Where the books are kept, one of :mod:`skroute.ledgers`. None keeps them in this
+        process; with a shared one, other processes spend from the same purse.
+
+    purse : str, default="stream"
+        Name of the purse in the ledger. Streams of the same name and ledger share it.
+
+    within : sequence of str, default=()
+        Further purses of the ledger, opened before, that every request is paid from too.
+
+    period : {"day", "month"} or float, default=None
+        After what time the books begin anew: UTC days, UTC months or so many seconds. None
+        is never.
+
+    rollover : bool, default=False
+        Whether what a period leaves, or spends too much, is carried into the next.
+
     Attributes
     ----------
     router : estimator
@@ -249,8 +199,8 @@ class BudgetStream:
     above it is recorded as what it is, first out of money that nobody has reserved; if it
     breaks the cap, `commit` says so with :class:`BudgetExhaustedError`.
 
-    A copy, by `pickle`, `copy` or a forked process, is a second purse and not a shared
-    one: it has the books of that moment and a new identity. Tickets that were open then can
+    Without a shared `ledger`, a copy, by `pickle`, `copy` or a forked process, is a second
+    purse and not a shared one: it has the books of that moment and a new identity. Tickets that were open then can
     be settled in each of them once; a ticket issued later can be settled only where it was
     issued. What was held for requests that were still being decided is free in the copy.
 
@@ -290,13 +240,22 @@ class BudgetStream:
         n_expected: int | None = None,
         *,
         max_costs: Any = None,
+        ledger: Ledger | None = None,
+        purse: str = "stream",
+        within: Sequence[str] = (),
+        period: str | float | None = None,
+        rollover: bool = False,
     ):
         check_is_fitted(router)
         router._check_unchanged()
-        total = check_budget(budget_total, name="budget_total")
-        if not np.isfinite(total):
-            raise ValueError(f"budget_total must be a finite number, got {budget_total!r}.")
-        _check_n_expected(n_expected)
+        terms = check_terms(budget_total, n_expected, period, rollover, name="budget_total")
+        total = terms.total
+        self._purses = _check_purses(purse, within)
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise TypeError(
+                "ledger must be one of skroute.ledgers, or None for one in memory, got "
+                f"{type(ledger).__name__}."
+            )
         # Its own, which neither a new fit nor new parameters of the original change.
         self.router = copy.copy(router)
         self.n_expected = n_expected
@@ -304,63 +263,144 @@ class BudgetStream:
         if n_expected is None:
             check_affordable(mean, router.min_budget_)
         trade = self.router._trade(mean if n_expected is None else total / n_expected)
-        self._trade, self._policy = trade, trade.policy
-        self._mean = mean
-        self._total = total
-        self._limit = total * (1 + ROUNDING)
-        self._penalty = self._policy.docked.tolist()
-        n = len(self._penalty)
-        self._names = [str(name) for name in router.choices_[trade.first : trade.first + n]]
-        self._costs = None if self._policy.per_row else self._policy.costs.tolist()
-        self._max_costs = self._check_max_costs(max_costs)
-        # What one request takes at least; with costs per row the log's mean.
-        self._floor = self._policy.least
-        known = self._max_costs or self._costs
-        if known is not None:
-            self._floor = self._policy.deciding + min(known)
-        least = self._floor * (1 if n_expected is None else n_expected)
+        self._offers = Offers(self.router, trade, mean, None, frozenset())
+        self._set_offers(max_costs=self._check_max_costs(max_costs))
+        least = self._offers.floor * (1 if n_expected is None else n_expected)
         check_affordable(total, least, name="budget_total")
-        self._spent = 0.0
-        self._reserved = 0.0
-        # What open tickets are expected to cost: what is left is priced by this.
-        self._pending = 0.0
-        self._open: dict[tuple[str, int], Ticket] = {}
-        # Amounts held for requests that are being decided, each under a key of its own.
-        self._held: dict[object, float] = {}
-        self._n_started = 0
-        self._n_issued = 0
-        self._n_committed = 0
-        self._n_refunded = 0
-        self._n_rejected = 0
-        self._begin()
+        self._warned: set[str] = set()
+        self._ledger = MemoryLedger() if ledger is None else ledger
+        for name in self._purses[1:]:
+            self._ledger.books(name)
+        self._ledger.open(purse, total, n_expected, period=period, rollover=rollover)
 
-    def _begin(self):
-        """A purse of its own from here on."""
-        self._id = uuid.uuid4().hex
-        self._pid = os.getpid()
-        self._n_started -= len(self._held)
-        self._held = {}
+    @property
+    def ledger(self):
+        """The ledger that keeps the books."""
+        return self._ledger
 
-    def _enter(self):
-        """Called with the books open: a forked child is a copy."""
-        if self._pid != os.getpid():
-            self._begin()
+    def _set_offers(self, **changes):
+        """Offers that differ from those of now; decisions under way keep theirs."""
+        now = self._offers
+        kept = {"router": now.router, "trade": now.trade, "mean": now.mean}
+        kept |= {"max_costs": now.max_costs, "excluded": now.excluded}
+        self._offers = Offers(**(kept | changes))
 
     def _check_max_costs(self, max_costs):
+        names = self._offers.names
         if max_costs is None:
             if getattr(self.router, "cost_estimator_", None) is not None:
                 raise ValueError(
                     "max_costs must be given, got None: this router estimates its costs, and a "
                     "cap cannot rest on estimates. Say what a call of each of "
-                    f"{self._names!r} can cost at most."
+                    f"{names!r} can cost at most."
                 )
             return None
-        max_costs = check_costs(max_costs, self._names, name="max_costs").tolist()
-        if self._costs is not None:
-            _check_told(self._names, self._costs, max_costs)
-        return max_costs
+        return check_costs(max_costs, names, name="max_costs").tolist()
 
-    def route(self, x: Any, *, costs: ArrayLike | None = None) -> Ticket:
+    def set_costs(self, costs: Any, *, max_costs: Any = None) -> None:
+        """Decide at new prices from here on; open tickets keep theirs.
+
+        The price of the budget is solved for anew from the router's estimates. In a shared
+        ledger this is for the stream of this process alone: tell it every worker.
+
+        Parameters
+        ----------
+        costs : mapping from str to float or array-like of shape (n_choices,)
+            As the router's parameter `costs`.
+
+        max_costs : mapping from str to float or array-like of shape (n_choices,), default=None
+            New upper bounds. None keeps those that there are.
+
+        Raises
+        ------
+        ValueError
+            For a router that needs a new `fit` for that, costs above the bounds, or, where
+            the number of requests is unknown, a `budget` of the router that the cheapest
+            choice now exceeds. Nothing is changed.
+        """
+        if "costs" not in self.router._acts_at_once:
+            raise ValueError(
+                f"The costs of a fitted {type(self.router).__name__} cannot change: fit it again "
+                "and make a new stream."
+            )
+        router = copy.copy(self.router).set_params(costs=costs)
+        trade = router._trade(self._offers.mean)
+        if self.n_expected is None:
+            check_affordable(self._offers.mean, router.min_budget_)
+        bounds = self._offers.max_costs
+        if max_costs is not None:
+            bounds = self._check_max_costs(max_costs)
+        self._set_offers(router=router, trade=trade, max_costs=bounds)
+        self.router = router
+
+    def exclude(self, *names: str) -> None:
+        """Do without choices, for example while a model is down; the rest is priced anew.
+
+        Parameters
+        ----------
+        *names : str
+            Names of choices.
+
+        Raises
+        ------
+        ValueError
+            For a name that is none, or a choice that deciding itself asks.
+        """
+        self._check_names(names)
+        if asked := set(names) & set(self._asked()):
+            raise ValueError(
+                f"{sorted(asked)[0]!r} cannot be excluded: deciding asks it for every request. "
+                "Make a stream of a router that decides without it."
+            )
+        self._set_offers(excluded=self._offers.excluded | set(names))
+
+    def include(self, *names: str) -> None:
+        """Use excluded choices again.
+
+        Parameters
+        ----------
+        *names : str
+            Names of choices; none means all.
+
+        Raises
+        ------
+        ValueError
+            For a name that is none.
+        """
+        self._check_names(names)
+        left = self._offers.excluded - set(names) if names else frozenset()
+        self._set_offers(excluded=left)
+
+    def _check_names(self, names):
+        for name in names:
+            if name not in self._offers.names:
+                raise ValueError(f"There is no choice {name!r} among {self._offers.names!r}.")
+
+    def _asked(self):
+        """Names of what deciding asks: a base, or a member that embeds."""
+        base = getattr(self._offers.trade, "base", None)
+        embedder = getattr(self.router, "_embedder", None)
+        asked = [] if base is None else [self.router.member_names_[base]]
+        return asked + ([] if embedder is None else [embedder[0]])
+
+    def top_up(self, amount: float, *, n_more: int = 0) -> None:
+        """Add to the total, of the period that is running where there are periods.
+
+        Parameters
+        ----------
+        amount : float
+            What is added.
+
+        n_more : int, default=0
+            Further requests to expect, where their number is known.
+        """
+        self._ledger.top_up(self._purses[0], amount, n_more)
+
+    def reset(self) -> None:
+        """Begin the books anew, as at the end of a period; open tickets stay open."""
+        self._ledger.reset(self._purses[0])
+
+    def route(self, x: Any, *, costs: ArrayLike | None = None, key: str | None = None) -> Ticket:
         """Decide on one request and reserve what its call can cost.
 
         The smallest amount is held back before the router looks at the request, so that
@@ -376,6 +416,10 @@ class BudgetStream:
             Costs of this request, where the router was fitted on costs per row; they must
             be given unless it has a `cost_estimator`.
 
+        key : str, default=None
+            The request's own name. A request that is sent again under it while its ticket
+            is open gets the same ticket, and reserves nothing.
+
         Returns
         -------
         Ticket
@@ -384,35 +428,56 @@ class BudgetStream:
         Raises
         ------
         ValueError
-            For bad costs, costs above `max_costs`, or estimates that are no numbers;
-            nothing stays reserved.
+            For bad costs, costs above `max_costs`, estimates that are no numbers, or where
+            every choice is excluded; nothing stays reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
+        AlreadyCommittedError
+            If the request of this key was made and paid.
         """
-        return self._decide(x, costs)[0]
+        return self._decide(x, costs, key)[0]
 
-    def _decide(self, x, costs):
+    def _decide(self, x, costs, key=None):
         """Ticket, the checked row, and what deciding leaves for answering."""
+        offers = self._offers
+        offers.check_any()
         x = check_rows(self.router, x, reset=False)
         if num_samples(x) != 1:
             raise ValueError(f"x must be one row, shape (1, n_features), got {num_samples(x)}.")
-        known = self._known_costs(costs, estimated=True)
-        held = object()
+        known = self._known_costs(offers, costs, estimated=True)
+        least = offers.least(known)
+        held = self._ledger.hold(self._purses, least, _check_key(key))
+        if held.state == "open":
+            return _ticket(held), x, None
         try:
-            self._hold(known, held)
-            look = self.router._look(x, self._trade)
-            values = self._policy.values(look.features)[0].tolist()
+            look = offers.router._look(x, offers.trade)
+            quality = offers.policy.estimates(look.features)[0].tolist()
             if known is None:
-                # An estimate above what a call can cost at most is not believed.
-                estimated = self.router._row_costs(look.features, None)[0].tolist()
-                known = [min(pair) for pair in zip(estimated, self._max_costs)]
+                known = self._estimated_costs(offers, look.features)
         except BaseException:
-            with _BOOKS:
-                self._release(held, n_started=-1)
+            self._ledger.release(held)
             raise
-        return self._issue(values, known, held, look.answered), x, look.state
+        ticket = self._issue(offers, quality, known, held, key, look.answered)
+        return ticket, x, look.state
 
-    def reserve(self, quality: ArrayLike, *, costs: ArrayLike | None = None) -> Ticket:
+    def _estimated_costs(self, offers, features):
+        """Estimates are no promise: one above what a call can cost at most is not believed."""
+        estimated = offers.router._row_costs(features, None)[0].tolist()
+        for name, cost, bound in zip(offers.names, estimated, offers.max_costs):
+            if cost > bound * (1 + ROUNDING) and name not in self._warned:
+                self._warned.add(name)
+                warnings.warn(
+                    f"The cost_estimator says that a call of {name!r} costs {cost:.6g}, above "
+                    f"its max_costs of {bound!r}, which is taken instead. If calls do cost "
+                    "more, give the stream a larger bound. (This is said once.)",
+                    UserWarning,
+                    stacklevel=4,
+                )
+        return [min(pair) for pair in zip(estimated, offers.max_costs)]
+
+    def reserve(
+        self, quality: ArrayLike, *, costs: ArrayLike | None = None, key: str | None = None
+    ) -> Ticket:
         """Decide on one request whose quality is estimated already, and reserve.
 
         `route` is ``reserve(router.predict_quality(x)[0])``: for services that batch the
@@ -428,6 +493,9 @@ class BudgetStream:
             Expected cost of each choice for this request, where the router was fitted on
             costs per row; there they must be given.
 
+        key : str, default=None
+            As in `route`.
+
         Returns
         -------
         Ticket
@@ -436,106 +504,49 @@ class BudgetStream:
         Raises
         ------
         ValueError
-            For quality or costs that are no finite numbers, or costs above `max_costs`;
-            nothing is reserved.
+            For quality or costs that are no finite numbers, costs above `max_costs`, or
+            where every choice is excluded; nothing is reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
+        AlreadyCommittedError
+            If the request of this key was made and paid.
         """
-        row = _check_row(quality, len(self._penalty), "quality")
-        values = [value - docked for value, docked in zip(row, self._penalty)]
-        known = self._known_costs(costs, estimated=False)
-        held = object()
-        self._hold(known, held)
-        return self._issue(values, known, held, {})
+        offers = self._offers
+        offers.check_any()
+        row = _check_row(quality, len(offers.docked), "quality")
+        known = self._known_costs(offers, costs, estimated=False)
+        return self._issue(offers, row, known, None, _check_key(key), {})
 
-    def _known_costs(self, costs, estimated):
+    def _known_costs(self, offers, costs, estimated):
         """Costs of a request as far as they are known before it is looked at."""
-        if self._costs is not None:
+        if offers.costs is not None:
             if costs is not None:
                 raise ValueError(
                     "costs must be None: this router was not fitted on costs per row. For other "
-                    "prices set_params(costs=...) on the router and make a new stream of it."
+                    "prices use set_costs."
                 )
-            return self._costs
+            return offers.costs
         if costs is None:
             if estimated and self.router.cost_estimator_ is not None:
                 return None
             raise ValueError("costs must be given, got None: the router's costs are per row.")
-        known = _check_row(costs, len(self._penalty), "costs")
+        known = _check_row(costs, len(offers.docked), "costs")
         if min(known) < 0:
             raise ValueError(f"costs must not be negative, got {min(known)!r}.")
-        if self._max_costs is not None:
-            _check_told(self._names, known, self._max_costs)
+        if offers.max_costs is not None:
+            check_told(offers.names, known, offers.max_costs)
         return known
 
-    def _hold(self, costs, key):
-        """Take the smallest amount that the request can cost, or reject it."""
-        amount = self._policy.deciding + min(self._max_costs or costs)
-        with _BOOKS:
-            self._enter()
-            if self._taken() + amount > self._limit:
-                self._n_rejected += 1
-                raise BudgetExhaustedError(
-                    f"Not even the cheapest choice fits: it takes {amount:.6g}, and of "
-                    f"{self._total:.6g} in all {self._spent:.6g} is spent and "
-                    f"{self._taken() - self._spent:.6g} reserved for {len(self._open)} open "
-                    "tickets."
-                )
-            self._held[key] = amount
-            self._n_started += 1
-
-    def _taken(self):
-        return self._spent + self._reserved + sum(self._held.values())
-
-    def _release(self, key, n_started=0):
-        """Give back what was held, unless the stream has become a copy since."""
-        if self._held.pop(key, None) is not None:
-            self._n_started += n_started
-
-    def _issue(self, values, costs, held, answered):
-        """Algorithm 1: the best at the price among what fits; the cheapest is held already."""
-        policy, first = self._policy, self._trade.first
-        bounds = self._max_costs or costs
-        with _BOOKS:
-            self._enter()
-            self._release(held)
-            price = min(self._price(), _MOST) * (1 + _TIE)
-            room = self._limit - self._taken() - policy.deciding
-            if self.n_expected is not None:
-                # Not what rounding puts a hair above: the limit has room for it.
-                room -= self._floor * max(self.n_expected - self._n_started, 0)
-            choice = bounds.index(min(bounds))
-            best = (values[choice] - price * costs[choice], -costs[choice], values[choice])
-            for i, bound in enumerate(bounds):
-                if bound <= room:
-                    # Ties go to the cheaper choice, and of equal costs to the better.
-                    net = (values[i] - price * costs[i], -costs[i], values[i])
-                    if net > best:
-                        choice, best = i, net
-            ticket = Ticket(
-                self._id,
-                self._n_issued,
-                first + choice,
-                self._names[choice],
-                costs[choice],
-                policy.deciding,
-                policy.deciding + bounds[choice],
-                answered.get(first + choice),
-            )
-            self._n_issued += 1
-            self._reserved += ticket.reserved
-            self._pending += ticket.deciding + ticket.cost
-            self._open[ticket.stream, ticket.id] = ticket
-        return ticket
-
-    def _price(self):
-        """Price for the request that `_hold` has counted already."""
-        deciding = self._policy.deciding
-        budget = self._mean
-        if self.n_expected is not None:
-            left = self._total - self._spent - self._pending
-            budget = left / max(self.n_expected - self._n_started + 1, 1)
-        return self._policy.price(max(budget, deciding))
+    def _issue(self, offers, quality, costs, held, key, answered):
+        made = self._ledger.reserve(
+            self._purses,
+            lambda books, room, spare: offers.choose(quality, costs, books, room, spare),
+            least=offers.least(costs),
+            keep=offers.floor,
+            held=held,
+            key=key,
+        )
+        return _ticket(made, answered)
 
     def predict(self, x: Any) -> Any:
         """Answer one request with the router's own models: `route`, the call, `commit`.
@@ -582,7 +593,8 @@ class BudgetStream:
         Parameters
         ----------
         ticket : Ticket
-            From `route` or `reserve`, not settled yet.
+            From `route` or `reserve`, not settled yet; of any process that shares the
+            purse. It may have expired.
 
         cost : float, default=None
             What the call has cost, deciding not included. None takes ``ticket.cost``.
@@ -593,22 +605,28 @@ class BudgetStream:
             If the ticket is not open or the cost not a number that is at least 0; nothing
             is changed.
         BudgetExhaustedError
-            If the cost, which is recorded, exceeds its reservation and breaks the cap.
+            If the cost, which is recorded, exceeds its reservation, or comes after the
+            reservation has expired, and breaks the cap.
         """
         cost = ticket.cost if cost is None else check_budget(cost, name="cost")
         if not cost < np.inf:
             raise ValueError(f"cost must be finite, got {cost!r}.")
-        with _BOOKS:
-            self._close(ticket, ticket.deciding + cost)
-            self._n_committed += 1
-            over = self._spent - self._limit
-        if over > 0 and cost > ticket.reserved - ticket.deciding:
-            raise BudgetExhaustedError(
-                f"The cap of {self._total:.6g} is broken by {over:.6g}: the call of "
-                f"{ticket.name!r} cost {cost:.6g} where "
-                f"{ticket.reserved - ticket.deciding:.6g} was reserved. The cost is recorded. Give "
-                "the stream max_costs that are upper bounds."
-            )
+        over, late = self._settle(ticket, cost)
+        held = ticket.reserved - ticket.deciding
+        if over > 0 and (late or cost > held):
+            self._report_over(ticket, cost, over)
+
+    def _report_over(self, ticket, cost, over):
+        held = ticket.reserved - ticket.deciding
+        for books in map(self._ledger.books, self._purses):
+            if books.spent > books.total * (1 + ROUNDING):
+                raise BudgetExhaustedError(
+                    f"The cap of {books.total:.6g} is broken by {over:.6g}: the call of "
+                    f"{ticket.name!r} cost {cost:.6g} where {held:.6g} was reserved, "
+                    "or was committed after its deadline. The cost is recorded. Give "
+                    "the stream max_costs that are upper bounds, and the ledger a timeout that no "
+                    "call exceeds."
+                )
 
     def refund(self, ticket: Ticket) -> None:
         """Give the money of a failed call back; only what deciding cost is kept.
@@ -623,25 +641,31 @@ class BudgetStream:
         ValueError
             If the ticket is not open; nothing is changed.
         """
-        with _BOOKS:
-            self._close(ticket, ticket.deciding)
-            self._n_refunded += 1
+        self._settle(ticket, None)
 
-    def _close(self, ticket, charge):
-        self._enter()
-        key = (ticket.stream, ticket.id)
+    def _settle(self, ticket, cost):
         # All but the answer, which may be an array.
-        if key not in self._open or self._open[key][:-1] != ticket[:-1]:
-            raise ValueError(
-                f"Ticket {ticket.id} for {ticket.name!r} is not open: it was committed or refunded "
-                "already, was changed, or belongs to another stream."
-            )
-        del self._open[key]
-        self._spent += charge
-        # Where nothing is open no rounding of sums stays reserved.
-        self._reserved = self._reserved - ticket.reserved if self._open else 0.0
-        pending = ticket.deciding + ticket.cost
-        self._pending = self._pending - pending if self._open else 0.0
+        offer = Offer(*ticket[2:7])
+        return self._ledger.settle(ticket.stream, ticket.id, self._purses[0], offer, cost)
+
+    def unsettled(self) -> list[Ticket]:
+        """Tickets that are open or have expired, of whatever process, oldest first.
+
+        Returns
+        -------
+        list of Ticket
+            After a crash, commit those that the providers have counted and refund the others.
+        """
+        return [_ticket(made) for made in self._ledger.unsettled(self._purses[0])]
+
+    def books(self) -> Books:
+        """Where the stream's purse stands, with all counts.
+
+        Returns
+        -------
+        Books
+        """
+        return self._ledger.books(self._purses[0])
 
     def status(self) -> StreamStatus:
         """Where the stream stands.
@@ -652,17 +676,16 @@ class BudgetStream:
             Named tuple ``(budget_total, spent, reserved, n_open, n_committed, n_refunded,
             n_rejected)``.
         """
-        with _BOOKS:
-            self._enter()
-            return StreamStatus(
-                self._total,
-                self._spent,
-                self._reserved + sum(self._held.values()),
-                len(self._open),
-                self._n_committed,
-                self._n_refunded,
-                self._n_rejected,
-            )
+        books = self.books()
+        return StreamStatus(
+            books.total,
+            books.spent,
+            books.reserved,
+            books.n_open,
+            books.n_committed,
+            books.n_refunded,
+            books.n_rejected,
+        )
 
     def __repr__(self):
         status = self.status()
@@ -672,17 +695,33 @@ class BudgetStream:
         )
 
     def __getstate__(self):
-        with _BOOKS:
-            self._enter()
-            state = self.__dict__.copy()
-            state["_open"] = dict(self._open)
-            state["_held"] = {}
-            state["_n_started"] = self._n_started - len(self._held)
-        return state
+        # A ledger in memory is another one in a copy; others are found again by their place.
+        return self.__dict__ | {"_ledger": copy.copy(self._ledger)}
 
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self._begin()
+
+def _ticket(made, answered=None):
+    """The ticket of an open reservation."""
+    answer = answered.get(made.offer.choice) if answered else None
+    return Ticket(made.ledger, made.number, *made.offer, answer)
+
+
+def _check_key(key):
+    if key is not None and (not isinstance(key, str) or not key):
+        raise ValueError(f"key must be a string that is not empty, or None, got a {type(key)}.")
+    return key
+
+
+def _check_purses(purse, within):
+    """Names of all purses that a request is paid from, its own first."""
+    if isinstance(within, str):
+        raise ValueError(f"within must be a sequence of names of purses, got {within!r}.")
+    names = (purse, *within)
+    for name in names:
+        if not isinstance(name, str) or not name or "\x1f" in name:
+            raise ValueError(f"The name of a purse must be a string, not empty, got {name!r}.")
+    if len(set(names)) < len(names):
+        raise ValueError(f"A stream cannot be within the same purse twice, got {names!r}.")
+    return names
 
 
 class StreamMixin:
@@ -693,9 +732,18 @@ class StreamMixin:
     """
 
     def stream(
-        self, budget_total: float, n_expected: int | None = None, *, max_costs: Any = None
+        self,
+        budget_total: float,
+        n_expected: int | None = None,
+        *,
+        max_costs: Any = None,
+        ledger: Ledger | None = None,
+        purse: str = "stream",
+        within: Sequence[str] = (),
+        period: str | float | None = None,
+        rollover: bool = False,
     ) -> BudgetStream:
-        """A thread-safe budget for requests that come one by one.
+        """A budget for requests that come one by one, safe in threads and, shared, processes.
 
         Parameters
         ----------
@@ -711,8 +759,34 @@ default=None
             The most that a call of each choice can cost, which is what is reserved. None
             reserves the costs themselves; required where they are estimated.
 
+        ledger : Ledger, default=None
+            Where the books are kept, see :mod:`skroute.ledgers`. None keeps them in this
+            process.
+
+        purse : str, default="stream"
+            Name of the purse in the ledger. Streams of the same name and ledger share it.
+
+        within : sequence of str, default=()
+            Further purses of the ledger, opened before, that every request is paid from too.
+
+        period : {"day", "month"} or float, default=None
+            After what time the books begin anew: UTC days, UTC months or so many seconds.
+
+        rollover : bool, default=False
+            Whether what a period leaves is carried into the next.
+
         Returns
         -------
         BudgetStream
         """
-        return BudgetStream(self, budget_total, n_expected, max_costs=max_costs)
+        return BudgetStream(
+            self,
+            budget_total,
+            n_expected,
+            max_costs=max_costs,
+            ledger=ledger,
+            purse=purse,
+            within=within,
+            period=period,
+            rollover=rollover,
+        )

@@ -19,13 +19,10 @@ READABLE_INSTEAD = (
 
 
 def default_accuracy_estimator():
-    """OCCAM's estimator on an embedding scaled to [0, 1], as in the paper."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import MinMaxScaler
+    """A family of estimators, compared by the decisions that they lead to."""
+    from skroute.quality import QualityRegressor
 
-    from skroute.quality import BaggedNeighborsRegressor
-
-    return make_pipeline(MinMaxScaler(), BaggedNeighborsRegressor())
+    return QualityRegressor()
 
 
 def check_default_reads(X, advice=READABLE_INSTEAD):
@@ -169,6 +166,13 @@ def _fit_fold(step, estimator, X, target, train, test, fit_params, n_outputs, na
         return predict_matrix(fitted, _safe_indexing(X, test), n_outputs, name)
 
 
+def check_partition(splits, n_rows):
+    """Refuse folds that leave out a row, or test one twice."""
+    tested = np.concatenate([test for _, test in splits]) if splits else []
+    if not np.array_equal(np.sort(tested), np.arange(n_rows)):
+        raise ValueError("cv must be a partition of the rows: each row is tested exactly once.")
+
+
 def out_of_sample_quality(
     estimator,
     X,
@@ -202,9 +206,7 @@ def out_of_sample_quality(
     """
     target = as_target(quality)
     splits = list(check_cv(cv).split(X, target))
-    tested = np.concatenate([test for _, test in splits]) if splits else []
-    if not np.array_equal(np.sort(tested), np.arange(len(quality))):
-        raise ValueError("cv must be a partition of the rows: each row is tested exactly once.")
+    check_partition(splits, len(quality))
     steps = [
         nullcontext() if task is None else task.step(f"{name} without fold {i}")
         for i in range(len(splits))

@@ -7,6 +7,10 @@ _EXTRAS = {
     "torch": "torch",
     "skorch": "torch",
     "matplotlib": "plot",
+    "redis": "redis",
+    "dask": "dask",
+    "distributed": "dask",
+    "pyarrow": "parquet",
 }
 
 

@@ -118,7 +118,8 @@ def test_threads_lose_nothing():
     one = PromiseMonitor(budget=1.0, max_loss=0.1)
     one.update(cost=np.full(1200, 0.5), loss=np.zeros(1200))
     assert monitor.n_rows_ == monitor.n_audited_ == 1200
-    np.testing.assert_allclose(monitor._wealth["cost"], one._wealth["cost"])
+    for fed, expected in zip(monitor._bettors[None], one._bettors[None]):
+        np.testing.assert_allclose(fed.wealth, expected.wealth)
 
 
 def test_picture_is_bounded():
@@ -160,4 +161,4 @@ def test_bad_rows_are_refused_and_change_nothing(fed, message):
     monitor = PromiseMonitor(budget=1.0, max_loss=0.1)
     with pytest.raises(ValueError, match=message):
         monitor.update(**fed)
-    assert monitor.n_rows_ == 0 and max(monitor._wealth["cost"]) < 0
+    assert monitor.n_rows_ == 0 and monitor._bettors[None][0].capital() == pytest.approx(0)

@@ -227,26 +227,34 @@ def test_each_sweep_lowers_the_objective(seed, price, use_hi):
     assert use_hi or np.all(np.isinf(hi))
 
 
-def expected_objective(values, chance, costs, price, lo, hi):
+def expected_objective(values, chance, costs, price, lo, hi, weights=(1.0, 1.0)):
     position, side = leaving(values, lo, hi)
     above = chance[position, np.arange(len(position))]
-    wrong = np.where(side == 0, 0.0, np.where(side > 0, above, 1.0 - above))
+    left = np.where(side > 0, weights[0] * above, weights[1] * (1.0 - above))
+    wrong = np.where(side == 0, 0.0, left)
     return np.cumsum(costs)[position].sum() + price * wrong.sum()
 
 
 @FEW
-@given(st.integers(0, 10_000), st.sampled_from([0.5, 3.0, 20.0]), st.sampled_from([0.0, 0.3]))
-def test_two_members_reach_the_optimum_of_exhaustive_search(seed, price, softness):
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([0.5, 3.0, 20.0]),
+    st.sampled_from([0.0, 0.3]),
+    st.booleans(),
+)
+def test_two_members_reach_the_optimum_of_exhaustive_search(seed, price, softness, weighted):
     values, bad = running_values(random_scores(seed, 2, 12), np.arange(2), ZERO, 0.0)
     chance = doubtful(values, bad, 0.0, softness)
     costs = np.array([1.0, 2.0])
-    (lo, hi) = lagrangian_path(values, chance, costs, [price])[0]
-    got = expected_objective(values, chance, costs, price, lo, hi)
+    weights = np.random.default_rng(seed).exponential(size=(2, 12)) if weighted else None
+    (lo, hi) = lagrangian_path(values, chance, costs, [price], weights=weights)[0]
+    weights = np.ones((2, 12)) if weights is None else weights
+    got = expected_objective(values, chance, costs, price, lo, hi, weights)
     distinct = np.unique(values[0])
     cuts = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
     pairs = np.array([-np.inf, np.inf])
     best = min(
-        expected_objective(values, chance, costs, price, *np.array([[a, b], pairs]).T)
+        expected_objective(values, chance, costs, price, *np.array([[a, b], pairs]).T, weights)
         for a in cuts
         for b in cuts
         if a <= b

@@ -6,12 +6,13 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
-from skroute.early_exit import QWYCEnsemble, _kernels
+from skroute.early_exit import QWYCEnsemble, _bit_walks, _forest_engine, _kernels
 from skroute.early_exit._engines import ensemble_engine
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._thresholds import lagrangian_path, running_values
+from skroute.forests import _bitvector_kernels
 from skroute.forests import _kernels as forest_kernels
 from tests.early_exit.reference import leaving
 
@@ -21,10 +22,14 @@ lgb = pytest.importorskip("lightgbm")
 @pytest.fixture
 def interpreted(monkeypatch):
     def switch():
-        for module in (_kernels, forest_kernels):
+        for module in (_kernels, forest_kernels, _bitvector_kernels, _bit_walks):
             for name, item in list(vars(module).items()):
                 if hasattr(item, "py_func"):
                     monkeypatch.setattr(module, name, item.py_func)
+        # An instruction of the machine.
+        monkeypatch.setattr(
+            _bitvector_kernels, "_lowest_bit", lambda x: (int(x) & -int(x)).bit_length() - 1
+        )
 
     yield switch
 
@@ -60,7 +65,8 @@ def model_and_rows(kind):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "special", "iterations", "forest", "forest of three"])
-def test_everything_interpreted(kind, interpreted):
+def test_everything_interpreted(kind, interpreted, monkeypatch):
+    monkeypatch.setattr(_forest_engine, "_FEWEST_ROWS", 48)
     model, X = model_and_rows(kind)
     engine, _ = ensemble_engine(model)
     n = engine.n_members

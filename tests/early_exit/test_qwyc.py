@@ -423,7 +423,7 @@ def test_folds_are_judged_by_what_was_learned_without_them():
     known = np.zeros(1), 0.0, np.arange(1.0, 7.0)
 
     fold = np.arange(300) % 3
-    cost, wrong = cross_fit(recipe, scores, *known, fold, [Step()] * 3)
+    judged = cross_fit(recipe, scores, *known, fold, [Step()] * 3, 2)
     expected_cost, expected_wrong = 0.0, 0
     for left_out in range(3):
         order, policies, _, _ = recipe.learn(scores[:, fold != left_out].copy(), *known)
@@ -433,8 +433,13 @@ def test_folds_are_judged_by_what_was_learned_without_them():
             position, side = leaving(values, policy.lo, policy.hi)
             expected_cost += spent[position].sum() * (np.arange(len(policies)) == i)
             expected_wrong += is_wrong(position, side, bad).sum() * (np.arange(len(policies)) == i)
-    np.testing.assert_allclose(cost, expected_cost)
-    np.testing.assert_array_equal(wrong.sum(axis=1), expected_wrong)
+    np.testing.assert_allclose(judged.cost, expected_cost)
+    np.testing.assert_array_equal(judged.by_position.sum(axis=1), expected_wrong)
+    np.testing.assert_array_equal(judged.by_answer.sum(axis=1), expected_wrong)
+    # What one policy does is done, for each row, by those after it.
+    assert (np.diff(judged.so_far, axis=0) >= 0).all()
+    assert (judged.so_far >= judged.by_answer).all()
+    assert judged.n_rows.sum() == 300
 
 
 def test_calibration_that_cannot_be(problem, boosted):

@@ -57,9 +57,12 @@ def drawn(data, method):
     return values, len(values) + data.draw(st.integers(0, 50)) if finite else None
 
 
-@pytest.mark.parametrize("method", METHODS)
+SMOOTH = [method for method in METHODS if method != "trinomial"]
+
+
+@pytest.mark.parametrize("method", SMOOTH)
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_bounds_are_in_range_monotone_and_mirrored(method, data):
     values, n_population = drawn(data, method)
     options = {"method": method, "n_population": n_population}
@@ -71,7 +74,8 @@ def test_bounds_are_in_range_monotone_and_mirrored(method, data):
     tol = 1e-9 * (high - low)
     assert low <= bound <= wider + 1e-12 <= high + 1e-12
     # The best moment of the bets counts, which may be before the last row.
-    assert method == "betting" or scaled.mean() - tol <= bound
+    # Without replacement the sample may hold more than its share of what there is.
+    assert method == "betting" or n_population or scaled.mean() - tol <= bound
     # The range does not matter, only where in it the values are.
     plain = mean_upper_bound(values, confidence=less, **options)
     np.testing.assert_allclose(bound, low + (high - low) * plain, atol=1e-6)
@@ -82,7 +86,7 @@ def test_bounds_are_in_range_monotone_and_mirrored(method, data):
         assert mean_p_value(scaled, bound + 1e-9, bounds=(low, high), **options) <= 1 - less + 1e-9
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SMOOTH)
 @given(data=st.data(), limits=st.tuples(shares, shares))
 @settings(deadline=None, max_examples=60)
 def test_p_values_fall_with_the_limit(method, data, limits):
@@ -259,6 +263,8 @@ def test_upper_bounds_of_columns():
         ([0.2], {"method": "binomial"}, "one of the two ends of bounds"),
         ([0.2, 0.3], {"n_population": 1}, "smaller than the number of values"),
         ([0.2], {"method": "hoeffding_bentkus", "n_population": 5}, "independent rows"),
+        ([0.5], {"method": "trinomial", "n_population": 5}, "independent rows"),
+        ([0.2], {"method": "trinomial"}, "one of the two ends of bounds, or their middle"),
         ([0.2], {"confidence": 1}, "confidence"),
         ([0.2], {"method": "magic"}, "method"),
     ],

@@ -135,3 +135,23 @@ def test_base_by_name_and_failures_say_whose():
     with pytest.raises(TypeError) as error:
         router.predict(X[600:])
     assert "'exit_1'" in "".join(error.value.__notes__)
+
+
+def test_rows_that_stopped_are_not_held(monkeypatch):
+    net, X, y = net_and_rows()
+    router = SequentialRouterClassifier(
+        exits(net), costs=[3, 1, 2], accuracy_estimator=TREE, n_prices=4
+    ).fit(X[:600], y[:600])
+    runs = []
+    start = ColumnNet.start
+    monkeypatch.setattr(ColumnNet, "start", lambda self, X: runs.append(start(self, X)) or runs[-1])
+    stopped = 0
+    for budget in (3.5, 4.5, np.inf):
+        plan = router._plan(X[600:], budget)
+        (run,) = runs
+        # What is still to be asked when the row is answered is held, nothing else.
+        pending = plan.state.asked.sum(axis=1) < router.choice_members_[plan.route].sum(axis=1)
+        np.testing.assert_array_equal(run.depth > 0, pending)
+        stopped += int((~pending).sum())
+        runs.clear()
+    assert stopped > 600

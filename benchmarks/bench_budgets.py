@@ -1,0 +1,359 @@
+"""Do budgets hold? Realised cost over budget, and the coverage of the validation intervals.
+
+200 random splits for each set and number of rows (--splits N for another number), three budgets
+each: a quarter, a half and three quarters of the way from the cheapest to the unlimited policy.
+A router is fitted on the rows drawn and spends on all the others; what is counted is what the
+choices cost in the log, never what was planned. Fixed costs are the price list, with the logged
+costs given to `fit` where there are some; learned ones come from a `cost_estimator`.
+
+Beside each bias that of the price that is solved for planned costs, ties to the cheaper (the rule
+of Algorithm 1, and skroute's until this benchmark). Coverage: how often the 95 % intervals from
+`validation_cost_se_` and `validation_quality_se_`, widened by the noise of the test rows, hold the
+mean of the test rows.
+
+ParetoBandit is read from the folder of SKROUTE_DATA (no licence question: Apache-2.0, but there is
+no fetcher); without it the set is left out. "val to test" fits on rows of its validation file and
+spends on its test file, whose requests are longer: that drift is shown beside it.
+
+    python benchmarks/bench_budgets.py [--short] [--splits N]
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import csv
+import gzip
+import warnings
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from _harness import claim, save, table
+from sklearn.datasets import load_digits
+from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from skroute.assignment import assignment_path, choose_at_price
+from skroute.datasets import (
+    fetch_frugalml,
+    fetch_llmrouter,
+    fetch_routellm_mmlu,
+    get_data_home,
+)
+from skroute.routing import BudgetRouter
+
+SIZES = (300, 1000, 3000)
+SHARES = (0.25, 0.5, 0.75)
+N_MADE_UP = 8_000
+PARETOBANDIT = Path(get_data_home()) / "paretobandit"
+# Rows of its validation file.
+N_VAL = 1785
+
+
+class Log(NamedTuple):
+    """Rows with the quality and, where it differs from row to row, the cost of each choice."""
+
+    X: np.ndarray
+    Q: np.ndarray
+    costs: np.ndarray
+    logged: Any = None
+
+
+class Setting(NamedTuple):
+    """What is fitted and where it spends. `draw(rng, n)` gives a `Log` to fit and one to test."""
+
+    name: str
+    draw: Any
+    router: Any
+    heavy: bool = False
+    sizes: tuple = SIZES
+
+
+def forest():
+    return ExtraTreesRegressor(20, min_samples_leaf=5, max_features=0.5, random_state=0)
+
+
+def of(log, rows):
+    logged = None if log.logged is None else log.logged[rows]
+    return Log(log.X[rows], log.Q[rows], log.costs, logged)
+
+
+def split(read, rng, n):
+    log = read()
+    order = rng.permutation(len(log.X))
+    return of(log, order[:n]), of(log, order[n:])
+
+
+@cache
+def digits():
+    X, y = load_digits(return_X_y=True)
+    members = [
+        GaussianNB(),
+        DecisionTreeClassifier(max_depth=8, random_state=0),
+        LogisticRegression(C=0.01, max_iter=500),
+        RandomForestClassifier(40, random_state=0),
+    ]
+    right = [cross_val_predict(member, X, y, cv=5) == y for member in members]
+    return Log(X, np.column_stack(right).astype(float), np.array([1.0, 1.5, 4.0, 20.0]))
+
+
+@cache
+def ferplus():
+    log = fetch_frugalml("FERPLUS")
+    label, score = log.predictions[:, 3], log.scores[:, 3]
+    X = np.column_stack([np.eye(label.max() + 1)[label], score])
+    return Log(X, log.quality.astype(float), log.costs)
+
+
+def embedded(texts):
+    # Without labels, so that one embedding serves all splits.
+    vectors = TfidfVectorizer(sublinear_tf=True, min_df=3, max_features=5000)
+    return make_pipeline(vectors, TruncatedSVD(15, random_state=0)).fit_transform(texts)
+
+
+@cache
+def mmlu():
+    log = fetch_routellm_mmlu()
+    keep = np.flatnonzero(~log.contaminated)
+    return Log(embedded(log.data[keep]), log.quality[keep].astype(float), log.costs)
+
+
+@cache
+def llmrouter():
+    log = fetch_llmrouter()
+    keep = np.flatnonzero(~log.is_test)
+    return Log(embedded(log.data[keep]), log.quality[keep].astype(float), log.costs)
+
+
+@cache
+def paretobandit():
+    parts = []
+    for name in ("val", "test"):
+        with gzip.open(PARETOBANDIT / f"{name}.csv.gz", "rt", encoding="utf-8", newline="") as file:
+            parts.append(list(csv.DictReader(file)))
+    rows = parts[0] + parts[1]
+    models = [key.removeprefix("reward_") for key in rows[0] if key.startswith("reward_")]
+    Q = np.array([[float(row[f"reward_{model}"]) for model in models] for row in rows])
+    # Dollars per thousand requests.
+    C = 1e3 * np.array([[float(row[f"cost_{model}"]) for model in models] for row in rows])
+    order = np.argsort(C.mean(axis=0))
+    prompts = [row["prompt"] for row in rows]
+    X = np.column_stack([embedded(prompts), np.log([len(prompt) for prompt in prompts])])
+    C = C[:, order]
+    return Log(X, Q[:, order], C[:N_VAL].mean(axis=0), C)
+
+
+def val_to_test(rng, n):
+    log = paretobandit()
+    return of(log, rng.permutation(N_VAL)[:n]), of(log, np.arange(N_VAL, len(log.X)))
+
+
+def made_up(kind, rng, n):
+    """Three choices; hard rows are long, so that cost and quality go together."""
+    n_all = n + N_MADE_UP
+    X = rng.normal(size=(n_all, 5))
+    hard = X[:, 0] + 0.5 * X[:, 1]
+    odds = np.column_stack([1 - 1.5 * hard, 2 - 0.8 * hard, np.full(n_all, 2.4)])
+    Q = (rng.random((n_all, 3)) < 1 / (1 + np.exp(-odds))).astype(float)
+    prices = np.array([1.0, 4.0, 12.0])
+    logged = None
+    if kind != "fixed":
+        if kind == "log-normal":
+            length = np.exp(0.6 * hard + 0.8 * rng.normal(size=n_all) - 0.545)
+        else:
+            length = np.exp(0.3 * hard) * (rng.pareto(2.5, n_all) + 1) * 0.6
+        logged = np.outer(length, prices)
+    log = Log(X, Q, prices, logged)
+    return of(log, np.arange(n)), of(log, np.arange(n, n_all))
+
+
+def tenants(k, rng, n):
+    """The tenant is all that is known of a request."""
+    odds = np.sort(rng.uniform(0.3, 0.95, (k, 2)), axis=1)
+    odds[:, 1] = np.minimum(odds[:, 1] + 0.05, 1.0)
+    tenant = rng.integers(0, k, n + N_MADE_UP)
+    Q = (rng.random((len(tenant), 2)) < odds[tenant]).astype(float)
+    log = Log(np.eye(k)[tenant], Q, np.array([1.0, 5.0]))
+    return of(log, np.arange(n)), of(log, np.arange(n, len(tenant)))
+
+
+def fixed(estimator, log):
+    router = BudgetRouter(estimator, costs=log.costs)
+    return router.fit(log.X, log.Q, costs=log.logged)
+
+
+def learned(estimator, log):
+    router = BudgetRouter(estimator, cost_estimator=estimator or KNeighborsRegressor(20))
+    return router.fit(log.X, log.Q, costs=log.logged)
+
+
+def settings():
+    """All of them; a log is read when it is drawn from for the first time."""
+    real = [
+        ("digits", digits, None, SIZES[:2]),
+        ("FER+", ferplus, None, SIZES),
+        ("MMLU", mmlu, Ridge(), SIZES),
+        ("LLMRouter", llmrouter, forest(), SIZES),
+    ]
+    for name, read, estimator, sizes in real:
+        yield Setting(
+            f"{name}, fixed", partial(split, read), partial(fixed, estimator), sizes=sizes
+        )
+    for way, fit in (("fixed", fixed), ("learned", learned)):
+        if not PARETOBANDIT.exists():
+            print("ParetoBandit is not in the folder of SKROUTE_DATA: left out.")
+            break
+        draw, fit = partial(split, paretobandit), partial(fit, Ridge())
+        yield Setting(f"ParetoBandit, {way}", draw, fit, sizes=SIZES[:2])
+        yield Setting(f"ParetoBandit val to test, {way}", val_to_test, fit, sizes=(300, 1000, 1785))
+    for kind in ("log-normal", "Pareto"):
+        for way, fit in (("fixed", fixed), ("learned", learned)):
+            for of_whom, estimator in (("ridge", Ridge()), ("forest", forest())):
+                name = f"{kind}, {way}, {of_whom}"
+                yield Setting(name, partial(made_up, kind), partial(fit, estimator), heavy=True)
+    for k in (1, 2, 3, 5, 14):
+        name = f"{k} distinct rows, fixed"
+        yield Setting(name, partial(tenants, k), partial(fixed, Ridge(1e-3)))
+    for name, estimator in [
+        ("full-grown tree", DecisionTreeRegressor(random_state=0)),
+        ("5-NN", KNeighborsRegressor(5)),
+    ]:
+        draw = partial(made_up, "fixed")
+        yield Setting(f"{name}, fixed", draw, partial(fixed, estimator))
+
+
+def planned_route(router, values, costs, budget):
+    """The choices at the price of planned costs, ties to the cheaper."""
+    policy = router._policy()
+    path = assignment_path(policy.estimate - policy.docked, policy.planned)
+    return choose_at_price(values, costs, path.price(max(budget, path.budgets[0])))
+
+
+def budgets_of(setting):
+    """From the largest fit, so that all splits have the same."""
+    log, _ = setting.draw(np.random.default_rng(10**6), max(setting.sizes))
+    path = setting.router(log).price_path_
+    low, high = path.budgets[0], path.budgets[-1]
+    return [low + share * (high - low) for share in SHARES]
+
+
+def measure(setting, n, budgets, n_splits):
+    """Over splits and budgets: bias, that of planned costs, and z of cost and quality."""
+    found, skipped = [], 0
+    for seed in range(n_splits):
+        log, test = setting.draw(np.random.default_rng([seed, n]), n)
+        router, rows = setting.router(log), np.arange(len(test.X))
+        true = np.broadcast_to(test.costs if test.logged is None else test.logged, test.Q.shape)
+        own, estimate = router.price_path_.budgets, router.predict_quality(test.X)
+        planned = test.costs if router.costs is not None else router._row_costs(test.X, None)
+        for budget in budgets if setting.name[0] not in "12345" else own_budgets(own):
+            if not own[0] <= budget <= own[-1]:
+                # This fit would not spend it whatever its price.
+                skipped += 1
+                continue
+            router.set_params(budget=float(budget))
+            routed = router.predict_routed(test.X)
+            cost, quality = true[rows, routed.route], test.Q[rows, routed.route]
+            old = true[rows, planned_route(router, estimate, planned, budget)].mean()
+            noise = len(rows) ** -0.5
+            found.append(
+                [
+                    cost.mean() / budget - 1,
+                    old / budget - 1,
+                    (cost.mean() - router.validation_cost_)
+                    / max(np.hypot(router.validation_cost_se_, noise * cost.std()), 1e-9),
+                    (quality.mean() - router.validation_quality_)
+                    / max(np.hypot(router.validation_quality_se_, noise * quality.std()), 1e-9),
+                    routed.expected_quality.mean() - quality.mean(),
+                    estimate[rows, routed.route].mean() - quality.mean(),
+                    routed.expected_cost.mean() / cost.mean() - 1,
+                ]
+            )
+    return np.array(found), skipped
+
+
+def own_budgets(path):
+    """What tenants are worth differs from draw to draw, and so does what can be spent."""
+    return [path[0] + share * (path[-1] - path[0]) for share in SHARES]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--splits", type=int, default=200)
+    parser.add_argument("--rows", type=int, nargs="*", help="rows of a fit, of those there are")
+    parser.add_argument("--only", default="", help="settings whose name begins with this")
+    arguments = parser.parse_args()
+    n_splits = 2 if arguments.short else arguments.splits
+    warnings.simplefilter("ignore")
+    rows, claims = [], []
+    short_ones = ("digits", "Pareto, learned, ridge", "2 distinct", "5-NN")
+    for setting in settings():
+        if not setting.name.startswith(arguments.only):
+            continue
+        if arguments.short and not setting.name.startswith(short_ones):
+            continue
+        budgets, large = budgets_of(setting), []
+        sizes = [n for n in setting.sizes if n in (arguments.rows or setting.sizes)]
+        for n in sizes[:1] if arguments.short else sizes:
+            found, skipped = measure(setting, n, budgets, n_splits)
+            mean, error = found.mean(axis=0), found.std(axis=0) / len(found) ** 0.5
+            inside = np.mean(np.abs(found[:, 2:4]) < 1.96, axis=0)
+            rows.append(
+                [setting.name, n, len(found), skipped]
+                + [f"{mean[0]:+.4f}", f"{error[0]:.4f}", f"{found[:, 0].std():.3f}"]
+                + [f"{mean[1]:+.4f}", f"{inside[0]:.3f}", f"{inside[1]:.3f}"]
+                + [f"{mean[4]:+.4f}", f"{mean[5]:+.4f}", f"{mean[6]:+.4f}"]
+            )
+            print(*rows[-1], flush=True)
+            if n >= 1000 or arguments.short:
+                large.append((abs(mean[0]), abs(mean[1]), *inside))
+        large, key = np.array(large), setting.name.replace(",", "").replace(" ", "_")
+        bar, worst = (0.02 if setting.heavy else 0.01), large[:, 0].argmax()
+        claims.append(
+            claim(
+                f"bias_{key}",
+                f"{setting.name}: mean realised cost / budget - 1, from 1,000 rows up, the worst",
+                large[worst, 0],
+                peer=large[worst, 1],
+                against="price of planned costs",
+                better="lower",
+                within=0.002,
+                bar=bar,
+            )
+        )
+        for column, what in ((2, "cost"), (3, "quality")):
+            off = np.abs(large[:, column] - 0.95).max()
+            claims.append(
+                claim(
+                    f"coverage_{what}_{key}",
+                    f"{setting.name}: 95 % intervals of {what}, coverage off .95 by at most",
+                    off,
+                    better="lower",
+                    bar=0.03,
+                )
+            )
+    table(
+        f"Realised cost / budget - 1 and coverage of 95 % intervals, {n_splits} splits",
+        ["set", "rows", "fits x budgets", "not spendable", "bias", "+-", "sd", "planned price"]
+        + ["cost covered", "quality covered", "expected quality - true"]
+        + ["estimated quality - true", "expected cost / true - 1"],
+        rows,
+    )
+    payload = {"splits": n_splits, "rows": rows}
+    title = "Budgets: is the money that was allowed what is spent?"
+    save("budgets", payload, title=title, claims=claims, write=not arguments.short)
+
+
+if __name__ == "__main__":
+    main()

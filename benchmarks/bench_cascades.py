@@ -1,0 +1,351 @@
+"""Cascades of language models: area of error over cost, and abstaining early.
+
+Logs of nine models on MMLU and TriviaQA (../shared/data/cascades): everything is fitted and
+chosen on the 285 and 300 training rows, and measured on the test rows as `published.json` says:
+the mean cost of a model on the test rows is what each of its calls costs, points are joined by
+straight lines, and 1 - accuracy is averaged over the published range of costs. Beside each
+number: the published ones, the models alone mixed at random, and the oracle that picks among
+all cascades and prices with the test rows in hand.
+
+Other sets of the same kind are run by ``--data FOLDER`` (``NAME.npz`` with the same arrays;
+without `published.json` the range is from the cheapest model to the end of the fixed chain).
+
+    python benchmarks/bench_cascades.py [--short] [--data FOLDER] [--sets mmlu,triviaqa]
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import json
+import time
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from _harness import claim, save, table
+
+from skroute.routing import CascadeRouter
+from skroute.routing._cascade_rules import Log, Reader, fit_cascade, fixed_order, play
+from skroute.routing._mixtures import best_mixture
+
+# Area of error over cost that the project asks of itself, and the seconds of a chain's fit.
+BARS = {
+    "mmlu": {"chain": 0.2375, "five": 0.217, "nine": 0.195},
+    "triviaqa": {"chain": 0.1050, "five": 0.083, "nine": 0.061},
+}
+PENALTIES = (0.1, 0.3, 0.5)
+# Dollars per million queries that one point of error may cost, for abstaining.
+PRICES = np.geomspace(3e-5, 3e-3, 7)
+
+
+class Set(NamedTuple):
+    """A log: quality, cost in dollars per million queries and confidence of each model."""
+
+    name: str
+    models: list[str]
+    chain: np.ndarray
+    quality: np.ndarray
+    costs: np.ndarray
+    signals: np.ndarray
+    is_test: np.ndarray
+    published: dict
+
+    def rows(self, test, models):
+        """Quality, costs and signals of the training or the test rows."""
+        at = self.is_test == test
+        costs = self.costs[at][:, models]
+        if test:
+            # As published: each query is charged the model's mean.
+            costs = np.tile(costs.mean(axis=0), (at.sum(), 1))
+        return self.quality[at][:, models], costs, self.signals[at][:, models]
+
+
+def load(folder, name):
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as arrays:
+        quality = arrays["correctness"].astype(float)
+        costs = (
+            arrays["tokens_in"] * arrays["price_in"] + arrays["tokens_out"] * arrays["price_out"]
+        )
+        models, is_test = list(map(str, arrays["model_names"])), arrays["is_test"]
+        signals = arrays["confidence"].astype(float)
+        chain = np.flatnonzero(arrays["chain"] == "llama") if "chain" in arrays else None
+    path = folder / "published.json"
+    published = json.loads(path.read_text())["datasets"].get(name, {}) if path.exists() else {}
+    chain = np.arange(min(5, len(models))) if chain is None else chain
+    return Set(name, models, chain, quality, costs, signals, is_test, published)
+
+
+def made_up(n_train=150, n_test=400, seed=0):
+    """Five models of growing skill whose confidence says something: runs anywhere."""
+    rng = np.random.default_rng(seed)
+    n = n_train + n_test
+    skill, hard = np.linspace(-0.5, 2.2, 5), rng.normal(size=(n, 1)) * 1.5
+    chance = 1 / (1 + np.exp(hard - skill + rng.normal(size=(n, 5)) * 0.7))
+    quality = (rng.uniform(size=(n, 5)) < chance).astype(float)
+    signals = np.log(chance) + 0.3 * rng.normal(size=(n, 5))
+    costs = np.tile(np.array([19.0, 20, 40, 170, 570]), (n, 1))
+    names = [f"model{k}" for k in range(5)]
+    is_test = np.arange(n) >= n_train
+    return Set("made-up", names, np.arange(5), quality, costs, signals, is_test, {})
+
+
+def area(cost, accuracy, bounds):
+    """Mean error between two costs, points joined by straight lines."""
+    order = np.argsort(cost, kind="stable")
+    at, where = np.unique(np.round(cost[order], 6), return_inverse=True)
+    heights = np.bincount(where, accuracy[order]) / np.bincount(where)
+    grid = np.linspace(*bounds, 4001)
+    return float(1 - np.trapezoid(np.interp(grid, at, heights), grid) / (bounds[1] - bounds[0]))
+
+
+def hull_area(cost, accuracy, bounds):
+    _, kept = best_mixture(cost, accuracy)
+    return area(np.asarray(cost)[kept], np.asarray(accuracy)[kept], bounds)
+
+
+def curve(router, quality, costs, signals):
+    """Test cost and accuracy of each rule of the router's path."""
+    points = []
+    for budget in router.mixture_.cost:
+        _, route, cost = router.predict_routed(None, budget=budget, signals=signals, costs=costs)
+        points.append((cost.mean(), quality[np.arange(len(route)), route].mean()))
+    return np.array(points).T
+
+
+def fitted(data, models, **options):
+    """A router that has seen the training rows, and the seconds that took."""
+    quality, costs, signals = data.rows(False, models)
+    start = time.perf_counter()
+    router = CascadeRouter(**options).fit(None, quality, costs=costs, signals=signals)
+    return router, time.perf_counter() - start
+
+
+def singles(data, models, bounds):
+    """Area of single models mixed at random, the ones to mix chosen by the training rows."""
+    quality, costs, _ = data.rows(False, models)
+    _, kept = best_mixture(costs.mean(axis=0), quality.mean(axis=0))
+    quality, costs, _ = data.rows(True, models)
+    return area(costs.mean(axis=0)[kept], quality.mean(axis=0)[kept], bounds)
+
+
+def oracle(data, models, bounds, max_calls):
+    """Area of the best mix of all chains and prices, picked by the test rows."""
+    quality, costs, signals = data.rows(False, models)
+    log = as_log(quality, costs, signals)
+    other = as_log(*data.rows(True, models))
+    reader, bases = Reader(log), {}
+    scores, theirs = reader.scores(log), reader.scores(other)
+    by_cost = np.argsort(costs.mean(axis=0), kind="stable").tolist()
+    prices = np.r_[1.0, np.geomspace(1e-1, 1e-5, 29)]
+    points = []
+    for size in range(1, max_calls + 1):
+        for part in combinations(by_cost, size):
+            cascade = fixed_order(len(models), part)
+            found = fit_cascade(cascade, log, scores, prices, bases)
+            got, spent = play(found, other, theirs)
+            points.append((spent.mean(axis=0), got.mean(axis=0)))
+    cost, accuracy = np.concatenate(points, axis=1)
+    return hull_area(cost, accuracy, bounds)
+
+
+def as_log(quality, costs, signals, abstain=0.0):
+    columns = [signals[:, [k]] for k in range(signals.shape[1])]
+    return Log(quality, costs, columns, np.empty((len(quality), 0)), abstain)
+
+
+def bench_curves(data, short):
+    """Areas of the fixed chain, of any order over its models and over all, and references."""
+    chain, every = data.chain.tolist(), list(range(len(data.models)))
+    order = [f"choice{k}" for k in range(len(chain))]
+    cases = {"chain": (chain, {"order": order}), "five": (chain, {}), "nine": (every, {})}
+    if len(every) == len(chain):
+        del cases["nine"]
+    records = {r["method"]: r for r in data.published.get("full_llama_chain", [])}
+    # Compiled and imported once, so that the first fit is no slower than the second.
+    fitted(data, chain, order=order)
+    bounds, found = None, {}
+    for case, (models, options) in cases.items():
+        router, seconds = fitted(data, models, **options)
+        cost, accuracy = curve(router, *data.rows(True, models))
+        if bounds is None:
+            given = next(iter(records.values()), {}).get("bounds")
+            bounds = given or [float(cost.min()), float(cost.max())]
+        found[case] = {
+            "area": area(cost, accuracy, bounds),
+            "seconds": seconds,
+            "singles": singles(data, models, bounds),
+            "oracle": oracle(data, models, bounds, 2 if short or len(models) > 5 else 5),
+            "rules": router.rule_names_,
+            "cost": cost.tolist(),
+            "accuracy": accuracy.tolist(),
+        }
+    table(
+        f"{data.name}: area of error over cost, {bounds[0]:.0f} to {bounds[1]:.0f} $ per million "
+        "(lower is better)",
+        ["cascade", "area", "published", "singles mixed", "oracle", "bar", "fit s", "rules"],
+        [
+            [
+                case,
+                f"{of['area']:.4f}",
+                " / ".join(f"{r['auc']:.4f}" for r in records.values()) or "-",
+                f"{of['singles']:.4f}",
+                f"{of['oracle']:.4f}",
+                BARS.get(data.name, {}).get(case, "-"),
+                f"{of['seconds']:.2f}",
+                len(of["rules"]),
+            ]
+            for case, of in found.items()
+        ],
+    )
+    return {"bounds": bounds, "published": {m: r["auc"] for m, r in records.items()}, **found}
+
+
+def losses(data, chain, penalty, abstain):
+    """Mean error plus penalty, mean cost, share handed over and share wrong, by price."""
+    models = data.chain.tolist()
+    log = as_log(*data.rows(False, models), abstain=1 - penalty)
+    other = as_log(*data.rows(True, models), abstain=1 - penalty)
+    reader = Reader(log)
+    cascade = fixed_order(len(models), chain, abstain)
+    found = fit_cascade(cascade, log, reader.scores(log), PRICES)
+    got, spent = play(found, other, reader.scores(other))
+    # Right answers are worth 1 and wrong ones 0: what is left was handed over.
+    handed = (got > 0) & (got < 1)
+    return (1 - got).mean(0), spent.mean(0), handed.mean(0), (got == 0).mean(0)
+
+
+def bench_abstaining(data):
+    """All sub-cascades of the chain: abstaining after any answer beside after the last only."""
+    n = len(data.chain)
+    chains = [part for size in range(2, n + 1) for part in combinations(range(n), size)]
+    rows, payload = [], {}
+    for penalty in PENALTIES:
+        found = {
+            when: np.array([losses(data, chain, penalty, when) for chain in chains])
+            for when in ("last", "early")
+        }
+        loss = {when: (part[:, 0] + PRICES * part[:, 1]).mean() for when, part in found.items()}
+        cost = {when: part[:, 1].mean() for when, part in found.items()}
+        wrong = {when: part[:, 3].mean() for when, part in found.items()}
+        handed = {when: part[:, 2].mean() for when, part in found.items()}
+        wins = (
+            (found["early"][:, 0] + PRICES * found["early"][:, 1]).mean(axis=1)
+            <= (found["last"][:, 0] + PRICES * found["last"][:, 1]).mean(axis=1) + 1e-12
+        ).mean()
+        change = loss["early"] / loss["last"] - 1
+        rows.append(
+            [
+                penalty,
+                loss["last"],
+                loss["early"],
+                f"{100 * change:+.1f} %",
+                f"{100 * (cost['early'] / cost['last'] - 1):+.1f} %",
+                f"{100 * (wrong['early'] / wrong['last'] - 1):+.1f} %",
+                f"{100 * (handed['early'] - handed['last']):+.1f}",
+                f"{100 * wins:.0f} %",
+            ]
+        )
+        payload[str(penalty)] = {"loss": loss, "cost": cost, "wrong": wrong, "handed": handed}
+        payload[str(penalty)]["cascades_no_worse"] = float(wins)
+    table(
+        f"{data.name}: abstaining early beside at the last model only, mean of {len(chains)} "
+        f"sub-cascades at {len(PRICES)} prices (loss = error + penalty + price times cost)",
+        ["penalty", "last", "early", "loss", "cost", "error", "handed, points", "no worse"],
+        rows,
+    )
+    return payload
+
+
+def claims(payload):
+    found = []
+    for name, of_set in payload.items():
+        curves = of_set["curves"]
+        for case in ("chain", "five", "nine"):
+            if case not in curves:
+                continue
+            area_, alone = curves[case]["area"], curves[case]["singles"]
+            bar = BARS.get(name, {}).get(case)
+            more = {} if bar is None else {"bar": bar}
+            published = curves["published"]
+            best = min(published.values()) if published and case != "nine" else alone
+            found.append(
+                claim(
+                    f"{name}-{case}",
+                    f"{name}: area of error over cost, {case}",
+                    area_,
+                    peer=best,
+                    against="published, best of two"
+                    if published and case != "nine"
+                    else "single models mixed at random",
+                    better="lower",
+                    digits=4,
+                    **more,
+                )
+            )
+            if case == "five":
+                found.append(
+                    claim(
+                        f"{name}-{case}-singles",
+                        f"{name}: area of error over cost, {case}, beside a coin between models",
+                        area_,
+                        peer=alone,
+                        against="single models mixed at random",
+                        better="lower",
+                        digits=4,
+                    )
+                )
+        found.append(
+            claim(
+                f"{name}-seconds",
+                f"{name}: fit of the fixed chain",
+                curves["chain"]["seconds"],
+                better="lower",
+                bar=1.0,
+                unit="s",
+                why="published: 22 to 668 s on another machine",
+            )
+        )
+        for penalty, of in of_set["abstaining"].items():
+            found.append(
+                claim(
+                    f"{name}-abstain-{penalty}",
+                    f"{name}: mean loss of abstaining early, penalty {penalty}",
+                    of["loss"]["early"],
+                    peer=of["loss"]["last"],
+                    against="abstaining at the last model only",
+                    better="lower",
+                    digits=4,
+                )
+            )
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--data", default=None)
+    parser.add_argument("--sets", default=None)
+    arguments = parser.parse_args()
+    shared = Path(os.environ.get("SKROUTE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    folder = Path(arguments.data) if arguments.data else shared / "cascades"
+    if arguments.short:
+        sets = [made_up()]
+    else:
+        names = arguments.sets.split(",") if arguments.sets else None
+        sets = [load(folder, n) for n in names or sorted(p.stem for p in folder.glob("*.npz"))]
+    payload = {}
+    for data in sets:
+        payload[data.name] = {
+            "curves": bench_curves(data, arguments.short),
+            "abstaining": bench_abstaining(data),
+        }
+    whole = not (arguments.short or arguments.data or arguments.sets)
+    title = "Cascades of language models, with abstention"
+    save("cascades", payload, title=title, claims=claims(payload), write=whole)
+
+
+if __name__ == "__main__":
+    main()

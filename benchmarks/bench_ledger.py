@@ -1,0 +1,309 @@
+"""The ledgers of streams: what a booking costs, and what a storm of killed workers leaves.
+
+A. Microseconds of reserve and commit in memory; pairs a second of SQLite and Redis, from processes
+   with threads.
+B. The storm: processes x threads spend one total with random costs and failures, and are killed
+   with SIGKILL at random instants. Never above the total; what is booked is what the providers
+   counted, calls that a kill cut off accounted by name.
+
+Redis is measured where `redis-server` and the package redis are.
+"""
+
+import argparse
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+from _harness import claim, save, table
+
+COSTS = [1.0, 2.0, 5.0]
+MAX_COSTS = [1.5, 3.0, 7.5]
+
+
+def make_router():
+    """A router of three choices on made-up rows."""
+    from sklearn.linear_model import Ridge
+
+    from skroute.routing import BudgetRouter
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(500, 2))
+    Q = np.column_stack([1 - X[:, 0], 0.5 + 0.3 * X[:, 1], np.full(500, 0.8)])
+    return BudgetRouter(Ridge(alpha=1e-3), cv=2, costs=COSTS, budget=2.5).fit(X, Q)
+
+
+def work(folder, seed, n_threads, n_requests, killed):
+    """What one worker process does; with `killed` a failed run is started again by the parent."""
+    from skroute.ledgers import BudgetExhaustedError
+
+    stream = pickle.loads((folder / "stream.pickle").read_bytes())
+    started = [0] * n_threads
+
+    def serve(thread):
+        rng = np.random.default_rng([seed, thread])
+        qualities = rng.uniform(size=(1000, 3))
+        log = (folder / f"provider-{seed}-{thread}.log").open("a") if killed else None
+        for i in range(n_requests // n_threads):
+            try:
+                ticket = stream.reserve(qualities[i % 1000])
+            except BudgetExhaustedError:
+                return
+            started[thread] += 1
+            if not killed:
+                stream.commit(ticket)
+            elif rng.random() < 0.05:
+                stream.refund(ticket)
+            else:
+                # Multiples of 1/4: sums are exact. The provider counts before we know.
+                cost = ticket.cost * rng.integers(2, 7) / 4
+                log.write(f"{ticket.id} {cost}\n")
+                log.flush()
+                stream.commit(ticket, cost)
+
+    (folder / f"ready-{seed}").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.001)
+    start = time.perf_counter()
+    threads = [threading.Thread(target=serve, args=(i,)) for i in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - start
+    (folder / f"done-{seed}").write_text(f"{sum(started)} {seconds}")
+
+
+def start_worker(folder, seed, n_threads, n_requests, killed):
+    command = [sys.executable, __file__, "--worker", str(folder), str(seed), str(n_threads)]
+    return subprocess.Popen([*command, str(n_requests), str(int(killed))])
+
+
+def start_redis(folder):
+    """A server and its url, or None and why not."""
+    import shutil
+    import socket
+
+    try:
+        import redis
+    except ImportError:
+        return None, "the package redis is not installed"
+    if shutil.which("redis-server") is None:
+        return None, "redis-server is not installed"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    server = subprocess.Popen([*command, "--dir", str(folder)], stdout=subprocess.DEVNULL)
+    client = redis.Redis(port=port)
+    for _ in range(500):
+        try:
+            client.ping()
+            return server, f"redis://127.0.0.1:{port}/0"
+        except redis.exceptions.ConnectionError:
+            time.sleep(0.02)
+    raise RuntimeError("redis-server does not answer")
+
+
+def in_memory(router, n_pairs):
+    """Microseconds of a pair: the least over repeats, since the machine may be busy."""
+    values = router.predict_quality(np.random.default_rng(1).uniform(size=(n_pairs, 2)))
+    least = {}
+    for name, n_expected in (("unknown number", None), ("known number", 10**7)):
+        seconds = []
+        for _ in range(30):
+            stream = router.stream(1e9, n_expected)
+            start = time.perf_counter()
+            for value in values:
+                stream.commit(stream.reserve(value))
+            seconds.append(time.perf_counter() - start)
+        least[name] = 1e6 * min(seconds) / n_pairs
+    return least
+
+
+def throughput(router, ledger, n_workers, n_threads, n_pairs):
+    """Pairs a second of all workers, from the first one's start to the last one's end."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        stream = router.stream(1e12, ledger=ledger, purse=uuid.uuid4().hex)
+        (folder / "stream.pickle").write_bytes(pickle.dumps(stream))
+        workers = [
+            start_worker(folder, seed, n_threads, n_pairs // n_workers, False)
+            for seed in range(n_workers)
+        ]
+        while len(list(folder.glob("ready-*"))) < n_workers:
+            time.sleep(0.01)
+        (folder / "go").touch()
+        for worker in workers:
+            worker.wait()
+        done = [path.read_text().split() for path in folder.glob("done-*")]
+        assert len(done) == n_workers
+        return sum(int(n) for n, _ in done) / max(float(seconds) for _, seconds in done)
+
+
+def storm(router, ledger, *, n_workers, n_threads, n_requests, n_kills, seed=0):
+    """Kill workers while they spend, reconcile what is named, and count."""
+    rng = np.random.default_rng(seed)
+    # About what so many requests want at the mean budget; they want more than there is.
+    total = float(int(2.0 * n_requests))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        stream = router.stream(total, max_costs=MAX_COSTS, ledger=ledger)
+        (folder / "stream.pickle").write_bytes(pickle.dumps(stream))
+        (folder / "go").touch()
+        workers = [
+            start_worker(folder, i, n_threads, 10 * n_requests, True) for i in range(n_workers)
+        ]
+        next_seed, killed, worst, start = n_workers, 0, 0.0, time.perf_counter()
+        while any(worker.poll() is None for worker in workers):
+            books = stream.books()
+            worst = max(worst, books.spent + books.reserved)
+            alive = [worker for worker in workers if worker.poll() is None]
+            if killed < n_kills and books.spent > 0.9 * total * (killed + 1) / (n_kills + 1):
+                time.sleep(rng.uniform(0, 0.02))
+                victim = alive[rng.integers(len(alive))]
+                victim.kill()
+                victim.wait()
+                killed += 1
+                workers.append(start_worker(folder, next_seed, n_threads, 10 * n_requests, True))
+                next_seed += 1
+            time.sleep(0.02)
+        seconds = time.perf_counter() - start
+        called, doubled = {}, 0
+        for path in folder.glob("provider-*.log"):
+            for line in path.read_text().splitlines():
+                number, cost = line.split(" ")
+                doubled += int(number) in called
+                called[int(number)] = float(cost)
+        named = stream.unsettled()
+        n_called = 0
+        for ticket in named:
+            if ticket.id in called:
+                n_called += 1
+                stream.commit(ticket, called[ticket.id])
+            else:
+                stream.refund(ticket)
+        books = stream.books()
+        worst = max(worst, books.spent + books.reserved)
+    return {
+        "requests": books.n_committed + books.n_refunded,
+        "kills": killed,
+        "above the total": max(worst - total, 0.0),
+        "used, share": books.spent / total,
+        "booked less counted": abs(books.spent - sum(called.values())),
+        "cut off": len(named),
+        "cut off and called": n_called,
+        "tickets sold twice": doubled,
+        "seconds": seconds,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--worker", nargs=5)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        folder, *numbers = arguments.worker
+        work(Path(folder), *map(int, numbers))
+        return
+    short = arguments.short
+    from skroute.ledgers import RedisLedger, SQLiteLedger
+
+    router, claims = make_router(), []
+    least = in_memory(router, 100 if short else 1000)
+    table("In memory, us of reserve and commit (least of 30)", list(least), [list(least.values())])
+    claims.append(
+        claim(
+            "memory",
+            "in memory, us of reserve and commit, unknown number of requests",
+            least["unknown number"],
+            better="lower",
+            bar=8.0,
+            why="microseconds of a machine: to be compared with its own earlier runs",
+        )
+    )
+    n_workers, n_threads, n_pairs = (1, 2, 300) if short else (2, 4, 40_000)
+    size = {"n_workers": 1, "n_threads": 2, "n_requests": 300, "n_kills": 1}
+    if not short:
+        size = {"n_workers": 8, "n_threads": 4, "n_requests": 200_000, "n_kills": 50}
+    rates, storms = {}, {}
+    with tempfile.TemporaryDirectory() as name:
+        server, url = start_redis(name)
+        if server is None:
+            print(f"Redis is left out: {url}.")
+        try:
+            for kind, bar in (("SQLite", 2000), ("Redis", 10_000)):
+                if kind == "Redis" and server is None:
+                    continue
+
+                def make(purpose, kind=kind):
+                    if kind == "Redis":
+                        return RedisLedger(url, prefix=purpose)
+                    return SQLiteLedger(Path(name) / f"{purpose}.sqlite")
+
+                rates[kind] = throughput(router, make("rate"), n_workers, n_threads, n_pairs)
+                claims.append(
+                    claim(
+                        f"{kind.lower()}_rate",
+                        f"{kind}, reserve and commit pairs a second, {n_workers} processes x "
+                        f"{n_threads} threads",
+                        rates[kind],
+                        bar=bar,
+                        why="no peer keeps such books",
+                    )
+                )
+                if short and kind == "Redis":
+                    continue
+                found = storms[kind] = storm(router, make("storm"), **size)
+                claims += [
+                    claim(
+                        f"{kind.lower()}_storm_{key}",
+                        f"{kind}, {found['kills']} kills: {what}",
+                        found[column],
+                        better=better,
+                        bar=bar,
+                        why="counted, not compared",
+                    )
+                    for key, what, column, better, bar in (
+                        (
+                            "above",
+                            "reserved and spent above the total",
+                            "above the total",
+                            "lower",
+                            0,
+                        ),
+                        ("used", "share of the total used", "used, share", "higher", 0.98),
+                        (
+                            "exact",
+                            "difference of booked and counted spend",
+                            "booked less counted",
+                            "lower",
+                            0,
+                        ),
+                    )
+                ]
+        finally:
+            if server is not None:
+                server.kill()
+                server.wait()
+    table("Pairs a second", list(rates), [list(rates.values())])
+    rows = [[kind, *found.values()] for kind, found in storms.items()]
+    table("The storm", ["ledger", *next(iter(storms.values()))], rows)
+    save(
+        "ledger",
+        {"memory": least, "rates": rates, "storms": storms, "cores": os.cpu_count()},
+        title="Ledgers of streams",
+        claims=claims,
+        write=not short,
+    )
+
+
+if __name__ == "__main__":
+    main()

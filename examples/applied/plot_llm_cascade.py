@@ -1,0 +1,106 @@
+"""
+===============================================
+A cascade of five language models that may pass
+===============================================
+
+Five models of one family, the largest thirty times more expensive than the smallest. Each answer
+comes with a confidence. Which model to ask first, when to ask another one, and when to pass the
+question to a person?
+
+The log is made up, with the prices and about the accuracies of Llama 3 from 1 to 405 billion
+parameters on MMLU; ``benchmarks/bench_cascades.py`` has the numbers on the real one.
+"""
+
+# %%
+# A log of 500 questions
+# ----------------------
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from skroute.metrics import risk_coverage_curve
+from skroute.routing import CascadeRouter
+
+costs = {"1b": 19, "3b": 20, "8b": 38, "70b": 172, "405b": 574}
+names, prices = list(costs), np.array(list(costs.values()))
+
+
+def make_log(n_rows, seed):
+    """Quality of each answer, and a confidence that knows something of it."""
+    rng = np.random.default_rng(seed)
+    hard = rng.normal(size=(n_rows, 1)) * 1.6
+    chance = 1 / (1 + np.exp(hard - [-0.4, 0.4, 0.8, 2.4, 2.9]))
+    quality = (rng.uniform(size=chance.shape) < chance).astype(float)
+    return quality, np.log(chance) + 0.25 * rng.normal(size=chance.shape)
+
+
+Q, confidence = make_log(500, 0)
+Q_test, confidence_test = make_log(3000, 1)
+print(dict(zip(names, Q_test.mean(axis=0).round(3).tolist())))
+
+# %%
+# All cascades in one fit
+# -----------------------
+#
+# `fit` compares each model alone, every fixed order of two and three, and free orders in which the
+# confidence of one answer decides whom to ask next. What is kept is the best one at each price.
+
+router = CascadeRouter(costs=costs).fit(None, Q, signals=confidence)
+for name, cost, quality in zip(router.rule_names_, *router.mixture_):
+    print(f"{cost:6.0f} $ per million   {quality:.3f}   {name}")
+
+# %%
+# On new questions, beside single models mixed at random and the cascade through all five. The small
+# models are asked first only where they are worth it.
+
+chain = CascadeRouter(costs=costs, order=names).fit(None, Q, signals=confidence)
+
+
+def curve(router):
+    """Cost and quality of each rule on the test questions."""
+    points = []
+    for budget in router.mixture_.cost:
+        asked = {"signals": confidence_test, "budget": budget}
+        cost = router.predict_cost(None, **asked).mean()
+        points.append((cost, router.score(None, Q_test, **asked)))
+    return np.array(points).T
+
+
+fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+ax.plot(*curve(router), marker="o", label="CascadeRouter")
+ax.plot(*curve(chain), marker=".", label="all five in order")
+ax.plot(prices, Q_test.mean(axis=0), "k--", label="single models, mixed")
+ax.set(xlabel="$ per million questions", ylabel="right", xscale="log")
+ax.legend()
+plt.show()
+
+# %%
+# Passing
+# -------
+#
+# A wrong answer costs 1, a person .3. Rows are passed as soon as asking on is not worth it, not only
+# when the largest model has been paid for.
+
+careful = CascadeRouter(costs=costs, abstain_cost=0.3, budget=150)
+careful.fit(None, Q, signals=confidence)
+y_pred, route, cost = careful.predict_routed(None, signals=confidence_test)
+passed = y_pred == "abstain"
+right = Q_test[np.flatnonzero(~passed), route[~passed]].mean()
+asked = careful.models_asked(None, signals=confidence_test)
+print(f"{passed.mean():.0%} passed, {right:.1%} of the others right, {cost.mean():.0f} $ per million")
+print(f"calls per passed question: {asked[passed].sum(axis=1).mean():.2f}")
+
+# %%
+# How confident is confident enough? ``predict_quality`` ranks the answers of any cascade; the error
+# of those that are kept falls with the share that is passed.
+
+budget = 150.0
+quality = router.predict_quality(None, signals=confidence_test, budget=budget)
+route = router.route(None, signals=confidence_test, budget=budget)
+loss = 1 - Q_test[np.arange(len(Q_test)), route]
+curve_of_risk = risk_coverage_curve(loss, quality)
+
+fig, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
+ax.plot(curve_of_risk.coverage, curve_of_risk.risk)
+ax.set(xlabel="share answered", ylabel="error of these", ylim=(0, None))
+plt.show()

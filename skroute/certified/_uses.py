@@ -1,0 +1,178 @@
+"""What a certified router is used for beside single predictions: batches, streams, monitors."""
+
+from copy import copy
+
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import check_budget, check_rows
+from skroute.certified._batch import answer_batch, check_batch, check_enough, check_price
+from skroute.certified._candidates import is_frozen, unfrozen
+from skroute.certified._monitor import ChoicePromise, PromiseMonitor
+from skroute.utils._compat import num_samples
+
+
+class CertifiedUses:
+    """Mixin of :class:`CertifiedRouter`."""
+
+    def certify_batch(self, X, *, n_labels=100, label_cost=None, **context):
+        """Answer a batch of known rows, with a promise about these rows.
+
+        The reference's answers are bought for `n_labels` of the rows, drawn at random without
+        replacement, and used. The rest is answered at the cheapest operating point of the path
+        that these labels vouch for: with probability `confidence` over the draw the mean loss
+        of the finished batch against the reference's answers, which are the truth here, is at
+        most `max_loss`. Where losses are 0 and 1 the test is exact
+        (:func:`~skroute.guarantees.finite_population_test` has the proof). No target is needed,
+        and around a :class:`~sklearn.frozen.FrozenEstimator` no `fit` either.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            All rows of the batch.
+
+        n_labels : int, default=100
+            The label budget: for so many rows the reference is asked. 100 to 150 are about best
+            where a tenth of the rows may differ; ``ceil(1 / max_loss)`` is far too few.
+
+        label_cost : float, default=None
+            What an answer of the reference costs. None takes the price that is known: of a
+            member, or of the estimator without a budget.
+
+        **context : keyword arguments
+            What the wrapped estimators are told about these rows, as in a call.
+
+        Returns
+        -------
+        CertifiedBatch
+            Named tuple ``(y_pred, route, cost, labelled, certificate)``. Its costs count the
+            labels and what was tried on them.
+
+        Raises
+        ------
+        ValueError
+            If so few labels can promise nothing, before any is bought; if these labels do not
+            vouch even for the safe end of the path, with what they can promise; or if the
+            batch costs more than `budget`. With ``fallback="safe"`` and a `reference` that is
+            not ``"full"`` there is no cheaper way than to ask it about every row, and that is
+            left to the caller.
+
+        Notes
+        -----
+        `reference` is ``"full"``, the name of a member, or a fitted estimator, such as a person
+        behind a `predict`; ``"best"`` cannot be known without labels. `max_loss` is the share of
+        the rows whose answers may differ, or with `loss` the mean of ``loss(bought, answer)``.
+        Members are asked once about a labelled row; estimators whose choices are not members
+        are called at every operating point up to the last.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from sklearn.frozen import FrozenEstimator
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from sklearn.svm import SVC
+        >>> from skroute.certified import CertifiedRouter
+        >>> from skroute.routing import OccamRouterClassifier
+        >>> X, y = load_digits(return_X_y=True)
+        >>> members = [("bayes", GaussianNB()), ("svm", SVC())]
+        >>> router = OccamRouterClassifier(members, costs=[1, 10], response="predict")
+        >>> frozen = FrozenEstimator(router.fit(X[:800], y[:800]))
+        >>> certified = CertifiedRouter(frozen, max_loss=0.1, reference="svm", random_state=0)
+        >>> batch = certified.certify_batch(X[800:], n_labels=100)
+        >>> print(batch.certificate)
+        With a confidence of 0.95, the mean loss against svm on this batch of 997 rows is at ...
+        >>> bool((batch.y_pred != router.named_estimators_["svm"].predict(X[800:])).mean() <= 0.1)
+        True
+        """
+        self._validate_params()
+        names, models = self._asked()
+        if not all(map(is_frozen, models)):
+            check_is_fitted(self)
+        paths = [unfrozen(model) for model in models]
+        for path in paths:
+            check_is_fitted(path)
+        self._check_unchanged()
+        X = check_rows(self, X, reset=False) if hasattr(self, "choices_") else X
+        said = self._said(context)
+        test = check_batch(self, num_samples(X), n_labels, label_cost, len(names))
+        check_price(paths, self.reference, label_cost)
+        check_enough(test)
+        return answer_batch(
+            paths,
+            names,
+            [said[name] for name in names],
+            X,
+            test=test,
+            reference=self.reference,
+            label_cost=label_cost,
+            n_points=self.n_points,
+            budget=check_budget(self.budget),
+            confidence=float(self.confidence),
+            rng=check_random_state(self.random_state),
+        )
+
+    def stream(self, budget_total, *, max_costs=None):
+        """A thread-safe cap on a total, for requests one by one at the certified point.
+
+        Parameters
+        ----------
+        budget_total : float
+            Hard cap on the sum of all costs.
+
+        max_costs : mapping from str to float or array-like of shape (n_choices,), default=None
+            The most that a call of each choice can cost, as in the wrapped router's `stream`.
+
+        Returns
+        -------
+        skroute.routing.BudgetStream
+            Every request is decided as `route` does it, at the operating point of now, and what
+            is certified holds while the total lasts. A request that finds too little of it left
+            gets a cheaper choice or none, and about such requests nothing is promised. Its
+            choices are named as the wrapped router names them.
+        """
+        check_is_fitted(self)
+        self._check_unchanged()
+        k = self._selection.point(check_budget(self.budget))
+        evidence = self._selection.evidence
+        model = copy(self.estimators_[int(evidence.path[k])])
+        if not hasattr(model, "stream"):
+            raise ValueError(f"{type(model).__name__} has no streams: it decides row by row.")
+        model.budget = float(evidence.budget[k])
+        return model.stream(budget_total, max_costs=max_costs)
+
+    def monitor(self, *, audit_rate=0.02, false_alarm=0.05, random_state=None):
+        """A monitor of what was promised, which names the choice that an alarm is about.
+
+        Beside the promises of the certificate it watches cost and loss of each choice on the
+        rows that it answers, against upper bounds from the evidence rows that hold together
+        with the same confidence.
+
+        Parameters
+        ----------
+        audit_rate, false_alarm, random_state
+            As in :class:`PromiseMonitor`.
+
+        Returns
+        -------
+        PromiseMonitor
+            To be fed with costs, losses and routes.
+        """
+        check_is_fitted(self)
+        self._check_unchanged()
+        budget, loss_range = check_budget(self.budget), float(self.loss_range)
+        certificate = self._selection.certificate(budget)
+        if not certificate.promised:
+            raise ValueError("There is nothing to watch: the certificate promises nothing.")
+        max_loss = certificate.max_loss
+        watched = max_loss is not None and max_loss < loss_range
+        of_choices = self._selection.of_choices(budget, self.choices_)
+        return PromiseMonitor(
+            max_loss=max_loss if watched else None,
+            budget=certificate.budget,
+            loss_range=loss_range,
+            max_cost=self._selection.cost_range()[1] * (1 + 1e-9),
+            audit_rate=audit_rate,
+            false_alarm=false_alarm,
+            choices={name: of_choices.get(name, ChoicePromise()) for name in self.choices_},
+            random_state=random_state,
+        )

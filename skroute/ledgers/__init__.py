@@ -1,0 +1,27 @@
+"""The ledger of a total: who may spend how much, in one process, on one host or on several."""
+
+from skroute.ledgers._books import (
+    AlreadyCommittedError,
+    Books,
+    BudgetExhaustedError,
+    Offer,
+    Reservation,
+)
+from skroute.ledgers._ledger import Ledger
+from skroute.ledgers._memory import MemoryLedger
+from skroute.ledgers._redis import RedisLedger
+from skroute.ledgers._sqlite import SQLiteLedger
+from skroute.ledgers._transactions import TransactionLedger
+
+__all__ = [
+    "AlreadyCommittedError",
+    "Books",
+    "BudgetExhaustedError",
+    "Ledger",
+    "MemoryLedger",
+    "Offer",
+    "RedisLedger",
+    "Reservation",
+    "SQLiteLedger",
+    "TransactionLedger",
+]

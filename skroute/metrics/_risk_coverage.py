@@ -1,0 +1,160 @@
+"""Risk and coverage: how wrong the answers are that are left when the doubtful are handed over."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_consistent_length
+
+from skroute.metrics._curve import find_router, sample_quality
+from skroute.utils._compat import check_sample_weight
+
+
+class RiskCoverageCurve(NamedTuple):
+    """Mean loss of the most confident rows, for each share of them.
+
+    Attributes
+    ----------
+    coverage : ndarray of shape (n_thresholds,)
+        Share of rows that are answered, rising to 1.
+
+    risk : ndarray of shape (n_thresholds,)
+        Mean loss of these rows.
+
+    thresholds : ndarray of shape (n_thresholds,)
+        Smallest confidence that is answered, falling.
+
+    area : float
+        Mean risk over all coverages; lower is better.
+    """
+
+    coverage: NDArray[np.float64]
+    risk: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+    area: float
+
+
+def risk_coverage_curve(
+    loss: ArrayLike, confidence: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> RiskCoverageCurve:
+    """Risk over coverage, where the least confident rows are handed over first.
+
+    Parameters
+    ----------
+    loss : array-like of shape (n_samples,)
+        What each answer loses, such as 1 for a wrong one.
+
+    confidence : array-like of shape (n_samples,)
+        By which rows are ranked, such as ``predict_quality`` of a
+        :class:`~skroute.routing.CascadeRouter`. Equal ones are handed over together.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    RiskCoverageCurve
+
+    Raises
+    ------
+    ValueError
+        For numbers that are not finite, or lengths that differ.
+
+    References
+    ----------
+    .. [1] Y. Geifman, R. El-Yaniv, "Selective Classification for Deep Neural Networks",
+       NeurIPS 2017.
+
+    Examples
+    --------
+    >>> from skroute.metrics import risk_coverage_curve
+    >>> curve = risk_coverage_curve([0, 1, 0, 1], [0.9, 0.6, 0.8, 0.2])
+    >>> curve.coverage.tolist(), curve.risk.round(2).tolist()
+    ([0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.33, 0.5])
+    """
+    loss = _column(loss, "loss")
+    confidence = _column(confidence, "confidence")
+    check_consistent_length(loss, confidence)
+    weight = check_sample_weight(sample_weight, loss)
+    weight = np.ones(len(loss)) if weight is None else weight
+    order = np.argsort(-confidence, kind="stable")
+    confidence, weight = confidence[order], weight[order]
+    last = np.append(confidence[1:] != confidence[:-1], True)
+    total = np.cumsum(weight)
+    lost = np.cumsum(weight * loss[order])
+    keep = np.flatnonzero(last)
+    # Rows without weight make no point of their own.
+    keep = keep[np.diff(total[keep], prepend=0.0) > 0]
+    if not len(keep):
+        raise ValueError("sample_weight must not be zero for every row.")
+    total, lost = total[keep], lost[keep]
+    coverage, risk = total / total[-1], lost / total
+    share = np.diff(coverage, prepend=0.0)
+    return RiskCoverageCurve(coverage, risk, confidence[keep], float(share @ risk))
+
+
+def _column(values, name):
+    found = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    if found.ndim != 1:
+        raise ValueError(f"{name} must have shape (n_samples,), got {found.shape}.")
+    return found
+
+
+def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float:
+    """Minus the area of risk over coverage of a fitted estimator: a scorer.
+
+    Rows are ranked by the estimated quality of their answer, ``predict_quality``, of an
+    estimator that routes; else by the largest of ``predict_proba``.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted cost-aware estimator, or a pipeline that ends with one.
+
+    X : array-like of shape (n_samples, n_features)
+        The rows.
+
+    y : array-like of shape (n_samples,) or (n_samples, n_choices)
+        True labels; of an estimator that only routes Q, the quality of each model. Rows
+        that it hands over are left out.
+
+    **params : keyword arguments
+        Further arguments of ``predict_routed``, for example ``budget`` or ``signals``.
+
+    Returns
+    -------
+    float
+        Higher is better, at most 0 where no quality is above 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.metrics import risk_coverage_scorer
+    >>> from skroute.routing import CascadeRouter
+    >>> rng = np.random.default_rng(0)
+    >>> sure = rng.uniform(size=400)
+    >>> Q = np.column_stack([sure > rng.uniform(size=400), rng.uniform(size=400) < 0.9])
+    >>> router = CascadeRouter(costs={"small": 1, "large": 10})
+    >>> router = router.fit(None, Q, signals={"small": sure})
+    >>> cheap = risk_coverage_scorer(router, None, Q, signals={"small": sure}, budget=1)
+    >>> bool(-0.35 < cheap < -0.1)
+    True
+    """
+    router, X = find_router(estimator, X)
+    y_pred, route, _ = router.predict_routed(X, **params)
+    y = np.asarray(y)
+    if hasattr(router, "predict_proba"):
+        quality, confidence = (
+            sample_quality(y, y_pred),
+            router.predict_proba(X, **params).max(axis=1),
+        )
+    else:
+        confidence = router.predict_quality(X, **params)
+        if confidence.ndim == 2:
+            confidence = confidence[np.arange(len(route)), route]
+        answered = route < y.shape[1]
+        rows = np.flatnonzero(answered)
+        quality, confidence = y[rows, route[rows]].astype(np.float64), confidence[rows]
+    if not len(quality):
+        return 0.0
+    return -risk_coverage_curve(1 - quality, confidence).area

@@ -1,0 +1,349 @@
+"""The default estimate of quality: a family compared by the decisions that it leads to."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.model_selection import KFold
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, Forest, Rows
+from skroute.quality._stacking import (
+    Choice,
+    beyond_noise,
+    choose_weights,
+    gain_over_mix,
+    supposed_costs,
+)
+from skroute.quality._trees import join
+from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
+from skroute.utils._tensors import on_host
+
+# Trees of a fold, as a share of those of the final forest.
+_OF_A_FOLD = 0.4
+# With fewer rows than this there is nothing to compare by: the means are the estimate.
+_FEWEST_ROWS = 20
+
+
+class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """The quality of each choice, by a family of estimators compared on its decisions.
+
+    The routers' default. From rows of numbers and the quality of each choice it fits extremely
+    randomised trees (small and coarse leaves), boosted trees, ridge regression on factors that
+    the choices share, and the same on similarities to cluster centres, all with all choices in
+    one model. Estimates of rows that did not fit them then decide how much of each member is
+    taken: weights of at least zero, one for what tells the choices of a row apart and one for
+    their level. What is compared is what a router makes of the estimates: the realised quality
+    over the best random mix at equal spend, at five budgets. A member takes all the weight
+    where it decides better than the stack by more than noise, and where even the stack decides
+    worse than a coin, the estimate is each choice's mean.
+
+    Nearest neighbours are part of the family with ``keep_rows="auto"``, and are kept only if
+    decisions are better with them by more than noise, since they need the rows of `fit`.
+
+    Parameters
+    ----------
+    family : list of str, default=None
+        Members to compare: of ``"trees"``, ``"coarse trees"``, ``"boosted"``, ``"linear"``,
+        ``"plain linear"``, ``"landmarks"``, ``"cosine landmarks"``, and ``"cosine neighbors"``,
+        ``"euclidean neighbors"``, ``"chebyshev neighbors"``, which keep the rows. None compares
+        all that `keep_rows` allows.
+
+    keep_rows : {"auto"} or bool, default="auto"
+        Whether neighbours may take part. ``"auto"``: up to 20,000 rows, and only if they win
+        by more than noise. True keeps them in the stack, False leaves them out; the fitted
+        estimator then keeps sums over rows only.
+
+    cv : int, default=5
+        Shuffled folds that the family is compared on. Raising it leaves each member more
+        rows, and takes longer.
+
+    random_state : int, default=0
+        Seed of folds, trees and clusters. Fits with the same seed are equal.
+
+    n_jobs : int, default=None
+        Threads that fit members and folds. None means one, -1 all processors.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_outputs,)
+        Mean quality of each choice.
+
+    compared_ : list of Compared
+        For the stack and for each member: its `name`, the `gain` over the random mix out of
+        sample with its standard error `gain_se`, and its weights, `difference` and `level`.
+
+    n_features_in_ : int
+        Number of features seen during `fit`.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, if all are strings.
+
+    See Also
+    --------
+    BaggedNeighborsRegressor : OCCAM's estimator of the same.
+
+    Notes
+    -----
+    Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, linear
+    members take at most 1,000 columns and neighbours at most 20,000 rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.quality import QualityRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.random((1000, 2))
+    >>> success_probability = np.column_stack([X[:, 0], np.full(1000, 0.7)])
+    >>> success = rng.random((1000, 2)) < success_probability
+    >>> estimator = QualityRegressor().fit(X, success.astype(float))
+    >>> estimator.predict([[0.1, 0.5], [0.9, 0.5]]).round(1)
+    array([[0.1, 0.7],
+           [0.9, 0.7]])
+    """
+
+    _parameter_constraints = {
+        "family": [None, list, tuple],
+        "keep_rows": [StrOptions({"auto"}), "boolean"],
+        "cv": [Interval(Integral, 2, None, closed="left")],
+        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "n_jobs": [None, Integral],
+    }
+
+    def __init__(self, *, family=None, keep_rows="auto", cv=5, random_state=0, n_jobs=None):
+        self.family = family
+        self.keep_rows = keep_rows
+        self.cv = cv
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Compare the family and fit what is taken of it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of numbers.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Quality of each choice, finite numbers of any scale.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For an unknown member of the family, or X or y that are not finite numbers.
+        """
+        self.cross_fit(X, y)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def cross_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        folds: list | None = None,
+        costs: ArrayLike | None = None,
+        n_jobs: int | None = None,
+    ) -> NDArray[np.float64]:
+        """Fit, and give the estimates of the same rows out of sample.
+
+        It saves a router that needs both from fitting each fold again.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+
+        folds : list of (ndarray of int, ndarray of int), default=None
+            A partition of the rows: those that fit and those that are estimated. None draws
+            `cv` folds.
+
+        costs : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None
+            Cost of each choice, for the budgets that decisions are compared at. None supposes
+            that better choices cost more, in even steps.
+
+        n_jobs : int, default=None
+            Threads, where the constructor names none.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Estimates of each row by members, means and weights that did not see its outcomes.
+        """
+        self.__dict__.pop("mean_", None)
+        self._threads = n_jobs if self.n_jobs is None else self.n_jobs
+        names = self._names()
+        X, y = validate_data(
+            self,
+            on_host(X),
+            on_host(y),
+            dtype=[np.float64, np.float32],
+            order="C",
+            multi_output=True,
+            y_numeric=True,
+        )
+        self._is_single = y.ndim == 1
+        quality = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        costs = None if costs is None else np.asarray(costs, dtype=np.float64)
+        if folds is None:
+            folds = self._folds(len(X))
+        self._centre, self._spread = _scale(X)
+        # All features in one unit, in which rows are of length about one.
+        self._unit = float(np.sqrt((self._spread**2).sum()))
+        rows, mean = self._rows(X), quality.mean(axis=0)
+        if len(X) < _FEWEST_ROWS or len(folds) < 2:
+            self.compared_, self._parts = [], []
+            self.mean_ = mean
+            estimate = quality.copy()
+            for train, test in folds:
+                estimate[test] = quality[train].mean(axis=0)
+            return estimate[:, 0] if self._is_single else estimate
+        means = np.empty(quality.shape)
+        for train, test in folds:
+            means[test] = quality[train].mean(axis=0)
+        estimates = self._out_of_sample(names, rows, quality, folds)
+        names, choice = self._chosen(names, estimates, means, quality, folds, costs)
+        self._fit_members(names, choice, rows, quality - mean)
+        self.compared_ = choice.compared
+        self.mean_ = mean
+        return choice.estimate[:, 0] if self._is_single else choice.estimate
+
+    def _names(self):
+        known = {**MEMBERS, **NEIGHBORS}
+        if self.family is None:
+            return list(MEMBERS if self.keep_rows is False else known)
+        names = list(self.family)
+        unknown = [name for name in names if name not in known]
+        if unknown or not names or len(set(names)) < len(names):
+            raise ValueError(
+                f"family must be a list of different members of {list(known)!r}, got {names!r}."
+            )
+        if self.keep_rows is False and any(name in NEIGHBORS for name in names):
+            raise ValueError(
+                f"family={names!r} has neighbors, which keep the rows, but keep_rows=False. Leave "
+                "them out, or allow rows to be kept."
+            )
+        return names
+
+    def _folds(self, n_rows):
+        if n_rows < _FEWEST_ROWS:
+            return []
+        splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
+        return list(splitter.split(np.empty(n_rows)))
+
+    def _rows(self, X):
+        """Rows as the members read them; what float32 cannot hold is clipped."""
+        limit = 1e18
+        standard = np.clip((X - self._centre) / self._spread, -limit, limit)
+        plain = np.clip(X / self._unit, -limit, limit)
+        return Rows(standard.astype(np.float32), plain.astype(np.float32))
+
+    def _out_of_sample(self, names, rows, quality, folds):
+        """Deviations from the fold's means, of shape (n_members, n_rows, n_outputs)."""
+        known = {**MEMBERS, **NEIGHBORS}
+        if self.keep_rows == "auto" and self.family is None and len(quality) > MOST_SEARCHED:
+            names[:] = [name for name in names if name not in NEIGHBORS]
+
+        def fitted(name, k, train, test):
+            deviations = quality[train] - quality[train].mean(axis=0)
+            member = known[name](rows[train], deviations, self.random_state + k + 1, _OF_A_FOLD)
+            return member.predict(rows[test])
+
+        jobs = [(name, k) for name in names for k in range(len(folds))]
+        parts = Parallel(n_jobs=self._threads, require="sharedmem")(
+            delayed(fitted)(name, k, *folds[k]) for name, k in jobs
+        )
+        found = np.empty((len(names), *quality.shape))
+        for (name, k), part in zip(jobs, parts):
+            found[names.index(name), folds[k][1]] = part
+        return found
+
+    def _chosen(self, names, estimates, means, quality, folds, costs):
+        """The members that stay, and their weights."""
+        tests = [test for _, test in folds]
+
+        def choose(some) -> Choice:
+            positions = [names.index(name) for name in some]
+            return choose_weights(
+                some, estimates[positions], quality - means, quality, tests, costs
+            )
+
+        light = [name for name in names if name not in NEIGHBORS]
+        if self.keep_rows != "auto" or self.family is not None or len(light) == len(names):
+            return names, choose(names)
+        small, large = choose(light), choose(names)
+        by = supposed_costs(quality) if costs is None else costs
+        by = by.mean(axis=0) if by.ndim == 2 else by
+        lead = gain_over_mix(large.estimate, quality, by) - gain_over_mix(
+            small.estimate, quality, by
+        )
+        return (names, large) if beyond_noise(lead) else (light, small)
+
+    def _fit_members(self, names, choice, rows, deviations):
+        """Fit on all rows what has weight; all trees become one forest."""
+        known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
+        used = [
+            (name, level, difference)
+            for name, difference, level in zip(names, weights.difference, weights.level)
+            if max(level, difference) > 0
+        ]
+        fitted = Parallel(n_jobs=self._threads, require="sharedmem")(
+            delayed(known[name])(rows, deviations, self.random_state) for name, _, _ in used
+        )
+        parts = [
+            member.weighted(level, difference)
+            for member, (_, level, difference) in zip(fitted, used)
+        ]
+        forests = [part.trees for part in parts if isinstance(part, Forest)]
+        self._parts = [part for part in parts if not isinstance(part, Forest)]
+        if forests:
+            self._parts.insert(0, Forest(join(forests).rounded()))
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Estimate the quality of each choice.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs), dtype=float64
+        """
+        check_is_fitted(self)
+        rows = self._rows(self._checked(X))
+        estimate = np.tile(self.mean_, (len(rows.standard), 1))
+        for part in self._parts:
+            estimate += part.predict(rows)
+        return estimate[:, 0] if self._is_single else estimate
+
+    def _checked(self, X):
+        """Rows as an array; a plain one is checked in a few microseconds."""
+        plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64
+        if plain and len(X) and X.shape[1] == self.n_features_in_:
+            # A sum is finite unless an entry is not, or it overflows: then look again.
+            if not hasattr(self, "feature_names_in_") and np.isfinite(X.sum()):
+                return X
+        types = [np.float64, np.float32]
+        return validate_data(self, on_host(X), dtype=types, order="C", reset=False)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "mean_")
+
+
+def _scale(X):
+    """Mean and standard deviation of each feature; 1 where it does not vary."""
+    largest = np.abs(X).max(axis=0).astype(np.float64)
+    unit = np.where(largest > 0, largest, 1.0)
+    scaled = X / unit
+    spread = scaled.std(axis=0, dtype=np.float64)
+    # Rounding of equal entries is no spread.
+    spread = np.where(spread > 1e-12, spread * unit, 1.0)
+    return scaled.mean(axis=0, dtype=np.float64) * unit, spread

@@ -1,0 +1,85 @@
+"""Rows on their way through the rules of a fitted `CascadeRouter`."""
+
+import numpy as np
+
+from skroute.base import check_affordable
+from skroute.routing._budget_router import _check_row_costs
+from skroute.routing._cascade_log import Asked, Path, check_models, split_signals
+from skroute.routing._cascade_rules import ABSTAIN, Scores, state_features
+from skroute.routing._values import predict_matrix
+from skroute.utils._compat import num_samples
+
+
+def known_scores(router, X):
+    """Normal scores of what is known of rows before any call."""
+    n_rows = num_samples(X)
+    columns = np.empty((n_rows, 0))
+    if router._informed:
+        estimator, n = router.accuracy_estimator_, len(router.model_names_)
+        columns = predict_matrix(estimator, X, n, "accuracy_estimator")
+    return router._reader.known.transform(columns)
+
+
+def _ask(router, X, signals, models, costs):
+    """What a call can ask, and its rows; everything is checked before a model is."""
+    if models is not None:
+        if signals is not None:
+            raise ValueError("Give signals (recorded) or models (to call), not both.")
+        if X is None:
+            raise ValueError("models are called with rows of X, which is None.")
+        check_models(models, router.model_names_)
+    by_name = split_signals(signals, router.model_names_)
+    recorded = {name: part for name, part in by_name.items() if not callable(part)}
+    if X is not None:
+        n_rows = num_samples(X)
+    elif recorded:
+        n_rows = num_samples(next(iter(recorded.values())))
+    else:
+        raise ValueError("Without X, signals must say what the models' answers show.")
+    shown = [
+        name
+        for name, scale in zip(router.model_names_, router._reader.of_model)
+        if len(scale.knots)
+    ]
+    if models is None and (missing := [name for name in shown if name not in by_name]):
+        raise ValueError(
+            f"signals has nothing of {missing!r}, whose answers showed something in fit. Give "
+            "them, or the models to call."
+        )
+    for name, part in recorded.items():
+        if num_samples(part) != n_rows:
+            raise ValueError(
+                f"signals of {name!r} must have {n_rows} rows, got {num_samples(part)}."
+            )
+    shape = (n_rows, len(router.model_names_))
+    if costs is None:
+        costs = np.tile(router.costs_, (n_rows, 1))
+    else:
+        costs = _check_row_costs(costs, router._frame_columns, shape)
+    return Asked(router, X, n_rows, by_name, models, costs)
+
+
+def walk(router, X, budget, signals=None, models=None, costs=None):
+    """Send rows through their rules, asking the models that they pay for."""
+    check_affordable(budget, router._least())
+    asked = _ask(router, X, signals, models, costs)
+    n_rows = len(asked.asked)
+    X = np.arange(n_rows)[:, np.newaxis] if X is None else X
+    rule_of = router.mixture_.draw(X, budget)
+    known = known_scores(router, X)
+    route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
+    for one in np.unique(rule_of):
+        rule, rows = router._rules[one], np.flatnonzero(rule_of == one)
+        cascade, state = rule.fitted.cascade, np.zeros(len(rows), dtype=np.int64)
+        for at in range(len(cascade.following)):
+            here = np.flatnonzero(state == at)
+            if not len(here):
+                continue
+            parts = {k: asked.scores(k, rows[here]) for k in cascade.reads[at]}
+            features = state_features(cascade, at, Scores(known[rows[here]], parts))
+            model, way, stop = rule.fitted.decide(at, features, [rule.price_at])
+            goes = model[:, 0] >= 0
+            state[here[goes]] = cascade.following[at, model[goes, 0]]
+            route[rows[here]], quality[rows[here]] = way, stop
+    route[route == ABSTAIN] = len(router.model_names_)
+    return Path(route, asked, quality)

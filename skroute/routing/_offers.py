@@ -1,0 +1,203 @@
+"""What a stream decides between, at which prices: FrugalMCT's Algorithm 1 for one request."""
+
+import copy
+from array import array
+from bisect import bisect_right
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skroute.assignment import assignment_path
+from skroute.base import ROUNDING, affords
+from skroute.ledgers import Offer
+
+# As in choose_at_price: efficiencies that differ by rounding are a tie.
+_TIE = 1e-9
+# Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
+_MOST = 1e15
+
+
+class Look(NamedTuple):
+    """What a router knows of one row before it decides.
+
+    Attributes
+    ----------
+    features : indexable of one row
+        What its quality is estimated from.
+
+    answered : dict from int to object
+        Answers that this has computed already, by choice.
+
+    state : object, default=None
+        What `_answer` finds in its plan.
+    """
+
+    features: Any
+    answered: dict
+    state: Any = None
+
+
+class Trade(NamedTuple):
+    """Which choices a stream decides between, and by which policy.
+
+    Attributes
+    ----------
+    policy : PricedPolicy
+    first : int, default=0
+        Index of the first of the choices in the router's ``choices_``.
+    """
+
+    policy: Any
+    first: int = 0
+
+
+def check_told(names, costs, bounds):
+    """Refuse costs above what a call can cost at most, before money moves."""
+    for name, cost, bound in zip(names, costs, bounds):
+        if not affords(bound, cost):
+            raise ValueError(
+                f"The cost of {name!r} is {cost!r}, above its max_costs of {bound!r}. Nothing "
+                "was reserved. max_costs must be upper bounds: make a stream with larger ones."
+            )
+
+
+def without(policy, allowed):
+    """The policy whose price is that of some of the choices alone.
+
+    Parameters
+    ----------
+    policy : PricedPolicy
+    allowed : list of int
+
+    Returns
+    -------
+    PricedPolicy
+    """
+    if len(allowed) == len(policy.docked):
+        return policy
+    rest = copy.copy(policy)
+    values = (policy.estimate - policy.docked)[:, allowed]
+    logged = None if policy.costs is policy.planned else policy.costs[..., allowed]
+    rest.path = assignment_path(values, policy.planned[..., allowed], logged)
+    rest.least = float(np.min(policy.costs[..., allowed], axis=-1).mean()) + policy.deciding
+    return rest
+
+
+class Offers:
+    """The choices of a stream with their costs; another one is made when these change.
+
+    Parameters
+    ----------
+    router : estimator
+        With ``choices_`` and ``_trade``.
+    trade : Trade
+    mean : float
+        The budget per request where the number of requests is unknown.
+    max_costs : list of float or None
+    excluded : frozenset of str
+    """
+
+    def __init__(self, router, trade, mean, max_costs, excluded):
+        policy = trade.policy
+        self.router, self.trade, self.mean = router, trade, mean
+        self.max_costs, self.excluded = max_costs, excluded
+        self.docked = policy.docked.tolist()
+        n = len(self.docked)
+        self.names = [str(name) for name in router.choices_[trade.first : trade.first + n]]
+        self.allowed = [i for i, name in enumerate(self.names) if name not in excluded]
+        self.costs = None if policy.per_row else policy.planned.tolist()
+        self.deciding = policy.deciding
+        if self.costs is not None and max_costs is not None:
+            check_told(self.names, self.costs, max_costs)
+        self.policy = policy
+        # What one request takes at least; with costs per row the log's mean.
+        self.floor = np.inf
+        if self.allowed:
+            self.policy = without(policy, self.allowed)
+            known = max_costs or self.costs
+            self.floor = self.policy.least if known is None else self.least(known)
+            # Of Python's own floats, which bisect compares without numpy's microseconds.
+            self._budgets = array("d", self.policy.path.budgets.tobytes())
+            self._prices = array("d", self.policy.path.prices.tobytes())
+            self._own_price = self.price_of(mean)
+
+    def check_any(self):
+        """Refuse a request for which nothing is left, before anything is asked."""
+        if not self.allowed:
+            raise ValueError(
+                f"Every choice is excluded: {sorted(self.excluded)!r}. Nothing was reserved; "
+                "include one of them again."
+            )
+
+    def least(self, costs):
+        """The smallest amount that a request can take."""
+        bounds = self.max_costs or costs
+        if len(self.allowed) == len(bounds):
+            return self.deciding + min(bounds)
+        return self.deciding + min([bounds[i] for i in self.allowed])
+
+    def price_of(self, budget):
+        """Price of a mean budget, as a number that costs can be multiplied with.
+
+        That of `policy.price`, without numpy's microseconds.
+        """
+        deciding, cheapest = self.deciding, self._budgets[0]
+        budget = max(budget, deciding)
+        if budget == np.inf:
+            return 0.0
+        room = (1 - self.policy.margin) * (budget - deciding) * (1 + ROUNDING)
+        least = (cheapest + deciding) * (1 + ROUNDING)
+        if room <= cheapest * (1 + ROUNDING) ** 2 or budget <= least:
+            return _MOST
+        return min(self._prices[bisect_right(self._budgets, room) - 1], _MOST) * (1 + _TIE)
+
+    def price(self, books):
+        """Price for a request that the books have counted already."""
+        if books.n_expected is None:
+            return self._own_price
+        left = books.total - books.spent - books.pending
+        return self.price_of(left / max(books.n_expected - books.n_started + 1, 1))
+
+    def choose(self, quality, costs, books, room, spare):
+        """Algorithm 1: the best at the price among what fits, at last the cheapest.
+
+        Parameters
+        ----------
+        quality : list of float
+            Estimated quality of each choice, before the penalty.
+        costs : list of float
+        books : Books
+            With this request counted as started.
+        room : float
+            What is neither spent nor reserved.
+        spare : float
+            What of it remains beside the least for each request that is still expected.
+
+        Returns
+        -------
+        Offer or None
+            None if not even the cheapest fits.
+        """
+        bounds = self.max_costs or costs
+        allowed, docked, deciding = self.allowed, self.docked, self.deciding
+        choice = min(allowed, key=bounds.__getitem__)
+        if deciding + bounds[choice] > room:
+            return None
+        price = self.price(books)
+        spare -= deciding
+        value = quality[choice] - docked[choice]
+        best = (value - price * costs[choice], -costs[choice], value)
+        for i in allowed:
+            if bounds[i] <= spare:
+                # Ties go to the cheaper choice, and of equal costs to the better.
+                value = quality[i] - docked[i]
+                net = (value - price * costs[i], -costs[i], value)
+                if net > best:
+                    choice, best = i, net
+        return Offer(
+            self.trade.first + choice,
+            self.names[choice],
+            costs[choice],
+            deciding,
+            deciding + bounds[choice],
+        )

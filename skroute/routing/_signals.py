@@ -1,0 +1,186 @@
+"""What answers show of themselves, and what it says of quality: ridge fits with exact folds.
+
+Logs of cascades are short (300 rows), so everything here is shrunken: a model's quality given
+its own signals is a logistic line, other signals correct it against a ridge, and the values
+of going on are ridge regressions. Estimates of the rows that fitted are leave-one-out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtri
+
+# Penalty of a model's own signals, of those of others, and of the regressions of value, in
+# rows: a ridge of 10 halves what 10 rows of unit variance would say.
+_OWN, _OTHERS, _VALUES = 1.0, 10.0, 10.0
+_LARGEST = 30.0
+
+
+class RankScores:
+    """Columns as normal scores of their ranks, whatever their scale.
+
+    Equal values get one score, infinite ones the outermost; a missing value gets 0, the
+    middle, and where a training column has missing ones a column of its own says so. A log
+    probability, a probability and its logit are the same signal.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_rows, n_columns)
+    """
+
+    def __init__(self, columns):
+        self.knots, self.missing = [], []
+        for column in columns.T:
+            seen = column[~np.isnan(column)]
+            self.missing.append(bool(len(seen) < len(column)))
+            values, counts = np.unique(_finite(seen), return_counts=True)
+            rank = np.cumsum(counts) - counts / 2
+            scores = ndtri(rank / max(counts.sum(), 1))
+            self.knots.append((values, scores))
+
+    @property
+    def n_scores(self):
+        """Columns of the result."""
+        return len(self.knots) + sum(self.missing)
+
+    def transform(self, columns):
+        """Scores of rows, ndarray of shape (n_rows, n_scores)."""
+        parts = []
+        for column, (values, scores), missing in zip(columns.T, self.knots, self.missing):
+            none = np.isnan(column)
+            at = np.zeros(len(column))
+            if len(values):
+                at[~none] = np.interp(_finite(column[~none]), values, scores)
+            parts.append(at)
+            if missing:
+                parts.append(none.astype(np.float64))
+        return np.column_stack(parts) if parts else np.empty((len(columns), 0))
+
+
+def _finite(values):
+    """Infinite values as the largest numbers, which have their place in an order."""
+    largest = np.finfo(np.float64).max / 4
+    return np.clip(values, -largest, largest)
+
+
+def fit_logistic(features, target, ridge, n_steps=25):
+    """Ridge logistic regression on targets in [0, 1], and its leave-one-out estimates.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_rows, n_features)
+    target : ndarray of shape (n_rows,)
+    ridge : ndarray of shape (n_features,)
+        Penalty of each coefficient.
+
+    Returns
+    -------
+    coef : ndarray of shape (n_features,)
+    estimate : ndarray of shape (n_rows,)
+        Of each row by the others, to first order (one Newton step from the whole fit).
+    """
+    coef = np.zeros(features.shape[1])
+    for _ in range(n_steps):
+        mean = expit(np.clip(features @ coef, -_LARGEST, _LARGEST))
+        weight = np.maximum(mean * (1 - mean), 1e-6)
+        hessian = (features * weight[:, np.newaxis]).T @ features + np.diag(ridge)
+        step = np.linalg.solve(hessian, features.T @ (target - mean) - ridge * coef)
+        size = np.abs(step).max()
+        coef = coef + step * min(1.0, 5.0 / max(size, 1e-12))
+        if size < 1e-7:
+            break
+    linear = features @ coef
+    mean = expit(np.clip(linear, -_LARGEST, _LARGEST))
+    weight = np.maximum(mean * (1 - mean), 1e-6)
+    hessian = (features * weight[:, np.newaxis]).T @ features + np.diag(ridge)
+    lever = np.einsum("ij,ji->i", features, np.linalg.solve(hessian, features.T))
+    without = linear - lever * (target - mean) / np.maximum(1 - lever * weight, 0.05)
+    return coef, expit(np.clip(without, -_LARGEST, _LARGEST))
+
+
+class StateEstimate(NamedTuple):
+    """What one state of a cascade says: quality of each way to answer, value of going on.
+
+    Attributes
+    ----------
+    ways : ndarray of shape (1 + n_features, n_ways)
+        Logistic coefficients.
+
+    values : ndarray of shape (n_terms, n_values)
+        Of the values of going on, in terms of the features and of the best way.
+
+    low, high : ndarray of shape (n_values,)
+        Of the values that it was fitted on; no estimate goes beyond them.
+    """
+
+    ways: NDArray[np.float64]
+    values: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+    def predict(self, features):
+        """Estimates for rows, ndarray of shape (n_rows, n_ways + n_values)."""
+        linear = self.ways[0] + features @ self.ways[1:]
+        ways = expit(np.clip(linear, -_LARGEST, _LARGEST))
+        if not self.values.shape[1]:
+            return ways
+        values = np.clip(_terms(ways, features) @ self.values, self.low, self.high)
+        return np.column_stack([ways, values])
+
+
+def _terms(ways, features):
+    """What values of going on are linear in."""
+    best = ways.max(axis=1) if ways.shape[1] else np.full(len(features), 0.5)
+    one = np.ones(len(features))
+    return np.column_stack([one, best, best**2, np.abs(best - 0.5), features])
+
+
+class StateBasis:
+    """What a state knows, made ready for regressions of the values of going on.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_rows, n_features)
+        Normal scores of what is known in this state.
+
+    own : ndarray of shape (n_ways, n_features), dtype=bool
+        Which of them are the own signals of the answer that each way gives.
+
+    quality : ndarray of shape (n_rows, n_ways)
+        Quality of each way, in [0, 1].
+    """
+
+    def __init__(self, features, own, quality):
+        n_rows, n_features = features.shape
+        with_one = np.column_stack([np.ones(n_rows), features])
+        self.coefs = np.zeros((1 + n_features, len(own)))
+        self.ways = np.empty((n_rows, len(own)))
+        for k, mine in enumerate(own):
+            ridge = np.r_[1e-3, np.where(mine, _OWN, _OTHERS)]
+            self.coefs[:, k], self.ways[:, k] = fit_logistic(with_one, quality[:, k], ridge)
+        self.terms = _terms(self.ways, features)
+        ridge = np.r_[1e-6, np.full(3, 0.1 * _VALUES), np.full(n_features, _VALUES)]
+        gram = self.terms.T @ self.terms + np.diag(ridge)
+        self.solve = np.linalg.solve(gram, self.terms.T)
+        lever = np.einsum("ij,ji->i", self.terms, self.solve)
+        self.lever = np.minimum(lever, 0.95)[:, np.newaxis]
+
+    def fit(self, values):
+        """Ridge regressions of values of going on, beside the ways to answer.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_values)
+
+        Returns
+        -------
+        StateEstimate
+        estimate : ndarray of shape (n_rows, n_ways + n_values)
+            Of the rows that fitted, each by the others.
+        """
+        coef = self.solve @ values
+        without = (self.terms @ coef - self.lever * values) / (1 - self.lever)
+        low, high = values.min(axis=0), values.max(axis=0)
+        fitted = StateEstimate(self.coefs, coef, low, high)
+        return fitted, np.column_stack([self.ways, np.clip(without, low, high)])

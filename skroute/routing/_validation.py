@@ -1,0 +1,300 @@
+"""What a policy would have done on the rows that it was learned from, judged by the log."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from skroute.assignment import Rule, assignment_path, choose_at_price
+from skroute.routing._draws import row_keys
+
+# Rows that occur this often are decided in `fit` as they will be later: all alike.
+_MANY = 20
+# The price is learned without each of this many parts of the rows at most.
+_MAX_PARTS = 10
+_TIE = 1e-9
+# Rows of evidence that the figures of a single choice are shrunk by towards those of all.
+_PRIOR = 20.0
+
+
+class Repeats(NamedTuple):
+    """Rows whose features occur many times, and what the fitted estimators make of them.
+
+    A new row with such features gets exactly these numbers: the cross-fitted ones of its
+    copies lie to both sides of a price where the fitted estimator's lies to one.
+
+    Attributes
+    ----------
+    code : ndarray of shape (n_rows,), dtype=int64
+        Which of the frequent rows each row is, -1 for the others.
+    values : ndarray of shape (n_frequent, n_choices)
+    planned : ndarray of shape (n_frequent, n_choices) or None
+        Estimated costs, where these are learned.
+    """
+
+    code: np.ndarray
+    values: np.ndarray
+    planned: np.ndarray | None
+
+    def put(self, table, own):
+        """A table with one row for each row, those of the frequent rows replaced."""
+        table = table.copy()
+        frequent = self.code >= 0
+        table[frequent] = own[self.code[frequent]]
+        return table
+
+
+def find_repeats(X, part, estimate_of):
+    """Frequent rows among those of a fit.
+
+    Copies that the folds keep together stand for rows that will be new: they stay as the
+    folds have them.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    part : ndarray of shape (n_rows,), dtype=int64
+        Fold of each row.
+    estimate_of : callable
+        From some rows of X to what `Repeats` holds of them, ``(values, planned)``.
+
+    Returns
+    -------
+    Repeats or None
+        None where no row is frequent.
+    """
+    _, first, code, counts = np.unique(
+        row_keys(X), return_index=True, return_inverse=True, return_counts=True
+    )
+    low, high = np.full(len(counts), part.max()), np.zeros(len(counts), dtype=part.dtype)
+    np.minimum.at(low, code, part)
+    np.maximum.at(high, code, part)
+    frequent = np.flatnonzero((counts >= _MANY) & (low < high))
+    if not len(frequent):
+        return None
+    number = np.full(len(counts), -1)
+    number[frequent] = np.arange(len(frequent))
+    return Repeats(number[code], *estimate_of(_safe_indexing(X, first[frequent])))
+
+
+def parts_of(folds, n_rows):
+    """Number of the fold that tests each row; parts at random where there are no folds."""
+    if folds is None:
+        return np.random.default_rng(0).permutation(n_rows) % min(5, n_rows)
+    part = np.zeros(n_rows, dtype=np.int64)
+    for number, (_, test) in enumerate(folds):
+        part[test] = number
+    return part
+
+
+class Choices(NamedTuple):
+    """Choices at a rule: rows tied at the price may go either way.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (n_rows,), dtype=int64
+        The same where a row is not tied.
+    share : ndarray of shape (n_rows,)
+        How often it goes `high`.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    share: np.ndarray
+
+    def mean(self, table):
+        """For each row the mean of its entries in a table (n_rows, n_choices)."""
+        rows = np.arange(len(self.low))
+        low, high = table[rows, self.low], table[rows, self.high]
+        return low + self.share * (high - low)
+
+    def totals(self, table):
+        """For each choice the sum of the table's entries over the rows that make it."""
+        rows, m = np.arange(len(self.low)), table.shape[1]
+        low = (1 - self.share) * table[rows, self.low]
+        high = self.share * table[rows, self.high]
+        return np.bincount(self.low, low, m) + np.bincount(self.high, high, m)
+
+
+def choose_by_rule(values, costs, rule):
+    """Choices of rows that are decided alone, ties left open.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+    rule : Rule
+
+    Returns
+    -------
+    Choices
+    """
+    low = choose_at_price(values, costs, rule.price)
+    if not rule.share:
+        return Choices(low, low, np.zeros(len(low)))
+    high = choose_at_price(values, costs, rule.price, tolerance=-_TIE)
+    return Choices(low, high, np.where(low == high, 0.0, rule.share))
+
+
+class Validation(NamedTuple):
+    """What the cross-fitted policy does on the rows that it was learned from.
+
+    Each row is decided at a price that was learned without its fold, by estimates that
+    were: nothing that picked a decision judges it.
+
+    Attributes
+    ----------
+    choices : Choices
+    quality : ndarray of shape (n_rows,)
+        Logged quality of the choices, the mean over ties.
+    cost : ndarray of shape (n_rows,)
+        Logged cost, `deciding` included.
+    """
+
+    choices: Choices
+    quality: np.ndarray
+    cost: np.ndarray
+
+
+class Correction(NamedTuple):
+    """What a choice that was made is worth beyond its estimate, which is why it was made.
+
+    Attributes
+    ----------
+    quality : ndarray of shape (n_choices,)
+        Added to the estimated quality of a choice that is made.
+    cost : ndarray of shape (n_choices,)
+        Factor of its planned cost.
+    """
+
+    quality: np.ndarray
+    cost: np.ndarray
+
+
+def part_paths(part, values, planned, realised, repeats, own):
+    """For each part of the rows the path of the others.
+
+    Parameters
+    ----------
+    part : ndarray of shape (n_rows,), dtype=int64
+    values : ndarray of shape (n_rows, n_choices)
+        Cross-fitted.
+    planned, realised : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        As `assignment_path` takes them; `realised` may be None.
+    repeats : Repeats or None
+    own : bool
+        Whether the estimates of each part are those of one model, fitted on the others.
+
+    Returns
+    -------
+    list of (ndarray of int, AssignmentPath)
+        Rows of the part, and the path of the others.
+    """
+    numbers = np.unique(part)
+    if len(numbers) > _MAX_PARTS:
+        own = False
+        part = part % _MAX_PARTS
+        numbers = np.unique(part)
+    found = []
+    for number in numbers:
+        rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
+        if not len(others):
+            others = rows
+        known, costs = values, planned
+        if repeats is not None:
+            # What the models without this part make of frequent rows: its copies tell.
+            tested = rows[repeats.code[rows] >= 0]
+            at = repeats.code[tested]
+            frequent = repeats.values.copy()
+            if own:
+                frequent[at] = values[tested]
+            known = repeats.put(values, frequent)
+            if repeats.planned is not None:
+                frequent = repeats.planned.copy()
+                if own:
+                    frequent[at] = planned[tested]
+                costs = repeats.put(planned, frequent)
+        path = assignment_path(known[others], _of(costs, others), _of(realised, others))
+        found.append((rows, path))
+    return found
+
+
+def _of(costs, rows):
+    return costs if costs is None or costs.ndim == 1 else costs[rows]
+
+
+def validate(paths, room, values, planned, realised, quality):
+    """The cross-fitted decisions at what a budget leaves after deciding.
+
+    Parameters
+    ----------
+    paths : list
+        From `part_paths`.
+    room : float
+    values, planned : ndarray
+        As in `part_paths`.
+    realised : ndarray of shape (n_rows, n_choices)
+    quality : ndarray of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    Validation
+    """
+    n = len(values)
+    low, high, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
+    for rows, path in paths:
+        rule = Rule(0.0, 0.0) if room == np.inf else path.rule(room)
+        part = choose_by_rule(values[rows], _of(planned, rows), rule)
+        low[rows], high[rows], share[rows] = part
+    choices = Choices(low, high, share)
+    return Validation(choices, choices.mean(quality), choices.mean(realised))
+
+
+def correct(choices, estimate, quality, planned, realised):
+    """What is left of the winner's curse, by choice.
+
+    Parameters
+    ----------
+    choices : Choices
+    estimate, quality, planned, realised : ndarray of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    Correction
+        A choice that few rows made is shrunk towards all of them.
+    """
+    made = choices.totals(np.ones_like(quality))
+    error = choices.totals(quality - estimate)
+    overall = error.sum() / made.sum()
+    cost, plan = choices.totals(realised), choices.totals(planned)
+    ratio = cost.sum() / plan.sum() if plan.sum() > 0 else 1.0
+    each = _PRIOR * plan / np.maximum(made, 1.0)
+    factor = np.full(len(made), ratio)
+    np.divide(cost + ratio * each, plan + each, out=factor, where=plan > 0)
+    return Correction((error + _PRIOR * overall) / (made + _PRIOR), factor)
+
+
+def error_by_level(estimate, quality, n_levels=10, least=30):
+    """Cross-fitted error of each choice's estimate, by the size of the estimate.
+
+    Parameters
+    ----------
+    estimate, quality : ndarray of shape (n_rows, n_choices)
+    n_levels : int, default=10
+        Levels with equally many rows.
+    least : int, default=30
+        Rows that a level has at least, where there are as many.
+
+    Returns
+    -------
+    list of (ndarray of shape (n_levels,), ndarray of shape (n_levels,))
+        For each choice the mean estimate of each level, and the root mean squared error.
+    """
+    found = []
+    n_levels = int(np.clip(len(estimate) // least, 1, n_levels))
+    for value, truth in zip(estimate.T, quality.T):
+        levels = np.array_split(np.argsort(value, kind="stable"), n_levels)
+        middle = np.array([value[rows].mean() for rows in levels])
+        error = np.array([np.sqrt(np.mean((truth[rows] - value[rows]) ** 2)) for rows in levels])
+        found.append((middle, error))
+    return found

@@ -1,0 +1,128 @@
+"""The exact test of signed losses: its level by summation, its bounds, and what it saves."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+from skroute.guarantees import _trinomial as room
+from skroute.guarantees import mean_lower_bound, mean_p_value, mean_upper_bound
+from tests.guarantees.test_means import broken_at_most
+
+
+def losses(n, lost, won):
+    return np.r_[np.ones(lost), -np.ones(won), np.zeros(n - lost - won)]
+
+
+def level_of(n, limit, level, p_value):
+    """The largest probability of a refusal where the limit is reached or exceeded, by summation."""
+    lost, won = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
+    lost, won = lost[lost + won <= n], won[lost + won <= n]
+    refused = np.array([p_value(n, int(a), int(b), limit) <= level for a, b in zip(lost, won)])
+    lost, won = lost[refused], won[refused]
+    counts = np.column_stack([lost, won, n - lost - won])
+    worst = 0.0
+    for above in (0.0, 0.03):
+        for p_won in np.linspace(0, (1 - limit - above) / 2, 40):
+            p = [p_won + limit + above, p_won, 1 - 2 * p_won - limit - above]
+            worst = max(worst, stats.multinomial.pmf(counts, n, np.clip(p, 0, 1)).sum())
+    return worst
+
+
+@pytest.mark.parametrize("n", [7, 30])
+@pytest.mark.parametrize("limit", [0.04, 0.15])
+@pytest.mark.parametrize("level", [0.02, 0.1])
+def test_the_level_is_kept_whatever_the_share_of_unequal_rows(n, limit, level):
+    assert level_of(n, limit, level, room.trinomial_p_value) <= level
+
+
+def test_the_normal_law_is_seen_to_fail_where_the_exact_one_holds():
+    def normal(n, lost, won, limit):
+        return mean_p_value(losses(n, lost, won), limit, bounds=(-1, 1), method="normal")
+
+    assert level_of(30, 0.04, 0.02, normal) > 0.05
+
+
+@given(
+    n=st.integers(5, 200),
+    shares=st.tuples(st.floats(0, 0.5), st.floats(0, 0.5)),
+    limit=st.floats(0.005, 0.5),
+)
+@settings(deadline=None, max_examples=60)
+def test_the_root_is_that_of_a_search(n, shares, limit):
+    """The restricted estimate maximises the likelihood, found by a bounded search."""
+    lost, won = (int(share * n) for share in shares)
+
+    def minus_log(p_won):
+        p = np.array([p_won + limit, p_won, 1 - 2 * p_won - limit])
+        counts = np.array([lost, won, n - lost - won])
+        with np.errstate(divide="ignore"):
+            return -np.sum(np.where(counts > 0, counts * np.log(np.maximum(p, 1e-300)), 0.0))
+
+    found = optimize.minimize_scalar(minus_log, bounds=(0, (1 - limit) / 2), method="bounded")
+    held = min(found.fun, minus_log(0.0), minus_log((1 - limit) / 2))
+    counts = np.array([lost, won, n - lost - won])
+    free = -np.sum(counts * np.log(np.maximum(counts / n, 1e-300)))
+    root = float(room.signed_root(n, np.array(lost), np.array(won), limit))
+    np.testing.assert_allclose(root**2 / 2, max(held - free, 0), atol=1e-4 * n)
+    assert np.sign(root) in (0, np.sign((lost - won) / n - limit))
+
+
+@given(n=st.integers(5, 120), unequal=st.floats(0, 1), limit=st.floats(0.005, 0.5))
+@settings(deadline=None, max_examples=40)
+def test_more_losses_are_less_extreme(n, unequal, limit):
+    m = int(unequal * n)
+    lost = np.arange(m + 1)
+    roots = room.signed_root(n, lost, m - lost, limit)
+    assert (np.diff(roots) >= -1e-9).all()
+    for root in (roots[0], roots[m // 2], -99.0):
+        expected = np.flatnonzero(roots <= root + 1e-9).max(initial=-1)
+        assert room.most_lost(n, np.array([m]), limit, root) == [expected]
+
+
+@given(n=st.integers(20, 400), shares=st.tuples(st.floats(0, 0.2), st.floats(0, 0.2)))
+@settings(deadline=None, max_examples=12)
+def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
+    lost, won = (int(share * n) for share in shares)
+    values = losses(n, lost, won)
+    options = {"bounds": (-1, 1), "method": "trinomial"}
+    bound = mean_upper_bound(values, confidence=0.9, **options)
+    wider = mean_upper_bound(values, confidence=0.99, **options)
+    assert max(values.mean(), 0) <= bound <= wider + 2e-3
+    for limit in np.r_[bound + np.array([1e-3, 0.01]), np.linspace(bound, 0.99, 4)[1:]]:
+        assert limit >= 1 or mean_p_value(values, limit, **options) <= 0.1 * 1.05
+    np.testing.assert_allclose(mean_lower_bound(-values, confidence=0.9, **options), -bound)
+    scaled = mean_upper_bound(50 * values, bounds=(-50, 50), confidence=0.9, method="trinomial")
+    np.testing.assert_allclose(scaled, 50 * bound)
+
+
+def test_a_grid_of_shares_is_fine_enough(monkeypatch):
+    cases = [(495, 2, 2, 0.01), (990, 20, 25, 0.02), (60, 0, 9, 0.1), (100, 5, 30, 0.3)]
+    coarse = [room.trinomial_p_value.__wrapped__(*case) for case in cases]
+    monkeypatch.setattr(room, "_GRID", 2000)
+    fine = [room.trinomial_p_value.__wrapped__(*case) for case in cases]
+    np.testing.assert_allclose(coarse, fine, rtol=5e-3)
+
+
+def test_ends():
+    sign = stats.binomtest(3, 15, alternative="less").pvalue
+    np.testing.assert_allclose(room.trinomial_p_value(50, 3, 12, 0.0), sign)
+    assert room.trinomial_p_value(50, 3, 12, -0.1) == 1.0
+    assert room.trinomial_p_value(50, 10, 2, 0.1) == 1.0
+    assert room.trinomial_p_value(50, 49, 0, 1.0) == 0.0
+    assert room.trinomial_p_value(50, 50, 0, 1.0) == 1.0
+    assert room.trinomial_upper_bound(3, 3, 0, 0.05) == 1.0
+    assert 0 < room.trinomial_p_value(10**6, 3000, 3000, 0.001) < 1
+
+
+def test_it_holds_over_fresh_draws_and_needs_fewer_rows_than_betting():
+    rng = np.random.default_rng(0)
+    broken = exact = betting = 0
+    for _ in range(400):
+        values = rng.choice([-1.0, 0, 1], p=[0.05, 0.88, 0.07], size=300)
+        broken += mean_p_value(values, 0.02, bounds=(-1, 1), method="trinomial") <= 0.1
+        exact += mean_p_value(values, 0.07, bounds=(-1, 1), method="trinomial") <= 0.05
+        betting += mean_p_value(values, 0.07, bounds=(-1, 1)) <= 0.05
+    assert broken_at_most(broken, 400, 0.1) and broken > 15
+    assert exact > 1.15 * betting

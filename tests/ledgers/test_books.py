@@ -1,0 +1,327 @@
+"""Every ledger under drawn orders of calls, beside books in exact fractions kept by hand."""
+
+import copy
+import pickle
+import tempfile
+import uuid
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from skroute.ledgers import (
+    AlreadyCommittedError,
+    BudgetExhaustedError,
+    MemoryLedger,
+    Offer,
+    RedisLedger,
+    SQLiteLedger,
+)
+from tests.ledgers.servers import needs_redis, redis_url
+
+TIMEOUT, REMEMBER = 10.0, 100.0
+# Some time on the 31st of January 2023, UTC.
+START = 1675170000.0
+PURSES = ("tenant", "all")
+
+
+class Money:
+    """What a purse should say, in exact fractions."""
+
+    def __init__(self, total, n_expected, period, rollover):
+        self.terms = Fraction(total), n_expected, period, rollover
+        self.total, self.n_expected = Fraction(total), n_expected
+        self.spent = Fraction(0)
+        self.counts = dict.fromkeys(("started", "committed", "refunded", "rejected"), 0)
+        self.number = None if period is None else START // period
+
+    def roll(self, now):
+        total, n_expected, period, rollover = self.terms
+        while period is not None and self.number < now // period:
+            left = self.total - self.spent if rollover else 0
+            self.again(left + total)
+            self.number += 1
+
+    def again(self, total):
+        held = self.counts["held_now"]()
+        self.total, self.spent, self.n_expected = total, Fraction(0), self.terms[1]
+        self.counts.update(started=held, committed=0, refunded=0, rejected=0)
+
+
+class Machine(RuleBasedStateMachine):
+    """Every amount is a multiple of 1/4, so that the floats of the ledgers are exact too."""
+
+    def make(self):
+        raise NotImplementedError
+
+    def again(self):
+        """Another object for the same books."""
+        self.ledger = pickle.loads(pickle.dumps(self.ledger))
+        self.set_clock()
+
+    def set_clock(self):
+        self.ledger._clock = lambda: self.now
+        # RedisLedger may decide by books some milliseconds old; here it must not.
+        self.ledger._fresh = -1.0
+
+    @initialize(
+        total=st.integers(2, 30),
+        shared=st.integers(2, 40),
+        n_expected=st.none() | st.integers(1, 6),
+        period=st.sampled_from([None, 25.0, "day"]),
+        rollover=st.booleans(),
+    )
+    def begin(self, total, shared, n_expected, period, rollover):
+        self.now = START
+        self.make()
+        self.set_clock()
+        rollover = rollover and period is not None
+        seconds = 86400.0 if period == "day" else period
+        self.money = {
+            "tenant": Money(total, n_expected, seconds, rollover),
+            "all": Money(shared, None, None, False),
+        }
+        self.ledger.open("tenant", total, n_expected, period=period, rollover=rollover)
+        self.ledger.open("all", shared)
+        for name, money in self.money.items():
+            money.counts["held_now"] = lambda name=name: len(self.of("held", name))
+        self.states = {}
+        self.made = {}
+
+    def of(self, state, purse="tenant"):
+        # Only the first purse counts requests.
+        return [n for n, s in self.states.items() if s == state and purse == "tenant"]
+
+    def reserved(self):
+        return sum(Fraction(self.made[n].amount) for n in self.of("held") + self.of("open"))
+
+    def due(self):
+        for money in self.money.values():
+            money.roll(self.now)
+        for number, made in self.made.items():
+            if self.states[number] in ("held", "open") and self.at[number] + TIMEOUT <= self.now:
+                if self.states[number] == "open":
+                    for money in self.money.values():
+                        money.spent += Fraction(made.offer.deciding)
+                    self.states[number] = "expired"
+                else:
+                    self.money["tenant"].counts["started"] -= 1
+                    self.states[number] = "gone"
+
+    def room(self):
+        return min(money.total - money.spent for money in self.money.values()) - self.reserved()
+
+    at: dict
+
+    def note(self, made, state):
+        self.made[made.number], self.states[made.number] = made, state
+        self.at = {**getattr(self, "at", {}), made.number: self.now}
+
+    def spare(self, keep):
+        money = self.money["tenant"]
+        if money.n_expected is None:
+            return self.room()
+        return self.room() - keep * max(money.n_expected - money.counts["started"], 0)
+
+    @rule(quarters=st.integers(1, 8))
+    def hold(self, quarters):
+        self.due()
+        amount = quarters / 4
+        room, counts = self.room(), self.money["tenant"].counts
+        try:
+            held = self.ledger.hold(PURSES, amount)
+        except BudgetExhaustedError as error:
+            assert room < amount and "Not even the cheapest choice fits" in str(error)
+            counts["rejected"] += 1
+            return
+        assert amount <= room and held.state == "held" and held.purses == PURSES
+        counts["started"] += 1
+        self.note(held, "held")
+
+    @precondition(lambda self: self.of("held"))
+    @rule(data=st.data())
+    def release(self, data):
+        number = data.draw(st.sampled_from(self.of("held")))
+        self.due()
+        self.ledger.release(self.made[number])
+        if self.states[number] == "held":
+            self.money["tenant"].counts["started"] -= 1
+        self.states[number] = "gone"
+
+    @rule(
+        data=st.data(),
+        sizes=st.lists(st.integers(0, 12), min_size=1, max_size=3),
+        keep=st.sampled_from([0.0, 0.25, 1.0]),
+        key=st.none() | st.sampled_from("abc"),
+    )
+    def reserve(self, data, sizes, keep, key):
+        held = data.draw(st.none() | st.sampled_from(self.of("held"))) if self.of("held") else None
+        self.due()
+        counts = self.money["tenant"].counts
+        least, promised = min(sizes) / 4, None
+        if held is not None:
+            least = min(least, self.made[held].amount)
+            sizes = [*sizes, int(4 * least)]
+            if self.states[held] == "held":
+                counts["started"] -= 1
+                self.states[held] = "gone"
+                promised = self.made[held].amount
+        seen = []
+
+        def choose(books, room, spare):
+            seen.append((books.n_started, Fraction(room), Fraction(spare)))
+            fits = [
+                size / 4 for size in sizes if size / 4 <= (room if size / 4 <= least else spare)
+            ]
+            # What deciding has cost is part of it.
+            return Offer(3, "a | b", max(fits) / 2, max(fits) / 4, max(fits)) if fits else None
+
+        same = [n for n in self.made if key and self.made[n].key == key]
+        same = [n for n in same if self.states[n] in ("open", "committed")]
+        held = None if held is None else self.made[held]
+        counts["started"] += 1
+        # What was held is there, also where a late commit has broken the cap since.
+        more = 0 if promised is None else max(promised - self.room(), 0)
+        room, spare = self.room() + more, self.spare(keep) + more
+        expected = [s / 4 for s in sizes if s / 4 <= (room if s / 4 <= least else spare)]
+        arguments = {"least": least, "keep": keep, "held": held, "key": key}
+        try:
+            made = self.ledger.reserve(PURSES, choose, **arguments)
+        except BudgetExhaustedError:
+            assert not expected and not same
+            counts["started"] -= 1
+            counts["rejected"] += 1
+            return
+        except AlreadyCommittedError:
+            assert [self.states[n] for n in same] == ["committed"]
+            counts["started"] -= 1
+            return
+        if same:
+            assert made.number == same[0] and made.offer == self.made[made.number].offer
+            counts["started"] -= 1
+            return
+        assert made.amount == max(expected) and made.number not in self.made
+        # A limit is the total and a hair.
+        n_started, seen_room, seen_spare = seen[-1]
+        assert n_started == counts["started"]
+        assert abs(seen_room - room) < 1e-9 and abs(seen_spare - spare) < 1e-9
+        self.note(made, "open")
+
+    @precondition(lambda self: self.made)
+    @rule(data=st.data(), quarters=st.none() | st.integers(0, 8), wrong=st.booleans())
+    def settle(self, data, quarters, wrong):
+        made = self.made[data.draw(st.sampled_from(sorted(self.made)))]
+        self.due()
+        state = self.states[made.number]
+        offer = made.offer or Offer(0, "x", 0.0, 0.0, 0.0)
+        if wrong:
+            offer = offer._replace(reserved=offer.reserved + 1)
+        cost = None if quarters is None else quarters / 4
+        if wrong or state not in ("open", "expired"):
+            with pytest.raises(ValueError, match="is not open"):
+                self.ledger.settle(made.ledger, made.number, "tenant", offer, cost)
+            return
+        for ledger, purse in ((made.ledger, "all"), ("another", "tenant")):
+            with pytest.raises(ValueError, match="is not open"):
+                self.ledger.settle(ledger, made.number, purse, offer, cost)
+        over, late = self.ledger.settle(made.ledger, made.number, "tenant", offer, cost)
+        for money in self.money.values():
+            money.spent += Fraction(cost or 0)
+            if state == "open":
+                money.spent += Fraction(offer.deciding)
+            money.counts["refunded" if cost is None else "committed"] += 1
+        assert late == (state == "expired")
+        assert over == max(money.spent - money.total for money in self.money.values())
+        keyed = made.key is not None and cost is not None
+        self.states[made.number] = "committed" if keyed else "gone"
+
+    @rule(seconds=st.sampled_from([1.0, 4.0, 9.0, 30.0, 90000.0]))
+    def wait(self, seconds):
+        self.now += seconds
+        for number, state in self.states.items():
+            # Remembered for longer than the longest test but for a day's wait.
+            if state == "committed" and seconds > REMEMBER:
+                self.states[number] = "gone"
+
+    @rule(quarters=st.integers(0, 9), n_more=st.integers(0, 2))
+    def top_up(self, quarters, n_more):
+        self.due()
+        self.ledger.top_up("tenant", quarters / 4, n_more)
+        money = self.money["tenant"]
+        money.total += Fraction(quarters, 4)
+        if money.n_expected is not None:
+            money.n_expected += n_more
+
+    @rule()
+    def reset(self):
+        self.due()
+        self.ledger.reset("tenant")
+        self.money["tenant"].again(self.money["tenant"].terms[0])
+
+    @precondition(lambda self: not self.of("held"))
+    @rule()
+    def come_back(self):
+        self.again()
+
+    @invariant()
+    def agree(self):
+        if not hasattr(self, "made"):
+            return
+        self.due()
+        for name, money in self.money.items():
+            books = self.ledger.books(name)
+            assert Fraction(books.total) == money.total and Fraction(books.spent) == money.spent
+            assert Fraction(books.reserved) == self.reserved()
+            assert books.n_open == len(self.of("open")) and books.n_held == len(self.of("held"))
+            assert books.n_expired == len(self.of("expired"))
+            assert books.n_committed == money.counts["committed"]
+            assert books.n_refunded == money.counts["refunded"]
+            pending = [self.made[n].offer for n in self.of("open")]
+            assert books.pending == sum(one.deciding + one.cost for one in pending)
+        books = self.ledger.books("tenant")
+        counts = self.money["tenant"].counts
+        assert (books.n_started, books.n_rejected) == (counts["started"], counts["rejected"])
+        assert books.n_expected == self.money["tenant"].n_expected
+        found = {one.number: one for one in self.ledger.unsettled("tenant")}
+        assert sorted(found) == sorted(self.of("open") + self.of("expired"))
+        for number, one in found.items():
+            assert one.state == self.states[number] and one.offer == self.made[number].offer
+            assert one.ledger == self.made[number].ledger and one.purses == PURSES
+
+
+class InMemory(Machine):
+    def make(self):
+        self.ledger = MemoryLedger(TIMEOUT, REMEMBER)
+
+    def again(self):
+        # Another ledger; what was open can be settled in it.
+        self.ledger = copy.deepcopy(self.ledger)
+        self.set_clock()
+
+
+class InSQLite(Machine):
+    def make(self):
+        self.folder = tempfile.TemporaryDirectory()
+        path = Path(self.folder.name) / "ledger.sqlite"
+        self.ledger = SQLiteLedger(path, timeout=TIMEOUT, remember=REMEMBER)
+
+    def teardown(self):
+        self.folder.cleanup()
+
+
+class InRedis(Machine):
+    def make(self):
+        prefix = uuid.uuid4().hex
+        self.ledger = RedisLedger(redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER)
+
+
+for machine, n_examples in ((InMemory, 60), (InSQLite, 20), (InRedis, 20)):
+    machine.TestCase.settings = settings(
+        max_examples=n_examples, stateful_step_count=25, deadline=None
+    )
+TestMemory = InMemory.TestCase
+TestSQLite = InSQLite.TestCase
+TestRedis = needs_redis(InRedis.TestCase)

@@ -1,0 +1,434 @@
+"""Streams over shared ledgers: several processes, prices and choices that change, keys, periods."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from skroute.assignment import assignment_path, choose_at_price
+from skroute.ledgers import (
+    AlreadyCommittedError,
+    BudgetExhaustedError,
+    MemoryLedger,
+    RedisLedger,
+    SQLiteLedger,
+)
+from skroute.routing import BudgetRouter, OccamRouterClassifier
+from tests.ledgers.servers import needs_redis, redis_url
+
+COSTS = [1.0, 2.0, 5.0]
+NAMES = ["choice0", "choice1", "choice2"]
+
+
+def make_router(**params):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(500, 2))
+    Q = np.column_stack([1 - X[:, 0], 0.5 + 0.3 * X[:, 1], np.full(500, 0.8)])
+    params = {"costs": COSTS, "budget": 2.5} | params
+    return BudgetRouter(Ridge(alpha=1e-3), cv=2, **params).fit(X, Q)
+
+
+ROUTER = make_router()
+VALUES = ROUTER.predict_quality(np.random.default_rng(1).uniform(size=(400, 2)))
+ROW = np.array([[0.5, 0.5]])
+
+KINDS = [
+    "memory",
+    "sqlite",
+    pytest.param("redis", marks=needs_redis),
+]
+
+
+@pytest.fixture(params=KINDS)
+def ledger(request, tmp_path):
+    return make_ledger(request.param, tmp_path, 600.0)
+
+
+def make_ledger(kind, folder, timeout):
+    if kind == "memory":
+        return MemoryLedger(timeout)
+    if kind == "sqlite":
+        return SQLiteLedger(folder / "ledger.sqlite", timeout=timeout)
+    return RedisLedger(redis_url(), prefix=uuid.uuid4().hex, timeout=timeout)
+
+
+# --- one rule, wherever the books are ------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_expected", [None, 400])
+def test_every_ledger_decides_as_the_one_in_memory(ledger, n_expected):
+    ledger._fresh = -1.0
+    alone = ROUTER.stream(1000.0, n_expected)
+    shared = ROUTER.stream(1000.0, n_expected, ledger=ledger)
+    rng = np.random.default_rng(2)
+    for value in VALUES:
+        one, other = alone.reserve(value), shared.reserve(value)
+        assert one[2:] == other[2:]
+        if rng.random() < 0.1:
+            alone.refund(one), shared.refund(other)
+        else:
+            cost = one.cost * rng.integers(0, 5) / 4
+            alone.commit(one, cost), shared.commit(other, cost)
+    assert alone.books() == shared.books()
+    assert alone.status() == shared.status()
+
+
+def test_a_purse_is_joined_and_not_opened_twice(ledger):
+    first = ROUTER.stream(100.0, 20, ledger=ledger, purse="a")
+    second = ROUTER.stream(100.0, 20, ledger=ledger, purse="a")
+    ticket = first.route(ROW)
+    # Any stream of the purse settles it.
+    second.commit(ticket)
+    assert first.status() == second.status() and first.status().n_committed == 1
+    with pytest.raises(ValueError, match="was opened with .* Use top_up or reset"):
+        ROUTER.stream(101.0, 20, ledger=ledger, purse="a")
+    other = ROUTER.stream(100.0, 20, ledger=ledger, purse="b")
+    with pytest.raises(ValueError, match="is not open"):
+        other.commit(first.route(ROW))
+    with pytest.raises(ValueError, match="There is no purse 'c' in this ledger"):
+        ROUTER.stream(100.0, ledger=ledger, purse="d", within=["c"])
+
+
+def test_every_purse_must_have_room(ledger):
+    ledger.open("all", 6.0)
+    tenants = [
+        ROUTER.stream(5.0, ledger=ledger, purse=name, within=["all"]) for name in ("one", "two")
+    ]
+    tickets = [tenant.reserve([1, 0, 0]) for tenant in tenants for _ in range(3)]
+    # "one" has 2 left, and "all" nothing.
+    with pytest.raises(BudgetExhaustedError, match="of 6 in all 0 is spent and 6 reserved"):
+        tenants[0].reserve([1, 0, 0])
+    assert tenants[0].books().n_rejected == 1 and ledger.books("all").reserved == 6.0
+    tenants[0].commit(tickets[0], 0.5)
+    tenants[1].refund(tickets[3])
+    assert ledger.books("all").spent == 0.5 and ledger.books("all").n_open == 4
+    assert tenants[1].books().spent == 0.0
+    # The larger choice fits the tenant, and not the whole.
+    assert tenants[1].reserve([0, 0, 9]).choice == 0
+    with pytest.raises(BudgetExhaustedError, match="The cap of 5 is broken by 2.5"):
+        tenants[0].commit(tickets[1], 7.0)
+    assert tenants[0].books().spent == 7.5
+
+
+def test_a_request_that_is_sent_again(ledger):
+    stream = ROUTER.stream(100.0, 20, ledger=ledger)
+    ticket = stream.route(ROW, key="r1")
+    assert stream.route(ROW, key="r1") == ticket == stream.reserve([0, 0, 1], key="r1")
+    assert stream.status().n_open == 1 and stream.books().n_started == 1
+    stream.refund(ticket)
+    # A call that failed may be tried again.
+    again = stream.route(ROW, key="r1")
+    assert again.id != ticket.id
+    stream.commit(again)
+    for call in (lambda: stream.route(ROW, key="r1"), lambda: stream.reserve([0, 0, 1], key="r1")):
+        with pytest.raises(AlreadyCommittedError, match="committed already") as caught:
+            call()
+        # A key may name a user.
+        assert "r1" not in str(caught.value)
+    with pytest.raises(ValueError, match="key must be a string that is not empty"):
+        stream.route(ROW, key=7)
+    assert stream.books().n_held == 0 and stream.status().reserved == 0
+
+
+def test_money_of_a_silent_worker_returns_and_its_late_commit_is_booked(ledger):
+    now = [1e9]
+    ledger._clock = lambda: now[0]
+    router = make_router(routing_cost=0.25)
+    stream = router.stream(6.0, ledger=ledger)
+    silent, other = stream.reserve([0, 0, 1]), None
+    assert silent.reserved == 5.25
+    with pytest.raises(BudgetExhaustedError):
+        stream.reserve([1, 0, 0])
+    now[0] += 601
+    # What deciding has cost is gone.
+    assert stream.books()[:4] == (6.0, 0.25, 0.0, 0.0) and stream.books().n_expired == 1
+    other = stream.reserve([0, 0, 1])
+    assert stream.unsettled() == [silent, other]
+    stream.commit(other)
+    with pytest.raises(BudgetExhaustedError, match="is broken by .* committed after its deadline"):
+        stream.commit(silent, 4.0)
+    assert stream.books().spent == 5.25 + 0.25 + 4.0 and stream.books().n_expired == 0
+    with pytest.raises(ValueError, match="is not open"):
+        stream.commit(silent, 4.0)
+
+
+@pytest.mark.parametrize("rollover", [False, True])
+def test_months(ledger, rollover):
+    now = [1675170000.0]  # the last day of January 2023
+    ledger._clock = lambda: now[0]
+    stream = ROUTER.stream(10.0, ledger=ledger, period="month", rollover=rollover)
+    stream.commit(stream.reserve([0, 0, 1]))
+    late = stream.reserve([1, 0, 0])
+    stream.top_up(2.0)
+    assert stream.books().total == 12.0
+    now[0] += 86400
+    assert stream.books()[:2] == ((17.0, 0.0) if rollover else (10.0, 0.0))
+    # What was open is booked where it is settled.
+    stream.commit(late)
+    assert stream.books().spent == 1.0
+    now[0] += 58 * 86400  # the 31st of March
+    assert stream.books().total == (26.0 if rollover else 10.0)
+    now[0] += 86400
+    stream.reset()
+    assert stream.books()[:2] == (10.0, 0.0)
+
+
+def test_top_up_and_further_requests(ledger):
+    stream = ROUTER.stream(2.0, 2, ledger=ledger)
+    for _ in range(2):
+        stream.commit(stream.reserve([0, 0, 1]))
+    stream.top_up(8.0, n_more=4)
+    books = stream.books()
+    assert books.total == 10.0 and books.n_expected == 6
+    # Four requests to come with eight: not more than what leaves one for each of the others.
+    assert [stream.reserve([0, 0, 1]).choice for _ in range(4)] == [2, 0, 0, 0]
+    for bad in ((-1.0, 0), (np.inf, 0), (1.0, -1), (1.0, 1.5)):
+        with pytest.raises(ValueError, match="must be"):
+            stream.top_up(bad[0], n_more=bad[1])
+
+
+# --- prices and choices that change ----------------------------------------------------------
+
+
+def decided(stream, n=400):
+    """Choices of a stream, each refunded."""
+    found = []
+    for value in VALUES[:n]:
+        ticket = stream.reserve(value)
+        stream.refund(ticket)
+        found.append(ticket)
+    return found
+
+
+@pytest.mark.parametrize("factor", [0.2, 3.0, 8.0])
+@pytest.mark.parametrize("which", range(3))
+def test_new_prices_decide_as_a_stream_of_a_router_with_these_prices(factor, which):
+    costs = list(COSTS)
+    costs[which] *= factor
+    router = make_router(budget=6.0)
+    repriced = make_router(budget=6.0).set_params(costs=costs)
+    stream = router.stream(1e6)
+    ticket = stream.reserve(VALUES[0])
+    stream.set_costs(costs)
+    stream.refund(ticket)
+    expected = [t[2:] for t in decided(repriced.stream(1e6))]
+    assert [t[2:] for t in decided(stream)] == expected
+    # The router that it was made of is another one.
+    assert router.costs == COSTS
+    np.testing.assert_array_equal(
+        [e[0] for e in expected], choose_at_price(VALUES, costs, repriced.price_)
+    )
+
+
+def test_costs_above_their_bounds_are_refused():
+    stream = ROUTER.stream(1000.0, max_costs=[2.0, 4.0, 9.0])
+    with pytest.raises(ValueError, match="cost of 'choice0' is 2.5, above its max_costs of 2.0"):
+        stream.set_costs([2.5, 2.0, 5.0])
+    assert [t.cost for t in decided(stream, 3)] == [COSTS[t.choice] for t in decided(stream, 3)]
+    stream.set_costs([2.5, 2.5, 5.0], max_costs=[3.0, 4.0, 9.0])
+    assert {t.reserved for t in decided(stream)} <= {3.0, 4.0, 9.0}
+    with pytest.raises(ValueError, match="the smallest feasible budget is 3"):
+        stream.set_costs([3.0, 3.0, 5.0])
+    with pytest.raises(ValueError, match="must have one number for each"):
+        stream.set_costs([1.0])
+    X = np.random.default_rng(0).uniform(size=(60, 2))
+    per_row = BudgetRouter(Ridge(), cv=2).fit(X, X, costs=1 + X).stream(50.0)
+    with pytest.raises(ValueError, match="changed between fixed and per row"):
+        per_row.set_costs([1.0, 2.0])
+
+
+@pytest.mark.parametrize("down", NAMES)
+def test_an_excluded_choice_is_priced_out(down):
+    stream = ROUTER.stream(1e6)
+    stream.exclude(down)
+    kept = [i for i, name in enumerate(NAMES) if name != down]
+    estimates = ROUTER._policy().estimate[:, kept]
+    costs = np.array(COSTS)[kept]
+    price = assignment_path(estimates, costs).price(2.5)
+    expected = np.array(kept)[choose_at_price(VALUES[:, kept], costs, price)]
+    np.testing.assert_array_equal([t.choice for t in decided(stream)], expected)
+    stream.include(down)
+    assert {t.name for t in decided(stream)} == {t.name for t in decided(ROUTER.stream(1e6))}
+
+
+def test_without_any_choice_a_request_is_refused_and_nothing_is_reserved(ledger):
+    stream = ROUTER.stream(100.0, ledger=ledger)
+    stream.exclude("choice0", "choice1")
+    stream.exclude("choice2")
+    for call in (lambda: stream.route(ROW), lambda: stream.reserve([1, 1, 1])):
+        with pytest.raises(ValueError, match="Every choice is excluded"):
+            call()
+    assert stream.books().n_started == 0
+    with pytest.raises(ValueError, match="There is no choice 'small'"):
+        stream.exclude("small")
+    stream.include()
+    assert stream.route(ROW).name in NAMES
+
+
+def test_what_deciding_asks_cannot_be_excluded():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = (X[:, 0] > 0).astype(int)
+    members = [("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))]
+    router = OccamRouterClassifier(members, costs=[1, 3], cv=2, embedding="a").fit(X, y)
+    stream = router.stream(1000.0)
+    with pytest.raises(ValueError, match="'a' cannot be excluded: deciding asks it"):
+        stream.exclude("a")
+    stream.exclude("b")
+    assert stream.route(X[:1]).name == "a"
+
+
+# --- processes -------------------------------------------------------------------------------
+
+
+def test_a_copy_of_a_shared_stream_is_the_same_purse(tmp_path):
+    stream = ROUTER.stream(100.0, ledger=SQLiteLedger(tmp_path / "ledger.sqlite"))
+    ticket = stream.route(ROW)
+    for copied in (pickle.loads(pickle.dumps(stream)),):
+        copied.commit(ticket)
+        assert copied.status() == stream.status() and stream.status().n_committed == 1
+    pid = os.fork() if hasattr(os, "fork") else None
+    if pid == 0:
+        stream.commit(stream.route(ROW))
+        os._exit(0)
+    if pid is not None:
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert stream.status().n_committed == 2
+
+
+WORKER = """
+import json, pickle, sys, threading, time
+import numpy as np
+from skroute.ledgers import BudgetExhaustedError
+folder, seed = sys.argv[1], int(sys.argv[2])
+stream = pickle.load(open(f"{folder}/stream.pickle", "rb"))
+
+def serve(thread):
+    rng = np.random.default_rng([seed, thread])
+    log = open(f"{folder}/provider-{seed}-{thread}.log", "a")
+    while True:
+        try:
+            ticket = stream.reserve(rng.uniform(size=3))
+        except BudgetExhaustedError:
+            return
+        if rng.random() < 0.05:
+            stream.refund(ticket)
+            continue
+        cost = ticket.cost * rng.integers(2, 6) / 4
+        # The provider counts the call; what happens after that is ours.
+        log.write(f"{ticket.id} {cost}\\n")
+        log.flush()
+        stream.commit(ticket, cost)
+
+threads = [threading.Thread(target=serve, args=(i,)) for i in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_killed_workers_lose_no_money(kind, tmp_path):
+    """What the providers count is booked, but for calls that a kill cut off: these are named."""
+    total = 2000.0
+    ledger = make_ledger(kind, tmp_path, 600.0)
+    stream = ROUTER.stream(total, max_costs=[1.5, 3.0, 7.5], ledger=ledger)
+    (tmp_path / "stream.pickle").write_bytes(pickle.dumps(stream))
+
+    def start(seed):
+        command = [sys.executable, "-c", WORKER, str(tmp_path), str(seed)]
+        return subprocess.Popen(command)
+
+    rng = np.random.default_rng(0)
+    workers = [start(seed) for seed in range(2)]
+    n_killed = 0
+    while any(worker.poll() is None for worker in workers):
+        books = stream.books()
+        assert books.spent + books.reserved <= total * (1 + 1e-11)
+        alive = [i for i, worker in enumerate(workers) if worker.poll() is None]
+        if n_killed < 2 and books.n_committed > 150 * (n_killed + 1) and alive:
+            time.sleep(rng.uniform(0, 0.01))
+            victim = workers[rng.choice(alive)]
+            victim.kill()
+            victim.wait()
+            n_killed += 1
+            workers.append(start(1 + n_killed))
+        time.sleep(0.005)
+    assert n_killed == 2
+    called = {}
+    for path in tmp_path.glob("provider-*.log"):
+        for line in path.read_text().splitlines():
+            number, cost = line.split(" ")
+            assert int(number) not in called
+            called[int(number)] = float(cost)
+    # The crash windows, by name: what was called is committed, what was not is given back.
+    for ticket in stream.unsettled():
+        if ticket.id in called:
+            stream.commit(ticket, called[ticket.id])
+        else:
+            stream.refund(ticket)
+    books = stream.books()
+    assert books.spent == sum(called.values()) <= total
+    assert books.n_committed == len(called) and books.n_open == books.n_held == 0
+    assert books.spent >= 0.98 * total
+
+
+@needs_redis
+def test_redis_answers_a_settlement_that_is_sent_again(tmp_path):
+    """A connection that breaks after the booking and before the answer."""
+    ledger = make_ledger("redis", tmp_path, 600.0)
+    stream = ROUTER.stream(100.0, ledger=ledger)
+    ticket = stream.route(ROW)
+    call, sent = ledger._send, []
+
+    def twice(command):
+        sent.append(command)
+        call(command)
+        return call(command)
+
+    ledger._send = twice
+    stream.commit(ticket)
+    ledger._send = call
+    assert len(sent) == 1 and stream.books().n_committed == 1
+    assert stream.books().spent == ticket.cost
+    with pytest.raises(ValueError, match="is not open"):
+        stream.commit(ticket)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"period": "week"}, 'period must be "day", "month", a positive number'),
+        ({"period": 0}, "period must be"),
+        ({"rollover": True}, "rollover=True needs a period"),
+        ({"period": "day", "rollover": 1}, "rollover must be True or False"),
+        ({"purse": ""}, "name of a purse must be a string"),
+        ({"within": "all"}, "within must be a sequence of names"),
+        ({"within": ["stream"]}, "within the same purse twice"),
+    ],
+)
+def test_bad_streams(options, message):
+    with pytest.raises(ValueError, match=message):
+        ROUTER.stream(100.0, **options)
+    with pytest.raises(TypeError, match="ledger must be one of skroute.ledgers"):
+        ROUTER.stream(100.0, ledger="redis://localhost")
+    with pytest.raises(ValueError, match="timeout must be a positive number of seconds"):
+        MemoryLedger(0)
+
+
+def test_a_file_of_another_format_is_refused(tmp_path):
+    import sqlite3
+
+    path = tmp_path / "ledger.sqlite"
+    SQLiteLedger(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE ledger SET version = 99")
+    with pytest.raises(ValueError, match="has the format 99, and this skroute reads 1"):
+        SQLiteLedger(path)

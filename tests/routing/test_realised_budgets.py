@@ -1,0 +1,215 @@
+"""Budgets in realised costs: ties, frequent rows, honest figures, and what a choice is worth."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+from skroute.assignment import assignment_path
+from skroute.base import Routed
+from skroute.quality import BaggedNeighborsRegressor
+from skroute.routing import BudgetRouter
+from skroute.routing._validation import choose_by_rule, error_by_level
+
+
+def draw(n, rng, tail=1.2):
+    """Hard rows are long: what a row costs goes with how good the choices are."""
+    X = rng.normal(size=(n, 3))
+    odds = np.column_stack([1 - 1.5 * X[:, 0], 2 - 0.5 * X[:, 0], np.full(n, 2.5)])
+    Q = (rng.random((n, 3)) < 1 / (1 + np.exp(-odds))).astype(float)
+    length = np.exp(tail * (0.6 * X[:, 0] + 0.6 * rng.normal(size=n)) - tail**2 * 0.36)
+    return X, Q, np.outer(length, PRICES)
+
+
+PRICES = np.array([1.0, 4.0, 12.0])
+
+
+# --- the path ------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.booleans(), st.booleans())
+def test_a_rule_spends_the_budget_in_realised_costs(seed, ties, per_row):
+    """At a break exactly, between two with ties mixed: by choosing at the price again."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 5, (30, 3)) / 4 if ties else rng.random((30, 3))
+    costs = rng.integers(1, 5, (30, 3) if per_row else 3).astype(float)
+    # Each row's own factor keeps the realised mean rising, so that nothing is pooled.
+    realised = np.broadcast_to(costs, (30, 3)) * rng.uniform(0.5, 2, (30, 1))
+    path = assignment_path(values, costs, realised)
+    plan = assignment_path(values, costs)
+    np.testing.assert_array_equal(path.prices, plan.prices)
+    np.testing.assert_allclose(path.planned, plan.budgets)
+    np.testing.assert_allclose(plan.planned, plan.budgets)
+    for share in (0.0, 0.3, 1.0):
+        budget = path.budgets[0] + share * (path.budgets[-1] - path.budgets[0])
+        rule = path.rule(budget)
+        spent = choose_by_rule(values, costs, rule).mean(realised).mean()
+        if rule.share > 0 or share in (0.0, 1.0):
+            assert spent == pytest.approx(budget)
+        elif len(path.budgets) > 1:
+            # One row alone changes: the nearer side.
+            assert abs(spent - budget) <= np.diff(path.budgets).max() / 2 + 1e-12
+        if rule.share > 0:
+            table = np.broadcast_to(costs, (30, 3))
+            planned = choose_by_rule(values, costs, rule).mean(table).mean()
+            assert planned == pytest.approx(path.planned_at(budget))
+
+
+def test_realised_means_that_fall_are_pooled():
+    path = assignment_path([[0.0, 0.9], [0.0, 0.5], [0.0, 0.1]], [1, 2], [[1, 4], [3, 1], [1, 2]])
+    # 5/3, 8/3, 6/3, 7/3: the second and what follows are pooled.
+    np.testing.assert_allclose(path.budgets, [5 / 3, 7 / 3, 7 / 3, 7 / 3])
+    assert path.price(2.0) == pytest.approx(0.9)
+    assert path.rule(np.inf) == (0.0, 0.0) == path.rule(100)
+    assert path.rule(0.0).price == np.inf
+    with pytest.raises(ValueError, match="costs must have shape"):
+        assignment_path([[0.0, 0.9]], [1, 2], [[1, 2, 3]])
+
+
+# --- budgets -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_tenants", [1, 2, 5])
+@pytest.mark.parametrize("estimator", [Ridge(1e-3), DecisionTreeRegressor(random_state=0)])
+def test_budgets_hold_where_few_rows_differ(n_tenants, estimator):
+    """Per tenant the mean of what it costs is known; its draws are not."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        odds = np.sort(rng.uniform(0.3, 0.9, (n_tenants, 2)), axis=1) + [0.0, 0.05]
+        of, new = rng.integers(0, n_tenants, 2000), rng.integers(0, n_tenants, 20_000)
+        Q = (rng.random((2000, 2)) < odds[of]).astype(float)
+        X, fresh = np.eye(n_tenants)[of], np.eye(n_tenants)[new]
+        router = BudgetRouter(clone(estimator), costs=[1, 5]).fit(X, Q)
+        for budget in (2.0, 3.0, 4.0):
+            if router.price_path_.budgets[-1] < budget:
+                continue
+            cost = router.predict_cost(fresh, budget=budget)
+            # Which tenants the rows of fit are of is drawn, and so are ties.
+            share = np.bincount(of, minlength=n_tenants) / 2000
+            noise = 4 * np.sqrt(share @ (1 - share) / 2000) + 4 * 4 * 0.5 / np.sqrt(20_000)
+            assert abs(cost.mean() - budget) < noise + 0.02
+            few = router.predict_cost(fresh[:400], budget=budget)
+            np.testing.assert_array_equal(few, cost[:400])
+            order = rng.permutation(400)
+            again = router.predict_cost(fresh[:400][order], budget=budget)
+            assert np.bincount(again.astype(int)).tolist() == np.bincount(few.astype(int)).tolist()
+
+
+def test_copies_that_the_folds_keep_together_stay_out_of_sample():
+    """Then rows to come are new tenants, of which no fold has seen a copy."""
+    rng = np.random.default_rng(0)
+    of = np.repeat(np.arange(10), 50)
+    X, Q = np.eye(10)[of], (rng.random((500, 2)) < [0.5, 0.8]).astype(float)
+    splits = [(np.flatnonzero(of % 5 != k), np.flatnonzero(of % 5 == k)) for k in range(5)]
+    assert BudgetRouter(Ridge(), costs=[1, 5], cv=splits).fit(X, Q)._priced.repeats is None
+    assert BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q)._priced.repeats is not None
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_the_budget_is_met_in_what_is_paid(learned):
+    """Over draws: planned costs are below what is paid, since rows are chosen for them."""
+    over, planned, batch, quality = [], [], [], []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        X, Q, C = draw(600, rng)
+        new, Q_new, C_new = draw(8000, rng)
+        router = (
+            BudgetRouter(Ridge(), cost_estimator=KNeighborsRegressor(5), budget=4.0)
+            if learned
+            else BudgetRouter(Ridge(), costs=PRICES, budget=4.0)
+        ).fit(X, Q, costs=C)
+        rows = np.arange(8000)
+        routed = router.predict_routed(new)
+        paid = C_new[rows, routed.route].mean()
+        over.append(paid / 4 - 1)
+        planned.append(routed.cost.mean() / paid - 1)
+        quality.append(routed.expected_quality.mean() - Q_new[rows, routed.route].mean())
+        route = router.set_params(policy="batch").predict_routed(new).route
+        batch.append(C_new[rows, route].mean() / 4 - 1)
+    error = np.std(over, ddof=1) / 4
+    assert abs(np.mean(over)) < 3 * error + 0.01
+    assert abs(np.mean(batch)) < 3 * np.std(batch, ddof=1) / 4 + 0.01
+    # The mutation: a price by planned costs would be this much over.
+    assert np.mean(planned) < -0.05
+    assert abs(np.mean(quality)) < 3 * np.std(quality, ddof=1) / 4
+
+
+def test_intervals_of_the_validation_figures_cover_new_rows():
+    inside = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X, Q, C = draw(400, rng, tail=0.5)
+        new, Q_new, C_new = draw(4000, rng, tail=0.5)
+        router = BudgetRouter(Ridge(), costs=PRICES, budget=4.0).fit(X, Q, costs=C)
+        route, rows = router.route(new), np.arange(4000)
+        for true, mean, error in [
+            (C_new[rows, route], router.validation_cost_, router.validation_cost_se_),
+            (Q_new[rows, route], router.validation_quality_, router.validation_quality_se_),
+        ]:
+            inside.append(abs(true.mean() - mean) < 1.96 * np.hypot(error, true.std() / 63.2))
+    # 120 of them, binomial at .95: below .87 once in a thousand.
+    assert np.mean(inside) > 0.87
+
+
+def test_new_prices_scale_the_log():
+    rng = np.random.default_rng(0)
+    X, Q, C = draw(500, rng)
+    router = BudgetRouter(Ridge(), costs=PRICES, budget=6.0).fit(X, Q, costs=C)
+    factor = np.array([1.0, 3.0, 0.5])
+    again = BudgetRouter(Ridge(), costs=PRICES * factor, budget=6.0).fit(X, Q, costs=C * factor)
+    router.set_params(costs=PRICES * factor)
+    np.testing.assert_array_equal(router.route(X), again.route(X))
+    assert router.validation_cost_ == pytest.approx(again.validation_cost_)
+    assert router.min_budget_ == pytest.approx(again.min_budget_)
+
+
+# --- what a choice is worth ----------------------------------------------------------------
+
+
+def test_return_std_is_the_estimators_own_or_of_its_errors():
+    rng = np.random.default_rng(0)
+    X, Q, _ = draw(500, rng)
+    own = make_pipeline(StandardScaler(), BaggedNeighborsRegressor())
+    router = BudgetRouter(own, costs=PRICES).fit(X, Q)
+    mean, std = router.predict_quality(X[:9], return_std=True)
+    for ours, theirs in zip(
+        (mean, std), router.accuracy_estimator_.predict(X[:9], return_std=True)
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    router = BudgetRouter(Ridge(), costs=PRICES).fit(X, Q)
+    mean, std = router.predict_quality(X, return_std=True)
+    np.testing.assert_array_equal(mean, router.predict_quality(X))
+    # Of probabilities the error is about that of a coin; smaller where they are extreme.
+    expected = np.sqrt(np.clip(mean, 0.02, 0.98) * (1 - np.clip(mean, 0.02, 0.98)))
+    assert np.abs(std - expected).mean() < 0.06
+    (middle, error), _ = error_by_level(np.zeros((5, 2)), np.ones((5, 2)))
+    assert middle.tolist() == [0.0] and error.tolist() == [1.0]
+
+
+def test_routed_is_a_tuple_of_three_with_more_to_it():
+    X, Q, _ = draw(300, np.random.default_rng(0))
+    routed = BudgetRouter(Ridge(), costs=PRICES, budget=4).fit(X, Q).predict_routed(X)
+    assert len(routed) == 3 and isinstance(routed, Routed)
+    np.testing.assert_array_equal(routed.expected_cost, routed.cost)
+    for again in (pickle.loads(pickle.dumps(routed)), copy.deepcopy(routed)):
+        np.testing.assert_array_equal(again.expected_quality, routed.expected_quality)
+    y_pred, route, cost = routed
+    assert Routed(y_pred, route, cost).expected_quality is None
+
+
+def test_warnings_of_budgets_and_costs_that_do_not_go_together():
+    X, Q, C = draw(300, np.random.default_rng(0))
+    with pytest.warns(UserWarning, match="budget=4000.0 binds nowhere.*costs 12 per sample"):
+        BudgetRouter(Ridge(), costs=PRICES, budget=4000.0).fit(X, Q)
+    with pytest.warns(UserWarning, match="logged costs of 'choice1' are .* but costs says 4"):
+        BudgetRouter(Ridge(), costs=PRICES).fit(X, Q, costs=C * [1.0, 1000.0, 1.0])

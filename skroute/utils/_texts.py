@@ -117,6 +117,8 @@ def _texts_of(data):
 def _objects(values):
     """The values of an array or of a column, as a list."""
     try:
-        return np.asarray(values, dtype=object).ravel().tolist()
+        found = np.asarray(values, dtype=object)
+        # What is no sequence of values, such as lazy features, would be its own and only one.
+        return found.ravel().tolist() if found.ndim else []
     except (TypeError, ValueError, RuntimeError):
         return []

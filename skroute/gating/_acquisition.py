@@ -88,13 +88,15 @@ class LazyFeatures:
     def __len__(self):
         return self.n_samples
 
-    def read(self, columns, rows):
+    def read(self, columns, rows, codes=None):
         """Ask the source for columns of rows.
 
         Parameters
         ----------
         columns : list of str or int
         rows : ndarray of shape (n_rows,), dtype=int
+        codes : ColumnCodes, default=None
+            Makes codes of columns with categories.
 
         Returns
         -------
@@ -108,12 +110,19 @@ class LazyFeatures:
             for at, column in enumerate(columns):
                 part = self.source[column]
                 part = part(rows) if callable(part) else np.asanyarray(part)[rows]
-                values[:, at] = _as_numbers(part, (len(rows),), [column])
+                if codes is not None and column in codes.categories:
+                    check_length(part, len(rows), column)
+                    values[:, at] = codes.encode_column(column, part)
+                else:
+                    values[:, at] = _as_numbers(part, (len(rows),), [column])
         else:
             values = self.source(columns, rows)
             if hasattr(values, "columns"):
                 values = _select(values, columns)
-            values = _as_numbers(values, (len(rows), len(columns)), columns)
+            if codes is not None and not codes.categories.keys().isdisjoint(columns):
+                values = _as_codes(values, len(rows), columns, codes)
+            else:
+                values = _as_numbers(values, (len(rows), len(columns)), columns)
         self.asked_.append((columns, rows))
         return values
 
@@ -127,6 +136,35 @@ def _select(frame, columns):
         missing = [column for column in columns if column not in names]
         raise ValueError(f"The feature source returned no column {missing!r}.")
     return frame
+
+
+def check_length(cells, n_rows, column):
+    """Refuse cells of a column that are not one for each row."""
+    if np.shape(cells) != (n_rows,):
+        raise ValueError(
+            f"The feature source returned an array of shape {np.shape(cells)} for {n_rows} rows of "
+            f"the column {column!r}; it must be {(n_rows,)}."
+        )
+
+
+def _as_codes(values, n_rows, columns, codes):
+    """What a source returned as float64, column by column, since some have categories."""
+    frame = hasattr(values, "columns")
+    if not frame and np.shape(values) != (n_rows, len(columns)):
+        raise ValueError(
+            f"The feature source returned an array of shape {np.shape(values)} for {n_rows} rows "
+            f"of the columns {columns!r}; it must be {(n_rows, len(columns))}."
+        )
+    table = None if frame else np.asarray(values, dtype=object)
+    found = np.empty((n_rows, len(columns)))
+    for at, column in enumerate(columns):
+        cells = values[column] if frame else table[:, at]
+        check_length(cells, n_rows, column)
+        if column in codes.categories:
+            found[:, at] = codes.encode_column(column, cells)
+        else:
+            found[:, at] = _as_numbers(cells, (n_rows,), [column])
+    return found
 
 
 def _as_numbers(values, shape, columns):

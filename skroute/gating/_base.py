@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from skroute.base import CostAwareMixin, Plan, check_affordable, check_costs
 from skroute.gating._acquisition import FeatureLedger, LazyFeatures, check_bought
+from skroute.gating._columns import ColumnCodes
 from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
 from skroute.utils._texts import refusing_text
 
@@ -50,6 +51,9 @@ class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
     """
 
     _acts_at_once: tuple[str, ...] = ("budget",)
+    # Whether data frames with categories are read as they are.
+    _reads_categories = False
+    _codes: ColumnCodes | None = None
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
         "feature_groups": [Mapping, None],
@@ -66,10 +70,17 @@ class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
 
     def _checked(self, X, y, sample_weight):
         """Numeric rows, class indices and weights; sets ``classes_`` and the groups."""
-        with refusing_text(lambda: where_text_is(X)):
-            values, y = validate_data(
-                self, X, y, dtype=np.float64, ensure_all_finite=self._finite()
+        self._codes = ColumnCodes.of(X) if self._reads_categories else None
+        if self._codes is not None:
+            validate_data(self, X, skip_check_array=True)
+            values, y = check_X_y(
+                self._codes.encode(X), y, dtype=np.float64, ensure_all_finite=self._finite()
             )
+        else:
+            with refusing_text(lambda: where_text_is(X)):
+                values, y = validate_data(
+                    self, X, y, dtype=np.float64, ensure_all_finite=self._finite()
+                )
         self._set_groups()
         check_classification_targets(y)
         weight = check_sample_weight(
@@ -154,6 +165,11 @@ class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
 
     def _ledger(self, X):
         """The rows as a ledger: bought already if X is a table, else to be asked for."""
+        if self._codes is not None and hasattr(X, "columns"):
+            values = check_array(
+                self._codes.encode(X), dtype=np.float64, ensure_all_finite=self._finite()
+            )
+            return self._ledger_of(values)
         if not isinstance(X, LazyFeatures):
             # Feature names were checked on X itself.
             with refusing_text(lambda: where_text_is(X)):
@@ -165,7 +181,7 @@ class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
 
         def read(columns, rows):
             asked = [names[column] for column in columns]
-            values = X.read(asked, rows)
+            values = X.read(asked, rows, self._codes)
             check_bought(values, asked, allow_nan=allow_nan)
             return values
 

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,13 +21,11 @@ from skroute.gating._acquirer import (
 from skroute.gating._base import FeatureBuyer
 from skroute.gating._groups import Groups
 from skroute.gating._points import ROOM, HeldOut, HeldOutPath, Limits
-from skroute.gating._stopping import Paths
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptions, num_samples
 
-# Rows from which one held-out part is enough; of fewer, every row is held out once.
-ONE_PART = 1000
+# Most rows that are held out, and rows below which a third is.
 HELD_OUT = 5000
-TINY = 300
+FEW = 1000
 
 
 class Bought(NamedTuple):
@@ -154,6 +152,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     """
 
     _acts_at_once = ("budget", "policy", "max_rounds", "max_cost")
+    _reads_categories = True
     _call_context = ("known", "max_rounds", "max_cost")
     _parameter_constraints: dict = {
         **FeatureBuyer._parameter_constraints,
@@ -217,7 +216,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         values, encoded, _ = self._checked(X, y, None)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         n_groups = len(self.group_costs_)
-        self._groups = Groups.of(self.group_of_, self.group_costs_, np.zeros(values.shape[1], bool))
+        categorical = np.zeros(values.shape[1], dtype=bool)
+        if self._codes is not None:
+            categorical = self._codes.categorical
+        self._groups = Groups.of(self.group_of_, self.group_costs_, categorical)
         whole = Task(
             values,
             encoded,
@@ -229,17 +231,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self.n_jobs or 1,
             int(self._groups.priced.sum()),
         )
-        parts = held_out_parts(encoded, rng)
-        with task.step("judge", n_steps=len(parts)):
-            self._held_out, self._judged, walks = self._judge(whole, parts, rng)
+        fitted, out = held_out_part(encoded, rng)
+        with task.step("judge"):
+            self._held_out, self._judged, walks = self._judge(whole, fitted, out, rng)
         self._learned = self._judged
-        if len(parts) > 1:
-            with task.step("fit"):
-                order = find_order(whole, rng)
-                self._learned, _ = learn(whole, order, rng, n_models=3)
-            # Each part had models of its own: the prices go with those of all rows.
-            self._judged = self._learned
-        elif not whole.large:
+        if not whole.large:
             with task.step("fit"):
                 order = self._judged.order
                 policies = adaptive_policies(whole, order, rng)
@@ -249,34 +245,25 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self._points = {}
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
 
-    def _judge(self, whole, parts, rng):
-        """Every candidate on held-out rows; of the last part what was learned, and the paths."""
-        found, sets, costs = {}, {}, []
-        for fitted, out in parts:
-            task = whole.of(fitted)
-            order = find_order(task, rng)
-            costs.append(np.append(0.0, np.cumsum(whole.groups.costs[order])))
-            learned, walks = learn(task, order, rng)
-            X, y = whole.X[out], whole.y[out]
-            for name in learned.policies:
-                paths, walked = follow(learned, name, X, y, whole.groups, whole.most_rounds)
-                found.setdefault(name, []).append(paths)
-                if name in walks:
-                    walks[name] = joined(*walks[name], walked, fitted, out)
-            for size, model in learned.sets.items():
-                sets.setdefault(size, []).append(model.proba(X).argmax(axis=1) == y)
-        starts_alike = bool(whole.groups.priced.all())
-        paths = {
-            name: HeldOutPath(
-                Paths(*(np.concatenate(field) for field in zip(*parts))), starts_alike
-            )
-            for name, parts in found.items()
-        }
-        sets = {size: np.concatenate(parts) for size, parts in sets.items()}
-        return HeldOut(paths, sets, np.mean(costs, axis=0)), learned, walks
+    def _judge(self, whole, fitted, out, rng):
+        """Every candidate on held-out rows, what was learned, and the paths of all rows."""
+        task, groups = whole.of(fitted), whole.groups
+        order = find_order(task, rng)
+        learned, walks = learn(task, order, rng)
+        X, y = whole.X[out], whole.y[out]
+        starts_alike, paths = bool(groups.priced.all()), {}
+        for name in learned.policies:
+            found, walked = follow(learned, name, X, y, groups, whole.most_rounds)
+            paths[name] = HeldOutPath(found, starts_alike)
+            if name in walks:
+                walks[name] = joined(*walks[name], walked, fitted, out)
+        sets = {size: model.proba(X).argmax(axis=1) == y for size, model in learned.sets.items()}
+        costs = np.append(0.0, np.cumsum(groups.costs[order]))
+        return HeldOut(paths, sets, costs), learned, walks
 
     def _as_input(self, values):
-        return values
+        """What the user's model takes: numbers, or a frame as the one that `fit` was given."""
+        return values if self._codes is None else self._codes.decode(values)
 
     # Decide ---------------------------------------------------------------------------
 
@@ -515,7 +502,7 @@ class _Walk:
                 self._buy(np.sort(paid))
 
 
-def held_out_parts(y, rng):
+def held_out_part(y, rng):
     """Rows to learn from and rows to judge on, stratified where the classes allow it.
 
     Parameters
@@ -525,15 +512,11 @@ def held_out_parts(y, rng):
 
     Returns
     -------
-    list of (fitted, out)
+    fitted, out : ndarray of int
     """
     n, seed = len(y), int(rng.integers(2**31 - 1))
-    rarest = np.bincount(y).min()
-    if n >= ONE_PART and rarest >= 8:
-        n_out = min(n // (5 if n >= LARGE else 4), HELD_OUT)
-        split = StratifiedShuffleSplit(1, test_size=n_out, random_state=seed)
-    else:
-        n_parts = 4 if n >= TINY else 2
-        folds = StratifiedKFold if rarest >= n_parts else KFold
-        split = folds(min(n_parts, n), shuffle=True, random_state=seed)
-    return list(split.split(np.zeros(n), y))
+    n_out = min(n // (3 if n < FEW else 4 if n < LARGE else 5), HELD_OUT)
+    n_classes = int(y.max()) + 1
+    stratified = np.bincount(y).min() >= 3 and n_out >= n_classes
+    split = StratifiedShuffleSplit if stratified else ShuffleSplit
+    return next(split(1, test_size=max(n_out, 1), random_state=seed).split(np.zeros(n), y))

@@ -131,7 +131,7 @@ def test_the_table_stops_where_going_on_gains_nothing():
     costs = np.ones((n, 1))
     table = learn_stopping(value, costs)
     reach = table.prices(np.zeros(n, dtype=int), value[:, 0])
-    assert (reach[~sure] > 0.3).all() and (reach[sure] < 0.01).all()
+    assert (reach[~sure] > 0.3).all() and (reach[sure] < 0.5 * reach[~sure].min()).all()
     price = price_of_budget(reach[:, None], costs, 0.5)
     assert stops(reach[:, None], price).mean() == 0.5
 
@@ -151,3 +151,38 @@ def test_the_price_is_the_lowest_within_the_budget():
         assert spent(price) <= budget
         lower = np.unique(reach)[np.unique(reach) < price]
         assert all(spent(p) > budget or spent(p) == spent(price) for p in lower[-1:])
+
+
+def test_frames_with_categories_are_read_as_they_are():
+    """Also late, from a source that returns frames; an unknown category is a missing value."""
+    import pandas as pd
+    import polars as pl
+
+    rng = np.random.default_rng(0)
+    n = 300
+    frame = pd.DataFrame(
+        {
+            "ward": rng.choice(["er", "onco", "general"], n),
+            "sex": pd.Categorical(rng.choice(["f", "m"], n)),
+            "bp": rng.normal(size=n),
+        }
+    )
+    y = np.where((frame["ward"] == "er") ^ (rng.random(n) < 0.1), "sick", "well")
+    frame.loc[rng.random(n) < 0.1, "ward"] = None
+    costs = {"ward": 1, "sex": 2, "bp": 3}
+    model = SequentialFeatureClassifier(feature_costs=costs, random_state=0)
+    model.fit(frame[:200], y[:200])
+    rows = frame[200:].reset_index(drop=True)
+    routed = model.predict_routed(rows, max_cost=1)
+    assert (routed.y_pred == y[200:]).mean() > 0.75
+
+    def source(columns, at):
+        return rows.iloc[at][columns]
+
+    late = model.predict_routed(LazyFeatures(source, n_samples=len(rows)), max_cost=1)
+    same = model.predict_routed(pl.from_pandas(rows), max_cost=1)
+    for found in (late, same):
+        np.testing.assert_array_equal(found.y_pred, routed.y_pred)
+        np.testing.assert_array_equal(found.cost, routed.cost)
+    rows.loc[0, "ward"] = "unheard of"
+    model.predict(rows)

@@ -75,20 +75,22 @@ class Linear(NamedTuple):
 
     Attributes
     ----------
-    columns : ndarray of int or slice
+    columns : ndarray of int or None
+        None takes all.
     plain : bool
         Which scale of the rows.
     coef : ndarray of shape (n_columns, n_outputs)
     offset : ndarray of shape (n_outputs,)
     """
 
-    columns: np.ndarray | slice
+    columns: np.ndarray | None
     plain: bool
     coef: np.ndarray
     offset: np.ndarray
 
     def predict(self, rows):
-        return self.of((rows.plain if self.plain else rows.standard)[:, self.columns])
+        X = rows.plain if self.plain else rows.standard
+        return self.of(X if self.columns is None else X[:, self.columns])
 
     def of(self, X):
         return X.astype(np.float64) @ self.coef + self.offset
@@ -164,6 +166,36 @@ class Neighbors(NamedTuple):
         return self._replace(outcomes=outcomes)
 
 
+def pack(part):
+    """A predictor as the name of its type and plain arrays, trees in half precision."""
+    if isinstance(part, Forest):
+        trees, unit = part.trees, part.trees.unit()
+        small = np.int16 if trees.feature.max(initial=0) < 2**15 else np.int32
+        halves = (trees.values / unit).astype(np.float16)
+        return "Forest", [
+            trees.roots,
+            trees.feature.astype(small),
+            trees.threshold,
+            trees.child,
+            halves,
+            unit,
+        ]
+    if isinstance(part, Landmarks):
+        return "Landmarks", [*part[:-1], *part.linear]
+    return type(part).__name__, list(part)
+
+
+def unpack(kind, values):
+    """What :func:`pack` packed."""
+    if kind == "Forest":
+        roots, feature, threshold, child, halves, unit = values
+        leaves = halves.astype(np.float32) * np.float32(unit)
+        return Forest(Trees(roots, feature.astype(np.int32), threshold, child, leaves))
+    if kind == "Landmarks":
+        return Landmarks(*values[:3], Linear(*values[3:]))
+    return {"Linear": Linear, "Neighbors": Neighbors}[kind](*values)
+
+
 def unit_rows(X):
     """Rows scaled to length one; rows of zeros stay."""
     norms = np.linalg.norm(X, axis=1, keepdims=True)
@@ -233,11 +265,12 @@ def boosted(rows, D, seed, share=1.0):
 def linear(rows, D, seed, share=1.0, plain=False):
     """Ridge on factors that the choices share, each with a penalty of its own."""
     X = rows.plain if plain else rows.standard
-    columns: np.ndarray | slice = slice(None)
+    columns = None
     if X.shape[1] > MOST_COLUMNS:
         strength = np.abs(X.T @ D.astype(np.float32)).sum(axis=1)
         columns = np.sort(np.argsort(-strength, kind="stable")[:MOST_COLUMNS])
-    return shared_ridge(X[:, columns], D)._replace(columns=columns, plain=plain)
+        X = X[:, columns]
+    return shared_ridge(X, D)._replace(columns=columns, plain=plain)
 
 
 def plain_linear(rows, D, seed, share=1.0):
@@ -271,7 +304,7 @@ def shared_ridge(X, D):
     keep = squares > 1e-10 * max(squares[-1], 1e-300)
     squares, basis = squares[keep], basis[:, keep]
     if len(squares) == 0:
-        return Linear(slice(None), False, np.zeros((X.shape[1], D.shape[1])), mean)
+        return Linear(None, False, np.zeros((X.shape[1], D.shape[1])), mean)
     along = basis.T @ (Z.T @ targets)
     penalties = _PENALTIES * squares.mean()
     shrink = squares / (squares + penalties[:, None])
@@ -281,7 +314,7 @@ def shared_ridge(X, D):
     criterion = residual / np.maximum(n - 1 - freedom, 1)[:, None] ** 2
     best = criterion.argmin(axis=0)
     coef = basis @ (along * (shrink / squares)[best].T) @ rotation.T
-    return Linear(slice(None), False, coef, mean - centre @ coef)
+    return Linear(None, False, coef, mean - centre @ coef)
 
 
 def landmarks(rows, D, seed, share=1.0, cosine=False):

@@ -9,9 +9,18 @@ from sklearn.model_selection import KFold
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, Forest, Rows
+from skroute.quality._family import (
+    MEMBERS,
+    MOST_SEARCHED,
+    NEIGHBORS,
+    Forest,
+    Rows,
+    pack,
+    unpack,
+)
 from skroute.quality._stacking import (
     Choice,
+    Compared,
     beyond_noise,
     choose_weights,
     gain_over_mix,
@@ -197,6 +206,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # All features in one unit, in which rows are of length about one.
         self._unit = float(np.sqrt((self._spread**2).sum()))
         rows, mean = self._rows(X), quality.mean(axis=0)
+        # No estimate leaves the range of what was seen.
+        self._range = quality.min(axis=0), quality.max(axis=0)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
             self.compared_, self._parts = [], []
             self.mean_ = mean
@@ -212,7 +223,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._fit_members(names, choice, rows, quality - mean)
         self.compared_ = choice.compared
         self.mean_ = mean
-        return choice.estimate[:, 0] if self._is_single else choice.estimate
+        estimate = np.clip(choice.estimate, *self._range)
+        return estimate[:, 0] if self._is_single else estimate
 
     def _names(self):
         known = {**MEMBERS, **NEIGHBORS}
@@ -322,6 +334,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimate = np.tile(self.mean_, (len(rows.standard), 1))
         for part in self._parts:
             estimate += part.predict(rows)
+        np.clip(estimate, *self._range, out=estimate)
         return estimate[:, 0] if self._is_single else estimate
 
     def _checked(self, X):
@@ -333,6 +346,21 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 return X
         types = [np.float64, np.float32]
         return validate_data(self, on_host(X), dtype=types, order="C", reset=False)
+
+    def __getstate__(self):
+        # Plain arrays: a skops file lists the types of this package that it would build.
+        state = dict(super().__getstate__())
+        if "_parts" in state:
+            state["_parts"] = [pack(part) for part in state["_parts"]]
+            state["compared_"] = [tuple(found) for found in state["compared_"]]
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        if "_parts" in state:
+            state["_parts"] = [unpack(*part) for part in state["_parts"]]
+            state["compared_"] = [Compared(*found) for found in state["compared_"]]
+        super().__setstate__(state)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "mean_")

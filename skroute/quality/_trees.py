@@ -39,10 +39,14 @@ class Trees(NamedTuple):
         add_trees(np.ascontiguousarray(X, dtype=np.float32), *self, out)
         return out
 
+    def unit(self):
+        """A power of two that no value is above, as a float."""
+        largest = float(np.abs(self.values).max(initial=0))
+        return float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
+
     def rounded(self):
         """The same with values that float16 holds, in which they are pickled."""
-        largest = np.abs(self.values).max(initial=0)
-        unit = np.float32(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else np.float32(1)
+        unit = np.float32(self.unit())
         values = (self.values / unit).astype(np.float16).astype(np.float32) * unit
         return self._replace(values=values)
 

@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
+from skroute.features import FrameEncoder
 from skroute.forests import FastForest
 from skroute.gating import (
     AdaptGatingClassifier,
@@ -88,6 +89,7 @@ ESTIMATORS = [
     BudgetRouter(costs=[1.0], cv=2),
     CascadeRouter(costs=[1.0], cv=2, n_prices=4),
     BaggedNeighborsRegressor(),
+    FrameEncoder(n_components=2),
     QualityRegressor(cv=2),
     QualityRegressor(family=["linear", "cosine neighbors"], keep_rows=True, cv=2),
     QWYCEnsemble(

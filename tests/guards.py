@@ -18,6 +18,7 @@ MECHANISMS = {
     "assignment",
     "datasets",
     "distributed",
+    "features",
     "forests",
     "guarantees",
     "ledgers",

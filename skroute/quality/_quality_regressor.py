@@ -9,6 +9,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skroute.features import FrameEncoder, needs_encoding
 from skroute.quality._family import (
     MEMBERS,
     MOST_SEARCHED,
@@ -39,7 +40,7 @@ _FEWEST_ROWS = 20
 class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """The quality of each choice, by a family of estimators compared on its decisions.
 
-    The routers' default. From rows of numbers and the quality of each choice it fits extremely
+    The routers' default. From rows and the quality of each choice it fits extremely
     randomised trees (small and coarse leaves), boosted trees, ridge regression on factors that
     the choices share, and the same on similarities to cluster centres, all with all choices in
     one model. Estimates of rows that did not fit them then decide how much of each member is
@@ -84,6 +85,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         For the stack and for each member: its `name`, the `gain` over the random mix out of
         sample with its standard error `gain_se`, and its weights, `difference` and `level`.
 
+    encoder_ : FrameEncoder or None
+        Makes numbers of rows that hold texts or categories; None where X is of numbers.
+
     n_features_in_ : int
         Number of features seen during `fit`.
 
@@ -93,11 +97,15 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     See Also
     --------
     BaggedNeighborsRegressor : OCCAM's estimator of the same.
+    skroute.features.FrameEncoder : What reads texts and data frames.
 
     Notes
     -----
     Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, linear
     members take at most 1,000 columns and neighbours at most 20,000 rows.
+
+    Texts and categories are encoded once, from all rows, without their outcomes; the
+    out-of-sample estimates are of members that did not see the outcomes of a row.
 
     Examples
     --------
@@ -133,8 +141,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of numbers.
+        X : array-like or data frame of shape (n_samples, n_features), or sequence of str
+            Rows of numbers; texts and categories, also of a data frame, are made numbers by
+            :class:`~skroute.features.FrameEncoder` first.
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Quality of each choice, finite numbers of any scale.
@@ -188,6 +197,12 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.__dict__.pop("mean_", None)
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         names = self._names()
+        self.encoder_ = None
+        if needs_encoding(X):
+            validate_data(self, X, skip_check_array=True)
+            self.encoder_ = FrameEncoder(random_state=self.random_state)
+            names_of_fit = getattr(self, "feature_names_in_", None)
+            X, y = self.encoder_.fit_transform(X), on_host(y)
         X, y = validate_data(
             self,
             on_host(X),
@@ -197,6 +212,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             multi_output=True,
             y_numeric=True,
         )
+        if self.encoder_ is not None:
+            # The names of the columns given, not of what they became.
+            self.n_features_in_ = self.encoder_.n_features_in_
+            if names_of_fit is not None:
+                self.feature_names_in_ = names_of_fit
         self._is_single = y.ndim == 1
         quality = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         costs = None if costs is None else np.asarray(costs, dtype=np.float64)
@@ -322,8 +342,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The rows.
+        X : array-like or data frame of shape (n_samples, n_features), or sequence of str
+            The rows, as in `fit`.
 
         Returns
         -------
@@ -339,6 +359,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _checked(self, X):
         """Rows as an array; a plain one is checked in a few microseconds."""
+        if self.encoder_ is not None:
+            return self.encoder_.transform(X)
         plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64
         if plain and len(X) and X.shape[1] == self.n_features_in_:
             # A sum is finite unless an entry is not, or it overflows: then look again.
@@ -361,6 +383,12 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             state["_parts"] = [unpack(*part) for part in state["_parts"]]
             state["compared_"] = [Compared(*found) for found in state["compared_"]]
         super().__setstate__(state)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "mean_")

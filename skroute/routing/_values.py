@@ -9,6 +9,7 @@ from sklearn.utils import _safe_indexing, check_array, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
+from skroute.features import needs_encoding
 from skroute.utils._compat import Integral, num_samples
 from skroute.utils._tensors import holds_numbers, on_host
 
@@ -46,6 +47,9 @@ def check_default_reads(X, advice=READABLE_INSTEAD):
         )
     # Complex numbers are refused by whoever reads them, in words of their own.
     if holds_numbers(X) or getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        return
+    # Texts, categories and frames of them become numbers.
+    if needs_encoding(X):
         return
     try:
         check_array(_safe_indexing(X, slice(0, 100)), ensure_all_finite=False)

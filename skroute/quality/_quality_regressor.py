@@ -224,7 +224,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             folds = self._folds(len(X))
         self._centre, self._spread = _scale(X)
         # All features in one unit, in which rows are of length about one.
-        self._unit = float(np.sqrt((self._spread**2).sum()))
+        widest = float(self._spread.max())
+        self._unit = widest * float(np.linalg.norm(self._spread / widest))
         rows, mean = self._rows(X), quality.mean(axis=0)
         # No estimate leaves the range of what was seen.
         self._range = quality.min(axis=0), quality.max(axis=0)

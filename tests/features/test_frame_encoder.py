@@ -1,0 +1,102 @@
+"""Texts, categories and numbers of a frame as they are, and routers that read them."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from skroute.features import FrameEncoder, needs_encoding
+from skroute.routing import BudgetRouter
+
+WORDS = ["alpha", "beta", "gamma", "delta", "sum", "proof", "poem", "recipe"]
+
+
+def frame(n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    prompts = [" ".join(rng.choice(WORDS, 6)) + f" {i}" for i in range(n)]
+    length = rng.random(n)
+    length[::7] = np.nan
+    return pd.DataFrame(
+        {"prompt": prompts, "tenant": rng.choice(["red", "blue"], n), "length": length}
+    )
+
+
+def test_each_column_is_read_as_what_it_holds():
+    log = frame()
+    encoder = FrameEncoder(n_components=4).fit(log)
+    assert encoder.kinds_ == ["text", "category", "number"]
+    found = encoder.transform(log)
+    assert found.shape == (80, 4 + 2 + 2)
+    np.testing.assert_array_equal(found[:, 4], log["tenant"] == "blue")
+    np.testing.assert_array_equal(found[:, -1], log["length"].isna())
+    known = log["length"].notna()
+    assert abs(found[known, -2].mean()) < 1e-12 and found[known, -2].std() == pytest.approx(1)
+    np.testing.assert_allclose(found, FrameEncoder(n_components=4).fit_transform(log), atol=1e-5)
+
+
+def test_columns_are_found_by_name_and_libraries_agree():
+    log = frame()
+    encoder = FrameEncoder(n_components=4).fit(log)
+    expected = encoder.transform(log)
+    np.testing.assert_array_equal(encoder.transform(log[["length", "tenant", "prompt"]]), expected)
+    other = FrameEncoder(n_components=4).fit_transform(pl.from_pandas(log))
+    np.testing.assert_allclose(other, expected, atol=1e-5)
+    with pytest.raises(ValueError, match="must have the columns"):
+        encoder.transform(log.rename(columns={"tenant": "customer"}))
+    with pytest.raises(ValueError, match="2 features, but FrameEncoder is expecting 3"):
+        encoder.transform(log[["prompt", "tenant"]].to_numpy())
+
+
+def test_equal_texts_are_equal_rows_and_alike_ones_are_near():
+    log = frame()
+    log.loc[1, "prompt"] = log.loc[0, "prompt"]
+    found = FrameEncoder(n_components=10).fit_transform(log[["prompt"]])
+    np.testing.assert_allclose(found[0], found[1])
+    texts = [f"{text} {i}" for i in range(20) for text in ("red wine", "white wine", "loud music")]
+    encoder = FrameEncoder(n_components=10).fit(texts)
+    wine, white, music = encoder.transform(["red wine", "white wine", "loud music"])
+    assert wine @ white > wine @ music + 0.1
+
+
+def test_what_fit_did_not_see_is_read():
+    encoder = FrameEncoder().fit(frame())
+    new = pd.DataFrame({"prompt": ["", None], "tenant": ["green", None], "length": [None, 3]})
+    assert np.isfinite(encoder.transform(new)).all()
+    with pytest.raises(ValueError, match="now something else") as refused:
+        encoder.transform(new.assign(length=["secret", "words"]))
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("X", "needed"),
+    [
+        (["a b", "c d"], True),
+        (np.array(["a b", "c d"]), True),
+        (pd.Series(["a b", "c d"]), True),
+        (frame(), True),
+        (frame()[["length"]], False),
+        (np.zeros((3, 2)), False),
+        ([[1.0, 2.0]], False),
+        (np.array([["1", "2"]]), False),
+        (np.array([[{"a": 1}, "text"]], dtype=object), False),
+    ],
+)
+def test_what_needs_encoding(X, needed):
+    assert needs_encoding(X) is needed
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "array", "list"])
+def test_a_router_reads_a_log_as_it_is(library):
+    log, rng = frame(200), np.random.default_rng(1)
+    hard = log["prompt"].str.contains("proof").to_numpy()
+    Q = np.column_stack([(rng.random(200) < np.where(hard, 0.1, 0.95)), np.ones(200)])
+    X = {
+        "pandas": log[["prompt", "tenant"]],
+        "polars": pl.from_pandas(log[["prompt", "tenant"]]),
+        "array": log["prompt"].to_numpy(dtype=str),
+        "list": list(log["prompt"]),
+    }[library]
+    router = BudgetRouter(costs=[1.0, 10.0], cv=3).fit(X, Q.astype(float))
+    share = hard.mean()
+    route = router.route(X, budget=1 + 9 * share)
+    assert route[hard].mean() > route[~hard].mean() + 0.4

@@ -1,0 +1,228 @@
+"""The default estimate of quality: its weights, its comparison, its promises."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import Ridge
+
+from skroute.assignment import choose_at_price
+from skroute.metrics import reference_curves
+from skroute.quality import QualityRegressor
+from skroute.quality import _stacking as stacking
+from skroute.quality._family import (
+    MEMBERS,
+    NEIGHBORS,
+    Rows,
+    nearest,
+    pack,
+    shared_ridge,
+    split_outputs,
+    unit_rows,
+    unpack,
+)
+
+
+def log(n=300, d=4, k=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    p = 1 / (1 + np.exp(-1.5 * X @ rng.standard_normal((d, k))))
+    return X, (rng.random((n, k)) < p).astype(float), p
+
+
+def rows_of(X):
+    return Rows(X.astype(np.float32), (X / 2 + 1).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", [*MEMBERS, *NEIGHBORS])
+def test_every_member_is_weighted_in_level_and_difference(name):
+    X, Q, _ = log(150)
+    member = {**MEMBERS, **NEIGHBORS}[name](rows_of(X), Q - Q.mean(axis=0), 0, 0.4)
+    plain = member.predict(rows_of(X))
+    assert plain.shape == Q.shape
+    expected = split_outputs(plain, 0.3, 0.7)
+    found = member.weighted(0.3, 0.7)
+    np.testing.assert_allclose(found.predict(rows_of(X)), expected, atol=1e-4)
+    again = unpack(*pack(found))
+    np.testing.assert_allclose(again.predict(rows_of(X)), expected, atol=2e-3)
+
+
+def test_ridge_is_ridge_on_the_shared_factors():
+    # With one output there is one factor, and the penalty is of the grid.
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 5))
+    y = X[:, :1] + rng.standard_normal((60, 1))
+    found = shared_ridge(X, y).of(X)
+    squares = np.linalg.eigvalsh((X - X.mean(axis=0)).T @ (X - X.mean(axis=0)))
+    peers = [Ridge(a * squares.mean()).fit(X, y) for a in np.geomspace(1e-4, 1e3, 22)]
+    assert min(np.abs(found - peer.predict(X)[:, None]).max() for peer in peers) < 1e-8
+
+
+def test_choices_that_are_alike_share_what_they_have_in_common():
+    # Nine copies of one choice with noise of their own: the common factor is shrunk less.
+    rng = np.random.default_rng(0)
+    lost = []
+    for _ in range(10):
+        X, w = rng.standard_normal((60, 30)), rng.standard_normal((30, 1)) / 5
+        Q = X @ w + rng.standard_normal((60, 9))
+        new = rng.standard_normal((500, 30))
+        together = shared_ridge(X, Q).of(new) - new @ w
+        alone = [shared_ridge(X, Q[:, [j]]).of(new) - new @ w for j in range(9)]
+        lost.append([(together**2).mean(), np.mean([(one**2).mean() for one in alone])])
+    together, alone = np.mean(lost, axis=0)
+    assert together < 0.8 * alone
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean", "chebyshev"])
+def test_nearest_rows_are_the_nearest(metric):
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((2, 50, 4)).astype(np.float32)
+    if metric == "cosine":
+        X, new = unit_rows(X), unit_rows(new)
+    order = np.inf if metric == "chebyshev" else 2
+    apart = np.linalg.norm((new[:, None] - X[None]).astype(float), ord=order, axis=2)
+    found = nearest(X, new, metric, 5)
+    np.testing.assert_array_equal(np.sort(found), np.sort(np.argsort(apart, axis=1)[:, :5]))
+
+
+def test_weights_are_those_of_least_squares():
+    rng = np.random.default_rng(0)
+    Q = rng.standard_normal((200, 3))
+    E = np.stack([Q + rng.standard_normal(Q.shape), rng.standard_normal(Q.shape), -Q])
+    found = stacking.stacked_weights(stacking.moments(E, Q))
+    level = E.mean(axis=2, keepdims=True)
+    parts = (E - level).reshape(3, -1), (Q - Q.mean(axis=1, keepdims=True)).ravel()
+    penalty = 0.02 * (parts[0] ** 2).sum() / 3
+
+    def loss(w):
+        return ((parts[1] - w @ parts[0]) ** 2).sum() + penalty * w @ w
+
+    peer = minimize(loss, np.ones(3), bounds=[(0, None)] * 3, tol=1e-12).x
+    np.testing.assert_allclose(found.difference, peer, atol=1e-4)
+    assert found.difference[2] == 0
+
+
+def test_weighing_is_linear_in_level_and_difference():
+    rng = np.random.default_rng(0)
+    E = rng.standard_normal((2, 20, 3))
+    weights = stacking.Weights(np.array([0.5, 1.5]), np.array([0.2, 0.0]))
+    expected = split_outputs(E[0], 0.2, 0.5) + split_outputs(E[1], 0.0, 1.5)
+    np.testing.assert_allclose(stacking.weigh(E, weights), expected)
+
+
+def test_the_mix_is_that_of_the_metrics():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        Q, costs = rng.random((50, 5)), rng.random(5)
+        for spent in np.linspace(costs.min(), costs.max(), 6):
+            peer = reference_curves(Q, costs, [spent]).random[0]
+            found = stacking.mixed_quality(Q, costs, spent).mean()
+            assert found == pytest.approx(peer)
+
+
+def test_the_gain_of_the_truth_is_that_of_decisions_by_it():
+    X, Q, p = log(2000)
+    costs = np.array([1.0, 2.0, 4.0])
+    gain = stacking.gain_over_mix(p, Q, costs, budgets=[np.inf])
+    best = choose_at_price(p, costs, 0.0)
+    spent = costs[best].mean()
+    mix = reference_curves(Q, costs, [spent]).random[0]
+    assert gain.mean() == pytest.approx(Q[np.arange(2000), best].mean() - mix)
+    assert gain.mean() > 0.1
+
+
+def test_decisions_gain_more_than_the_mix_and_less_than_by_the_truth():
+    X, Q, p = log(1500)
+    new, Q_new, p_new = log(1500)[0][750:], Q[750:], p[750:]
+    model = QualityRegressor(keep_rows=False).fit(X[:750], Q[:750])
+    costs = np.array([1.0, 2.0, 4.0])
+    found = stacking.gain_over_mix(model.predict(new), Q_new, costs).mean()
+    truth = stacking.gain_over_mix(p_new, Q_new, costs).mean()
+    assert 0.6 * truth < found < 1.1 * truth
+
+
+def test_noise_is_answered_by_the_means():
+    # Nothing can be gained: estimates hardly leave the means, over fresh draws.
+    spreads = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, Q = rng.standard_normal((200, 5)), (rng.random((200, 3)) < 0.5).astype(float)
+        model = QualityRegressor(cv=3).fit(X, Q)
+        spreads.append(model.predict(X).std(axis=0).mean())
+    assert np.median(spreads) < 0.08
+
+
+def test_estimates_of_its_own_rows_are_out_of_sample():
+    # The features name the row, so that an estimate that saw its outcome would know it.
+    rng = np.random.default_rng(0)
+    X, Q = rng.standard_normal((120, 40)), rng.standard_normal((120, 2))
+    model = QualityRegressor(cv=3)
+    estimate = model.cross_fit(X, Q)
+    assert abs(np.corrcoef(estimate.ravel(), Q.ravel())[0, 1]) < 0.25
+
+
+def test_cross_fit_takes_the_folds_given():
+    X, Q, _ = log(90)
+    parts = np.arange(90) % 3
+    folds = [(np.flatnonzero(parts != i), np.flatnonzero(parts == i)) for i in range(3)]
+    before = QualityRegressor().cross_fit(X, Q, folds=folds)
+    changed = Q.copy()
+    changed[parts == 1] = 1 - changed[parts == 1]
+    after = QualityRegressor().cross_fit(X, changed, folds=folds)
+    # The estimates of a fold depend on its own outcomes through which rule is taken only.
+    assert not np.array_equal(before[parts == 0], after[parts == 0])
+
+
+def test_rows_are_kept_only_if_asked_for_or_better():
+    X, Q, _ = log(200)
+    light = QualityRegressor(keep_rows=False).fit(X, Q)
+    kept = QualityRegressor(family=["euclidean neighbors"], keep_rows=True).fit(X, Q)
+    assert not any(hasattr(part, "searched") for part in light._parts)
+    assert any(hasattr(part, "searched") for part in kept._parts)
+    assert {found.name for found in light.compared_} == {"stack", *MEMBERS}
+
+
+def test_a_copy_answers_the_same_and_holds_plain_arrays():
+    X, Q, _ = log(200)
+    model = QualityRegressor(cv=3).fit(X, Q)
+    content = pickle.dumps(model)
+    np.testing.assert_array_equal(pickle.loads(content).predict(X), model.predict(X))
+    assert b"_family" not in content and b"Compared" not in content
+    assert pickle.loads(content).compared_ == model.compared_
+
+
+def test_estimates_stay_in_the_range_seen():
+    X, Q, _ = log(200)
+    found = QualityRegressor(family=["linear"]).fit(X, Q).predict(100 * X)
+    assert found.min() >= 0 and found.max() <= 1
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_features_of_any_scale_are_read(scale):
+    X, Q, _ = log(100)
+    found = QualityRegressor(cv=2).fit(X * scale, Q).predict(X * scale)
+    assert np.isfinite(found).all() and found.std() > 0.05
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 19])
+def test_of_few_rows_the_means_are_the_estimate(n):
+    X, Q, _ = log(n)
+    np.testing.assert_allclose(QualityRegressor().fit(X, Q).predict(X), np.tile(Q.mean(0), (n, 1)))
+
+
+@pytest.mark.parametrize("family", [[], ["forest"], ["trees", "trees"]])
+def test_an_unknown_family_is_refused(family):
+    X, Q, _ = log(30)
+    model = QualityRegressor(family=family)
+    with pytest.raises(ValueError, match="family must be a list of different members"):
+        model.fit(X, Q)
+    with pytest.raises(ValueError, match="keep the rows, but keep_rows=False"):
+        QualityRegressor(family=["cosine neighbors"], keep_rows=False).fit(X, Q)
+    assert not hasattr(model, "mean_")
+
+
+def test_threads_change_nothing():
+    X, Q, _ = log(200)
+    one = QualityRegressor(cv=3).fit(X, Q).predict(X)
+    np.testing.assert_array_equal(QualityRegressor(cv=3, n_jobs=2).fit(X, Q).predict(X), one)

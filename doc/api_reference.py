@@ -14,8 +14,8 @@ ROOMS = {
     "skroute.forests": ("Forests of any library", ["fast_forest", "early_exit"]),
     "skroute.feature_sets": ("Which features to compute", ["feature_sets"]),
     "skroute.assignment": ("Spend a budget well", ["assignment"]),
-    "skroute.ledgers": ("The ledger of a total", ["many_workers", "streams"]),
-    "skroute.quality": ("Estimate quality", ["quality"]),
+    "skroute.quality": ("Estimate quality", ["estimates", "quality"]),
+    "skroute.features": ("Numbers from what a log holds", ["estimates"]),
     "skroute.members": (
         "Logs, services, and nets with exits as models",
         ["members", "multi_exit"],

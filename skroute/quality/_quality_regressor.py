@@ -33,6 +33,8 @@ from skroute.utils._tensors import on_host
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
+# Rows are kept for at least this share more of gain.
+_WORTH_KEEPING = 0.05
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
 _FEWEST_ROWS = 20
 
@@ -62,8 +64,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         all that `keep_rows` allows.
 
     keep_rows : {"auto"} or bool, default="auto"
-        Whether neighbours may take part. ``"auto"``: up to 20,000 rows, and only if they win
-        by more than noise. True keeps them in the stack, False leaves them out; the fitted
+        Whether neighbours may take part. ``"auto"``: up to 20,000 rows, the best metric only,
+        and only if decisions gain a twentieth more with it and more than noise; a row then
+        takes a search. True keeps them in the stack, False leaves them out; the fitted
         estimator then keeps sums over rows only.
 
     cv : int, default=5
@@ -310,13 +313,18 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         light = [name for name in names if name not in NEIGHBORS]
         if self.keep_rows != "auto" or self.family is not None or len(light) == len(names):
             return names, choose(names)
-        small, large = choose(light), choose(names)
+        small = choose(light)
         by = supposed_costs(quality) if costs is None else costs
         by = by.mean(axis=0) if by.ndim == 2 else by
-        lead = gain_over_mix(large.estimate, quality, by) - gain_over_mix(
-            small.estimate, quality, by
-        )
-        return (names, large) if beyond_noise(lead) else (light, small)
+        gain = gain_over_mix(small.estimate, quality, by)
+        # One search at most: that of the neighbours which decide best.
+        heavy = [name for name in names if name in NEIGHBORS]
+        alone = {name: choose([name]).compared[0].gain for name in heavy}
+        some = [*light, max(heavy, key=alone.__getitem__)]
+        large = choose(some)
+        lead = gain_over_mix(large.estimate, quality, by) - gain
+        wins = beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain.mean()
+        return (some, large) if wins else (light, small)
 
     def _fit_members(self, names, choice, rows, deviations):
         """Fit on all rows what has weight; all trees become one forest."""

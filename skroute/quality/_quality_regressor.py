@@ -24,6 +24,9 @@ from skroute.quality._stacking import (
     Compared,
     beyond_noise,
     choose_weights,
+    corrected,
+    corrections,
+    cross_corrected,
     gain_over_mix,
     supposed_costs,
 )
@@ -50,7 +53,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     their level. What is compared is what a router makes of the estimates: the realised quality
     over the best random mix at equal spend, at five budgets. A member takes all the weight
     where it decides better than the stack by more than noise, and where even the stack decides
-    worse than a coin, the estimate is each choice's mean.
+    worse than a coin, the estimate is each choice's mean. Last, the estimates of each choice are
+    corrected where outcomes of other rows say, beyond noise, that they are off.
 
     Nearest neighbours are part of the family with ``keep_rows="auto"``, and are kept only if
     decisions are better with them by more than noise, since they need the rows of `fit`.
@@ -233,7 +237,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # No estimate leaves the range of what was seen.
         self._range = quality.min(axis=0), quality.max(axis=0)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
-            self.compared_, self._parts = [], []
+            self.compared_, self._parts, self._knots = [], [], None
             self.mean_ = mean
             estimate = quality.copy()
             for train, test in folds:
@@ -246,8 +250,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         names, choice = self._chosen(names, estimates, means, quality, folds, costs)
         self._fit_members(names, choice, rows, quality - mean)
         self.compared_ = choice.compared
+        self._knots = [corrections(*pair) for pair in zip(choice.estimate.T, quality.T)]
+        tests = [test for _, test in folds]
+        estimate = np.clip(cross_corrected(choice.estimate, quality, tests), *self._range)
         self.mean_ = mean
-        estimate = np.clip(choice.estimate, *self._range)
         return estimate[:, 0] if self._is_single else estimate
 
     def _names(self):
@@ -363,6 +369,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimate = np.tile(self.mean_, (len(rows.standard), 1))
         for part in self._parts:
             estimate += part.predict(rows)
+        if self._knots is not None:
+            estimate = corrected(estimate, self._knots)
         np.clip(estimate, *self._range, out=estimate)
         return estimate[:, 0] if self._is_single else estimate
 

@@ -202,8 +202,8 @@ def columns_of(X):
     if 0 in found.shape:
         what = "sample" if len(found) == 0 else "feature"
         raise ValueError(
-            f"Found array with 0 {what}(s) (shape={found.shape}) while a minimum of 1 is required by "
-            "FrameEncoder."
+            f"Found array with 0 {what}(s) (shape={found.shape}) while a minimum of 1 is required "
+            "by FrameEncoder."
         )
     if found.ndim == 1:
         if len(found) and not _holds_strings(found):

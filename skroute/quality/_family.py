@@ -182,6 +182,8 @@ def pack(part):
         ]
     if isinstance(part, Landmarks):
         return "Landmarks", [*part[:-1], *part.linear]
+    if isinstance(part, Neighbors):
+        return "Neighbors", [part.searched.astype(np.float16), *part[1:]]
     return type(part).__name__, list(part)
 
 
@@ -193,7 +195,9 @@ def unpack(kind, values):
         return Forest(Trees(roots, feature.astype(np.int32), threshold, child, leaves))
     if kind == "Landmarks":
         return Landmarks(*values[:3], Linear(*values[3:]))
-    return {"Linear": Linear, "Neighbors": Neighbors}[kind](*values)
+    if kind == "Neighbors":
+        return Neighbors(values[0].astype(np.float32), *values[1:])
+    return Linear(*values)
 
 
 def unit_rows(X):
@@ -365,7 +369,9 @@ def neighbors(metric):
     def fit(rows, D, seed, share=1.0):
         searched = unit_rows(rows.plain) if metric == "cosine" else rows.standard
         k = max(1, round(len(D) ** 0.5))
-        return Neighbors(searched, D.astype(np.float32), metric, k)
+        # What half precision holds, in which they are pickled.
+        halves = np.clip(searched, -6e4, 6e4).astype(np.float16)
+        return Neighbors(halves.astype(np.float32), D.astype(np.float32), metric, k)
 
     return fit
 

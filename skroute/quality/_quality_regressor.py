@@ -24,6 +24,9 @@ from skroute.quality._stacking import (
     Compared,
     beyond_noise,
     choose_weights,
+    corrected,
+    corrections,
+    cross_corrected,
     gain_over_mix,
     supposed_costs,
 )
@@ -33,6 +36,8 @@ from skroute.utils._tensors import on_host
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
+# Rows are kept for at least this share more of gain.
+_WORTH_KEEPING = 0.05
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
 _FEWEST_ROWS = 20
 
@@ -48,7 +53,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     their level. What is compared is what a router makes of the estimates: the realised quality
     over the best random mix at equal spend, at five budgets. A member takes all the weight
     where it decides better than the stack by more than noise, and where even the stack decides
-    worse than a coin, the estimate is each choice's mean.
+    worse than a coin, the estimate is each choice's mean. Last, the estimates of each choice are
+    corrected where outcomes of other rows say, beyond noise, that they are off.
 
     Nearest neighbours are part of the family with ``keep_rows="auto"``, and are kept only if
     decisions are better with them by more than noise, since they need the rows of `fit`.
@@ -62,8 +68,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         all that `keep_rows` allows.
 
     keep_rows : {"auto"} or bool, default="auto"
-        Whether neighbours may take part. ``"auto"``: up to 20,000 rows, and only if they win
-        by more than noise. True keeps them in the stack, False leaves them out; the fitted
+        Whether neighbours may take part. ``"auto"``: up to 20,000 rows, the best metric only,
+        and only if decisions gain a twentieth more with it and more than noise; a row then
+        takes a search. True keeps them in the stack, False leaves them out; the fitted
         estimator then keeps sums over rows only.
 
     cv : int, default=5
@@ -230,7 +237,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # No estimate leaves the range of what was seen.
         self._range = quality.min(axis=0), quality.max(axis=0)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
-            self.compared_, self._parts = [], []
+            self.compared_, self._parts, self._knots = [], [], None
             self.mean_ = mean
             estimate = quality.copy()
             for train, test in folds:
@@ -243,8 +250,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         names, choice = self._chosen(names, estimates, means, quality, folds, costs)
         self._fit_members(names, choice, rows, quality - mean)
         self.compared_ = choice.compared
+        self._knots = [corrections(*pair) for pair in zip(choice.estimate.T, quality.T)]
+        tests = [test for _, test in folds]
+        estimate = np.clip(cross_corrected(choice.estimate, quality, tests), *self._range)
         self.mean_ = mean
-        estimate = np.clip(choice.estimate, *self._range)
         return estimate[:, 0] if self._is_single else estimate
 
     def _names(self):
@@ -310,13 +319,18 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         light = [name for name in names if name not in NEIGHBORS]
         if self.keep_rows != "auto" or self.family is not None or len(light) == len(names):
             return names, choose(names)
-        small, large = choose(light), choose(names)
+        small = choose(light)
         by = supposed_costs(quality) if costs is None else costs
         by = by.mean(axis=0) if by.ndim == 2 else by
-        lead = gain_over_mix(large.estimate, quality, by) - gain_over_mix(
-            small.estimate, quality, by
-        )
-        return (names, large) if beyond_noise(lead) else (light, small)
+        gain = gain_over_mix(small.estimate, quality, by)
+        # One search at most: that of the neighbours which decide best.
+        heavy = [name for name in names if name in NEIGHBORS]
+        alone = {name: choose([name]).compared[0].gain for name in heavy}
+        some = [*light, max(heavy, key=alone.__getitem__)]
+        large = choose(some)
+        lead = gain_over_mix(large.estimate, quality, by) - gain
+        wins = beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain.mean()
+        return (some, large) if wins else (light, small)
 
     def _fit_members(self, names, choice, rows, deviations):
         """Fit on all rows what has weight; all trees become one forest."""
@@ -355,6 +369,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimate = np.tile(self.mean_, (len(rows.standard), 1))
         for part in self._parts:
             estimate += part.predict(rows)
+        if self._knots is not None:
+            estimate = corrected(estimate, self._knots)
         np.clip(estimate, *self._range, out=estimate)
         return estimate[:, 0] if self._is_single else estimate
 

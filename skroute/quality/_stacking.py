@@ -302,3 +302,55 @@ def standard_error(values):
 def beyond_noise(lead):
     """Whether a mean is above zero by more than two standard errors."""
     return lead.mean() > 2 * standard_error(lead)
+
+
+def corrections(estimate, quality, rows_each=300, most=20):
+    """How far estimates of one choice are off, by their size; shrunk to what is no noise.
+
+    Parameters
+    ----------
+    estimate, quality : ndarray of shape (n_rows,)
+        Out of sample, and what came out.
+    rows_each, most : int
+        Rows of a bin at least, and bins at most.
+
+    Returns
+    -------
+    ndarray of shape (2, n_bins)
+        Mean estimate of each bin, and what to add there; in between it is interpolated.
+    """
+    n_bins = int(np.clip(len(estimate) // rows_each, 1, most))
+    bins = np.array_split(np.argsort(estimate, kind="stable"), n_bins)
+    at = np.array([estimate[rows].mean() for rows in bins])
+    apart = [quality[rows] - estimate[rows] for rows in bins]
+    found = np.array([values.mean() for values in apart])
+    noise = np.array([values.var() / len(values) for values in apart])
+    real = max((found**2 - noise).mean(), 0.0)
+    shrunk = found * np.divide(real, real + noise, where=real + noise > 0, out=np.zeros(n_bins))
+    # Never in another order than the estimates.
+    return np.stack([at, np.maximum.accumulate(at + shrunk) - at])
+
+
+def corrected(estimate, knots):
+    """Estimates with the corrections of each choice.
+
+    Parameters
+    ----------
+    estimate : ndarray of shape (n_rows, n_choices)
+    knots : list of ndarray of shape (2, n_bins)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_choices)
+    """
+    return np.column_stack([e + np.interp(e, *knot) for e, knot in zip(estimate.T, knots)])
+
+
+def cross_corrected(estimate, quality, folds):
+    """Estimates corrected by what the rows of other folds say."""
+    found = estimate.copy()
+    for rows in folds:
+        others = np.setdiff1d(np.arange(len(estimate)), rows)
+        pairs = zip(estimate[others].T, quality[others].T)
+        found[rows] = corrected(estimate[rows], [corrections(*pair) for pair in pairs])
+    return found

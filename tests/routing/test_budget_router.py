@@ -418,10 +418,11 @@ def test_estimates_in_fit_are_out_of_sample_whatever_cv_is(cv, with_costs):
 
 
 def test_errors_do_not_quote_rows():
-    texts = [f"my secret number {i}" for i in range(30)]
+    rows = np.array([[{f"my secret number {i}": i}] for i in range(30)], dtype=object)
     Q = np.ones((30, 2))
-    with pytest.raises(ValueError, match="a pipeline that begins with a vectoriser") as caught:
-        BudgetRouter(costs=COSTS).fit(texts, Q)
+    advice = "a pipeline that begins with a vectoriser"
+    with pytest.raises((TypeError, ValueError), match=advice) as caught:
+        BudgetRouter(costs=COSTS).fit(rows, Q)
     assert "secret" not in str(caught.value) and caught.value.__context__ is None
     X, Q = log(30)
     Q[3, 1] = np.nan

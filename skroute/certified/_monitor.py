@@ -343,7 +343,12 @@ class PromiseMonitor:
             If a cost is negative, a loss is outside of its range, or one is not finite. Nothing
             is counted then.
         """
-        if loss is None and type(cost) in (float, int) and 0 <= cost <= float_info.max:
+        if (
+            loss is None
+            and isinstance(cost, float | int)
+            and not isinstance(cost, bool)
+            and 0 <= cost <= float_info.max
+        ):
             if route is None and not self._names:
                 return self._update_one(cost, None)
             if isinstance(route, int | np.integer) and 0 <= route < len(self._names):

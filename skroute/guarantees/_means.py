@@ -218,8 +218,9 @@ def mean_p_value(
     bounds : tuple of (float, float), default=(0.0, 1.0)
         The smallest and the largest value that is possible. A wider range needs more rows.
 
-    method : {"betting", "hoeffding_bentkus", "binomial", "trinomial", "normal"}, \
-default="betting"
+    method : str, default="betting"
+        One of
+
         - ``"betting"``: one over the largest capital of a bettor against the mean, by Ville's
           inequality; theorem 3 and eq. (26) of [1]_, without replacement theorem 4;
         - ``"hoeffding_bentkus"``: proposition 7 of [2]_;

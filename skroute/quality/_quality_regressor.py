@@ -210,7 +210,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.encoder_ = FrameEncoder(random_state=self.random_state)
             names_of_fit = getattr(self, "feature_names_in_", None)
             X, y = self.encoder_.fit_transform(X), on_host(y)
-        X, y = validate_data(
+        rows, outcomes = validate_data(
             self,
             on_host(X),
             on_host(y),
@@ -224,8 +224,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.n_features_in_ = self.encoder_.n_features_in_
             if names_of_fit is not None:
                 self.feature_names_in_ = names_of_fit
+        return self._cross_fit(rows, np.asarray(outcomes, dtype=np.float64), folds, costs, names)
+
+    def _cross_fit(self, X, y, folds, costs, names):
         self._is_single = y.ndim == 1
-        quality = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        quality = y.reshape(len(y), -1)
         costs = None if costs is None else np.asarray(costs, dtype=np.float64)
         if folds is None:
             folds = self._folds(len(X))

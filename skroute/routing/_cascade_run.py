@@ -13,6 +13,17 @@ class CascadeRun:
     Made by :meth:`CascadeRouter.start`. The caller asks the model named ``next`` and says
     with :meth:`observe` what came back, until ``next`` is None.
 
+    Parameters
+    ----------
+    router : CascadeRouter
+        Fitted.
+
+    rule : object
+        The rule of the router that the request follows.
+
+    known : ndarray of shape (1, n_known)
+        What the router makes of the request before any call.
+
     Attributes
     ----------
     next : str or None
@@ -29,6 +40,17 @@ class CascadeRun:
 
     cost : float
         What they have cost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.routing import CascadeRouter
+    >>> sure = np.linspace(0, 1, 400)
+    >>> Q = np.column_stack([sure > 0.5, np.ones(400)])
+    >>> router = CascadeRouter(costs={"small": 1, "large": 10})
+    >>> run = router.fit(None, Q, signals={"small": sure}).start()
+    >>> run.asked, run.cost, run.answer
+    ([], 0.0, None)
     """
 
     def __init__(self, router, rule, known):

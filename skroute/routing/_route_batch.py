@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_budget
+from skroute.base import CostAwareMixin, check_budget
 from skroute.distributed import solve_in_passes
 from skroute.routing._priced import LoggedMixin
 from skroute.utils._compat import Integral
@@ -124,7 +124,7 @@ def route_batch(
     """
     dataset = import_optional("pyarrow.dataset", "route_batch")
     import_optional("pyarrow.parquet", "route_batch")
-    if not isinstance(router, LoggedMixin):
+    if not (isinstance(router, LoggedMixin) and isinstance(router, CostAwareMixin)):
         raise TypeError(
             "router must be a BudgetRouter or an OccamRouterClassifier, got "
             f"{type(router).__name__}: others ask a model before they decide."

@@ -64,7 +64,7 @@ def export_policy(router, path=None):
     """
     if path is not None and (not isinstance(path, (str, os.PathLike)) or not str(path)):
         raise TypeError(f"path must be a path or None, got {path!r}.")
-    if not isinstance(router, LoggedMixin):
+    if LoggedMixin not in type(router).__mro__:
         raise TypeError(
             "router must be a BudgetRouter or an OccamRouterClassifier, got "
             f"{type(router).__name__}: others ask a model before they decide."

@@ -124,7 +124,7 @@ def route_batch(
     """
     dataset = import_optional("pyarrow.dataset", "route_batch")
     import_optional("pyarrow.parquet", "route_batch")
-    if not isinstance(router, LoggedMixin):
+    if LoggedMixin not in type(router).__mro__:
         raise TypeError(
             "router must be a BudgetRouter or an OccamRouterClassifier, got "
             f"{type(router).__name__}: others ask a model before they decide."

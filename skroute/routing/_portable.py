@@ -92,6 +92,7 @@ def export_policy(router, path=None):
         "budget": None if np.isinf(budget) else budget,
         "budgets": policy.path.budgets.tolist(),
         "prices": policy.path.prices.tolist(),
+        "counts": policy.path.counts.tolist(),
         "n_features": int(router.n_features_in_),
         "feature_names": [str(name) for name in getattr(router, "feature_names_in_", [])] or None,
         "steps": steps,

@@ -11,6 +11,8 @@ from skroute.assignment import assignment_path, choose_at_price
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 # Of the mean square of the members: penalty on the weights.
 _PENALTY = 0.02
+# Of the sum of squares over all rows: what is less than this without some rows is rounding.
+_ROUNDING = 1e-10
 
 
 class Weights(NamedTuple):
@@ -41,9 +43,15 @@ class Moments(NamedTuple):
     level: tuple
 
     def less(self, other):
-        """These without those of some rows."""
-        parts = zip(self, other)
-        return Moments(*((a[0] - b[0], a[1] - b[1]) for a, b in parts))
+        """These without those of some rows; nothing where only rounding is left."""
+        return Moments(*(_less(*pair) for pair in zip(self, other)))
+
+
+def _less(all_rows, some):
+    products = all_rows[0] - some[0]
+    if np.trace(products) <= _ROUNDING * np.trace(all_rows[0]):
+        return np.zeros_like(products), np.zeros_like(all_rows[1])
+    return products, all_rows[1] - some[1]
 
 
 def moments(estimates, outcomes):
@@ -86,8 +94,10 @@ def _least_squares(products, with_outcomes):
     scale = np.trace(products) / m
     if not scale > 0:
         return np.zeros(m)
-    root = np.linalg.cholesky(products / scale + _PENALTY * np.eye(m))
-    return nnls(root.T, np.linalg.solve(root, with_outcomes / scale))[0]
+    # A difference of moments need not be quite positive.
+    squares, basis = np.linalg.eigh(products / scale + _PENALTY * np.eye(m))
+    root = np.sqrt(np.maximum(squares, _PENALTY / 2))
+    return nnls(root[:, None] * basis.T, (basis.T @ with_outcomes) / scale / root)[0]
 
 
 def single_weights(found, member):

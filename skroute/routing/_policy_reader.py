@@ -3,8 +3,12 @@
 The format, JSON, version 1. A policy has the names of its ``choices``, what a call of each
 ``costs`` and what ``deciding`` on a row costs, by how much each choice's quality is
 ``docked``, and the price of every mean budget: ``prices[k]`` from ``budgets[k]`` up (budgets
-without `deciding`). The quality of each choice comes from ``steps``, applied to the rows in
+without `deciding`); where ``counts[k]`` is 1, a single row changes there, the next price serves
+from the middle on. The quality of each choice comes from ``steps``, applied to the rows in
 turn (``x * scale + shift``, cut to ``clip`` if there is one), and a ``predictor``:
+
+Each row goes to the best of quality less docked less price times cost. Rows that are tied at the
+price go to the cheaper choice here; skroute itself divides them so that the budget is met.
 
 - ``linear``: ``x @ coef.T + intercept``
 - ``trees``: the mean of trees; at a node go left if ``float32(x[feature]) <= threshold``, or if
@@ -117,6 +121,8 @@ class PortablePolicy:
         if budget - deciding <= budgets[0] * (1 + ROUNDING):
             return np.inf
         at = np.searchsorted(budgets, (budget - deciding) * (1 + ROUNDING), side="right") - 1
+        if at + 1 < len(budgets) and self.policy["counts"][at] == 1:
+            at += round((budget - deciding - budgets[at]) / (budgets[at + 1] - budgets[at]))
         return self.policy["prices"][at]
 
     def route(self, X, budget=None):

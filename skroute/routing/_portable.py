@@ -64,7 +64,7 @@ def export_policy(router, path=None):
     """
     if path is not None and (not isinstance(path, (str, os.PathLike)) or not str(path)):
         raise TypeError(f"path must be a path or None, got {path!r}.")
-    if not isinstance(router, LoggedMixin):
+    if LoggedMixin not in type(router).__mro__:
         raise TypeError(
             "router must be a BudgetRouter or an OccamRouterClassifier, got "
             f"{type(router).__name__}: others ask a model before they decide."
@@ -92,6 +92,7 @@ def export_policy(router, path=None):
         "budget": None if np.isinf(budget) else budget,
         "budgets": policy.path.budgets.tolist(),
         "prices": policy.path.prices.tolist(),
+        "counts": policy.path.counts.tolist(),
         "n_features": int(router.n_features_in_),
         "feature_names": [str(name) for name in getattr(router, "feature_names_in_", [])] or None,
         "steps": steps,

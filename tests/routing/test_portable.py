@@ -36,7 +36,7 @@ PREDICTORS = {
     "tree": DecisionTreeRegressor(max_depth=5, random_state=0),
     "forest": RandomForestRegressor(8, max_depth=6, random_state=0),
     "extra": make_pipeline(StandardScaler(), ExtraTreesRegressor(8, max_depth=6, random_state=0)),
-    "default": None,
+    "chebyshev": make_pipeline(MinMaxScaler(), BaggedNeighborsRegressor()),
     "manhattan": BaggedNeighborsRegressor(metric="manhattan", n_subsets=7, random_state=0),
     "euclidean": BaggedNeighborsRegressor(metric="euclidean", n_subsets="exact", subset_size=20),
 }
@@ -62,7 +62,13 @@ def test_the_reader_routes_ten_thousand_rows_as_the_router(kind, tmp_path):
     np.testing.assert_allclose(quality, router.predict_quality(rows), atol=1e-9)
     assert policy.choices == router.choices_
     for budget in (None, router.min_budget_, 2.0, 4.0, np.inf):
-        np.testing.assert_array_equal(policy.decide(quality, budget), router.route(rows, budget))
+        found, expected = policy.decide(quality, budget), router.route(rows, budget)
+        # The router divides rows that are tied at the price; the reader sends them to the cheaper.
+        price, at = min(policy.price(budget), 1e15), np.flatnonzero(found != expected)
+        net = quality[at] - policy.docked - price * policy.costs
+        each = np.arange(len(at))
+        tied = net[each, found[at]] - net[each, expected[at]]
+        assert (np.abs(tied) <= 1e-8 * max(price, 1)).all() and len(at) <= 0.02 * len(rows)
     with pytest.raises(ValueError, match="The smallest feasible budget is 1.25"):
         policy.route(rows[:2], 1.0)
 

@@ -226,3 +226,18 @@ def test_threads_change_nothing():
     X, Q, _ = log(200)
     one = QualityRegressor(cv=3).fit(X, Q).predict(X)
     np.testing.assert_array_equal(QualityRegressor(cv=3, n_jobs=2).fit(X, Q).predict(X), one)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_weights_of_moments_that_are_rounding_alone_are_zero(seed):
+    """All that varies stands in one fold: without it, differences of large sums are left."""
+    rng = np.random.default_rng(seed)
+    estimates = np.zeros((3, 40, 2))
+    estimates[:, :20] = 1e3 * rng.normal(size=(3, 20, 2))
+    estimates[:, 20:] = 1e-7 * rng.normal()
+    outcomes = rng.normal(size=(40, 2))
+    total = stacking.moments(estimates, outcomes)
+    some = stacking.moments(estimates[:, :20], outcomes[:20])
+    weights = stacking.stacked_weights(total.less(some))
+    assert all((part >= 0).all() and (part == 0).all() for part in weights)
+    assert max(part.max() for part in stacking.stacked_weights(total)) > 0

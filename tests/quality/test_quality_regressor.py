@@ -235,7 +235,7 @@ def test_weights_of_moments_that_are_rounding_alone_are_zero(seed):
     estimates = np.zeros((3, 40, 2))
     estimates[:, :20] = 1e3 * rng.normal(size=(3, 20, 2))
     estimates[:, 20:] = 1e-7 * rng.normal()
-    outcomes = rng.normal(size=(40, 2))
+    outcomes = estimates[0] + rng.normal(size=(40, 2))
     total = stacking.moments(estimates, outcomes)
     some = stacking.moments(estimates[:, :20], outcomes[:20])
     weights = stacking.stacked_weights(total.less(some))

@@ -30,7 +30,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
-from skroute.utils._tensors import holds_numbers, indexable_dataset, on_host, torch_of
+from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._texts import hide_texts, hiding_texts
 from skroute.utils._timing import seconds_per_sample
 
@@ -507,6 +507,11 @@ def check_rows(estimator, X, *, reset):
         raise ValueError(
             f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required "
             f"by {type(estimator).__name__}."
+        )
+    if not reset and is_dataset(X) and hasattr(estimator, "n_features_in_"):
+        raise TypeError(
+            f"X is a data set, but fit saw rows of {estimator.n_features_in_} columns. Stack its "
+            "rows, for example torch.stack([row for row, _ in dataset])."
         )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if reset and len(getattr(X, "shape", ())) > 2:

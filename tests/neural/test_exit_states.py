@@ -459,6 +459,9 @@ def test_data_sets_are_refused_in_words():
     for given_rows in (data, SliceDataset(data)):
         with pytest.raises(TypeError, match="takes arrays and tensors, got a data set"):
             net.fit(given_rows, y)
+    stopped = QWYCEnsemble(net, alpha=0.1).fit(X, y)
+    with pytest.raises(TypeError, match="X is a data set, but fit saw rows of"):
+        stopped.predict(data)
 
 
 def test_rows_with_gradients_and_labels_as_tensors():

@@ -61,6 +61,26 @@ ROWS = [
         "llm_routing",
     ),
     (
+        "cascades of language models, 300 logged rows, area of error over cost, MMLU and TriviaQA: "
+        "`CascadeRouter` over five",
+        "{mmlu-five:.3f} and {triviaqa-five:.3f}; published cascades {mmlu-five.peer:.3f} and "
+        "{triviaqa-five.peer:.3f}, single models mixed at random {mmlu-five-singles.peer:.3f} and "
+        "{triviaqa-five-singles.peer:.3f}",
+        "cascades",
+    ),
+    (
+        "ParetoBandit's log with a price list, spend over budget in the money that was paid",
+        "{bias_ParetoBandit_fixed:.1%} off; a price by planned costs "
+        "{bias_ParetoBandit_fixed.peer:.1%} off",
+        "budgets",
+    ),
+    (
+        "streams of 8 processes over one total, 200,000 requests, 50 kills: SQLite ledger",
+        "{sqlite_storm_above:.0f} above the total, booked less counted {sqlite_storm_exact:.0f}, "
+        "{sqlite_storm_used:.2%} of it used",
+        "ledger",
+    ),
+    (
         "500 LightGBM trees on Adult, one thread: `QWYCEnsemble(..., calibration=5).predict` "
         "beside `Booster.predict`",
         "{LightGBM-5:2} times as fast, {LightGBM-5-early:2} times its early stopping; "

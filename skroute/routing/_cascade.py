@@ -63,8 +63,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     ----------
     accuracy_estimator : multi-output regressor, default=None
         Maps X to the quality of each model, before any call. None takes
-        :class:`~skroute.quality.BaggedNeighborsRegressor` on features scaled to [0, 1].
-        Not used where X is None.
+        :class:`~skroute.quality.QualityRegressor`. Not used where X is None.
 
     costs : mapping from str to float or array-like of shape (n_models,), default=None
         Cost per call of each model. None when costs differ from row to row: then `fit`

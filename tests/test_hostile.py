@@ -31,7 +31,7 @@ from skroute.early_exit import QWYCEnsemble
 from skroute.forests import FastForest
 from tests.estimators import ESTIMATORS, MODELS
 
-LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS)}
+LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS) if hasattr(e, "predict")}
 EVERYONE = {**LEARNERS, **{type(e).__name__: e for e in MODELS}}
 # Models that `fit` teaches nothing.
 NEVER_UNFITTED = tuple(type(model) for model in MODELS)

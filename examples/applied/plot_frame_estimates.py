@@ -56,7 +56,11 @@ mix = reference_curves(Q[test].to_numpy(), list(costs.values()), curve.cost)
 fig, ax = plt.subplots()
 ax.plot(curve.cost, curve.quality, "o-", label="router")
 ax.plot(curve.cost, mix.random, "--", label="best random mix at equal spend")
-ax.set(xlabel="mean cost per request", ylabel="mean quality")
+ax.set(
+    xlabel="mean cost per request",
+    ylabel="mean quality",
+    title="Estimates from the log as it is",
+)
 ax.legend()
 plt.show()
 

@@ -157,10 +157,15 @@ def load_exported(path):
             for key, value in content.items()
         }
     else:
-        with np.load(path, allow_pickle=False) as file:
-            content = {
-                key: value.item() if value.ndim == 0 else value for key, value in file.items()
-            }
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                content = {
+                    key: value.item() if value.ndim == 0 else value for key, value in file.items()
+                }
+        except ValueError as error:
+            raise ValueError(
+                f"The file {path!r} is not an exported ensemble: it holds no plain arrays."
+            ) from error
     if content.get("format") != FORMAT or content.get("version") != VERSION:
         raise ValueError(
             f"{path!r} is not an exported early-exit ensemble of version {VERSION}: format "

@@ -25,9 +25,10 @@ class ColumnCodes(NamedTuple):
     @classmethod
     def of(cls, frame):
         """Codes of the columns of a frame; None where all are numeric, or X is no frame."""
-        if not hasattr(frame, "columns"):
+        names = list(getattr(frame, "columns", ()))
+        # Of columns with the same name numbers alone can be read, as of an array.
+        if len(set(names)) < max(len(names), 1):
             return None
-        names = list(frame.columns)
         categories = {}
         for name in names:
             column = frame[name]

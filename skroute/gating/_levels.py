@@ -132,7 +132,8 @@ def parted_by(cuts, ties, share, gate, keys):
     ndarray of shape (n_samples,), dtype=bool
     """
     at = int(np.searchsorted(cuts.share, share * (1 + ROUNDING), side="right")) - 1
-    sent = gate > cuts.level[at]
+    # Rows above all held-out ones are as the highest of these.
+    sent = gate > (cuts.level[at] if at else np.inf)
     if at + 1 < len(cuts.level):
         largest = ties.largest_key(at + 1, share - cuts.share[at])
         tied = np.flatnonzero(~sent & (gate > cuts.level[at + 1]))

@@ -214,6 +214,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _fit(self, X, y, *, task):
         values, encoded, _ = self._checked(X, y, None)
+        if len(values) < FEWEST:
+            raise ValueError(
+                f"X has {len(values)} rows; {type(self).__name__} needs at least {FEWEST}, since it "
+                "judges what it learns on rows held out."
+            )
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         n_groups = len(self.group_costs_)
         categorical = np.zeros(values.shape[1], dtype=bool)

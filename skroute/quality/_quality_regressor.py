@@ -33,6 +33,7 @@ from skroute.quality._stacking import (
 from skroute.quality._trees import join
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
+from skroute.utils._texts import hiding_texts
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
@@ -40,6 +41,8 @@ _OF_A_FOLD = 0.4
 _WORTH_KEEPING = 0.05
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
 _FEWEST_ROWS = 20
+# Squares of larger outcomes, times the rows of a table, are beyond all floats.
+_LARGEST = 1e30
 
 
 class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -167,7 +170,6 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.cross_fit(X, y)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def cross_fit(
         self,
         X: ArrayLike,
@@ -202,6 +204,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             Estimates of each row by members, means and weights that did not see its outcomes.
         """
         self.__dict__.pop("mean_", None)
+        with hiding_texts(X):
+            return self._validate_and_fit(X, y, folds, costs, n_jobs)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def _validate_and_fit(self, X, y, folds, costs, n_jobs):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         names = self._names()
         self.encoder_ = None
@@ -229,6 +236,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _cross_fit(self, X, y, folds, costs, names):
         self._is_single = y.ndim == 1
         quality = y.reshape(len(y), -1)
+        if not np.abs(quality).max() <= _LARGEST:
+            raise ValueError(
+                f"y must have entries of at most {_LARGEST:g} in size, got "
+                f"{np.abs(quality).max():g}. Give quality in another unit."
+            )
         costs = None if costs is None else np.asarray(costs, dtype=np.float64)
         if folds is None:
             folds = self._folds(len(X))
@@ -264,7 +276,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.family is None:
             return list(MEMBERS if self.keep_rows is False else known)
         names = list(self.family)
-        unknown = [name for name in names if name not in known]
+        unknown = [name for name in names if not isinstance(name, str) or name not in known]
         if unknown or not names or len(set(names)) < len(names):
             raise ValueError(
                 f"family must be a list of different members of {list(known)!r}, got {names!r}."
@@ -372,6 +384,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimate = np.tile(self.mean_, (len(rows.standard), 1))
         for part in self._parts:
             estimate += part.predict(rows)
+        # In single precision: sums of parts are rounded otherwise in other batches.
+        estimate = self.mean_ + (estimate - self.mean_).astype(np.float32)
         if self._knots is not None:
             estimate = corrected(estimate, self._knots)
         np.clip(estimate, *self._range, out=estimate)
@@ -387,7 +401,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             if not hasattr(self, "feature_names_in_") and np.isfinite(X.sum()):
                 return X
         types = [np.float64, np.float32]
-        return validate_data(self, on_host(X), dtype=types, order="C", reset=False)
+        with hiding_texts(X):
+            return validate_data(self, on_host(X), dtype=types, order="C", reset=False)
 
     def __getstate__(self):
         # Plain arrays: a skops file lists the types of this package that it would build.

@@ -165,7 +165,7 @@ def mixed_quality(quality, costs, spent):
     ndarray of shape (n_rows,)
     """
     hull = upper_hull(costs, quality.mean(axis=0))
-    if spent >= costs[hull[-1]]:
+    if len(hull) == 1 or spent >= costs[hull[-1]]:
         return quality[:, hull[-1]]
     k = max(int(np.searchsorted(costs[hull], spent, side="right")) - 1, 0)
     below, above = hull[k], hull[k + 1]

@@ -164,7 +164,7 @@ def load_exported(path):
                 }
         except ValueError as error:
             raise ValueError(
-                f"The file {path!r} is not an exported ensemble: it holds no plain arrays."
+                f"path={path!r} is not an exported ensemble: it holds no plain arrays."
             ) from error
     if content.get("format") != FORMAT or content.get("version") != VERSION:
         raise ValueError(

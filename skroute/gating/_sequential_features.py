@@ -26,6 +26,8 @@ from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptio
 # Most rows that are held out, and rows below which a third is.
 HELD_OUT = 5000
 FEW = 1000
+# Fewer rows than this leave a part without any.
+FEWEST = 6
 
 
 class Bought(NamedTuple):
@@ -216,8 +218,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         values, encoded, _ = self._checked(X, y, None)
         if len(values) < FEWEST:
             raise ValueError(
-                f"X has {len(values)} rows; {type(self).__name__} needs at least {FEWEST}, since it "
-                "judges what it learns on rows held out."
+                f"X has {len(values)} rows; at least {FEWEST} are needed, since what is learned is "
+                "judged on rows held out."
             )
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         n_groups = len(self.group_costs_)

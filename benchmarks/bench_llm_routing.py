@@ -33,13 +33,14 @@ from sklearn.pipeline import make_pipeline
 
 from skroute.assignment import choose_at_price
 from skroute.datasets import fetch_llmrouter, fetch_routellm_mmlu
+from skroute.ledgers import BudgetExhaustedError
 from skroute.metrics import (
     AccuracyCostCurve,
     accuracy_cost_curve,
     compare_with_references,
     reference_curves,
 )
-from skroute.routing import BudgetExhaustedError, BudgetRouter
+from skroute.routing import BudgetRouter
 
 
 def features():

@@ -15,11 +15,10 @@ from skroute.routing._policy_reader import PortablePolicy
 from skroute.routing._portable import export_policy
 from skroute.routing._route_batch import RoutedFiles, route_batch
 from skroute.routing._sequential import SequentialRouterClassifier
-from skroute.routing._stream import BudgetExhaustedError, BudgetStream, StreamStatus, Ticket
+from skroute.routing._stream import BudgetStream, StreamStatus, Ticket
 from skroute.routing._voting import VoteClassifier
 
 __all__ = [
-    "BudgetExhaustedError",
     "BudgetRouter",
     "BudgetStream",
     "CascadeRouter",

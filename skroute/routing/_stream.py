@@ -22,7 +22,7 @@ from skroute.ledgers._books import check_terms
 from skroute.routing._offers import Look, Offers, Trade, check_told
 from skroute.utils._compat import num_samples
 
-__all__ = ["BudgetExhaustedError", "BudgetStream", "Look", "StreamMixin", "Ticket", "Trade"]
+__all__ = ["BudgetStream", "Look", "StreamMixin", "Ticket", "Trade"]
 
 
 class Ticket(NamedTuple):
@@ -131,7 +131,7 @@ class BudgetStream:
     The choice is FrugalMCT's Algorithm 1 [1]_: the best of
     :math:`\hat q_i(x) - p\,c_i` at the router's price. A choice that does not fit what is
     left is passed over for the best one that does, at last the cheapest; a request for
-    which not even that fits is rejected with :class:`BudgetExhaustedError`.
+    which not even that fits is rejected with :class:`~skroute.ledgers.BudgetExhaustedError`.
 
     **Known number of requests.** The price is that of the mean budget left,
     money left by requests left, looked up anew for every request; and the most that the
@@ -197,7 +197,7 @@ class BudgetStream:
     The sum of what is committed and reserved never exceeds `budget_total` (to a relative
     1e-12 for the rounding of sums) as long as no true cost exceeds its reservation. A cost
     above it is recorded as what it is, first out of money that nobody has reserved; if it
-    breaks the cap, `commit` says so with :class:`BudgetExhaustedError`.
+    breaks the cap, `commit` says so with :class:`~skroute.ledgers.BudgetExhaustedError`.
 
     Without a shared `ledger`, a copy, by `pickle`, `copy` or a forked process, is a second
     purse and not a shared one: it has the books of that moment and a new identity. Tickets

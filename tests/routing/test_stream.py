@@ -11,8 +11,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.assignment import assignment_path, choose_at_price
+from skroute.ledgers import BudgetExhaustedError
 from skroute.routing import (
-    BudgetExhaustedError,
     BudgetRouter,
     BudgetStream,
     OccamRouterClassifier,

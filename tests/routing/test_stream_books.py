@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sklearn.linear_model import Ridge
 
-from skroute.routing import BudgetExhaustedError, BudgetRouter
+from skroute.ledgers import BudgetExhaustedError
+from skroute.routing import BudgetRouter
 
 COSTS = [1.0, 2.0, 5.0]
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

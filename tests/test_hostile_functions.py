@@ -325,7 +325,9 @@ def test_no_function_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(set(public_functions()) - INTERNAL))
-def test_hostile_arguments(name, tmp_path):
+def test_hostile_arguments(name, tmp_path, monkeypatch):
+    # Where a text was taken for a path, a file is left.
+    monkeypatch.chdir(tmp_path)
     function = public_functions()[name]
     good = calls(tmp_path)[name]
     if not name.startswith("datasets.fetch_"):

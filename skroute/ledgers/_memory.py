@@ -10,7 +10,8 @@ from skroute.ledgers._books import Reservation
 from skroute.ledgers._transactions import TransactionLedger
 
 # One lock for the books of all ledgers in memory. A fork waits until no book is open, so that
-# a child finds neither a half-written one nor a lock that nobody will release.
+# a child finds neither a half-written one nor a lock that nobody will release; the child's lock
+# is made new as in the standard library's `concurrent.futures.thread`, which has no public call.
 _BOOKS = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(

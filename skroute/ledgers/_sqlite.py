@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import sys
 import threading
 import uuid
 import weakref
@@ -10,10 +11,9 @@ from contextlib import contextmanager
 from skroute.ledgers._books import Books, Offer, Purse, Reservation, Terms
 from skroute.ledgers._transactions import TransactionLedger
 
-try:
+# Windows has no queue of its own for the writers: SQLite's waiting serves.
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows: SQLite's own waiting
-    fcntl = None  # type: ignore[assignment]
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS ledger (version INTEGER, identity TEXT);
@@ -109,7 +109,7 @@ class SQLiteLedger(TransactionLedger):
         connection = sqlite3.connect(
             self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
-        if fcntl is not None:
+        if sys.platform != "win32":
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
             self._queue = os.open(self.path + "-lock", flags, 0o666)
         with self._queued():
@@ -136,7 +136,7 @@ class SQLiteLedger(TransactionLedger):
     @contextmanager
     def _queued(self):
         # SQLite polls for its lock, and whoever polls last may wait for ever; the kernel wakes.
-        if self._queue is None:
+        if sys.platform == "win32" or self._queue is None:
             yield
             return
         fcntl.flock(self._queue, fcntl.LOCK_EX)

@@ -27,8 +27,7 @@ from skroute.quality._stacking import (
     corrected,
     corrections,
     cross_corrected,
-    gain_over_mix,
-    supposed_costs,
+    others,
 )
 from skroute.quality._trees import join
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
@@ -201,7 +200,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Estimates of each row by members, means and weights that did not see its outcomes.
+            Estimates of each row by members and means that did not see its outcomes, weighted,
+            chosen and corrected by what the rows of the other folds say. (The members that
+            estimate those rows have seen it, as in every stack that is not nested: its outcome
+            weighs about one over the number of rows, and against itself.)
         """
         self.__dict__.pop("mean_", None)
         with hiding_texts(X):
@@ -335,17 +337,24 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.keep_rows != "auto" or self.family is not None or len(light) == len(names):
             return names, choose(names)
         small = choose(light)
-        by = supposed_costs(quality) if costs is None else costs
-        by = by.mean(axis=0) if by.ndim == 2 else by
-        gain = gain_over_mix(small.estimate, quality, by)
         # One search at most: that of the neighbours which decide best.
         heavy = [name for name in names if name in NEIGHBORS]
-        alone = {name: choose([name]).compared[0].gain for name in heavy}
-        some = [*light, max(heavy, key=alone.__getitem__)]
-        large = choose(some)
-        lead = gain_over_mix(large.estimate, quality, by) - gain
-        wins = beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain.mean()
-        return (some, large) if wins else (light, small)
+        alone = {name: choose([name]).gain for name in heavy}
+        large = {name: choose([*light, name]) for name in heavy}
+
+        def kept(rows):
+            """The neighbours that are worth their rows, by some rows; or None."""
+            name = max(heavy, key=lambda name: alone[name][rows].mean())
+            lead, gain = (large[name].gain - small.gain)[rows], small.gain[rows].mean()
+            return name if beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain else None
+
+        estimate = small.estimate.copy()
+        for rows, rest in others(len(quality), tests):
+            if (name := kept(rest)) is not None:
+                estimate[rows] = large[name].estimate[rows]
+        name = kept(slice(None))
+        some, choice = (light, small) if name is None else ([*light, name], large[name])
+        return some, choice._replace(estimate=estimate)
 
     def _fit_members(self, names, choice, rows, deviations):
         """Fit on all rows what has weight; all trees become one forest."""

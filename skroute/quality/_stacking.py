@@ -238,11 +238,28 @@ class Compared(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Weights, the estimates of the same rows by weights of other folds, and the comparison."""
+    """What is taken of a family, by all rows, and what rows of other folds would have taken.
+
+    Attributes
+    ----------
+    weights : Weights
+    estimate : ndarray of shape (n_rows, n_choices)
+        Of each row by the weights, and by the choice between stack, members and means, that
+        the rows of the other folds make.
+    gain : ndarray of shape (n_rows,)
+        Of `estimate` over the best random mix.
+    compared : list of Compared
+    """
 
     weights: Weights
     estimate: np.ndarray
+    gain: np.ndarray
     compared: list[Compared]
+
+
+def others(n_rows, folds):
+    """For each fold its rows, and those of the others."""
+    return [(rows, np.setdiff1d(np.arange(n_rows), rows)) for rows in folds]
 
 
 def choose_weights(names, estimates, outcomes, quality, folds, costs=None):
@@ -285,15 +302,20 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None):
             estimate[rows] += weigh(estimates[:, rows], rule(total.less(part)))
         candidates[name] = estimate
         gains[name] = gain_over_mix(estimate, quality, costs)
-    taken = "stack"
-    best = max(names, key=lambda name: gains[name].mean())
-    if beyond_noise(gains[best] - gains["stack"]):
-        taken = best
-    weights, estimate = rules[taken](total), candidates[taken]
-    if gains[taken].mean() < 0:
-        # Worse than a coin: the means.
-        nothing = np.zeros(len(names))
-        weights, estimate = Weights(nothing, nothing), means
+
+    def taken(rows):
+        """The rule that decides best on some rows; None where that is worse than a coin."""
+        best = max(names, key=lambda name: gains[name][rows].mean())
+        name = best if beyond_noise((gains[best] - gains["stack"])[rows]) else "stack"
+        return None if gains[name][rows].mean() < 0 else name
+
+    nothing = Weights(np.zeros(len(names)), np.zeros(len(names)))
+    name = taken(slice(None))
+    weights = nothing if name is None else rules[name](total)
+    estimate = means.copy()
+    for rows, rest in others(len(quality), folds):
+        if (name := taken(rest)) is not None:
+            estimate[rows] = candidates[name][rows]
     compared = []
     for name in rules:
         own = [w.sum() if name == "stack" else w[names.index(name)] for w in weights]
@@ -301,7 +323,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None):
         compared.append(
             Compared(name, float(gain.mean()), standard_error(gain), float(own[0]), float(own[1]))
         )
-    return Choice(weights, estimate, compared)
+    return Choice(weights, estimate, gain_over_mix(estimate, quality, costs), compared)
 
 
 def standard_error(values):
@@ -359,8 +381,7 @@ def corrected(estimate, knots):
 def cross_corrected(estimate, quality, folds):
     """Estimates corrected by what the rows of other folds say."""
     found = estimate.copy()
-    for rows in folds:
-        others = np.setdiff1d(np.arange(len(estimate)), rows)
-        pairs = zip(estimate[others].T, quality[others].T)
+    for rows, rest in others(len(estimate), folds):
+        pairs = zip(estimate[rest].T, quality[rest].T)
         found[rows] = corrected(estimate[rows], [corrections(*pair) for pair in pairs])
     return found

@@ -7,14 +7,14 @@ without `deciding`); where ``counts[k]`` is 1, a single row changes there, the n
 from the middle on. The quality of each choice comes from ``steps``, applied to the rows in
 turn (``x * scale + shift``, cut to ``clip`` if there is one), and a ``predictor``:
 
-Each row goes to the best of quality less docked less price times cost. Rows that are tied at the
-price go to the cheaper choice here; skroute itself divides them so that the budget is met.
-
 - ``linear``: ``x @ coef.T + intercept``
 - ``trees``: the mean of trees; at a node go left if ``float32(x[feature]) <= threshold``, or if
   it is NaN and ``missing_left``; a leaf has feature -1 and a row of ``value``
 - ``subsets``: the mean over subsets (``starts``) of the outcome of the nearest of their ``rows``
 - ``nearest``: the outcomes of all rows by distance, with ``weights``; equal distances share theirs
+
+Each row goes to the best of quality less docked less price times cost. Rows that are tied at the
+price go to the cheaper choice here; skroute itself divides them so that all of the budget is used.
 """
 
 import json

@@ -170,8 +170,27 @@ def test_cross_fit_takes_the_folds_given():
     changed = Q.copy()
     changed[parts == 1] = 1 - changed[parts == 1]
     after = QualityRegressor().cross_fit(X, changed, folds=folds)
-    # The estimates of a fold depend on its own outcomes through which rule is taken only.
+    # Fold 1 fits what estimates the others.
     assert not np.array_equal(before[parts == 0], after[parts == 0])
+
+
+def test_rows_that_pick_a_member_do_not_say_how_good_it_is():
+    """Members that are noise: the one that looks best is no better than the others on its rows."""
+    honest, picked = np.empty(60), np.empty(60)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        estimates = 0.1 * rng.normal(size=(8, 200, 3))
+        quality = (rng.random((200, 3)) < 0.5).astype(float)
+        folds, means = np.array_split(np.arange(200), 5), np.empty((200, 3))
+        for rows, rest in stacking.others(200, folds):
+            means[rows] = quality[rest].mean(axis=0)
+        names, costs = list("abcdefgh"), np.array([1.0, 2.0, 3.0])
+        choice = stacking.choose_weights(names, estimates, quality - means, quality, folds, costs)
+        honest[seed] = choice.gain.mean()
+        picked[seed] = max(member.gain for member in choice.compared)
+    assert honest.mean() < 2 * honest.std() / np.sqrt(60)
+    lead = picked - honest
+    assert lead.mean() > 3 * lead.std() / np.sqrt(60)
 
 
 def test_rows_are_kept_only_if_asked_for_or_better():

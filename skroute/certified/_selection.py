@@ -226,7 +226,7 @@ class Selection:
             assumption += f" and none costs more than {most:.4g}, the most that was seen"
         one = len(evidence.reference_names) == 1
         return Certificate(
-            promised,
+            bool(promised),
             None if self.asked.max_loss is None else float(self.asked.max_loss),
             float(budget) if np.isfinite(budget) else None,
             float(self.asked.confidence),

@@ -320,6 +320,8 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         quality = _check_matrix(y, "y")
         check_consistent_length(X, quality)
         self._names = self._check_names(quality.shape[1])
+        # Frames of costs and of quality are read by these names from here on.
+        self._frame_columns = self._names if self._named else None
         costs = self._check_fit_costs(costs, quality.shape)
         self.columns_ = np.arange(quality.shape[1])
         if self.drop_dominated:
@@ -452,8 +454,9 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         shape = (num_samples(X), len(self._names))
         if not self._priced.per_row:
             raise ValueError(
-                "costs per row were given, but the router was fitted without. For other prices "
-                "use set_params(costs=...), which acts at once."
+                "costs per row were given, but this router decides by the fixed costs of its "
+                "constructor. For other prices use set_params(costs=...), which acts at once; what "
+                "calls are expected to cost by the log is predict_routed(X).expected_cost."
             )
         if costs is not None:
             return _check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]

@@ -70,6 +70,8 @@ def tie_draws(X, request_id=None):
                 f"request_id must have one entry for each of {num_samples(X)} rows, got shape "
                 f"{source.shape}."
             )
+        # Whole numbers by their digits: as floats, neighbours beyond 2**53 are one.
+        source = source.astype(str) if source.dtype.kind in "iu" else source
         source = source.reshape(-1, 1)
 
     def draw(rows):

@@ -28,7 +28,8 @@ def limits_of(names, n_samples, exclude, allowed):
         The choices.
     n_samples : int
     exclude : sequence of str or None
-    allowed : array-like of shape (n_samples, n_choices) or None
+    allowed : {array-like, dataframe} of shape (n_samples, n_choices) or None
+        A frame is read by column name.
 
     Returns
     -------
@@ -49,6 +50,11 @@ def limits_of(names, n_samples, exclude, allowed):
         raise ValueError(f"exclude={exclude!r} leaves no choice: {names!r} are all there are.")
     if allowed is None:
         return Limits(kept, None)
+    if hasattr(allowed, "columns"):
+        own = {str(column): column for column in allowed.columns}
+        if sorted(own) != sorted(names):
+            raise ValueError(f"allowed must have the columns {names!r}, got {list(own)!r}.")
+        allowed = allowed[[own[name] for name in names]]
     allowed = np.asarray(allowed)
     if allowed.dtype != bool or allowed.shape != (n_samples, len(names)):
         raise ValueError(

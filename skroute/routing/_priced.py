@@ -197,8 +197,10 @@ class PricedPolicy:
         kept = np.asarray(kept, dtype=np.int64)
         if len(kept) == self.quality.shape[1]:
             return self
-        if self._variant is not None and np.array_equal(self._variant[0], kept):
-            return self._variant[1]
+        # Read once: another thread may ask for other choices meanwhile.
+        known = self._variant
+        if known is not None and np.array_equal(known[0], kept):
+            return known[1]
         other = copy.copy(self)
         other.kept = kept if self.kept is None else self.kept[kept]
         for name in ("estimate", "alone", "quality"):
@@ -327,6 +329,12 @@ class PricedPolicy:
             room = budget - self.deciding
             if estimated:
                 room = self.path.planned_at(room)
+                if allowed is not None and not affords(room, least - self.deciding):
+                    raise ValueError(
+                        f"budget={budget!r} does not pay for the cheapest choices that allowed "
+                        f"leaves: by the costs that rows are decided by they come to {least:.6g} "
+                        f"per sample, and the budget to {room + self.deciding:.6g}."
+                    )
             room = max(room, least - self.deciding)
             route = decide(values, costs, room, self.path, policy="batch", objective=objective)
         if allowed is not None:

@@ -9,6 +9,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from skroute.assignment import Rule, assignment_path, choose_at_price
 from skroute.routing._draws import row_keys
 from skroute.routing._values import predict_matrix
+from skroute.utils._compat import num_samples
 
 # Rows that occur this often are decided in `fit` as they will be later: all alike.
 _MANY = 20
@@ -109,7 +110,8 @@ def leave_one_out(fitted, X, target):
     if not isinstance(last, BaggedNeighborsRegressor) or last.weights_ is None or reads_target:
         return None
     own = last.weights_[0]
-    if own > 0.5:
+    # Of equal rows none is the nearest alone: they share their weights.
+    if own > 0.5 or len(np.unique(row_keys(X))) < num_samples(X):
         return None
     estimate = predict_matrix(fitted, X, target.shape[1], "accuracy_estimator")
     return (estimate - own * target) / (1 - own)

@@ -87,13 +87,20 @@ def refusing_text(explain):
 
 
 def _without(message, texts):
+    if isinstance(message, (list, tuple)):
+        return type(message)(_without(part, texts) for part in message)
+    if isinstance(message, dict):
+        return {_without(k, texts): _without(v, texts) for k, v in message.items()}
+    if isinstance(message, bytes):
+        return _without(message.decode(errors="replace"), texts).encode()
     if isinstance(message, str):
         message = _UNREADABLE.sub(rf"\1{HIDDEN}", message)
         for text in texts:
             for quoted in {repr(text), f'"{text}"', f"'{text}'"}:
                 message = message.replace(quoted, f"{quoted[0]}{HIDDEN}{quoted[0]}")
-            if len(text) >= _ALONE:
-                message = message.replace(text, HIDDEN)
+            # A text alone, and as it stands inside the quotation of a longer one.
+            for plain in {text, repr(text)[1:-1]} if len(text) >= _ALONE else ():
+                message = message.replace(plain, HIDDEN)
     return message
 
 
@@ -101,12 +108,16 @@ def _texts_of(data):
     """All texts in rows of any container; none of what cannot be looked into."""
     if isinstance(data, str):
         yield data
+    elif isinstance(data, bytes):
+        yield data.decode(errors="replace")
     elif isinstance(data, Mapping):
         for value in data.values():
             yield from _texts_of(value)
     elif isinstance(data, (list, tuple)):
         for value in data:
             yield from _texts_of(value)
+    elif hasattr(data, "to_pylist"):
+        yield from _texts_of(data.to_pylist())
     elif hasattr(data, "columns"):
         for name in getattr(data, "column_names", data.columns):
             yield from _texts_of(_objects(data, name))

@@ -1,6 +1,7 @@
 """After fit: other prices, and models that are down or that a request may not use."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from hypothesis import given, settings
@@ -10,7 +11,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
+from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import BudgetRouter, FrugalMCTClassifier, OccamRouterClassifier
+from skroute.routing._draws import tie_draws
 from tests.router_checks import Counting, problem
 
 COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
@@ -194,3 +197,88 @@ def test_metadata_routing_carries_what_a_call_excludes():
     with sklearn.config_context(enable_metadata_routing=True):
         router = BudgetRouter(Ridge(), costs=COSTS).set_predict_request(exclude=True)
         assert router._get_metadata_request().predict.requests["exclude"] is True
+
+
+# What is read by name, and by whom ---------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(sorted(COSTS)), st.sampled_from(["frame", "mapping"]))
+def test_frames_of_choices_are_read_by_name(order, named_by):
+    """Limits, costs and quality, whether Q or the mapping of costs has named the choices."""
+    X, Q = log(150)
+    Q = np.column_stack([Q[:, 0], np.full(150, 0.5), Q[:, 2]])
+    frame = pd.DataFrame(Q, columns=list(COSTS))
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0, cv=2)
+    router.fit(X, frame if named_by == "frame" else Q)
+    may = np.random.default_rng(0).random((150, 3)) < 0.5
+    may[:, 0] |= ~may.any(axis=1)
+    allowed = pd.DataFrame(may, columns=list(COSTS))
+    expected = router.route(X, allowed=may)
+    assert may[np.arange(150), expected].all()
+    np.testing.assert_array_equal(router.route(X, allowed=allowed[list(order)]), expected)
+    assert router.score(X, frame[list(order)]) == router.score(X, Q)
+    logged = pd.DataFrame(np.outer(1 + np.abs(X[:, 0]), list(COSTS.values())), columns=list(COSTS))
+    by_name = clone(router).fit(X, Q, costs=logged[list(order)])
+    np.testing.assert_array_equal(by_name.route(X), clone(router).fit(X, Q, costs=logged).route(X))
+    for wrong in (allowed.rename(columns={"small": "tiny"}), allowed[["small", "large"]]):
+        with pytest.raises(ValueError, match=r"allowed must have the columns \['small'"):
+            router.predict(X, allowed=wrong)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "logged", "learned"])
+def test_a_batch_that_may_use_only_what_is_too_expensive_is_refused(kind):
+    X, Q = log(200)
+    logged = np.outer(1 + 0.1 * np.abs(X[:, 0]), list(COSTS.values()))
+    if kind == "learned":
+        router = BudgetRouter(Ridge(), cost_estimator=Ridge(), budget=3.0, policy="batch", cv=2)
+    else:
+        router = BudgetRouter(Ridge(), costs=COSTS, budget=3.0, policy="batch", cv=2)
+    router.fit(X, Q, costs=None if kind == "fixed" else logged)
+    large = np.tile([False, False, True], (50, 1))
+    with pytest.raises(ValueError, match=r"budget=3\.0 (does not pay|is below)"):
+        router.predict(X[:50], allowed=large)
+    small = np.tile([True, False, True], (50, 1))
+    assert router.predict_routed(X[:50], allowed=small).expected_cost.mean() < 3.3
+
+
+def test_a_thread_that_excludes_others_changes_nothing():
+    """Between two reads of what was solved for last, another thread may have replaced it."""
+    X, Q = log(120)
+    policy = BudgetRouter(Ridge(), costs=COSTS, cv=2).fit(X, Q)._priced
+    ours, theirs = policy.restricted([1, 2]), (np.array([0, 1]), policy.restricted([0, 1]))
+
+    class Meddled(type(policy)):
+        reads = 0
+
+        @property
+        def _variant(self):
+            self.reads += 1
+            return (np.array([1, 2]), ours) if self.reads == 1 else theirs
+
+        @_variant.setter
+        def _variant(self, value):
+            pass
+
+    meddled = object.__new__(Meddled)
+    vars(meddled).update({k: v for k, v in vars(policy).items() if k != "_variant"})
+    np.testing.assert_array_equal(meddled.restricted([1, 2]).kept, [1, 2])
+
+
+def test_neighbouring_whole_numbers_are_different_requests():
+    X, Q = log(200)
+    draws = [tie_draws(X[:1], [2**60 + i])(np.array([0]))[0] for i in range(200)]
+    assert len(set(draws)) == 200 and abs(np.mean(draws) - 0.5) < 0.1
+
+
+def test_equal_rows_have_no_estimate_alone():
+    """Of ten copies none is the nearest row alone: what a choice is worth is found elsewhere."""
+    off = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = np.repeat(rng.random((30, 2)), 10, axis=0)
+        Q = (rng.random((300, 2)) < 0.5).astype(float)
+        router = BudgetRouter(BaggedNeighborsRegressor(), costs=[1, 3], budget=2, cv=3).fit(X, Q)
+        off.append(router.predict_routed(rng.random((500, 2))).expected_quality.mean() - 0.5)
+    # Of noise nothing can be expected but a half.
+    assert abs(np.mean(off)) < 3 * np.std(off) / np.sqrt(12) + 0.015

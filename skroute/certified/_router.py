@@ -78,8 +78,9 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
     estimator : decision estimator or list of (str, decision estimator)
         Estimators of skroute with ``predict_routed``. Each is cloned and fitted on the rows
         that are not held out. Fitted ones are passed as
-        :class:`~sklearn.frozen.FrozenEstimator`; if all are, every row given to `fit` is
-        evidence. Of several candidates the best certified one is used; they share the level,
+        :class:`~sklearn.frozen.FrozenEstimator`; if all are, the rows given to `fit` are
+        evidence, but for one in a hundred (at least five), which set the scale of the budgets
+        that are tried. Of several candidates the best certified one is used; they share the level,
         which costs little, and the data choose.
 
     max_loss : float, default=None

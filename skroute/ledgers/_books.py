@@ -1,5 +1,6 @@
 """What stands in the books of a purse, and how one booking changes it."""
 
+import sys
 import time
 from typing import NamedTuple
 
@@ -157,7 +158,7 @@ class Terms(NamedTuple):
 def check_amount(amount, name):
     """An amount of money as a float, or a ValueError that says what is wrong with it."""
     number = isinstance(amount, Real) and not isinstance(amount, bool)
-    if not number or not 0 <= amount < float("inf"):
+    if not number or not 0 <= amount <= sys.float_info.max:
         raise ValueError(f"{name} must be a finite number that is at least 0, got {amount!r}.")
     return float(amount)
 

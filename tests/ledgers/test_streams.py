@@ -279,7 +279,7 @@ def test_names_are_a_list_of_which_one_is_left(ledger):
     assert stream.reserve([0, 5, 0]).name == "choice1"
 
 
-@pytest.mark.parametrize("bad", [-1, -1.0, np.nan, np.inf, "1", True])
+@pytest.mark.parametrize("bad", [-1, np.nan, np.inf, 10**400, "1", True])
 def test_amounts_of_money_are_refused_in_their_own_words(bad, ledger):
     stream = ROUTER.stream(100.0, ledger=ledger)
     ticket = stream.reserve([0, 0, 1])

@@ -49,8 +49,21 @@ def main(arguments=None):
     from skroute.routing import route_batch
 
     try:
+        router = joblib.load(told.router)
+    except OSError as error:
+        print(f"route-batch: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        # A pickle that is none, or of classes that are not here, fails in any way.
+        print(
+            f"route-batch: {told.router!r} is no joblib file of a fitted router that can be read "
+            f"here: {type(error).__name__}: {error}",
+            file=sys.stderr,
+        )
+        return 2
+    try:
         done = route_batch(
-            joblib.load(told.router),
+            router,
             told.source,
             told.target,
             budget=told.budget,
@@ -64,7 +77,7 @@ def main(arguments=None):
         return 2
     print(
         f"{done.n_rows} rows in {done.n_parts} parts ({done.n_resumed} were there): mean cost "
-        f"{done.cost:.6g}, mean estimated quality {done.quality:.6g}"
+        f"{done.expected_cost:.6g}, mean estimated quality {done.quality:.6g}"
     )
     return 0
 

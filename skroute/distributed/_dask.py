@@ -1,5 +1,6 @@
 """The assignment over Dask arrays, on whatever scheduler runs them."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,40 @@ from skroute.utils._optional import import_optional
 
 # How many results of blocks are merged by one task.
 _GROUP = 8
+
+
+def _checked_costs(array, costs, values):
+    """Costs shared by all rows in memory, costs per row as a Dask array."""
+    if not isinstance(costs, array.Array):
+        if costs is None or isinstance(costs, (str, bytes, Mapping)):
+            raise TypeError(
+                "costs must be an array with one cost for each column of values, in their order, "
+                f"or per row, got {type(costs).__name__}."
+            )
+        try:
+            costs = np.asarray(costs, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"costs must have shape {_shapes(values)}, got others.") from error
+    n_rows, n_choices = values.shape
+    # Of unknown sizes the passes tell.
+    known = costs.ndim != 2 or np.isnan(n_rows) or np.isnan(costs.shape[0])
+    if costs.shape[-1:] != (n_choices,) or costs.ndim > 2 or not (known or len(costs) == n_rows):
+        raise ValueError(f"costs must have shape {_shapes(values)}, got {costs.shape}.")
+    if costs.ndim == 1:
+        return costs.compute() if isinstance(costs, array.Array) else costs
+    if isinstance(costs, array.Array):
+        return costs.rechunk({1: -1})
+    if np.isnan(n_rows):
+        raise ValueError(
+            "costs per row must be a Dask array in the blocks of values, whose sizes are unknown."
+        )
+    return array.from_array(costs, chunks=values.chunks)
+
+
+def _shapes(values):
+    n_rows, n_choices = values.shape
+    rows = "n_rows" if np.isnan(n_rows) else n_rows
+    return f"({n_choices},) or ({rows}, {n_choices})"
 
 
 class BlockedAssignment(NamedTuple):
@@ -37,8 +72,9 @@ def solve_assignment(values: Any, costs: Any, budget: float | None) -> BlockedAs
         It is computed once in each of the two to four passes: persist it where that is
         expensive and it fits.
 
-    costs : array-like of shape (n_choices,) or dask.array.Array of shape (n_rows, n_choices)
-        Cost of each choice, shared by all rows, or per row in the same blocks.
+    costs : {array-like, dask.array.Array} of shape (n_choices,) or (n_rows, n_choices)
+        Cost of each choice, shared by all rows, or per row; a Dask array in the same blocks
+        where the sizes of the blocks are unknown.
 
     budget : float or None
         Mean cost per row. A hard cap over all rows. None is unlimited.
@@ -51,6 +87,8 @@ def solve_assignment(values: Any, costs: Any, budget: float | None) -> BlockedAs
 
     Raises
     ------
+    TypeError
+        For values that are no Dask array, or a mapping of costs.
     ValueError
         For bad values or costs, or a budget that the cheapest plan exceeds.
     ImportError
@@ -78,8 +116,7 @@ def solve_assignment(values: Any, costs: Any, budget: float | None) -> BlockedAs
     # A row is one piece.
     values = values.rechunk({1: -1})
     blocks = [block for (block,) in values.to_delayed()]
-    if isinstance(costs, array.Array):
-        costs = costs.rechunk({1: -1}) if costs.ndim == 2 else costs.compute()
+    costs = _checked_costs(array, costs, values)
     if isinstance(costs, array.Array):
         if costs.chunks[0] != values.chunks[0] and not np.isnan(values.shape[0]):
             costs = costs.rechunk({0: values.chunks[0]})

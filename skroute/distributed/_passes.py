@@ -193,8 +193,11 @@ def solve_in_passes(
     >>> [plan.choices(i, *block).tolist() for i, block in enumerate(blocks)]
     [[0], [0, 1]]
     """
-    if isinstance(blocks, (str, bytes)) or not np.iterable(blocks) or not len(blocks):
-        raise TypeError(f"blocks must be a sequence of blocks, not empty, got {blocks!r}.")
+    if isinstance(blocks, (str, bytes)) or not hasattr(blocks, "__len__") or not len(blocks):
+        raise TypeError(
+            "blocks must be a sequence of blocks, not empty, since they are passed over several "
+            f"times, got {type(blocks).__name__}: give a list, of functions where blocks are large."
+        )
     if run is not None and not callable(run):
         raise TypeError(f"run must be callable or None, got {run!r}.")
     run = run or one_by_one

@@ -1,9 +1,10 @@
 """What stands in the books of a purse, and how one booking changes it."""
 
+import sys
 import time
 from typing import NamedTuple
 
-from skroute.base import ROUNDING, check_budget
+from skroute.base import ROUNDING
 from skroute.utils._compat import Integral, Real
 
 
@@ -154,11 +155,17 @@ class Terms(NamedTuple):
     rollover: bool
 
 
+def check_amount(amount, name):
+    """An amount of money as a float, or a ValueError that says what is wrong with it."""
+    number = isinstance(amount, Real) and not isinstance(amount, bool)
+    if not number or not 0 <= amount <= sys.float_info.max:
+        raise ValueError(f"{name} must be a finite number that is at least 0, got {amount!r}.")
+    return float(amount)
+
+
 def check_terms(total, n_expected=None, period=None, rollover=False, name="total"):
     """The terms of a purse, or a ValueError that says what is wrong with them."""
-    amount = check_budget(total, name=name)
-    if amount == float("inf"):
-        raise ValueError(f"{name} must be a finite number, got {total!r}.")
+    amount = check_amount(total, name)
     check_n_expected(n_expected)
     number = isinstance(period, Real) and not isinstance(period, bool) and period > 0
     if period not in (None, "day", "month") and not number:

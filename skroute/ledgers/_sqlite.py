@@ -48,6 +48,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: [ledger._forget() for ledger in _ALL])
 
 
+def _close(connection):
+    if connection is not None:
+        connection.close()
+
+
 class SQLiteLedger(TransactionLedger):
     """Purses that the processes of one host share, in a file.
 
@@ -69,6 +74,13 @@ class SQLiteLedger(TransactionLedger):
 
     remember : float, default=86400.0
         Seconds for which the key of a committed request is remembered.
+
+    Raises
+    ------
+    OSError
+        Where the file cannot be opened, for example since its folder is not there.
+    ValueError
+        For a file that is no ledger.
 
     See Also
     --------
@@ -105,10 +117,34 @@ class SQLiteLedger(TransactionLedger):
         self._connection = None
         self._queue = None
 
+    def _opened(self):
+        """A connection to a file that is a ledger, or new."""
+        if not os.path.isdir(os.path.dirname(self.path)):
+            raise FileNotFoundError(
+                f"There is no folder for the ledger {self.path!r}: make it first."
+            )
+        connection = None
+        try:
+            connection = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            # A ledger gets all of its tables at once.
+            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+            if tables and ("ledger",) not in tables:
+                raise ValueError(f"{self.path!r} is no ledger: it has other tables. Name another.")
+        except sqlite3.OperationalError as error:
+            _close(connection)
+            raise OSError(f"The ledger {self.path!r} cannot be opened: {error}.") from error
+        except sqlite3.DatabaseError as error:
+            _close(connection)
+            raise ValueError(f"{self.path!r} is no SQLite file: {error}.") from error
+        except ValueError:
+            _close(connection)
+            raise
+        return connection
+
     def _connect(self):
-        connection = sqlite3.connect(
-            self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-        )
+        connection = self._opened()
         if sys.platform != "win32":
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
             self._queue = os.open(self.path + "-lock", flags, 0o666)

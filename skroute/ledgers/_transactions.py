@@ -3,9 +3,9 @@
 import time
 from abc import abstractmethod
 
-from skroute.base import check_budget
 from skroute.ledgers._books import (
     Purse,
+    check_amount,
     check_terms,
     committed_already,
     exhausted,
@@ -264,9 +264,7 @@ def check_same_terms(purse, found, terms):
 
 def check_top_up(amount, n_more):
     """What a top-up may be."""
-    found = check_budget(amount, name="amount")
-    if found == float("inf"):
-        raise ValueError(f"amount must be a finite number, got {amount!r}.")
+    found = check_amount(amount, "amount")
     if not isinstance(n_more, Integral) or isinstance(n_more, bool) or n_more < 0:
         raise ValueError(f"n_more must be an int that is not negative, got {n_more!r}.")
     return found, int(n_more)

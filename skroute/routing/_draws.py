@@ -45,7 +45,7 @@ def row_uniforms(X, n_columns, random_state=0):
     return (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
-def tie_draws(X, request_id=None):
+def tie_draws(X, request_id=None, seen=None):
     """From positions of rows of `X` to a uniform number for each, from what is in the row.
 
     Of equal rows in one call the numbers are spread evenly, so that the right share of them
@@ -56,6 +56,8 @@ def tie_draws(X, request_id=None):
     X : indexable of n_samples rows
     request_id : array-like of shape (n_samples,), default=None
         What stands for the rows: then equal rows in calls of one row each differ too.
+    seen : SeenRows, default=None
+        Rows drawn for in earlier batches of the same table; those of this one are added.
 
     Raises
     ------
@@ -77,9 +79,50 @@ def tie_draws(X, request_id=None):
     def draw(rows):
         keys = row_keys(_safe_indexing(source, rows))
         first = (_mixed(keys * _ODD + _COLUMN) >> np.uint64(11)).astype(np.float64) / 2.0**53
-        return (first + _GOLDEN * _times_seen(keys)) % 1.0
+        times = _times_seen(keys)
+        if seen is not None:
+            times += seen.add(keys)
+        return (first + _GOLDEN * times) % 1.0
 
     return draw
+
+
+class SeenRows:
+    """How often rows were seen, by their keys: 16 bytes for each that differs."""
+
+    def __init__(self):
+        self._runs = []
+
+    def add(self, keys):
+        """How often each key was seen in earlier calls; then these count too.
+
+        Parameters
+        ----------
+        keys : ndarray of shape (n_rows,), dtype=uint64
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), dtype=uint64
+        """
+        before = np.zeros(len(keys), dtype=np.uint64)
+        for known, counts in self._runs:
+            at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+            before += np.where(known[at] == keys, counts[at], np.uint64(0))
+        if len(keys):
+            self._runs.append(_summed(keys, np.ones(len(keys), dtype=np.uint64)))
+        # Runs at least double in length, so that there are few and merging is cheap.
+        while len(self._runs) > 1 and len(self._runs[-2][0]) < 2 * len(self._runs[-1][0]):
+            last = [self._runs.pop(), self._runs.pop()]
+            self._runs.append(_summed(*map(np.concatenate, zip(*last))))
+        return before
+
+
+def _summed(keys, counts):
+    """Keys in order, each once, with the sums of their counts."""
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
+    return keys[starts], np.add.reduceat(counts[order], starts)
 
 
 def row_keys(X):

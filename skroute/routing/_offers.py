@@ -93,6 +93,7 @@ class Offers:
         The budget per request where the number of requests is unknown.
     max_costs : list of float or None
     excluded : frozenset of str
+        Not all of them.
     """
 
     def __init__(self, router, trade, mean, max_costs, excluded):
@@ -107,22 +108,11 @@ class Offers:
         self.deciding = policy.deciding
         if self.costs is not None and max_costs is not None:
             check_told(self.names, self.costs, max_costs)
-        self.policy = policy
         # What one request takes at least; with costs per row the log's mean.
-        self.floor = np.inf
-        if self.allowed:
-            self.policy = without(policy, self.allowed)
-            known = max_costs or self.costs
-            self.floor = self.policy.least if known is None else self.least(known)
-            self._own_price = self.price_of(mean)
-
-    def check_any(self):
-        """Refuse a request for which nothing is left, before anything is asked."""
-        if not self.allowed:
-            raise ValueError(
-                f"Every choice is excluded: {sorted(self.excluded)!r}. Nothing was reserved; "
-                "include one of them again."
-            )
+        self.policy = without(policy, self.allowed)
+        known = max_costs or self.costs
+        self.floor = self.policy.least if known is None else self.least(known)
+        self._own_price = self.price_of(mean)
 
     def least(self, costs):
         """The smallest amount that a request can take."""

@@ -4,8 +4,10 @@ The format, JSON, version 1. A policy has the names of its ``choices``, what a c
 ``costs`` and what ``deciding`` on a row costs, by how much each choice's quality is
 ``docked``, and the price of every mean budget: ``prices[k]`` from ``budgets[k]`` up (budgets
 without `deciding`); where ``counts[k]`` is 1, a single row changes there, the next price serves
-from the middle on. The quality of each choice comes from ``steps``, applied to the rows in
-turn (``x * scale + shift``, cut to ``clip`` if there is one), and a ``predictor``:
+from the middle on. Rows have ``n_features`` numbers, of the columns ``feature_names`` where there
+are some, all finite but for NaN where it may be ``missing``. The quality of each choice comes from
+``steps``, applied to the rows in turn (``x * scale + shift``, cut to ``clip`` if there is one), and
+a ``predictor``:
 
 - ``linear``: ``x @ coef.T + intercept``
 - ``trees``: the mean of trees; at a node go left if ``float32(x[feature]) <= threshold``, or if
@@ -83,15 +85,30 @@ class PortablePolicy:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            The rows.
+            The rows. A data frame has the columns that the router was fitted with.
 
         Returns
         -------
         ndarray of shape (n_samples, n_choices)
+
+        Raises
+        ------
+        ValueError
+            For other columns, and for what is no number; missing ones where the router, too,
+            refuses them.
         """
-        X = np.asarray(X, dtype=np.float64)
+        names, known = getattr(X, "columns", None), self.policy["feature_names"]
+        if names is not None and known and [str(name) for name in names] != known:
+            raise ValueError(f"X must have the columns {known}, in this order.")
+        X = np.asarray(X)
+        if X.dtype.kind not in "biufO" or (
+            X.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in X.flat)
+        ):
+            raise ValueError("X must be numbers.")
+        X = X.astype(np.float64)
         if X.ndim != 2 or X.shape[1] != self.policy["n_features"]:
             raise ValueError(f"X must have {self.policy['n_features']} columns, got {X.shape}.")
+        refuse(np.isinf(X) if self.policy["missing"] else ~np.isfinite(X))
         for step in self.policy["steps"]:
             X = X * np.array(step["scale"]) + np.array(step["shift"])
             if step["clip"] is not None:
@@ -171,11 +188,17 @@ class PortablePolicy:
         return route
 
 
+def refuse(wrong):
+    if wrong.any():
+        raise ValueError(f"X must be finite, row {np.flatnonzero(wrong.any(axis=1))[0]} is not.")
+
+
 def linear(predictor, X):
     return X @ np.array(predictor["coef"]).T + np.array(predictor["intercept"])
 
 
 def trees(predictor, X):
+    refuse(np.abs(X) > np.finfo(np.float32).max)
     X, total = X.astype(np.float32), 0.0
     for tree in predictor["trees"]:
         feature, threshold = np.array(tree["feature"]), np.array(tree["threshold"])

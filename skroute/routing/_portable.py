@@ -4,10 +4,12 @@ import json
 import os
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.linear_model._base import LinearModel
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.tree import BaseDecisionTree
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.quality import BaggedNeighborsRegressor
@@ -27,9 +29,9 @@ def export_policy(router, path=None):
     Parameters
     ----------
     router : BudgetRouter or OccamRouterClassifier
-        Fitted, with fixed costs; its `accuracy_estimator` a linear model, trees or
-        :class:`~skroute.quality.BaggedNeighborsRegressor`, possibly behind scalers in a
-        pipeline; an OCCAM router without `embedding`.
+        Fitted, with fixed costs and ``policy="online"``; its `accuracy_estimator` a linear
+        model, trees or :class:`~skroute.quality.BaggedNeighborsRegressor`, possibly behind
+        scalers in a pipeline; an OCCAM router without `embedding`.
 
     path : str or path-like, default=None
         JSON file to write; None writes none.
@@ -45,7 +47,7 @@ def export_policy(router, path=None):
     TypeError
         For a router or a predictor that the format has no words for.
     ValueError
-        For costs per row.
+        For costs per row, or ``policy="batch"``.
 
     See Also
     --------
@@ -79,6 +81,11 @@ def export_policy(router, path=None):
     policy = router._policy()
     if policy.per_row:
         raise ValueError("A router with costs per row cannot be exported: give it fixed costs.")
+    if router.policy == "batch":
+        raise ValueError(
+            'A router with policy="batch" cannot be exported: its choices depend on all rows of a '
+            'call. Export set_params(policy="online").'
+        )
     steps, predictor = _read(policy.estimator)
     budget = router._effective_budget(None)
     exported = {
@@ -93,6 +100,7 @@ def export_policy(router, path=None):
         "budgets": policy.path.budgets.tolist(),
         "prices": policy.path.prices.tolist(),
         "counts": policy.path.counts.tolist(),
+        "missing": bool(get_tags(router).input_tags.allow_nan),
         "n_features": int(router.n_features_in_),
         "feature_names": [str(name) for name in getattr(router, "feature_names_in_", [])] or None,
         "steps": steps,
@@ -130,6 +138,10 @@ def _step(step):
 
 
 def _predictor(estimator):
+    # Classifiers have other outputs, and a subclass of somebody may compute another thing.
+    own = type(estimator).predict.__module__.startswith(("sklearn.", "skroute."))
+    if not (own and is_regressor(estimator)):
+        raise TypeError(f"{type(estimator).__name__} cannot be exported: only {_KNOWN}.")
     if isinstance(estimator, LinearModel):
         coef = np.atleast_2d(estimator.coef_)
         intercept = np.broadcast_to(estimator.intercept_, len(coef))

@@ -1,16 +1,20 @@
 """Route a data set that fits no memory: Parquet in, Parquet out, part by part."""
 
-import hashlib
 import json
 import os
+import pickle
+from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, check_budget
+from skroute.base import CostAwareMixin, check_affordable, check_budget
 from skroute.distributed import solve_in_passes
+from skroute.routing._draws import SeenRows, tie_draws
 from skroute.routing._priced import LoggedMixin
 from skroute.utils._compat import Integral
 from skroute.utils._optional import import_optional
@@ -33,10 +37,15 @@ class RoutedFiles(NamedTuple):
         Files that were there already, from a run that was cut off.
 
     cost : float
-        Mean cost per row, deciding included.
+        Mean of the column ``cost``, as the router's `predict_cost`: deciding included.
 
     quality : float
         Mean estimated quality of the choices made.
+
+    expected_cost : float
+        Mean of the column ``expected_cost``: what the choices are expected to cost in truth.
+        Another number than `cost` where the router was fitted on a log of costs beside its
+        fixed ones; the budget is then one of this.
     """
 
     n_rows: int
@@ -44,6 +53,7 @@ class RoutedFiles(NamedTuple):
     n_resumed: int
     cost: float
     quality: float
+    expected_cost: float
 
 
 def route_batch(
@@ -60,27 +70,32 @@ def route_batch(
     """Decide for every row of a Parquet data set, with a bounded memory.
 
     For each file of the source it writes one of the same rows with the columns ``choice``
-    (its name), ``cost`` and ``quality`` (estimated, before the penalty). A run that was cut
-    off goes on where it was: parts are written whole or not at all.
+    (its name), ``cost`` (as `predict_cost`), ``quality`` (estimated, before the penalty) and
+    ``expected_cost`` (as ``predict_routed``). A run that was cut off goes on where it was:
+    parts are written whole or not at all.
 
     Parameters
     ----------
     router : BudgetRouter or OccamRouterClassifier
-        Fitted, with fixed costs.
+        Fitted, with fixed costs and ``objective="mean"``.
 
     source : str or path-like
         A Parquet file, or a folder of them.
 
     target : str or path-like
-        Folder for the parts; made where there is none.
+        Folder for the parts, not in the source; made where there is none.
 
     budget : float, default=None
         Mean cost per row; None takes the router's own.
 
     policy : {"online", "batch"}, default=None
-        ``"online"`` decides each row alone: one pass, the budget holds on average.
+        ``"online"`` decides each row as ``router.route`` does on the whole table, in the
+        order of the files' names: one pass, the budget holds on average. Rows that are tied
+        at the price are remembered, 16 bytes for each that differs.
         ``"batch"`` makes it a hard cap over all rows: estimates are kept beside the target
-        while it runs, and passed over a few times. None takes the router's own.
+        while it runs, and passed over a few times. (For a router fitted on a log of costs
+        beside its fixed ones it is a cap on the fixed costs that go with the budget.) None
+        takes the router's own.
 
     columns : sequence of str, default=None
         The columns that the router reads. None takes the names that it was fitted with,
@@ -100,7 +115,8 @@ def route_batch(
     ------
     ValueError
         For a budget below the cheapest plan, columns that are not there, or a target that
-        holds parts of another run.
+        holds parts of another run: of another router, budget or source, or of files that
+        were written again.
 
     Examples
     --------
@@ -131,6 +147,12 @@ def route_batch(
         )
     check_is_fitted(router)
     router._check_unchanged()
+    if getattr(router, "objective", "mean") == "min":
+        raise ValueError(
+            'A router with objective="min" cannot be routed from files: the smallest quality of '
+            'all rows is not found in passes. Use set_params(objective="mean"), or router.route '
+            "on rows in memory."
+        )
     priced = router._policy()
     if priced.per_row:
         raise ValueError("A router with costs per row cannot route files: give it fixed costs.")
@@ -146,15 +168,31 @@ def route_batch(
     if policy not in ("online", "batch"):
         raise ValueError(f'policy must be "online" or "batch", got {policy!r}.')
     budget = router._effective_budget(None) if budget is None else check_budget(budget)
-    found = dataset.dataset(os.fspath(source), format="parquet")
+    # Before anything is written.
+    check_affordable(budget, priced.least)
+    source, target = Path(source), Path(target)
+    if not source.exists():
+        raise FileNotFoundError(f"There is no source {str(source)!r}.")
+    if source.resolve() in (target.resolve(), *target.resolve().parents):
+        raise ValueError(
+            f"target must not be the source or lie in it, got {str(target)!r}: name another folder."
+        )
+    try:
+        found = dataset.dataset(str(source), format="parquet")
+    except ValueError as error:
+        raise ValueError(f"The source {str(source)!r} cannot be read: {error}") from error
     fragments = sorted(found.get_fragments(), key=lambda one: one.path)
     columns, keep = _columns(router, found.schema.names, columns, keep)
-    job = _Job(router, priced, Path(target), budget, columns, keep, int(batch_rows))
+    job = _Job(router, priced, target, budget, columns, keep, int(batch_rows))
     job.begin(fragments, policy)
-    decide = job.online if policy == "online" else job.capped(fragments)
-    parts = [job.write(number, fragment, decide) for number, fragment in enumerate(fragments)]
-    job.clean(len(fragments))
-    sums = np.sum([part[1:] for part in parts], axis=0) if parts else np.zeros(3)
+    try:
+        decide = job.online if policy == "online" else job.capped(fragments)
+        parts = [job.write(number, fragment, decide) for number, fragment in enumerate(fragments)]
+    except BaseException:
+        job.undo()
+        raise
+    job.clean()
+    sums = np.sum([part[1:] for part in parts], axis=0) if parts else np.zeros(4)
     n_rows = int(sums[0])
     mean = sums[1:] / max(n_rows, 1)
     return RoutedFiles(n_rows, len(parts), sum(part[0] for part in parts), *map(float, mean))
@@ -169,7 +207,7 @@ def _columns(router, names, columns, keep):
     for name in [*columns, *keep]:
         if name not in names:
             raise ValueError(f"There is no column {name!r} in the source, which has {names!r}.")
-    if wrong := {"choice", "cost", "quality"} & set(keep):
+    if wrong := {"choice", "cost", "quality", "expected_cost"} & set(keep):
         raise ValueError(f"keep must not have {sorted(wrong)[0]!r}: the parts have their own.")
     return columns, keep
 
@@ -181,15 +219,14 @@ class _Job:
         self.router, self.priced, self.target = router, priced, target
         self.budget, self.columns, self.keep = budget, columns, keep
         self.batch_rows = batch_rows
+        self.seen, self.tied = SeenRows(), []
 
     def begin(self, fragments, policy):
         """Note what the parts will be of; refuse a folder that has parts of something else."""
-        priced = self.priced
-        state = [priced.path.budgets, priced.path.prices, priced.docked, priced.planned]
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in state))
-        sources = [[Path(one.path).name, os.stat(one.path).st_size] for one in fragments]
+        stats = [(Path(one.path).name, os.stat(one.path)) for one in fragments]
+        sources = [[name, found.st_size, found.st_mtime_ns] for name, found in stats]
         plan = {
-            "router": digest.hexdigest(),
+            "router": _identity(self.router, self.priced),
             "choices": [str(name) for name in self.router.choices_],
             "budget": repr(self.budget),
             "policy": policy,
@@ -197,18 +234,35 @@ class _Job:
             "keep": self.keep,
             "sources": sources,
         }
+        # Folders that this run makes, the outermost last.
+        folders = [self.target, *self.target.parents]
+        self.made = list(takewhile(lambda folder: not folder.exists(), folders))
         self.target.mkdir(parents=True, exist_ok=True)
         note = self.target / _PLAN
-        if not note.exists():
-            if any(self.target.glob("part-*.parquet")):
-                raise ValueError(f"{self.target.name!r} has parts that are not of this run.")
+        if not self.has_any():
             _write_whole(note, lambda path: path.write_text(json.dumps(plan)))
+        elif not note.exists():
+            raise ValueError(f"{self.target.name!r} has parts that are not of this run.")
         elif (was := json.loads(note.read_text())) != plan:
             differs = [name for name in plan if was.get(name) != plan[name]]
             raise ValueError(
                 f"{self.target.name!r} holds parts of another run: {differs} differ. Use another "
                 "folder, or empty it."
             )
+
+    def has_any(self):
+        """Whether there is anything that a run can go on from."""
+        own = ("part-*.parquet", "_estimates/*.npy", "_ties/*.npy")
+        return any(True for pattern in own for _ in self.target.glob(pattern))
+
+    def undo(self):
+        """After a failure: leave what a run can go on from, or else nothing."""
+        if self.has_any():
+            return
+        (self.target / _PLAN).unlink(missing_ok=True)
+        for folder in (self.target / "_estimates", self.target / "_ties", *self.made):
+            with suppress(OSError):
+                folder.rmdir()
 
     def rows(self, fragment):
         """Batches of a file with what the router reads of them."""
@@ -226,10 +280,16 @@ class _Job:
                 columns = [column.to_numpy(zero_copy_only=False) for column in part.columns]
                 yield batch, np.column_stack(columns)
 
-    def online(self, number, start, estimates):
-        """Choices of rows that are decided alone."""
-        values = estimates - self.priced.docked
-        return self.priced.decide(values, self.priced.planned, self.budget, policy="online").route
+    def online(self, number, start, X, estimates):
+        """Choices of rows that are decided alone, those that are tied as in one table."""
+        draw = tie_draws(X, seen=self)
+        values, costs = estimates - self.priced.docked, self.priced.planned
+        return self.priced.decide(values, costs, self.budget, policy="online", draw=draw).route
+
+    def add(self, keys):
+        """How often tied rows came before, in any part."""
+        self.tied.append(keys)
+        return self.seen.add(keys)
 
     def capped(self, fragments):
         """Choices under one cap over all rows, from estimates that are kept on disk."""
@@ -246,9 +306,9 @@ class _Job:
             if fragment.count_rows()
         ]
         firsts = np.cumsum([0, *[-(-one.count_rows() // self.batch_rows) for one in fragments]])
-        plan = solve_in_passes(blocks, self.budget - self.priced.deciding)
+        plan = solve_in_passes(blocks, self._room()) if blocks else None
 
-        def decide(number, start, estimates):
+        def decide(number, start, X, estimates):
             # Batches of a file need not have the rows of a block.
             out, done = [], 0
             while done < len(estimates):
@@ -260,6 +320,13 @@ class _Job:
             return np.concatenate(out)
 
         return decide
+
+    def _room(self):
+        """What a cap leaves for choices, in the costs that rows are decided by."""
+        priced, room = self.priced, self.budget - self.priced.deciding
+        if priced.costs is not priced.planned:
+            room = priced.path.planned_at(room)
+        return max(room, float(priced.planned.min()))
 
     def _estimate(self, path, fragment):
         shape = (fragment.count_rows(), len(self.router.choices_))
@@ -287,45 +354,80 @@ class _Job:
         import pyarrow.parquet as pq
 
         path = self.target / f"part-{number:05d}.parquet"
+        ties = self.target / "_ties" / f"{number:05d}.npy"
         if path.exists():
-            sums = json.loads(pq.ParquetFile(path).metadata.metadata[b"skroute"])
-            return [1, *sums]
+            if ties.exists():
+                self.seen.add(np.load(ties))
+            return [1, *json.loads(pq.ParquetFile(path).metadata.metadata[b"skroute"])]
         costs, deciding = self.priced.planned, self.priced.deciding
+        expected = costs
+        if self.priced.costs is not costs:
+            expected = costs * self.priced.correction(self.budget).cost
         names = pa.array([str(name) for name in self.router.choices_])
         kept = [fragment.physical_schema.field(name) for name in self.keep]
-        own = [("choice", pa.dictionary(pa.int32(), pa.string())), ("cost", pa.float64())]
-        schema = pa.schema([*kept, *(pa.field(*one) for one in own), ("quality", pa.float64())])
-        sums = np.zeros(3)
+        figures = [(name, pa.float64()) for name in ("cost", "quality", "expected_cost")]
+        own = [("choice", pa.dictionary(pa.int32(), pa.string())), *figures]
+        schema = pa.schema([*kept, *(pa.field(*one) for one in own)])
+        sums, self.tied = np.zeros(4), []
 
         def fill(part):
             start = 0
             with pq.ParquetWriter(part, schema) as writer:
                 for batch, X in self.rows(fragment):
                     estimates = self.estimates(number, start, X)
-                    route = decide(number, start, estimates)
+                    route = decide(number, start, X, estimates)
                     start += len(route)
-                    cost = costs[route] + deciding
                     quality = estimates[np.arange(len(route)), route]
+                    found = [costs[route] + deciding, quality, expected[route] + deciding]
                     choice = pa.DictionaryArray.from_arrays(route.astype(np.int32), names)
                     columns = [batch.column(name) for name in self.keep]
-                    columns += [choice, pa.array(cost), pa.array(quality)]
+                    columns += [choice, *map(pa.array, found)]
                     writer.write_batch(pa.record_batch(columns, schema=schema))
-                    sums[:] += len(route), cost.sum(), quality.sum()
+                    sums[:] += len(route), *map(np.sum, found)
                 writer.add_key_value_metadata({"skroute": json.dumps(sums.tolist())})
 
-        _write_whole(path, fill)
+        def keep_ties():
+            # Before the part is there: without them the next parts could not go on.
+            if self.tied:
+                ties.parent.mkdir(exist_ok=True)
+                keys = np.concatenate(self.tied)
+                _write_whole(ties, lambda part: _save(part, keys))
+
+        _write_whole(path, fill, before=keep_ties)
         return [0, *sums]
 
-    def clean(self, n_parts):
-        """Drop the estimates, which are of no use any more."""
-        for number in range(n_parts):
-            (self.target / "_estimates" / f"{number:05d}.npy").unlink(missing_ok=True)
-        if (self.target / "_estimates").exists():
-            (self.target / "_estimates").rmdir()
+    def clean(self):
+        """Drop what only a run that goes on needs."""
+        for name in ("_estimates", "_ties"):
+            for path in (self.target / name).glob("*.npy"):
+                path.unlink()
+            if (self.target / name).exists():
+                (self.target / name).rmdir()
 
 
-def _write_whole(path, write):
+def _identity(router, priced):
+    """A hash of what decides: the fitted policy, and what embeds rows before it."""
+    try:
+        return joblib.hash([priced, getattr(router, "_embedder", None)])
+    except (pickle.PicklingError, AttributeError, TypeError):
+        # What cannot be pickled is known by its estimates of the rows that it was fitted on.
+        state = [priced.estimate, priced.alone, priced.quality, priced.planned, priced.docked]
+        return joblib.hash([*state, priced.path.prices, priced.deciding])
+
+
+def _save(path, array):
+    with open(path, "wb") as file:
+        np.save(file, array)
+
+
+def _write_whole(path, write, before=None):
     """Write a file under another name, then give it its own: it is there whole or not at all."""
     temporary = path.with_name(f"_{path.name}.tmp")
-    write(temporary)
-    os.replace(temporary, path)
+    try:
+        write(temporary)
+        if before is not None:
+            before()
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -13,12 +13,11 @@ from skroute.base import (
     ROUNDING,
     Plan,
     check_affordable,
-    check_budget,
     check_costs,
     check_rows,
 )
 from skroute.ledgers import Books, BudgetExhaustedError, Ledger, MemoryLedger, Offer
-from skroute.ledgers._books import check_terms
+from skroute.ledgers._books import check_amount, check_terms
 from skroute.routing._offers import Look, Offers, Trade, check_told
 from skroute.utils._compat import num_samples
 
@@ -126,7 +125,9 @@ class BudgetStream:
     3. :meth:`commit` settles with the true cost, or :meth:`refund` gives the money of a
        failed call back.
 
-    Where the router has the models, :meth:`predict` does all three.
+    Where the router has the models, :meth:`predict` does all three. A request has no
+    `exclude`, `allowed` or `request_id` of its own here: choices are left out for all
+    requests, by :meth:`exclude`, and one that is tied at the price goes to the cheaper choice.
 
     The choice is FrugalMCT's Algorithm 1 [1]_: the best of
     :math:`\hat q_i(x) - p\,c_i` at the router's price. A choice that does not fit what is
@@ -334,48 +335,60 @@ class BudgetStream:
         self._set_offers(router=router, trade=trade, max_costs=bounds)
         self.router = router
 
-    def exclude(self, *names: str) -> None:
+    def exclude(self, names: Sequence[str]) -> None:
         """Do without choices, for example while a model is down; the rest is priced anew.
 
         Parameters
         ----------
-        *names : str
-            Names of choices.
+        names : sequence of str
+            Names of choices, beside those that are excluded already.
 
         Raises
         ------
         ValueError
-            For a name that is none, or a choice that deciding itself asks.
+            For a name that is none, a choice that deciding itself asks, or where none would
+            be left. Nothing is changed.
         """
-        self._check_names(names)
+        names = self._checked_names(names)
         if asked := set(names) & set(self._asked()):
             raise ValueError(
                 f"{sorted(asked)[0]!r} cannot be excluded: deciding asks it for every request. "
                 "Make a stream of a router that decides without it."
             )
-        self._set_offers(excluded=self._offers.excluded | set(names))
+        excluded = self._offers.excluded | set(names)
+        if excluded.issuperset(self._offers.names):
+            raise ValueError(
+                f"names={names!r} leaves no choice: {self._offers.names!r} are all there are, and "
+                f"{sorted(self._offers.excluded)!r} are excluded already."
+            )
+        self._set_offers(excluded=excluded)
 
-    def include(self, *names: str) -> None:
+    def include(self, names: Sequence[str] | None = None) -> None:
         """Use excluded choices again.
 
         Parameters
         ----------
-        *names : str
-            Names of choices; none means all.
+        names : sequence of str, default=None
+            Names of choices; None means all.
 
         Raises
         ------
         ValueError
             For a name that is none.
         """
-        self._check_names(names)
-        left = self._offers.excluded - set(names) if names else frozenset()
+        left = frozenset()
+        if names is not None:
+            left = self._offers.excluded - set(self._checked_names(names))
         self._set_offers(excluded=left)
 
-    def _check_names(self, names):
+    def _checked_names(self, names):
+        if isinstance(names, (str, bytes)) or not np.iterable(names):
+            raise ValueError(f"names must be a list of names of choices, got {names!r}.")
+        names = list(names)
         for name in names:
             if name not in self._offers.names:
                 raise ValueError(f"There is no choice {name!r} among {self._offers.names!r}.")
+        return names
 
     def _asked(self):
         """Names of what deciding asks: a base, or a member that embeds."""
@@ -429,8 +442,8 @@ class BudgetStream:
         Raises
         ------
         ValueError
-            For bad costs, costs above `max_costs`, estimates that are no numbers, or where
-            every choice is excluded; nothing stays reserved.
+            For bad costs, costs above `max_costs`, or estimates that are no numbers; nothing
+            stays reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
         AlreadyCommittedError
@@ -441,7 +454,6 @@ class BudgetStream:
     def _decide(self, x, costs, key=None):
         """Ticket, the checked row, and what deciding leaves for answering."""
         offers = self._offers
-        offers.check_any()
         x = check_rows(self.router, x, reset=False)
         if num_samples(x) != 1:
             raise ValueError(f"x must be one row, shape (1, n_features), got {num_samples(x)}.")
@@ -505,15 +517,14 @@ class BudgetStream:
         Raises
         ------
         ValueError
-            For quality or costs that are no finite numbers, costs above `max_costs`, or
-            where every choice is excluded; nothing is reserved.
+            For quality or costs that are no finite numbers, or costs above `max_costs`;
+            nothing is reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
         AlreadyCommittedError
             If the request of this key was made and paid.
         """
         offers = self._offers
-        offers.check_any()
         row = _check_row(quality, len(offers.docked), "quality")
         known = self._known_costs(offers, costs, estimated=False)
         return self._issue(offers, row, known, None, _check_key(key), {})
@@ -609,9 +620,7 @@ class BudgetStream:
             If the cost, which is recorded, exceeds its reservation, or comes after the
             reservation has expired, and breaks the cap.
         """
-        cost = ticket.cost if cost is None else check_budget(cost, name="cost")
-        if not cost < np.inf:
-            raise ValueError(f"cost must be finite, got {cost!r}.")
+        cost = ticket.cost if cost is None else check_amount(cost, "cost")
         over, late = self._settle(ticket, cost)
         held = ticket.reserved - ticket.deciding
         if over > 0 and (late or cost > held):

@@ -114,3 +114,26 @@ def test_what_is_refused():
         solve_in_passes([(values, -costs)], 1.0)
     with pytest.raises(TypeError, match="values must be a dask array with two axes, got ndarray"):
         solve_assignment(values, costs, 1.0)
+
+
+def test_what_is_no_problem_is_refused_in_words():
+    values, costs = problem(100, 3, np.random.default_rng(2))
+    array = da.from_array(values, chunks=(30, 3))
+    with pytest.raises(TypeError, match="blocks must be a sequence .* list"):
+        solve_in_passes(((values, costs) for _ in range(2)), 1.0)
+    for bad in ({"a": 1, "b": 2, "c": 3}, "costs", None):
+        with pytest.raises(TypeError, match="costs must be an array"):
+            solve_assignment(array, bad, 1.0)
+    for bad in (np.ones(2), np.ones((99, 3)), 1.0, [[1.0, 2.0], [1.0]]):
+        with pytest.raises(ValueError, match="costs must have shape"):
+            solve_assignment(array, bad, 1.0)
+    with pytest.raises(ValueError, match=r"costs must have shape \(3,\) or \(100, 3\)"):
+        solve_assignment(array, da.ones((99, 3), chunks=(30, 3)), 1.0)
+    with pytest.raises(ValueError, match=r"costs must have shape \(3,\) or \(100, 3\)"):
+        solve_assignment(array, da.ones((100, 2), chunks=(30, 2)), 1.0)
+    # Per row as an array in memory, divided as the values are.
+    table = np.outer(np.linspace(1, 2, 100), costs)
+    with dask.config.set(scheduler="synchronous"):
+        found = solve_assignment(array, table, 5.0)
+        expected = solve_assignment(array, da.from_array(table, chunks=(30, 3)), 5.0)
+    assert found.plan.objective == expected.plan.objective

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import re
+import sqlite3
 import tempfile
 import uuid
 from fractions import Fraction
@@ -325,3 +327,27 @@ for machine, n_examples in ((InMemory, 60), (InSQLite, 20), (InRedis, 20)):
 TestMemory = InMemory.TestCase
 TestSQLite = InSQLite.TestCase
 TestRedis = needs_redis(InRedis.TestCase)
+
+
+def test_a_file_that_cannot_be_books_is_named(tmp_path):
+    missing = tmp_path / "none" / "ledger.sqlite"
+    with pytest.raises(
+        FileNotFoundError, match=re.escape(f"no folder for the ledger {str(missing)!r}")
+    ):
+        SQLiteLedger(missing)
+    assert not missing.parent.exists()
+    with pytest.raises(OSError, match=f"{re.escape(repr(str(tmp_path)))} cannot be opened"):
+        SQLiteLedger(tmp_path)
+    junk = tmp_path / "junk.sqlite"
+    junk.write_bytes(b"this is a note and no data base, " * 100)
+    before = junk.read_bytes()
+    with pytest.raises(ValueError, match=f"{re.escape(repr(str(junk)))} is no SQLite file"):
+        SQLiteLedger(junk)
+    assert junk.read_bytes() == before
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE purses (shoes)")
+    connection.close()
+    with pytest.raises(ValueError, match=f"{re.escape(repr(str(other)))} is no ledger"):
+        SQLiteLedger(other)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["junk.sqlite", "other.sqlite"]

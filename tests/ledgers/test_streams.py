@@ -247,29 +247,53 @@ def test_costs_above_their_bounds_are_refused():
 @pytest.mark.parametrize("down", NAMES)
 def test_an_excluded_choice_is_priced_out(down):
     stream = ROUTER.stream(1e6)
-    stream.exclude(down)
+    stream.exclude([down])
     kept = [i for i, name in enumerate(NAMES) if name != down]
     estimates = ROUTER._policy().estimate[:, kept]
     costs = np.array(COSTS)[kept]
     price = assignment_path(estimates, costs).price(2.5)
     expected = np.array(kept)[choose_at_price(VALUES[:, kept], costs, price)]
     np.testing.assert_array_equal([t.choice for t in decided(stream)], expected)
-    stream.include(down)
+    stream.include([down])
     assert {t.name for t in decided(stream)} == {t.name for t in decided(ROUTER.stream(1e6))}
 
 
-def test_without_any_choice_a_request_is_refused_and_nothing_is_reserved(ledger):
+def test_names_are_a_list_of_which_one_is_left(ledger):
     stream = ROUTER.stream(100.0, ledger=ledger)
-    stream.exclude("choice0", "choice1")
-    stream.exclude("choice2")
-    for call in (lambda: stream.route(ROW), lambda: stream.reserve([1, 1, 1])):
-        with pytest.raises(ValueError, match="Every choice is excluded"):
-            call()
-    assert stream.books().n_started == 0
+    stream.exclude(["choice0", "choice1"])
+    for names in (["choice2"], NAMES):
+        with pytest.raises(ValueError, match="leaves no choice"):
+            stream.exclude(names)
     with pytest.raises(ValueError, match="There is no choice 'small'"):
-        stream.exclude("small")
+        stream.exclude(["small"])
+    for change in (stream.exclude, stream.include):
+        for bad in ("choice2", b"choice2", 2):
+            with pytest.raises(ValueError, match="names must be a list of names of choices"):
+                change(bad)
+    assert stream.route(ROW).name == "choice2" and stream.books().n_started == 1
+    stream.include([])
+    assert stream.reserve([1, 1, 0]).name == "choice2"
+    stream.include(["choice0"])
+    assert stream.reserve([1, 2, 0]).name == "choice0"
     stream.include()
-    assert stream.route(ROW).name in NAMES
+    assert stream.reserve([0, 5, 0]).name == "choice1"
+
+
+@pytest.mark.parametrize("bad", [-1, np.nan, np.inf, 10**400, "1", True])
+def test_amounts_of_money_are_refused_in_their_own_words(bad, ledger):
+    stream = ROUTER.stream(100.0, ledger=ledger)
+    ticket = stream.reserve([0, 0, 1])
+    calls = {
+        "cost": lambda: stream.commit(ticket, bad),
+        "amount": lambda: stream.top_up(bad),
+        "total": lambda: ledger.open("other", bad),
+        "budget_total": lambda: ROUTER.stream(bad),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=f"^{name} must be a finite number") as caught:
+            call()
+        assert "per sample" not in str(caught.value) and repr(bad) in str(caught.value)
+    stream.commit(ticket, 1.0)
 
 
 def test_what_deciding_asks_cannot_be_excluded():
@@ -282,8 +306,8 @@ def test_what_deciding_asks_cannot_be_excluded():
     ).fit(X, y)
     stream = router.stream(1000.0)
     with pytest.raises(ValueError, match="'a' cannot be excluded: deciding asks it"):
-        stream.exclude("a")
-    stream.exclude("b")
+        stream.exclude(["a"])
+    stream.exclude(["b"])
     assert stream.route(X[:1]).name == "a"
 
 

@@ -8,16 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
     ExtraTreesRegressor,
     HistGradientBoostingRegressor,
+    RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import (
@@ -137,3 +139,81 @@ def test_what_has_no_words_in_the_format_is_refused():
     router = BudgetRouter(Ridge(), costs=[1, 2, 3, 5], cv=2).fit(X, Q)
     with pytest.raises(ValueError, match="X must have 4 columns"):
         PortablePolicy(export_policy(router)).route([[1.0]])
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_a_frame_has_the_columns_of_fit_in_their_order(container):
+    frames = pytest.importorskip(container)
+    X, Q = log(100)
+    names = ["w", "x", "y", "z"]
+    frame = frames.DataFrame(dict(zip(names, X.T)))
+    router = BudgetRouter(Ridge(), costs=[1, 2, 3, 5], budget=2.5, cv=2).fit(frame, Q)
+    policy = PortablePolicy(json.loads(json.dumps(export_policy(router))))
+    np.testing.assert_array_equal(policy.route(frame), router.route(frame))
+    np.testing.assert_array_equal(policy.route(X), router.route(frame))
+    for wrong in (["x", "w", "y", "z"], ["w", "x", "y"], ["w", "x", "y", "z", "other"]):
+        table = frames.DataFrame(dict.fromkeys(wrong, X[:, 0]))
+        for call in (policy.route, policy.quality, router.route):
+            with pytest.raises(ValueError, match="eature names|columns"):
+                call(table)
+    # A router that was fitted without names reads by position, as scikit-learn does.
+    router = BudgetRouter(Ridge(), costs=[1, 2, 3, 5], budget=2.5, cv=2).fit(X, Q)
+    policy = PortablePolicy(export_policy(router))
+    np.testing.assert_array_equal(policy.route(frame), router.route(X))
+
+
+@pytest.mark.parametrize("kind", PREDICTORS)
+def test_what_is_no_number_is_refused_as_the_router_refuses_it(kind):
+    X, Q = log(100)
+    router = BudgetRouter(PREDICTORS[kind], costs=[1, 2, 3, 5], budget=2.5, cv=2).fit(X, Q)
+    policy = PortablePolicy(json.loads(json.dumps(export_policy(router))))
+    for bad in (np.nan, np.inf, -np.inf, 1e300):
+        rows = X[:5].copy()
+        rows[1, 2] = bad
+        try:
+            expected = router.predict_quality(rows)
+        except ValueError:
+            for call in (policy.quality, policy.route):
+                with pytest.raises(ValueError, match="X must be (finite|numbers)"):
+                    call(rows)
+        else:
+            np.testing.assert_allclose(policy.quality(rows), expected)
+            # Trees of a pipeline take none, since the router does not know of it.
+            assert bad == 1e300 or (np.isnan(bad) and kind in ("tree", "forest"))
+    for bad in ([["1", "2", "3", "4"]], [[1, 2, 3, "4"]], np.array([[1, 2, 3, "4"]], dtype=object)):
+        with pytest.raises(ValueError, match="X must be numbers"):
+            policy.route(bad)
+    missing = [[1.0, None, 2.0, 3.0]]
+    if kind in ("tree", "forest"):
+        expected = policy.quality([[1.0, np.nan, 2.0, 3.0]])
+        np.testing.assert_array_equal(policy.quality(missing), expected)
+    else:
+        with pytest.raises(ValueError, match="X must be finite"):
+            policy.quality(missing)
+
+
+class Halved(Ridge):
+    def predict(self, X):
+        return super().predict(X) / 2
+
+
+def test_what_does_not_predict_as_the_format_says_is_refused():
+    X, Q = log(100)
+    labels = (Q > 0.5).astype(int)
+    for estimator in (
+        DecisionTreeClassifier(max_depth=2),
+        RandomForestClassifier(3, max_depth=2),
+        make_pipeline(StandardScaler(), ExtraTreesClassifier(3, max_depth=2)),
+        RidgeClassifier(),
+        Halved(),
+    ):
+        router = BudgetRouter(estimator, costs=[1, 2, 3, 5], cv=2).fit(X, labels)
+        name = type(router.accuracy_estimator).__name__
+        name = name if name != "Pipeline" else "ExtraTreesClassifier"
+        with pytest.raises(TypeError, match=f"{name} cannot be exported"):
+            export_policy(router)
+    router = BudgetRouter(Ridge(), costs=[1, 2, 3, 5], budget=2, cv=2, policy="batch").fit(X, Q)
+    with pytest.raises(ValueError, match='policy="batch" cannot be exported'):
+        export_policy(router)
+    # It is the same fit.
+    assert export_policy(router.set_params(policy="online"))["budget"] == 2

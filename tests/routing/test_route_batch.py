@@ -1,9 +1,12 @@
 """Parquet in, Parquet out."""
 
+import os
+
 import joblib
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
+from sklearn.tree import DecisionTreeRegressor
 
 from skroute.__main__ import main
 from skroute.routing import BudgetRouter, FrugalMCTClassifier, route_batch
@@ -59,7 +62,9 @@ def test_the_parts_are_what_the_router_decides(frame, policy, batch_rows, source
     quality = router.predict_quality(rows)[np.arange(1277), route]
     np.testing.assert_allclose(parts["quality"], quality, rtol=1e-12)
     np.testing.assert_array_equal(parts["cost"], np.array([1.25, 2.25, 5.25])[route])
-    assert done == (1277, 3, 0, pytest.approx(parts["cost"].mean()), pytest.approx(quality.mean()))
+    figures = [pytest.approx(parts[name].mean()) for name in ("cost", "quality", "expected_cost")]
+    assert done == (1277, 3, 0, *figures)
+    np.testing.assert_array_equal(parts["expected_cost"], parts["cost"])
     if policy == "online":
         np.testing.assert_array_equal(route, router.route(rows))
     else:
@@ -129,3 +134,155 @@ def test_what_is_refused(source, tmp_path):
     per_row = BudgetRouter(Ridge(), cv=2).fit(np.eye(20), np.eye(20)[:, :2], costs=np.ones((20, 2)))
     with pytest.raises(ValueError, match="costs per row cannot route files"):
         route_batch(per_row, source, tmp_path / "c")
+
+
+# --- the router's own policy ------------------------------------------------------------------
+
+
+def logged_router():
+    """Fixed costs with a log beside them: rows on which "c" is chosen cost three times as much."""
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame(rng.uniform(size=(400, 2)), columns=["x", "y"])
+    Q = np.column_stack([1 - X["x"], 0.5 + 0.3 * X["y"], np.full(400, 0.8)])
+    costs = {"a": 1.0, "b": 2.0, "c": 5.0}
+    logged = np.outer(0.5 + 2 * X["x"], list(costs.values()))
+    router = BudgetRouter(Ridge(), costs=costs, budget=2.6, cv=2, routing_cost=0.25)
+    return router.fit(X, Q, costs=logged)
+
+
+@pytest.mark.parametrize("policy", ["online", "batch"])
+def test_a_budget_in_realised_costs_is_met_in_realised_costs(policy, source, tmp_path):
+    router = logged_router().set_params(policy=policy)
+    done = route_batch(router, source, tmp_path / "out", keep=["id"], batch_rows=100)
+    X, parts = read(source, tmp_path / "out")
+    routed = router.predict_routed(X)
+    assert parts["choice"].tolist() == np.array(NAMES)[router.route(X)].tolist()
+    np.testing.assert_allclose(parts["cost"], router.predict_cost(X), rtol=1e-12)
+    np.testing.assert_allclose(parts["expected_cost"], routed.expected_cost, rtol=1e-12)
+    assert abs(parts["expected_cost"].mean() - parts["cost"].mean()) > 0.05
+    assert done.expected_cost == pytest.approx(parts["expected_cost"].mean())
+    assert done.cost == pytest.approx(parts["cost"].mean())
+
+
+@pytest.mark.parametrize("batch_rows", [7, 64, 500, 10_000])
+@pytest.mark.parametrize("cut", [False, True])
+def test_tied_rows_go_where_the_router_sends_them(batch_rows, cut, source, tmp_path, monkeypatch):
+    rng = np.random.default_rng(4)
+    X = pd.DataFrame(rng.integers(0, 3, (600, 2)) / 2, columns=["x", "y"])
+    Q = np.column_stack([1 - X["x"], 0.5 + 0.3 * X["y"], np.full(600, 0.8)])
+    tree = DecisionTreeRegressor(max_depth=3, random_state=0)
+    router = BudgetRouter(tree, costs=dict(zip(NAMES, [1, 2, 5])), budget=2.2, cv=2).fit(X, Q)
+    for path in source.iterdir():
+        n = pq.ParquetFile(path).metadata.num_rows
+        few = rng.integers(0, 3, (n, 2)) / 2
+        few[: n // 2, 0] += 0.01 * rng.uniform(size=n // 2)
+        pq.write_table(pa.table({"id": np.arange(n), "x": few[:, 0], "y": few[:, 1]}), path)
+    table = pq.read_table(source).to_pandas()[["x", "y"]]
+    share = router._policy().rule(2.2).share
+    assert 0 < share < 1
+    if cut:
+        predict, calls = BudgetRouter.predict_quality, []
+
+        def breaks(self, X):
+            calls.append(len(X))
+            if sum(calls) > 900:
+                raise OSError("the disk is full")
+            return predict(self, X)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(BudgetRouter, "predict_quality", breaks)
+            with pytest.raises(OSError, match="the disk is full"):
+                route_batch(router, source, tmp_path / "out", batch_rows=batch_rows)
+    done = route_batch(router, source, tmp_path / "out", batch_rows=batch_rows)
+    parts = [pq.read_table(path) for path in sorted((tmp_path / "out").glob("part-*.parquet"))]
+    parts = pa.concat_tables(parts).to_pandas()
+    assert done.n_resumed == (2 if cut else 0)
+    assert parts["choice"].tolist() == np.array(NAMES)[router.route(table)].tolist()
+    np.testing.assert_array_equal(parts["cost"], router.predict_cost(table))
+    assert {path.name[:5] for path in (tmp_path / "out").iterdir()} == {"_skro", "part-"}
+
+
+def test_the_worst_row_is_no_objective_for_files(source, tmp_path):
+    router = make(True).set_params(policy="batch", objective="min")
+    for policy in (None, "batch", "online"):
+        with pytest.raises(ValueError, match='objective="min" cannot be routed from files'):
+            route_batch(router, source, tmp_path / "out", policy=policy)
+    assert not (tmp_path / "out").exists()
+
+
+# --- what a run leaves ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["online", "batch"])
+def test_a_source_that_was_written_again_is_not_resumed(policy, source, tmp_path):
+    options = {"policy": policy, "keep": ["id"]}
+    route_batch(make(True), source, tmp_path / "out", **options)
+    path = source / "2.parquet"
+    before, stat = path.read_bytes(), path.stat()
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1_000_000))
+    assert path.stat().st_size == len(before)
+    with pytest.raises(ValueError, match=r"parts of another run: \['sources'\] differ"):
+        route_batch(make(True), source, tmp_path / "out", **options)
+
+
+def test_another_router_of_the_same_settings_is_not_resumed(source, tmp_path):
+    router = make(True)
+    route_batch(router, source, tmp_path / "out")
+    other = make(True)
+    other.accuracy_estimator_.coef_ = other.accuracy_estimator_.coef_[::-1].copy()
+    with pytest.raises(ValueError, match=r"parts of another run: \['router'\] differ"):
+        route_batch(other, source, tmp_path / "out")
+    # The same one is known, used or stored in between.
+    rows = pd.DataFrame({"x": [0.1], "y": [0.2]})
+    router.predict_routed(rows, exclude=["a"], budget=3)
+    router.predict_routed(rows, budget=3)
+    joblib.dump(router, tmp_path / "router.joblib")
+    for same in (router, joblib.load(tmp_path / "router.joblib"), make(True)):
+        assert route_batch(same, source, tmp_path / "out").n_resumed == 3
+
+
+@pytest.mark.parametrize("policy", ["online", "batch"])
+def test_a_refused_run_leaves_nothing(policy, source, tmp_path, monkeypatch):
+    router, out = make(True), tmp_path / "new" / "out"
+    with pytest.raises(ValueError, match="is below the cheapest feasible plan"):
+        route_batch(router, source, out, policy=policy, budget=1.2)
+    assert not out.exists()
+    with monkeypatch.context() as patch:
+
+        def breaks(self, X):
+            raise ValueError("these rows are none")
+
+        patch.setattr(BudgetRouter, "predict_quality", breaks)
+        with pytest.raises(ValueError, match="these rows are none"):
+            route_batch(router, source, out, policy=policy)
+    assert not out.parent.exists()
+    assert route_batch(router, source, out, policy=policy, budget=3).n_parts == 3
+
+
+def test_the_parts_cannot_go_among_the_source(source, tmp_path):
+    router = make(True)
+    (tmp_path / "link").symlink_to(source)
+    for target in (source, source / "out", tmp_path / "link" / "out", source / "0.parquet"):
+        with pytest.raises(ValueError, match="target must not be the source or lie in it"):
+            route_batch(router, source, target)
+    with pytest.raises(ValueError, match="target must not be the source or lie in it"):
+        route_batch(router, source / "0.parquet", source / "0.parquet")
+    assert len(list(source.rglob("*"))) == 3
+
+
+def test_the_command_says_what_it_cannot_read(source, tmp_path, capsys):
+    joblib.dump(make(True), tmp_path / "router.joblib")
+    (tmp_path / "junk.joblib").write_text("no pickle")
+    (tmp_path / "junk.parquet").write_text("no parquet")
+    empty = tmp_path / "empty.joblib"
+    empty.touch()
+    for router in ("none.joblib", "junk.joblib", "empty.joblib"):
+        assert main(["route-batch", str(tmp_path / router), str(source), str(tmp_path / "o")]) == 2
+        assert router in capsys.readouterr().err
+    for name in ("none", "junk.parquet"):
+        words = [str(tmp_path / "router.joblib"), str(tmp_path / name), str(tmp_path / "o")]
+        assert main(["route-batch", *words]) == 2
+        assert name in capsys.readouterr().err
+    joblib.dump([1, 2], tmp_path / "list.joblib")
+    assert main(["route-batch", str(tmp_path / "list.joblib"), str(source), "out"]) == 2
+    assert "got list" in capsys.readouterr().err

@@ -475,9 +475,9 @@ def test_occam_with_a_member_that_embeds():
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((np.inf,), "budget_total must be a finite number, got inf"),
-        ((None,), "budget_total must be a finite number, got None"),
-        ((-1.0,), "budget_total must be a non-negative number"),
+        ((np.inf,), "budget_total must be a finite number that is at least 0, got inf"),
+        ((None,), "budget_total must be a finite number that is at least 0, got None"),
+        ((-1.0,), "budget_total must be a finite number that is at least 0"),
         ((10.0, 0), "n_expected must be a positive int or None for unknown, got 0"),
         ((10.0, 2.5), "n_expected must be a positive int"),
         ((10.0, True), "n_expected must be a positive int"),

@@ -94,8 +94,8 @@ def split_signals(signals, names):
     Parameters
     ----------
     signals : mapping from str to array-like, data frame, array-like or None
-        The columns of a frame are named as the models. An array has a column for each model, or a row of columns: shape
-        (n_samples, n_models) or (n_samples, n_models, n_signals).
+        The columns of a frame are named as the models. An array has a column for each model, or
+        a row of columns: shape (n_samples, n_models) or (n_samples, n_models, n_signals).
     names : list of str
 
     Returns

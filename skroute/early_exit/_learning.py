@@ -114,7 +114,7 @@ def check_supported(engine, mode, stopping):
         )
 
 
-def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rng, task):
+def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rng, task, classes):
     """Optimise order and thresholds on rows, and choose among the thresholds.
 
     Parameters
@@ -134,6 +134,7 @@ def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rn
     costs : ndarray of shape (n_members,)
     rng : RandomState
     task : FitTask
+    classes : ndarray of shape (n_classes,)
 
     Returns
     -------
@@ -167,7 +168,8 @@ def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rn
         spent = np.cumsum(costs[order])
         judged = judge(thresholds, values, bad, spent, full_answers(seen, *begin), n_answers)
     in_sample = held_out is None and not n_folds
-    chosen, bounds = _choose(judged, recipe.alpha, limits, in_sample, held_out is not None)
+    has_bound = held_out is not None
+    chosen, bounds = _choose(judged, recipe.alpha, limits, in_sample, has_bound, classes)
     n_rows = judged.n_rows.sum()
     n_wrong = judged.by_answer.sum(axis=1)
     per_answer = np.ndim(recipe.alpha) > 0
@@ -191,7 +193,7 @@ def _folds(answers, n_folds, rng):
     return fold
 
 
-def _choose(judged, alpha, limits, in_sample, has_bound):
+def _choose(judged, alpha, limits, in_sample, has_bound, classes):
     """Thresholds in use, and the upper bounds of what they change: of all rows or by answer."""
     counts, n_rows, shares = judged.so_far, judged.n_rows, np.atleast_1d(alpha)
     if np.ndim(alpha) == 0:
@@ -208,7 +210,7 @@ def _choose(judged, alpha, limits, in_sample, has_bound):
     # The first thresholds never leave early and are never wrong.
     chosen = max(0, fixed_sequence(counts, allowed))
     if not chosen and len(counts) > 1:
-        _warn_of_no_exit(alpha, n_rows, guarantee, confidence)
+        _warn_of_no_exit(alpha, n_rows, guarantee, confidence, classes.tolist())
     if not has_bound:
         return chosen, np.full(len(shares), np.nan)
     if not chosen:
@@ -216,18 +218,21 @@ def _choose(judged, alpha, limits, in_sample, has_bound):
     return chosen, np.array([upper_bound(k, n, confidence) for k, n in zip(allowed, n_rows)])
 
 
-def _warn_of_no_exit(alpha, n_rows, guarantee, confidence):
+def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
     shares = np.atleast_1d(alpha)
     why = ""
     if np.ndim(alpha):
         at = int(np.argmin(n_rows * shares))
-        needed = fewest_rows(shares[at], confidence, guarantee)
-        why = (
-            f" The full ensemble gives {n_rows[at]} of them the answer at position {at} of "
-            f"classes_, of which {shares[at]:g} may change: that takes {needed} rows at least."
-        )
+        # An ensemble of one class answers with the last of two.
+        label = labels[max(0, at - len(shares) + len(labels))]
+        may = "none may change, which no number of rows shows."
+        if shares[at] > 0:
+            needed = fewest_rows(shares[at], confidence, guarantee)
+            may = f"{shares[at]:g} may change: that takes {needed} rows at least."
+        why = f" The full ensemble gives {n_rows[at]} of them the answer {label!r}, of which {may}"
+        alpha = dict(zip(labels, shares[-len(labels) :].tolist()))
     warnings.warn(
-        f"No early exit keeps alpha={shares.tolist() if why else alpha!r} on {n_rows.sum()} "
+        f"No early exit keeps alpha={alpha!r} on {n_rows.sum()} "
         f"calibration rows: every member is evaluated on every row.{why} Give more rows, hold "
         "out a larger share of them, give rows that the ensemble was not fitted on, or raise "
         "alpha.",

@@ -150,7 +150,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     disagreement_bound_ : float
         Upper bound on the expected share: holds with probability `confidence` over the
         draw of the calibration rows, the choice among thresholds included. NaN without
-        held-out rows. With a share for each class the largest of their bounds.
+        held-out rows. Where `alpha` is a mapping it is the largest of `class_disagreement_bound_`,
+        which the share of all rows is below too.
 
     class_disagreement_ : ndarray of shape (n_classes,), dtype=float64
         The same share among the rows to which the full ensemble gives each answer; NaN
@@ -400,7 +401,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             never=not np.any(alpha) and self.budget is None,
         ).settled(n_members, rng)
         sample = calibration, (self.confidence, self.guarantee), X, X_calibration
-        learned = learn_exits(engine, recipe, *sample, costs, rng, task)
+        learned = learn_exits(engine, recipe, *sample, costs, rng, task, self.classes_)
         self.costs_, self.order_ = costs, learned.order
         self.tradeoff_ = tradeoff = learned.tradeoff
         self.disagreement_ = float(tradeoff.disagreement[tradeoff.chosen])

@@ -25,9 +25,10 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
     """Numbers from a data frame, or from texts, as they are.
 
     Each column is read as what it holds. Numbers and booleans are scaled to variance one; a missing
-    one becomes the mean, and where some were missing in `fit`, a column says so. Strings with
-    few different values are categories, one column each; one that `fit` did not see has 0 in
-    all of them. Other strings are texts: their words, pairs of words and sequences of 3 to 5
+    one becomes the mean, and where some were missing in `fit`, a column says so. Strings that all
+    say a number are numbers too, and one that does not in a later call is missing: turn codes
+    into strings that are no numbers to have them as categories. Other strings with few different
+    values are categories, one column each; one that `fit` did not see has 0 in all of them. Other strings are texts: their words, pairs of words and sequences of 3 to 5
     characters are hashed, weighted by how rare they are, and reduced to `n_components`
     directions.
 
@@ -191,7 +192,7 @@ def columns_of(X):
         names = [str(key) for key in keys]
         if len(set(names)) < len(names):
             raise ValueError(f"X must not have two columns of the same name, got {names!r}.")
-        return names, [np.asarray(X[key]) for key in keys]
+        return names, [_without_na(np.asarray(X[key])) for key in keys]
     if isinstance(X, (str, bytes)) or np.isscalar(X):
         raise TypeError(f"X must be rows, got {type(X).__name__}. One row is a list of one.")
     if hasattr(X, "toarray"):
@@ -211,10 +212,18 @@ def columns_of(X):
                 "Expected 2D array, got 1D array instead. Reshape your data using "
                 "array.reshape(-1, 1) if it has a single feature."
             )
-        return None, [found]
+        return None, [_without_na(found)]
     if found.ndim != 2:
         raise ValueError(f"X must have rows and columns, got {found.ndim} dimensions.")
-    return None, list(found.T)
+    return None, [_without_na(column) for column in found.T]
+
+
+def _without_na(column):
+    """A column whose missing entries of pandas' own kind, which compare with nothing, are None."""
+    if column.dtype.kind != "O":
+        return column
+    missing = np.array([type(value).__name__ in ("NAType", "NaTType") for value in column], bool)
+    return np.where(missing, None, column) if missing.any() else column
 
 
 def needs_encoding(X):
@@ -281,7 +290,7 @@ def _reader(column, name, n_components, seed):
                 f"Column {name!r} must hold numbers, strings or booleans, got entries of dtype "
                 f"{column.dtype}. Turn it into one of them first."
             )
-        return _Number(name)
+        return _Number(name, column)
     texts = _texts(column)
     different = len(set(texts))
     if different <= min(_MOST_CATEGORIES, max(2, len(texts) // 2)) and different < len(texts):
@@ -298,17 +307,27 @@ def _missing(value):
     return value is None or value != value
 
 
+def _float_or_nan(value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+
+
 class _Number:
     kind = "number"
 
-    def __init__(self, name):
+    def __init__(self, name, column):
         self.name = name
+        self.strings = column.dtype.kind in "UST" or any(isinstance(v, str) for v in column)
 
     def _read(self, column):
         try:
             values = np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
             values = None
+        if values is None and self.strings:
+            values = np.array([_float_or_nan(value) for value in column])
         if values is None:
             # Outside, so that what numpy said, which quotes the entry, is not told along.
             raise ValueError(f"Column {self.name!r} held numbers in fit, and now something else.")

@@ -355,9 +355,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     f"{self.group_names_!r}."
                 )
             found = np.zeros((n_rows, n_groups), dtype=bool)
-            given = np.asarray(known)
-            if given.shape[0] == n_rows:
-                found[:, [self.group_names_.index(name) for name in names]] = given
+            columns = [np.asarray(known[name]) for name in names]
+            if all(column.shape == (n_rows,) and column.dtype == bool for column in columns):
+                for name, column in zip(names, columns):
+                    found[:, self.group_names_.index(name)] = column
                 return found
         known = np.asarray(known)
         if known.shape != (n_rows, n_groups) or known.dtype != bool:

@@ -26,13 +26,14 @@ from skroute.routing._cascade_checks import (
     check_names,
     check_order,
 )
+from skroute.routing._cascade_known import nested_known
 from skroute.routing._cascade_learn import learn_path
-from skroute.routing._cascade_log import as_columns, split_signals
+from skroute.routing._cascade_log import as_columns, names_of_columns, split_signals
 from skroute.routing._cascade_rules import Log, candidates, fixed_order
 from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._cascade_walk import known_scores, walk
 from skroute.routing._mixtures import Mixture
-from skroute.routing._priced import cross_fit
+from skroute.routing._priced import cross_fit, standard_error
 from skroute.routing._values import check_default_reads, default_accuracy_estimator
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 
@@ -63,7 +64,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     ----------
     accuracy_estimator : multi-output regressor, default=None
         Maps X to the quality of each model, before any call. None takes
-        :class:`~skroute.quality.QualityRegressor`. Not used where X is None.
+        :class:`~skroute.quality.QualityRegressor`. Not used where X is None. It is fitted
+        without each fold, and without each two: 16 times for five folds.
 
     costs : mapping from str to float or array-like of shape (n_models,), default=None
         Cost per call of each model. None when costs differ from row to row: then `fit`
@@ -123,7 +125,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         rows that chose a rule do not judge its quality.
 
     rule_names_ : list of str
-        The rules of `mixture_` in words: the models in the order that they are asked in.
+        The rules of `mixture_` in words: the models in the order that they are asked in,
+        ``"small > large"``, or how many of them in any order.
 
     min_budget_ : float
         The smallest feasible budget.
@@ -133,6 +136,9 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
 
     validation_cost_ : float
         Its cost.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -157,13 +163,16 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
       that pay for a call are in it. `predict` then gives the answers, None where a row is
       handed over;
     - ``costs``: what each call would cost, of shape (n_samples, n_models). It is counted by
-      `predict_cost` and decides nothing.
+      `predict_cost` and decides nothing;
+    - ``request_id``, of shape (n_samples,): what draws are made of, in place of the row.
 
     Signals enter as normal scores of their ranks: a probability, its logarithm and its
     logit are the same signal. Quality is scaled to [0, 1] by its range in the log.
 
-    For a budget between two rules, which of them a row follows is drawn from a hash of the
-    row, or of its position where X is None. The budget holds on average.
+    For a budget between two rules, which of them a row follows is drawn from a hash of its
+    ``request_id``, else of the row, else, where X is None, of its position in the call. The budget
+    holds on average over what differs in that: calls of one row each without X all draw the same,
+    and need ``request_id`` (or :meth:`start`, which draws anew).
 
     References
     ----------
@@ -192,7 +201,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     array([11.,  1.])
     """
 
-    _call_context = ("signals", "models", "costs")
+    _call_context = ("signals", "models", "costs", "request_id")
 
     _parameter_constraints: dict = {
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
@@ -248,11 +257,12 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         costs : {array-like, dataframe} of shape (n_samples, n_models), default=None
             What each model cost on each row. Only where the constructor's `costs` is None.
 
-        signals : mapping from str to array-like, or array-like, default=None
+        signals : mapping from str to array-like, data frame, or array-like, default=None
             What each answer shows: for a model an array of shape (n_samples,) or
-            (n_samples, n_signals) of numbers, NaN where missing; or for all at once an
-            array of shape (n_samples, n_models) or (n_samples, n_models, n_signals). A
-            model that shows nothing may be left out. None: no answer shows anything.
+            (n_samples, n_signals) of numbers, NaN where missing; for all at once a data frame
+            with a column for each model, found by name, or an array of shape
+            (n_samples, n_models) or (n_samples, n_models, n_signals). A model that shows
+            nothing may be left out. None: no answer shows anything.
 
         **params : dict
             Metadata through metadata routing: for `accuracy_estimator` and for the
@@ -295,18 +305,16 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         order = check_order(self.order, self.model_names_, self.max_calls)
 
         folds = check_folds(self.cv, X, quality, routed["splitter"]["split"])
-        known, self.accuracy_estimator_ = np.empty((len(quality), 0)), None
+        known, nested = np.empty((len(quality), 0)), [None] * len(folds)
+        self.accuracy_estimator_ = None
         if self._informed:
+            estimator, meta = self._accuracy_estimator(), routed["accuracy_estimator"]["fit"]
             with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
                 self.accuracy_estimator_, known = cross_fit(
-                    self._accuracy_estimator(),
-                    X,
-                    quality,
-                    folds,
-                    task,
-                    self.n_jobs,
-                    routed["accuracy_estimator"]["fit"],
-                    "accuracy_estimator",
+                    estimator, X, quality, folds, task, self.n_jobs, meta, "accuracy_estimator"
+                )
+                nested = nested_known(
+                    estimator, X, quality, folds, task=task, n_jobs=self.n_jobs, fit_params=meta
                 )
         self._low, self._span = float(quality.min()), float(np.ptp(quality)) or 1.0
         self.mean_quality_ = quality.mean(axis=0)
@@ -324,9 +332,10 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             compared = [fixed_order(n_models, order, abstain)]
         with task.step("compare cascades"):
             n_alone = 0 if order is not None else n_models
-            found = learn_path(compared, log, folds, self.n_prices, n_alone, self.n_jobs)
-        self._reader, self._rules = found.reader, found.rules
-        self.mixture_ = Mixture(found.cost, self._low + self._span * found.quality)
+            found = learn_path(compared, log, folds, nested, self.n_prices, n_alone, self.n_jobs)
+        self._reader, self._rules, self._found = found.reader, found.rules, found
+        means = found.cost.mean(axis=1), self._low + self._span * found.quality.mean(axis=1)
+        self.mixture_ = Mixture(*means)
         self.rule_names_ = [self._describe(rule.fitted.cascade) for rule in self._rules]
         budget = check_budget(self.budget)
         check_affordable(budget, float(self.mixture_.cost[0]))
@@ -334,11 +343,15 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _describe(self, cascade):
         if cascade.chain is None:
-            return f"any order, {cascade.n_calls} calls"
+            return f"{cascade.n_calls} of {', '.join(self.model_names_)} in any order"
         return " > ".join(self.model_names_[k] for k in cascade.chain)
 
     def _check_signals(self, signals, n_rows):
         by_name = split_signals(signals, self.model_names_)
+        self._signal_names = [
+            names_of_columns(by_name.get(name), f"signals of {name!r}")
+            for name in self.model_names_
+        ]
         return [as_columns(by_name.get(name), name, n_rows) for name in self.model_names_]
 
     def _least(self):
@@ -356,6 +369,21 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         cost = self.mixture_.cost
         return float((1 - share) * cost[low] + share * cost[high])
 
+    def _standard_errors(self):
+        cost, quality = self._found.validated(*self.mixture_.share(self._effective_budget(None)))
+        fold = self._found.fold
+        return standard_error(cost, fold), self._span * standard_error(quality, fold)
+
+    @property
+    def validation_quality_se_(self):
+        """Standard error of `validation_quality_` as an estimate for new rows."""
+        return self._standard_errors()[1]
+
+    @property
+    def validation_cost_se_(self):
+        """Standard error of `validation_cost_` as an estimate for new rows."""
+        return self._standard_errors()[0]
+
     def _check_X(self, X):
         if self._informed:
             return super()._check_X(X)
@@ -365,7 +393,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _plan(self, X, budget, **context):
         path = walk(self, X, budget, **context)
-        return Plan(path.route, (path.asked.costs * path.asked.asked).sum(axis=1), path)
+        cost = (path.asked.costs * path.asked.asked).sum(axis=1)
+        return Plan(path.route, cost, path, self._low + self._span * path.quality)
 
     def _answer(self, X, plan, response):
         asked, n_models = plan.state.asked, len(self.model_names_)
@@ -389,7 +418,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             Mean cost per sample for this call. None takes the constructor's.
 
         **context : keyword arguments
-            ``signals``, ``models`` and ``costs``, as in the notes.
+            ``signals``, ``models``, ``costs`` and ``request_id``, as in the notes.
 
         Returns
         -------
@@ -410,7 +439,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             Mean cost per sample for this call. None takes the constructor's.
 
         **context : keyword arguments
-            ``signals``, ``models`` and ``costs``, as in the notes.
+            ``signals``, ``models``, ``costs`` and ``request_id``, as in the notes.
 
         Returns
         -------
@@ -464,16 +493,18 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         self._check_unchanged()
         budget = self._effective_budget(budget)
         check_affordable(budget, self._least())
+        if not self._informed and x is not None:
+            raise ValueError("x must be None: fit got no X, so that nothing can be read of a row.")
         if self._informed:
             if x is None:
                 raise ValueError("x must be a row like those of fit, got None.")
             x = self._check_X(x.to_frame().T if hasattr(x, "to_frame") else [x])
-        known = known_scores(self, [None] if x is None or not self._informed else x)
+        known = known_scores(self, [None] if x is None else x)
         low, high, share = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
         return CascadeRun(self, self._rules[high if drawn < share else low], known)
 
-    def score(self, X, y, sample_weight=None, budget=None, signals=None, models=None, costs=None):
+    def score(self, X, y, sample_weight=None, budget=None, **context):
         """Realised mean quality of the choices made; a row handed over counts as in `fit`.
 
         Parameters
@@ -491,8 +522,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             Mean cost per sample for this call; None takes the constructor's,
             ``numpy.inf`` is unlimited.
 
-        signals, models, costs : object, default=None
-            As in the notes.
+        **context : keyword arguments
+            ``signals``, ``models``, ``costs`` and ``request_id``, as in the notes.
 
         Returns
         -------
@@ -507,7 +538,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             )
         if X is not None:
             check_consistent_length(X, quality)
-        route = self.route(X, budget=budget, signals=signals, models=models, costs=costs)
+        route = self.route(X, budget=budget, **context)
         weight = check_sample_weight(sample_weight, quality)
         return float(np.average(self._realised(quality, route), weights=weight))
 

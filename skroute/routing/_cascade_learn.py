@@ -35,21 +35,21 @@ class CascadePoint(NamedTuple):
     cascade : int
         Position among those compared.
     price_at : int
-    cost, quality : float
-        Means on rows that did not fit it, the quality in [0, 1].
+    cost, quality : ndarray of shape (n_judged,)
+        On rows that did not fit it, the quality in [0, 1].
     """
 
     cascade: int
     price_at: int
-    cost: float
-    quality: float
+    cost: NDArray[np.float64]
+    quality: NDArray[np.float64]
 
 
 def cheapest_first(points):
     """Points by rising cost; of equally expensive ones the last, which had the lowest price."""
     by_cost = {}
     for point in points:
-        by_cost[round(point.cost, 12)] = point
+        by_cost[round(float(point.cost.mean()), 12)] = point
     return [by_cost[cost] for cost in sorted(by_cost)]
 
 
@@ -61,17 +61,25 @@ class CascadePath(NamedTuple):
     reader : Reader
         Of signals, by all rows.
     rules : list of CascadeRule
-    cost, quality : ndarray of shape (n_rules,)
-        Means on rows that did not fit them, the quality in [0, 1].
+    cost, quality : ndarray of shape (n_rules, n_judged)
+        On rows that did not fit them, the quality in [0, 1].
+    fold : ndarray of shape (n_judged,), dtype=int64
+        Fold of each of these rows.
     """
 
     reader: Reader
     rules: list[CascadeRule]
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
+    fold: NDArray[np.int64]
+
+    def validated(self, low, high, share):
+        """Cost and quality of each judged row, a share of which follows the rule `high`."""
+        drawn = np.random.default_rng(0).uniform(size=len(self.fold)) < share
+        return tuple(np.where(drawn, part[high], part[low]) for part in (self.cost, self.quality))
 
 
-def learn_path(compared, log, folds, n_prices, n_alone, n_jobs=None):
+def learn_path(compared, log, folds, known, n_prices, n_alone, n_jobs=None):
     """Compare cascades out of sample at each price and fit the chosen ones on all rows.
 
     Parameters
@@ -79,6 +87,8 @@ def learn_path(compared, log, folds, n_prices, n_alone, n_jobs=None):
     compared : list of Cascade
     log : Log
     folds : list of (ndarray of int, ndarray of int)
+    known : list of ndarray or None
+        For each fold what is known of its training rows, without the rows tested in it.
     n_prices : int
     n_alone : int
         How many of those compared, the first ones, are each model alone.
@@ -97,7 +107,8 @@ def learn_path(compared, log, folds, n_prices, n_alone, n_jobs=None):
         for _, test in folds
     ]
     parts = Parallel(n_jobs=n_jobs)(
-        delayed(judge)(compared, log, prices, train, test) for (train, _), test in zip(folds, tests)
+        delayed(judge)(compared, log, prices, train, test, own)
+        for (train, _), test, own in zip(folds, tests, known)
     )
     quality, cost = (np.concatenate([part[k] for part in parts], axis=1) for k in (0, 1))
     ends = np.cumsum([len(test) for test in tests])
@@ -105,13 +116,13 @@ def learn_path(compared, log, folds, n_prices, n_alone, n_jobs=None):
     n_calls = np.array([cascade.n_calls for cascade in compared])
     chosen = select_policies(quality, cost, prices, n_calls, places)
     points = [
-        CascadePoint(int(which), at, chosen.cost[at], chosen.quality[at])
+        CascadePoint(int(which), at, chosen.row_cost[:, at], chosen.row_quality[:, at])
         for at, which in enumerate(chosen.policy)
     ]
     if n_alone:
         # The smallest budget, which no price need have chosen.
         k = int(mean_costs.argmin())
-        points.insert(0, CascadePoint(k, 0, cost[k, :, 0].mean(), quality[k, :, 0].mean()))
+        points.insert(0, CascadePoint(k, 0, cost[k, :, 0], quality[k, :, 0]))
     path = cheapest_first(points)
     reader, bases, fitted = Reader(log), {}, {}
     scores = reader.scores(log)
@@ -122,4 +133,5 @@ def learn_path(compared, log, folds, n_prices, n_alone, n_jobs=None):
         [CascadeRule(fitted[point.cascade], point.price_at) for point in path],
         np.array([point.cost for point in path]),
         np.array([point.quality for point in path]),
+        np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
     )

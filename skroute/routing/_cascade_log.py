@@ -31,7 +31,17 @@ class Reply(NamedTuple):
     costs: Any = None
 
 
-def as_columns(signals, name, n_rows):
+def names_of_columns(part, name):
+    """The columns of a data frame as strings; None of anything else."""
+    if not hasattr(part, "columns"):
+        return None
+    names = [str(column) for column in part.columns]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{name} must not have two columns of the same name, got {names!r}.")
+    return names
+
+
+def as_columns(signals, name, n_rows, columns=None):
     """Signals of one model as a matrix of numbers; NaN is missing, infinite ones are allowed.
 
     Parameters
@@ -40,16 +50,24 @@ def as_columns(signals, name, n_rows):
     name : str
         The model.
     n_rows : int
+    columns : list of str, default=None
+        Names of the columns in `fit`, by which those of a data frame are found.
 
     Returns
     -------
     ndarray of shape (n_rows, n_signals), dtype=float64
     """
+    own = names_of_columns(signals, f"signals of {name!r}")
+    if own is not None and columns is not None and own != columns:
+        if sorted(own) != sorted(columns):
+            raise ValueError(f"signals of {name!r} must have the columns {columns!r}, got {own!r}.")
+        keys = list(signals.columns)
+        signals = signals[[keys[own.index(column)] for column in columns]]
     if signals is None:
         return np.empty((n_rows, 0))
     found = None
     try:
-        found = np.asarray(signals, dtype=np.float64)
+        found = _floats(signals)
     except (TypeError, ValueError):
         pass
     if found is None:
@@ -63,14 +81,21 @@ def as_columns(signals, name, n_rows):
     return found.reshape(n_rows, -1) if found.size else np.empty((n_rows, 0))
 
 
+def _floats(values):
+    """Numbers as float64; a value that a pandas extension type lacks is NaN."""
+    if hasattr(values, "iloc") and hasattr(values, "to_numpy"):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(values, dtype=np.float64)
+
+
 def split_signals(signals, names):
     """Signals by model, whatever they are given as.
 
     Parameters
     ----------
-    signals : mapping from str to array-like, array-like or None
-        An array has a column for each model, or a row of columns: shape
-        (n_samples, n_models) or (n_samples, n_models, n_signals).
+    signals : mapping from str to array-like, data frame, array-like or None
+        The columns of a frame are named as the models. An array has a column for each model, or
+        a row of columns: shape (n_samples, n_models) or (n_samples, n_models, n_signals).
     names : list of str
 
     Returns
@@ -80,6 +105,8 @@ def split_signals(signals, names):
     """
     if signals is None:
         return {}
+    if (columns := names_of_columns(signals, "signals")) is not None:
+        signals = {name: signals[key] for name, key in zip(columns, list(signals.columns))}
     if isinstance(signals, Mapping):
         if unknown := [key for key in signals if key not in names]:
             raise ValueError(
@@ -144,14 +171,14 @@ class Asked:
                     known = known(new)
             elif known is not None:
                 known = _safe_indexing(known, new)
-            return as_columns(known, name, len(new))
+            return as_columns(known, name, len(new), self.router._signal_names[model])
         with note_failure(name, len(new), "the call"), rows_of_failure(new):
             part = self.models[name](_safe_indexing(self.X, new))
             reply = _as_reply(part, name, len(new))
         if reply.costs is not None:
             self.costs[new, model] = reply.costs
         self._replies[model].update(zip(new.tolist(), reply.answers))
-        return as_columns(reply.signals, name, len(new))
+        return as_columns(reply.signals, name, len(new), self.router._signal_names[model])
 
     def answer(self, model, rows):
         """The recorded answers of a model that has been asked."""

@@ -394,14 +394,24 @@ def price_grid(costs, n_prices):
     return np.append(np.geomspace(2 / costs.min(), 0.002 / costs.max(), n_prices - 1), 0.0)
 
 
-def judge(cascades, log, prices, train, test):
+def judge(cascades, log, prices, train, test, known=None):
     """Quality and cost on the rows `test` of cascades that `train` has fitted.
+
+    Parameters
+    ----------
+    cascades : list of Cascade
+    log : Log
+    prices : ndarray of shape (n_prices,)
+    train, test : ndarray of int
+    known : ndarray of shape (n_train, n_known), default=None
+        Of the rows `train`, by models that did not see `test`. None takes that of the log.
 
     Returns
     -------
     quality, cost : ndarray of shape (n_cascades, n_test, n_prices)
     """
     own, other = log.take(train), log.take(test)
+    own = own if known is None else own._replace(known=known)
     reader, bases = Reader(own), {}
     scores, theirs = reader.scores(own), reader.scores(other)
     found = [

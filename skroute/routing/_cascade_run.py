@@ -82,7 +82,7 @@ class CascadeRun:
             The model that has answered: ``next``, or another one that the rule may ask
             here, where ``next`` could not be reached.
 
-        signals : array-like of shape (n_signals,) or float, default=None
+        signals : array-like of shape (n_signals,), data frame of one row or float, default=None
             What its answer shows, as in `fit`.
 
         cost : float, default=None
@@ -103,8 +103,9 @@ class CascadeRun:
             )
         k = names.index(model)
         scale = router._reader.of_model[k]
-        row = None if signals is None else np.reshape(signals, (1, -1))
-        columns = as_columns(row, model, 1)
+        if signals is not None and not hasattr(signals, "columns"):
+            signals = np.reshape(signals, (1, -1))
+        columns = as_columns(signals, model, 1, router._signal_names[k])
         if columns.shape[1] != len(scale.knots):
             raise ValueError(
                 f"signals of {model!r} must have the {len(scale.knots)} columns that fit saw, got "

@@ -34,6 +34,11 @@ def _ask(router, X, signals, models, costs):
         n_rows = num_samples(X)
     elif recorded:
         n_rows = num_samples(next(iter(recorded.values())))
+    elif by_name:
+        raise ValueError(
+            "Without X, functions alone do not say how many rows there are. Give X (any "
+            "rows, which a router that fit got no X for does not read), or one model's signals as an array."
+        )
     else:
         raise ValueError("Without X, signals must say what the models' answers show.")
     shown = [
@@ -55,18 +60,32 @@ def _ask(router, X, signals, models, costs):
     if costs is None:
         costs = np.tile(router.costs_, (n_rows, 1))
     else:
-        costs = _check_row_costs(costs, router._frame_columns, shape)
+        # A copy: what models say of their costs is written into it.
+        costs = _check_row_costs(costs, router._frame_columns, shape).copy()
     return Asked(router, X, n_rows, by_name, models, costs)
 
 
-def walk(router, X, budget, signals=None, models=None, costs=None):
+def _rules_of(router, X, n_rows, budget, request_id):
+    """The rule that each row follows, drawn from its id, else the row, else its position."""
+    source = np.arange(n_rows)[:, np.newaxis] if X is None else X
+    if request_id is not None:
+        source = np.asarray(request_id)
+        if source.shape != (n_rows,):
+            raise ValueError(
+                f"request_id must have one entry for each of {n_rows} rows, got shape "
+                f"{source.shape}."
+            )
+        source = source[:, np.newaxis]
+    return router.mixture_.draw(source, budget)
+
+
+def walk(router, X, budget, signals=None, models=None, costs=None, request_id=None):
     """Send rows through their rules, asking the models that they pay for."""
     check_affordable(budget, router._least())
     asked = _ask(router, X, signals, models, costs)
     n_rows = len(asked.asked)
-    X = np.arange(n_rows)[:, np.newaxis] if X is None else X
-    rule_of = router.mixture_.draw(X, budget)
-    known = known_scores(router, X)
+    rule_of = _rules_of(router, X, n_rows, budget, request_id)
+    known = known_scores(router, np.arange(n_rows) if X is None else X)
     route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
     for one in np.unique(rule_of):
         rule, rows = router._rules[one], np.flatnonzero(rule_of == one)

@@ -46,17 +46,17 @@ class Selection(NamedTuple):
     policy : ndarray of shape (n_prices,), dtype=int64
         Chosen by all rows.
 
-    cost : ndarray of shape (n_prices,)
-        Mean cost of the policies chosen.
+    row_cost : ndarray of shape (n_rows, n_prices)
+        Cost of the policies chosen.
 
-    quality : ndarray of shape (n_prices,)
-        Mean quality on the rows of each fold of what the rows of the other folds choose:
-        the rows that pick a policy do not say how good it is.
+    row_quality : ndarray of shape (n_rows, n_prices)
+        Quality on the rows of each fold of what the rows of the other folds choose: the rows
+        that pick a policy do not say how good it is.
     """
 
     policy: NDArray[np.int64]
-    cost: NDArray[np.float64]
-    quality: NDArray[np.float64]
+    row_cost: NDArray[np.float64]
+    row_quality: NDArray[np.float64]
 
 
 def select_policies(quality, cost, prices, complexity, folds):
@@ -80,14 +80,12 @@ def select_policies(quality, cost, prices, complexity, folds):
     """
     n_rows, n_prices = quality.shape[1:]
     policy = np.empty(n_prices, dtype=np.int64)
-    honest = np.empty(n_prices)
+    honest = np.empty((n_rows, n_prices))
     parts = [(np.setdiff1d(np.arange(n_rows), part), part) for part in folds]
     for j, price in enumerate(prices):
         gain = quality[:, :, j] - price * cost[:, :, j]
         policy[j] = choose_simple(gain, complexity)
-        found = 0.0
         for rest, part in parts:
             by_others = choose_simple(gain[:, rest], complexity) if len(rest) else policy[j]
-            found += quality[by_others, part, j].sum()
-        honest[j] = found / n_rows
-    return Selection(policy, cost[policy, :, np.arange(n_prices)].mean(axis=1), honest)
+            honest[part, j] = quality[by_others, part, j]
+    return Selection(policy, cost[policy, :, np.arange(n_prices)].T, honest)

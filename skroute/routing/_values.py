@@ -160,7 +160,7 @@ def predict_matrix(fitted, X, n_outputs, name):
     return values
 
 
-def _fit_fold(step, estimator, X, target, train, test, fit_params, n_outputs, name):
+def fit_fold(step, estimator, X, target, train, test, fit_params, n_outputs, name):
     with step:
         own = {
             key: value if np.ndim(value) == 0 else _safe_indexing(value, train)
@@ -217,7 +217,7 @@ def out_of_sample_quality(
     ]
     with note_outputs(estimator, quality.shape[1]):
         parts = Parallel(n_jobs=n_jobs)(
-            delayed(_fit_fold)(
+            delayed(fit_fold)(
                 step, estimator, X, target, train, test, fit_params or {}, quality.shape[1], name
             )
             for step, (train, test) in zip(steps, splits)

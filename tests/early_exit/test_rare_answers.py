@@ -119,7 +119,7 @@ def test_too_few_rows_of_an_answer_are_named(rare):
     frozen, rows = rare
     quick = QWYCEnsemble(frozen, alpha={0: 0.01, 1: 0.01}, order="natural", random_state=0)
     with pytest.warns(
-        UserWarning, match="at position 1 of classes_.* that takes 99 rows"
+        UserWarning, match=r"alpha=\{0: 0.01, 1: 0.01\}.* the answer 1, .* that takes 99 rows"
     ) as caught:
         quick.optimize(rows[:3000])
     assert caught[0].filename == __file__
@@ -200,3 +200,11 @@ def test_judged_by_hand():
     assert fixed_sequence(judged.so_far, np.array([1, 0])) == 0
     assert fixed_sequence(judged.so_far, np.array([1, 1])) == 1
     assert fixed_sequence(judged.so_far, np.array([0, 9])) == -1
+
+
+def test_an_answer_of_which_none_may_change_is_named(rare):
+    frozen, rows = rare
+    quick = QWYCEnsemble(frozen, alpha={0: 0.01, 1: 0.0}, order="natural", random_state=0)
+    with pytest.warns(UserWarning, match="answer 1, .* none may change") as caught:
+        quick.optimize(rows[:3000])
+    assert "inf" not in str(caught[0].message)

@@ -4,8 +4,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from skroute.features import FrameEncoder, needs_encoding
+from skroute.quality import QualityRegressor
 from skroute.routing import BudgetRouter
 
 WORDS = ["alpha", "beta", "gamma", "delta", "sum", "proof", "poem", "recipe"]
@@ -100,3 +103,66 @@ def test_a_router_reads_a_log_as_it_is(library):
     share = hard.mean()
     route = router.route(X, budget=1 + 9 * share)
     assert route[hard].mean() > route[~hard].mean() + 0.4
+
+
+KINDS = {
+    "object": "category",
+    "string": "category",
+    "string[pyarrow]": "category",
+    "category": "category",
+    "Int64": "number",
+    "Float64": "number",
+    "float": "number",
+    "boolean": "number",
+    "bool": "number",
+}
+
+
+def column_of(dtype, missing, rng):
+    """A column of a dtype, with missing values where it can have them."""
+    n = 40
+    if KINDS[dtype] == "category":
+        values = rng.choice(["red", "blue"], n).astype(object)
+    elif dtype.startswith("bool"):
+        values = rng.integers(0, 2, n).astype(bool).astype(object)
+    else:
+        values = rng.integers(0, 9, n).astype(object)
+    if missing and dtype != "bool":
+        values[::5] = np.nan if dtype in ("float", "object", "category") else pd.NA
+    return pd.Series(values).astype(dtype)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(KINDS)), st.booleans(), st.integers(0, 99))
+def test_every_dtype_of_pandas_is_read(dtype, missing, seed):
+    if dtype == "string[pyarrow]":
+        pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"a": column_of(dtype, missing, rng), "b": rng.normal(size=40)})
+    encoder = FrameEncoder().fit(X)
+    assert encoder.kinds_ == [KINDS[dtype], "number"]
+    found = encoder.transform(X)
+    assert found.dtype == np.float64 and np.isfinite(found).all()
+    # As the same rows in plain objects, None where a value is missing.
+    plain = X.astype(object).where(X.notna(), None)
+    np.testing.assert_allclose(FrameEncoder().fit_transform(plain), found)
+    if KINDS[dtype] == "category" or not X["a"].isna().any():
+        # Missing numbers alone are refused by it, whatever their dtype.
+        model = QualityRegressor().fit(X, rng.random((40, 2)))
+        assert np.isfinite(model.predict(X)).all()
+
+
+def test_dates_are_refused():
+    dates = pd.DataFrame({"when": pd.date_range("2026-01-01", periods=5)})
+    with pytest.raises(TypeError, match="'when' must hold numbers, strings or booleans"):
+        FrameEncoder().fit(dates)
+
+
+def test_strings_that_say_numbers_are_numbers_and_others_later_are_missing():
+    X = pd.DataFrame({"size": ["1", "2", "4"] * 10})
+    encoder = FrameEncoder().fit(X)
+    assert encoder.kinds_ == ["number"]
+    found = encoder.transform(pd.DataFrame({"size": ["2", "large", None, pd.NA]}))
+    as_numbers = FrameEncoder().fit(X.astype(float))
+    expected = as_numbers.transform(pd.DataFrame({"size": [2, np.nan, np.nan, np.nan]}))
+    np.testing.assert_allclose(found, expected)

@@ -1,6 +1,7 @@
 """Features bought one group at a time: limits, paths and what a policy may see."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
@@ -204,3 +205,18 @@ def test_rows_that_pick_a_candidate_do_not_say_how_good_it_is():
         best[seed] = right.mean(axis=1).max()
     error = told.std() / np.sqrt(200)
     assert abs(told.mean() - 0.5) < 3 * error < best.mean() - 0.5
+
+
+@pytest.mark.parametrize("cell", [np.nan, "False", 3.2, 1])
+def test_known_of_a_frame_is_booleans(model, rows, cell):
+    X = rows[2][:2]
+    names = model.group_names_
+    frame = pd.DataFrame({names[0]: [True, False], names[1]: pd.Series([cell, True], dtype=object)})
+    with pytest.raises(ValueError, match="known must be a table of booleans"):
+        model.predict(X, known=frame)
+    whole = np.zeros((2, len(names)), dtype=bool)
+    whole[0, 0] = whole[:, 1] = True
+    np.testing.assert_array_equal(
+        model.predict_cost(X, known=frame.assign(**{names[1]: [True, True]})),
+        model.predict_cost(X, known=whole),
+    )

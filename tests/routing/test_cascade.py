@@ -205,7 +205,7 @@ def test_the_rows_that_pick_do_not_judge():
         folds = np.array_split(np.arange(100), 5)
         chosen = select_policies(quality, np.zeros_like(quality), np.zeros(1), np.zeros(100), folds)
         picked.append(quality[chosen.policy[0], :, 0].mean())
-        honest.append(chosen.quality[0])
+        honest.append(chosen.row_quality[:, 0].mean())
     assert np.mean(picked) > 0.6
     assert np.mean(honest) == pytest.approx(0.5, abs=4 * np.std(honest) / np.sqrt(40))
 

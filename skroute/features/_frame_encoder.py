@@ -28,9 +28,9 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
     one becomes the mean, and where some were missing in `fit`, a column says so. Strings that all
     say a number are numbers too, and one that does not in a later call is missing: turn codes
     into strings that are no numbers to have them as categories. Other strings with few different
-    values are categories, one column each; one that `fit` did not see has 0 in all of them. Other strings are texts: their words, pairs of words and sequences of 3 to 5
-    characters are hashed, weighted by how rare they are, and reduced to `n_components`
-    directions.
+    values are categories, one column each; one that `fit` did not see has 0 in all of them. Other
+    strings are texts: their words, pairs of words and sequences of 3 to 5 characters are hashed,
+    weighted by how rare they are, and reduced to `n_components` directions.
 
     Parameters
     ----------

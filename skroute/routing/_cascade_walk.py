@@ -37,7 +37,8 @@ def _ask(router, X, signals, models, costs):
     elif by_name:
         raise ValueError(
             "Without X, functions alone do not say how many rows there are. Give X (any "
-            "rows, which a router that fit got no X for does not read), or one model's signals as an array."
+            "rows: a router that was fit without X does not read them), or one model's "
+            "signals as an array."
         )
     else:
         raise ValueError("Without X, signals must say what the models' answers show.")

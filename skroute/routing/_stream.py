@@ -376,7 +376,7 @@ class BudgetStream:
         ValueError
             For a name that is none.
         """
-        left = frozenset()
+        left: frozenset = frozenset()
         if names is not None:
             left = self._offers.excluded - set(self._checked_names(names))
         self._set_offers(excluded=left)

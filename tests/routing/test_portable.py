@@ -21,7 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skroute.quality import BaggedNeighborsRegressor
+from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
+from skroute.quality._family import MEMBERS, NEIGHBORS
 from skroute.routing import (
     BudgetRouter,
     FrugalMLClassifier,
@@ -41,6 +42,14 @@ PREDICTORS = {
     "chebyshev": make_pipeline(MinMaxScaler(), BaggedNeighborsRegressor()),
     "manhattan": BaggedNeighborsRegressor(metric="manhattan", n_subsets=7, random_state=0),
     "euclidean": BaggedNeighborsRegressor(metric="euclidean", n_subsets="exact", subset_size=20),
+}
+# One for each kind of part, and the default: what a router has that is given none.
+PREDICTORS |= {
+    name: QualityRegressor(family=[name], cv=2) for name in [*MEMBERS, *NEIGHBORS] if " " in name
+}
+PREDICTORS |= {
+    "default": None,
+    "without rows": make_pipeline(StandardScaler(), QualityRegressor(keep_rows=False, cv=2)),
 }
 # Leaves and subsets have a few values each.
 FEW_VALUES = {"tree", "forest", "extra", "chebyshev", "manhattan", "euclidean"}

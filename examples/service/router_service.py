@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import tomllib
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 import httpx
 import joblib
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -86,14 +86,14 @@ class Service:
         With the ledger that all workers share.
     providers : mapping from str to callable
         One for each choice of the stream, see `providers`.
-    limits : Limits
+    limits : Limits, default=None
     monitor : PromiseMonitor, default=None
         Fed with the cost of each answer.
     """
 
-    def __init__(self, stream, providers, limits=Limits(), monitor=None):
+    def __init__(self, stream, providers, limits=None, monitor=None):
         self.stream, self.providers = stream, providers
-        self.limits, self.monitor = limits, monitor
+        self.limits, self.monitor = limits or Limits(), monitor
         if missing := set(stream.router.choices_) - set(providers):
             raise ValueError(f"There is no provider for the choice {sorted(missing)[0]!r}.")
         # Bookings wait for other processes: never on the loop that serves the requests.
@@ -174,13 +174,18 @@ class Service:
     async def _ticket(self, body, key):
         self._include()
         try:
-            return await self._book(self.stream.route, [features(body["messages"])], key=key)
+            return await self._book(self._decide, body["messages"], key)
         except BudgetExhaustedError as error:
             REQUESTS.labels("none", "rejected").inc()
             raise Refused(429, "The budget is used up.", "insufficient_quota") from error
         except AlreadyCommittedError as error:
             message = "The request of this Idempotency-Key was answered and paid."
             raise Refused(409, message, "already_answered") from error
+
+    def _decide(self, messages, key):
+        """Estimate and reserve: `stream.route` without a booking for the time of the estimate."""
+        quality = self.stream.router.predict_quality(np.array([features(messages)]))
+        return self.stream.reserve(quality[0], key=key)
 
     def _commit(self, ticket, cost):
         REQUESTS.labels(ticket.name, "answered").inc()
@@ -194,7 +199,8 @@ class Service:
         COST.labels(ticket.name).inc(cost)
         if self.monitor is not None:
             known = len(self.monitor.alarms_)
-            self.monitor.update(cost=cost, route=ticket.choice)
+            route = ticket.choice if self.monitor.choices else None
+            self.monitor.update(cost=cost, route=route)
             for alarm in self.monitor.alarms_[known:]:
                 ALARM.labels(alarm.kind if alarm.choice is None else alarm.choice).set(1)
                 log.warning("A promise is broken: %s", alarm)
@@ -329,7 +335,7 @@ def app_of_settings():
     stream = make_stream(settings, router, providers)
     service = Service(stream, providers, Limits(**settings.get("limits", {})), monitor)
     # The first decision of a process loads kernels: not in somebody's request.
-    router.route([features([{"role": "user", "content": "warm up"}])])
+    stream.router.predict_quality(np.array([features([{"role": "user", "content": "warm up"}])]))
     return make_app(service, certificate=certificate, close=client.aclose)
 
 

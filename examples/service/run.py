@@ -20,7 +20,7 @@ from pathlib import Path
 # supervisor, who takes one that is silent for dead.
 HERE = Path(__file__).resolve().parent
 # Prices of a token in millionths of a dollar.
-_PRICES = {"small": (0.05, 0.2), "medium": (0.4, 1.6), "large": (2.5, 10.0)}
+PRICES = {"small": (0.05, 0.2), "medium": (0.4, 1.6), "large": (2.5, 10.0)}
 _WORDS = (
     "name list say what is the of a city river animal colour prove derive integral theorem why "
     "compare refactor optimise sum code"
@@ -39,11 +39,9 @@ def demo_router(n_rows=2000, seed=0):
     """A certified router that is fitted on a made-up log of qualities."""
     import numpy as np
     from request_features import features
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
     from skroute.certified import CertifiedRouter
+    from skroute.quality import QualityRegressor
     from skroute.routing import BudgetRouter
 
     rng = np.random.default_rng(seed)
@@ -51,9 +49,9 @@ def demo_router(n_rows=2000, seed=0):
     hard = np.minimum(X[:, 7], 8.0)[:, None]
     Q = rng.random((n_rows, 3)) < 0.97 - hard * [0.09, 0.03, 0.01]
     # An answer has 110 tokens in the mean, a prompt as many as words.
-    means = [20 * price[0] + 110 * price[1] for price in _PRICES.values()]
-    estimator = make_pipeline(StandardScaler(), Ridge())
-    router = BudgetRouter(estimator, cv=2, costs=dict(zip(_PRICES, means)))
+    means = [20 * price[0] + 110 * price[1] for price in PRICES.values()]
+    estimator = QualityRegressor(family=["coarse trees", "linear"], cv=3)
+    router = BudgetRouter(estimator, cv=3, costs=dict(zip(PRICES, means)))
     certified = CertifiedRouter(
         router, max_loss=0.05, reference="large", n_points=20, random_state=0
     )
@@ -71,7 +69,7 @@ def write_settings(folder, router, url, *, port, workers=4, total=1e6, timeout=6
         f'[money]\ntotal = {float(total)!r}\nsqlite = "ledger.sqlite"\ntimeout = {timeout!r}',
         "[limits]\nrequest_bytes = 4096\nmax_tokens = 256",
     ]
-    for name, (read, written) in _PRICES.items():
+    for name, (read, written) in PRICES.items():
         lines.append(f'[providers.{name}]\nurl = "{url}/v1"\nmodel = "stub-{name}"')
         lines.append(f"input_price = {read}\noutput_price = {written}")
         lines.append(f'usage_url = "{url}/usage"')

@@ -37,7 +37,8 @@ def make_stub(mean_seconds=0.05, failures=0.0, seed=0):
             n_words = sum(len(m["content"].split()) for m in body["messages"])
             n_answered = min(body["max_tokens"], rng.randint(20, 200))
             # Charged before it is answered: whoever hangs up pays.
-            charged[key] = {"prompt_tokens": n_words, "completion_tokens": n_answered}
+            tokens = {"prompt_tokens": n_words, "completion_tokens": n_answered}
+            charged[key] = tokens | {"model": body["model"]}
             await asyncio.sleep(mean_seconds * rng.uniform(0.5, 1.5))
         return JSONResponse(
             {
@@ -52,8 +53,7 @@ def make_stub(mean_seconds=0.05, failures=0.0, seed=0):
                         "finish_reason": "stop",
                     }
                 ],
-                "usage": charged[key]
-                | {"total_tokens": sum(charged[key][name] for name in charged[key])},
+                "usage": charged[key],
             }
         )
 

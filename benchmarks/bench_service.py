@@ -148,6 +148,7 @@ def measure(*, n_workers, n_connections, rate, seconds, provider_seconds, n_rows
             took, down = asyncio.run(
                 disturbed(load, n_connections, seconds, server if restart else None, path)
             )
+            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
             server[0].send_signal(signal.SIGTERM)
             server[0].wait()
             counts = httpx.get(f"{url}/counts", timeout=60).json()
@@ -171,6 +172,7 @@ def measure(*, n_workers, n_connections, rate, seconds, provider_seconds, n_rows
         "most under way": load.most_under_way,
         "own ms, median": float(np.percentile(load.own, 50)),
         "own ms, p99": float(np.percentile(load.own, 99)),
+        "own processor time, ms, mean": 1000 * processor_time(text),
         "sent late, s, p99": float(np.percentile(load.lag, 99)),
         "seconds down": down,
         "cut off, paid and unpaid": settled[:2],
@@ -179,6 +181,15 @@ def measure(*, n_workers, n_connections, rate, seconds, provider_seconds, n_rows
         "calls booked less charged": books.n_committed - len(counts["charged"]),
         "booked less counted": abs(books.spent - counted) / books.spent,
     }
+
+
+def processor_time(text):
+    """Seconds of estimates and bookings for each request that was answered since the restart."""
+    total = {
+        name: sum(float(line.split(" ")[1]) for line in text.splitlines() if line.startswith(name))
+        for name in ("skroute_booking_cpu_seconds_sum", "skroute_own_seconds_count")
+    }
+    return total["skroute_booking_cpu_seconds_sum"] / total["skroute_own_seconds_count"]
 
 
 def sum_of(charged):
@@ -199,6 +210,8 @@ def claims(result):
         ("rate", "requests a second", result["a second"], "higher", 200 * 0.98),
         ("median", "own share of a request, ms, median", result["own ms, median"], "lower", 2.0),
         ("p99", "own share of a request, ms, p99", result["own ms, p99"], "lower", 20.0),
+        ("processor", "own processor time of a request, ms, mean",
+         result["own processor time, ms, mean"], "lower", 2.0),
         ("above", "spent above the total", result["spent above total"], "lower", 0.0),
         ("lost", "calls charged and not booked", abs(result["calls booked less charged"]),
          "lower", 0.0),

@@ -12,13 +12,20 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, thread_time
 from typing import NamedTuple
 
 import httpx
 import joblib
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Summary,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -42,6 +49,7 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 REQUESTS = Counter("skroute_requests", "Requests by choice and outcome", ["choice", "outcome"])
 COST = Counter("skroute_committed_cost", "Cost committed by this service", ["choice"])
 OWN = Histogram("skroute_own_seconds", "Of a request, without the provider", buckets=_SECONDS)
+CPU = Summary("skroute_booking_cpu_seconds", "Processor time of an estimate or a booking")
 CALL = Histogram("skroute_call_seconds", "Of the provider's calls", ["choice"])
 # The largest over workers, also over those that have died: an alarm stays until a restart.
 ALARM = Gauge("skroute_alarm", "A promise is broken", ["kind"], multiprocess_mode="max")
@@ -102,8 +110,14 @@ class Service:
         self._back = {}
 
     async def _book(self, function, *arguments, **more):
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._bookings, lambda: function(*arguments, **more))
+        def booked():
+            start = thread_time()
+            try:
+                return function(*arguments, **more)
+            finally:
+                CPU.observe(thread_time() - start)
+
+        return await asyncio.get_running_loop().run_in_executor(self._bookings, booked)
 
     async def chat(self, request):
         """``POST /v1/chat/completions``."""

@@ -197,6 +197,7 @@ def _stacked(estimator):
         "mean": estimator.mean_.tolist(),
         "low": low.tolist(),
         "high": high.tolist(),
+        "step": None,
         "knots": None if knots is None else [knot.tolist() for knot in knots],
         "parts": [_part(part) for part in estimator._parts],
     }
@@ -215,15 +216,16 @@ def _part(part):
     if isinstance(part, Landmarks):
         found["scale"] = "cosine" if part.cosine else "standard"
         rows = part.centres.tolist()
-        return {**found, "kind": "similar", "rows": rows, "gamma": part.gamma} | _matrix(part.linear)
+        return {**found, "kind": "similar", "rows": rows, "gamma": part.gamma} | _matrix(
+            part.linear
+        )
     if isinstance(part, Neighbors):
         found["scale"] = "cosine" if part.metric == "cosine" else "standard"
-        k = min(part.k, len(part.searched))
         return {
             **found,
-            "kind": "nearest",
+            "kind": "closest",
             "metric": "chebyshev" if part.metric == "chebyshev" else "euclidean",
-            "weights": [1 / k] * k,
+            "k": min(part.k, len(part.searched)),
             "rows": part.searched.tolist(),
             "outcomes": part.outcomes.tolist(),
         }

@@ -1,12 +1,13 @@
 """What a stream decides between, at which prices: FrugalMCT's Algorithm 1 for one request."""
 
 import copy
+from bisect import bisect_right
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skroute.assignment import assignment_path
-from skroute.base import affords
+from skroute.base import ROUNDING, affords
 from skroute.ledgers import Offer
 
 # As in choose_at_price: efficiencies that differ by rounding are a tie.
@@ -81,6 +82,36 @@ def without(policy, allowed):
     return rest
 
 
+class PriceLookup:
+    """`PricedPolicy.price` of one budget after another, without arrays.
+
+    Parameters
+    ----------
+    policy : PricedPolicy
+    """
+
+    def __init__(self, policy):
+        path = policy.path
+        self._budgets, self._prices = path.budgets.tolist(), path.prices.tolist()
+        self._counts = path.counts.tolist()
+        self._share, self._deciding = float(1 - policy.margin), float(policy.deciding)
+
+    def price(self, budget):
+        """What `policy.price` says of a mean budget."""
+        first = self._budgets[0]
+        room = self._share * (budget - self._deciding)
+        # As `PricedPolicy.room` and `AssignmentPath.rule` have it.
+        if budget <= (first + self._deciding) * (1 + ROUNDING) or room <= first * (1 + ROUNDING):
+            return np.inf
+        k = bisect_right(self._budgets, room * (1 + ROUNDING)) - 1
+        if k == len(self._prices) - 1:
+            return 0.0
+        if self._counts[k] == 1:
+            low, high = self._budgets[k : k + 2]
+            k += round((room - low) / (high - low))
+        return self._prices[k]
+
+
 class Offers:
     """The choices of a stream with their costs; another one is made when these change.
 
@@ -112,6 +143,7 @@ class Offers:
         self.policy = without(policy, self.allowed)
         known = max_costs or self.costs
         self.floor = self.policy.least if known is None else self.least(known)
+        self._lookup = PriceLookup(self.policy)
         self._own_price = self.price_of(mean)
 
     def least(self, costs):
@@ -123,7 +155,7 @@ class Offers:
 
     def price_of(self, budget):
         """Price of a mean budget, as a number that costs can be multiplied with."""
-        return min(self.policy.price(max(budget, self.deciding)), _MOST) * (1 + _TIE)
+        return min(self._lookup.price(max(budget, self.deciding)), _MOST) * (1 + _TIE)
 
     def price(self, books):
         """Price for a request that the books have counted already."""

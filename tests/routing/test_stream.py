@@ -1,3 +1,4 @@
+import copy
 import pickle
 import re
 import threading
@@ -18,6 +19,7 @@ from skroute.routing import (
     OccamRouterClassifier,
     Ticket,
 )
+from skroute.routing._offers import PriceLookup
 
 COSTS = [1.0, 2.0, 5.0]
 
@@ -43,6 +45,26 @@ def rows(n, seed=1):
 
 
 # --- the rule ------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_prices_of_one_budget_after_another_are_the_policys(data):
+    """Without arrays, what the path says: at its budgets, a hair beside them, and between."""
+    policy = copy.copy(fitted(data.draw(st.sampled_from([3, 40])), seed=3, budget=2.5)._policy())
+    policy.deciding = data.draw(st.sampled_from([0.0, 0.25]))
+    policy.margin = data.draw(st.sampled_from([0.0, 0.1]))
+    # Of single rows, of many rows, and both.
+    policy.path = (
+        policy.path._replace(counts=np.minimum(policy.path.counts, 1))
+        if data.draw(st.booleans())
+        else policy.path
+    )
+    lookup = PriceLookup(policy)
+    at = data.draw(st.sampled_from(policy.path.budgets.tolist())) / (1 - policy.margin)
+    hair = data.draw(st.sampled_from([0.0, 1e-13, -1e-13, 1e-9, -1e-9, 0.01, -0.01]))
+    for budget in (at + policy.deciding + hair, data.draw(st.floats(0.0, 9.0)), np.inf):
+        assert lookup.price(budget) == policy.price(budget)
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,6 +9,7 @@ from skroute.metrics._curve_displays import (
     ComplementarityDisplay,
     RouteShareDisplay,
 )
+from skroute.metrics._potential import RoutingPotential, routing_potential
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
     risk_coverage_curve,
@@ -39,6 +40,7 @@ __all__ = [
     "ReferenceCurves",
     "RiskCoverageCurve",
     "RouteShareDisplay",
+    "RoutingPotential",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
     "best_within_budget",
@@ -56,5 +58,6 @@ __all__ = [
     "reference_curves",
     "risk_coverage_curve",
     "risk_coverage_scorer",
+    "routing_potential",
     "sample_quality",
 ]

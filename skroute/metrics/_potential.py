@@ -37,10 +37,14 @@ class Learning(NamedTuple):
         Factor on the standard error, for what a normal law leaves out.
     """
 
-    captured: float = 0.02
-    spread: float = 0.02
-    fading: float = 0.7
-    width: float = 1.0
+    captured: float
+    spread: float
+    fading: float
+    width: float
+
+
+# From all tables of benchmarks/bench_where.py, which prints them.
+LEARNED = Learning(captured=0.02, spread=0.02, fading=0.7, width=1.0)
 
 
 class RoutingPotential(NamedTuple):
@@ -207,7 +211,7 @@ def oracle_gain(quality, costs):
     return float(np.mean([path.objective(budget) for budget in budgets]) - np.mean(mixed))
 
 
-def forecast(gains, oracle, doublings, z, learning=Learning()):
+def forecast(gains, oracle, doublings, z, learning=LEARNED):
     """Gain after some more doublings of the rows, from gains at a quarter, a half and all of them.
 
     What one doubling brings is taken from the rows and from other tables, each as sure as it is;

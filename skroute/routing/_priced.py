@@ -556,7 +556,8 @@ class PricedMixin(StreamMixin):
 
         It is that of a mean over as many rows: where the rows of `fit` happen to be cheap, new
         ones are above the budget. Where the means of the folds differ by more than that, since
-        each has learned something else, it is theirs.
+        each has learned something else, it is theirs: five folds say it roughly, so that by
+        chance the figure of one fit may be half as large again as that of another.
         """
         return standard_error(self._validation()[1], self._policy().part)
 

@@ -18,7 +18,7 @@ from skroute.utils._tensors import on_host
 
 # Estimated propensities are mixed with this share of the choices' shares in the log.
 _FLOOR = 0.02
-_N_TREES = 60
+_N_TREES = 40
 # Of a table with more known cells as many are drawn.
 _MOST_CELLS = 200_000
 

@@ -10,6 +10,14 @@ from skroute.metrics._curve_displays import (
     RouteShareDisplay,
 )
 from skroute.metrics._potential import RoutingPotential, routing_potential
+from skroute.metrics._off_policy import (
+    OffPolicyCurve,
+    OffPolicyEstimate,
+    OffPolicyEstimates,
+    off_policy_curve,
+)
+from skroute.metrics._off_policy_display import OffPolicyDisplay
+from skroute.metrics._overlap import Overlap
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
     risk_coverage_curve,
@@ -37,6 +45,11 @@ __all__ = [
     "AccuracyCostDisplay",
     "BootstrapInterval",
     "ComplementarityDisplay",
+    "OffPolicyCurve",
+    "OffPolicyDisplay",
+    "OffPolicyEstimate",
+    "OffPolicyEstimates",
+    "Overlap",
     "ReferenceCurves",
     "RiskCoverageCurve",
     "RouteShareDisplay",
@@ -54,6 +67,7 @@ __all__ = [
     "make_budget_scorer",
     "make_curve_scorer",
     "mean_cost_scorer",
+    "off_policy_curve",
     "pareto_front",
     "reference_curves",
     "risk_coverage_curve",

@@ -9,13 +9,14 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.assignment import Rule, assignment_path, decide
+from skroute.assignment import Rule, decide
 from skroute.assignment._decide import check_policy
 from skroute.base import Plan, affords, check_affordable, note_failure
 from skroute.routing._limits import stand_ins
 from skroute.routing._mixtures import price_curve, spread_prices
 from skroute.routing._stream import StreamMixin
 from skroute.routing._validation import (
+    PRIOR,
     choose_by_rule,
     correct,
     error_by_level,
@@ -23,6 +24,7 @@ from skroute.routing._validation import (
     leave_one_out,
     part_paths,
     parts_of,
+    realised_path,
     validate,
 )
 from skroute.routing._values import (
@@ -69,6 +71,8 @@ class PricedPolicy:
     alone : ndarray of shape (n_rows, n_choices), default=None
         Estimates of each row from all the others, by which the price is set where there
         are some.
+    known : Known, default=None
+        Where not all outcomes are known: which are; `quality` then holds doubly robust ones.
     """
 
     def __init__(
@@ -85,12 +89,14 @@ class PricedPolicy:
         part=None,
         repeats=None,
         alone=None,
+        known=None,
     ):
         self.estimator = estimator
+        self.known = known
         self.alone = estimate if alone is None else alone
         self.estimate = estimate
         self.quality = quality
-        self.sigma = penalty(estimate, quality)
+        self.sigma = penalty(estimate, quality) if known is None else known.sigma(estimate)
         self.margin = margin
         # Whether parts are the folds of the estimates.
         self._own = part is not None
@@ -117,7 +123,7 @@ class PricedPolicy:
         else:
             self._docked_repeats = None
         self._decides = values, planned
-        self.path = assignment_path(values, planned, self._realised)
+        self.path = realised_path(values, planned, self._realised)
         if self._realised is None:
             self.least = float(np.min(costs, axis=-1).mean()) + self.deciding
         else:
@@ -206,6 +212,7 @@ class PricedPolicy:
         for name in ("estimate", "alone", "quality"):
             setattr(other, name, np.ascontiguousarray(getattr(self, name)[:, kept]))
         other.sigma = self.sigma[kept]
+        other.known = None if self.known is None else self.known.of(kept)
         if self.repeats is not None:
             values, planned = self.repeats.values[:, kept], self.repeats.planned
             planned = None if planned is None else planned[:, kept]
@@ -248,7 +255,8 @@ class PricedPolicy:
             return tuple(np.asarray(part, dtype=np.float64).reshape(shape) for part in found)
         estimates = self.estimates(features)
         if self._levels is None:
-            self._levels = error_by_level(self.estimate, self.quality)
+            table = self.quality if self.known is None else self.known.table
+            self._levels = error_by_level(self.estimate, table)
         pairs = zip(estimates.T, self._levels)
         return estimates, np.column_stack([np.interp(part, *level) for part, level in pairs])
 
@@ -376,7 +384,8 @@ class PricedPolicy:
         rule = self.rule(max(budget, self.least))
         choices = choose_by_rule(*self._decides, rule)
         costs, planned = self._tables()
-        found = correct(choices, self.alone, self.quality, planned, costs)
+        prior = PRIOR * (1.0 if self.known is None else self.known.prior)
+        found = correct(choices, self.alone, self.quality, planned, costs, prior)
         self._corrected = budget, found
         return found
 
@@ -414,6 +423,7 @@ def fit_policy(
     deciding=0.0,
     n_jobs=None,
     fit_params=None,
+    known=None,
 ):
     """Learn a policy from a log: cross-fitted estimates, and the estimator on all rows.
 
@@ -435,6 +445,8 @@ def fit_policy(
     n_jobs : int, default=None
     fit_params : dict, default=None
         Metadata for the estimator's `fit`.
+    known : Known, default=None
+        Where `quality` has NaN: which cells are known.
 
     Returns
     -------
@@ -458,12 +470,13 @@ def fit_policy(
         return values, predict_costs(cost_estimator, rows, n_choices)
 
     part = parts_of(folds, len(quality))
+    judged = quality if known is None else known.judged(estimate)
     # Costs that are known row by row do not repeat.
     known_costs = np.ndim(costs) == 2 and planned is None
     return PricedPolicy(
         fitted,
         estimate,
-        quality,
+        judged,
         costs,
         planned=planned,
         reg_lambda=reg_lambda,
@@ -471,6 +484,7 @@ def fit_policy(
         part=part,
         repeats=None if known_costs else find_repeats(X, part, of_rows),
         alone=leave_one_out(fitted, X, quality) if exchangeable else None,
+        known=known,
     )
 
 

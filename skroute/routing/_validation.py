@@ -17,7 +17,7 @@ _MANY = 20
 _MAX_PARTS = 10
 _TIE = 1e-9
 # Rows of evidence that the figures of a single choice are shrunk by towards those of all.
-_PRIOR = 20.0
+PRIOR = 20.0
 
 
 class Repeats(NamedTuple):
@@ -254,9 +254,19 @@ def part_paths(part, values, planned, realised, repeats, own):
                 if own:
                     frequent[at] = planned[tested]
                 costs = repeats.put(planned, frequent)
-        path = assignment_path(known[others], _of(costs, others), _of(realised, others))
+        path = realised_path(known[others], _of(costs, others), _of(realised, others))
         found.append((rows, path))
     return found
+
+
+def realised_path(values, planned, realised):
+    """`assignment_path`; realised costs may be below 0, as those of a log of one answer are."""
+    lift = 0.0 if realised is None else -min(float(realised.min()), 0.0)
+    if not lift:
+        return assignment_path(values, planned, realised)
+    # One choice is made in each row: what is added to all costs is added to every budget.
+    path = assignment_path(values, planned, realised + lift)
+    return path._replace(budgets=np.maximum(path.budgets - lift, 0.0))
 
 
 def _of(costs, rows):
@@ -290,13 +300,15 @@ def validate(paths, room, values, planned, realised, quality):
     return Validation(choices, choices.mean(quality), choices.mean(realised))
 
 
-def correct(choices, estimate, quality, planned, realised):
+def correct(choices, estimate, quality, planned, realised, prior=PRIOR):
     """What is left of the winner's curse, by choice.
 
     Parameters
     ----------
     choices : Choices
     estimate, quality, planned, realised : ndarray of shape (n_rows, n_choices)
+    prior : float
+        Rows that a choice is shrunk by.
 
     Returns
     -------
@@ -308,10 +320,10 @@ def correct(choices, estimate, quality, planned, realised):
     overall = error.sum() / made.sum()
     cost, plan = choices.totals(realised), choices.totals(planned)
     ratio = cost.sum() / plan.sum() if plan.sum() > 0 else 1.0
-    each = _PRIOR * plan / np.maximum(made, 1.0)
+    each = prior * plan / np.maximum(made, 1.0)
     factor = np.full(len(made), ratio)
     np.divide(cost + ratio * each, plan + each, out=factor, where=plan > 0)
-    return Correction((error + _PRIOR * overall) / (made + _PRIOR), factor)
+    return Correction((error + prior * overall) / (made + prior), np.maximum(factor, 0.0))
 
 
 def error_by_level(estimate, quality, n_levels=10, least=30):
@@ -331,9 +343,11 @@ def error_by_level(estimate, quality, n_levels=10, least=30):
         For each choice the mean estimate of each level, and the root mean squared error.
     """
     found = []
-    n_levels = int(np.clip(len(estimate) // least, 1, n_levels))
     for value, truth in zip(estimate.T, quality.T):
-        levels = np.array_split(np.argsort(value, kind="stable"), n_levels)
+        known = ~np.isnan(truth)
+        value, truth = value[known], truth[known]
+        some = int(np.clip(len(value) // least, 1, n_levels))
+        levels = np.array_split(np.argsort(value, kind="stable"), some)
         middle = np.array([value[rows].mean() for rows in levels])
         error = np.array([np.sqrt(np.mean((truth[rows] - value[rows]) ** 2)) for rows in levels])
         found.append((middle, error))

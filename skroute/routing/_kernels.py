@@ -10,8 +10,12 @@ import numpy as np
 
 
 @numba.njit(cache=True, nogil=True)
-def look(x, mean, cov):
-    """Estimates (n_choices, 2) and the variances of those of quality, in units of the noise."""
+def look(x, mean, cov, usual, since, drift, back, most):
+    """Estimates (n_choices, 2) and the variances of those of quality, in units of the noise.
+
+    In the requests `since` a choice's last outcome the level of quality has gained variance
+    `drift` each, up to `most`, and has gone `back` at this rate to the usual one.
+    """
     n_choices, _, n_features = mean.shape
     estimate = np.zeros((n_choices, 2))
     variance = np.zeros(n_choices)
@@ -23,6 +27,8 @@ def look(x, mean, cov):
             for b in range(n_features):
                 inner += cov[k, 0, a, b] * x[b]
             variance[k] += inner * x[a]
+        estimate[k, 0] -= np.expm1(-back * since[k]) * (usual[k] - mean[k, 0, 0])
+        variance[k] += min(drift * since[k], max(most - cov[k, 0, 0, 0], 0.0))
     return estimate, variance
 
 
@@ -47,6 +53,25 @@ def learn(x, target, weight, mean, cov):
         for b in range(n_features):
             cov[a, b] -= gain[a] * gain[b] / total
     return surprise, total
+
+
+@numba.njit(cache=True, nogil=True)
+def common_noise(noise, n_told, prior, unknown):
+    """Variance of the noise per choice, at least the mean over the choices that showed theirs."""
+    n_choices = len(noise)
+    common, n_known = 0.0, 0
+    for k in range(n_choices):
+        if not np.isnan(noise[k]):
+            common += noise[k]
+            n_known += 1
+    common = common / n_known if n_known else unknown
+    found = np.empty(n_choices)
+    for k in range(n_choices):
+        found[k] = common
+        if not np.isnan(noise[k]):
+            shrunk = (n_told[k] * noise[k] + prior * common) / (n_told[k] + prior)
+            found[k] = max(shrunk, common)
+    return found
 
 
 @numba.njit(cache=True, nogil=True)

@@ -378,7 +378,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     def _current(self):
         """The state, at the price list of now."""
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
         self._check_unchanged()
         serving = self._serving
         if not _same_prices(self.costs, self._of_prices):
@@ -467,7 +468,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ValueError
             For a decision that is not open, or numbers that are none.
         """
-        check_is_fitted(self)
         quality, cost = _number(quality, "quality"), _number(cost, "cost")
         if cost is not None and cost < 0:
             raise ValueError(f"cost must not be negative, got {cost!r}.")
@@ -480,7 +480,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ----------
         decision : Decision
         """
-        check_is_fitted(self)
         self._current().settle(_checked(decision), None, None, refund=True)
 
     def exclude(self, names: Any) -> None:

@@ -1,5 +1,6 @@
 """What an online router believes of its choices: linear models that forget, in closed form."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,17 +56,13 @@ class Beliefs:
     alpha: float = field(default=10.0)
     drift: float = field(default=0.0)
 
-    def level_variance(self, now):
-        """What the level of quality has drifted since the last outcome (n_choices,)."""
-        since = np.maximum(now - self.seen[:, QUALITY], 0)
-        room = np.maximum(LEVEL_VARIANCE - self.cov[:, QUALITY, 0, 0], 0.0)
-        return np.minimum(self.drift * since, room)
+    def look(self, x, now):
+        """Estimates (n_choices, 2) for a request now, and the variances of those of quality."""
+        from skroute.routing._kernels import look
 
-    def level_return(self, now):
-        """By how much the level of quality has gone back to the usual one (n_choices,)."""
         since = np.maximum(now - self.seen[:, QUALITY], 0)
-        gap = self.usual - self.mean[:, QUALITY, 0]
-        return -np.expm1(-RETURN * self.drift * since) * gap
+        back = RETURN * self.drift
+        return look(x, self.mean, self.cov, self.usual, since, self.drift, back, LEVEL_VARIANCE)
 
 
 def new_beliefs(n_choices, n_features, alpha, drift, *, now=0, level=LEVEL_VARIANCE):
@@ -108,14 +105,16 @@ def learn_outcome(beliefs, choice, target, x, value, *, made, now):
     from skroute.routing._kernels import learn
 
     cov, mean = beliefs.cov[choice, target], beliefs.mean[choice, target]
-    if target == QUALITY and beliefs.drift:
-        mean[0] += beliefs.level_return(now)[choice]
-    drifted = beliefs.drift * max(now - beliefs.seen[choice, target], 0)
-    cov[0, 0] += min(drifted, max(LEVEL_VARIANCE - cov[0, 0], 0.0))
-    beliefs.seen[choice, target] = max(now, beliefs.seen[choice, target])
+    since = now - int(beliefs.seen[choice, target])
+    if since > 0 and beliefs.drift:
+        if target == QUALITY:
+            gap = beliefs.usual[choice] - mean[0]
+            mean[0] -= math.expm1(-RETURN * beliefs.drift * since) * gap
+        cov[0, 0] += min(beliefs.drift * since, max(LEVEL_VARIANCE - cov[0, 0], 0.0))
+    beliefs.seen[choice, target] += max(since, 0)
     weight = 1.0 / (1.0 + beliefs.drift * max(now - made, 0))
     surprise, spread = learn(x, value, weight, mean, cov)
-    n = beliefs.n_told[choice, target]
+    n = int(beliefs.n_told[choice, target])
     beliefs.n_told[choice, target] = n + 1
     if target == QUALITY:
         beliefs.usual[choice] += max(4 / (n + 4), 1 / USUAL) * (mean[0] - beliefs.usual[choice])
@@ -123,8 +122,8 @@ def learn_outcome(beliefs, choice, target, x, value, *, made, now):
     if n == 0:
         # The first surprise is against no knowledge at all.
         return
-    noise = beliefs.noise[choice, target]
-    if np.isnan(noise):
+    noise = float(beliefs.noise[choice, target])
+    if math.isnan(noise):
         beliefs.noise[choice, target] = squared
     else:
         beliefs.noise[choice, target] += (squared - noise) / min(n, _NOISE_MEMORY)
@@ -136,14 +135,10 @@ def noise_of(beliefs):
     A choice that happened to be constant is not known the better for it: its outcomes may be
     those of a failure that passes.
     """
-    noise = beliefs.noise[:, QUALITY]
-    known = ~np.isnan(noise)
-    if not known.any():
-        return np.full(len(noise), _NOISE_UNKNOWN)
-    n = np.where(known, beliefs.n_told[:, QUALITY], 0)
-    own = np.where(known, noise, 0.0)
-    common = own[known].mean()
-    return np.maximum((n * own + _NOISE_PRIOR * common) / (n + _NOISE_PRIOR), common)
+    from skroute.routing._kernels import common_noise
+
+    noise, n_told = beliefs.noise[:, QUALITY], beliefs.n_told[:, QUALITY]
+    return common_noise(noise, n_told, _NOISE_PRIOR, _NOISE_UNKNOWN)
 
 
 def added(beliefs, new):

@@ -146,19 +146,14 @@ class Serving:
 
     def decide(self, x, base, budget, n_expected):
         """One request: the best of optimistic quality less price times cost (LinUCB at a price)."""
-        from skroute.routing._kernels import look
-
         with self.lock:
             pacer, beliefs = self.pacer, self.beliefs
             if n_expected is not None and pacer.n_decided % n_expected == 0:
                 pacer.spent, pacer.stale = 0.0, True
             if pacer.stale or pacer.n_decided % EVERY == 0:
                 self._solve(budget, n_expected)
-            estimate, variance = look(x, beliefs.mean, beliefs.cov)
+            estimate, variance = beliefs.look(x, pacer.n_decided)
             estimate += base
-            if beliefs.drift:
-                variance += beliefs.level_variance(pacer.n_decided)
-                estimate[:, QUALITY] += beliefs.level_return(pacer.n_decided)
             bonus = self.exploration * np.sqrt(np.maximum(variance, 0.0) * self.noise)
             costs = np.maximum(estimate[:, COST], LEAST_RATIO) * self.prices
             greedy = estimate[:, QUALITY] - pacer.price * costs

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -58,12 +59,12 @@ def test_beliefs_are_ridge_regression(seed, alpha, n_features, n):
     np.testing.assert_allclose(beliefs.cov[0, QUALITY], cov, atol=1e-8)
     np.testing.assert_allclose(beliefs.mean[0, QUALITY], cov @ X.T @ y, atol=1e-8)
     x = rng.normal(size=n_features + 1)
-    estimate, variance = _kernels.look(x, beliefs.mean, beliefs.cov)
+    estimate, variance = beliefs.look(x, n)
     np.testing.assert_allclose(estimate[0, 0], x @ cov @ X.T @ y, atol=1e-8)
     np.testing.assert_allclose(variance[0], x @ cov @ x, atol=1e-8)
 
 
-@given(st.integers(0, 10**6), st.floats(1e-4, 0.1), st.integers(1, 25))
+@given(st.integers(0, 10**6), st.floats(1e-4, 0.05), st.integers(1, 25))
 @settings(max_examples=30, deadline=None)
 def test_drift_is_a_random_walk_of_the_level(seed, drift, n):
     """The Kalman steps against the joint Gaussian of all levels, solved at once."""
@@ -74,8 +75,9 @@ def test_drift_is_a_random_walk_of_the_level(seed, drift, n):
     beliefs = new_beliefs(1, 2, 5.0, drift)
     # An uncertainty that the drift cannot bring to its bound.
     beliefs.cov[0, QUALITY, 0, 0] = 0.5
-    for i in range(n):
-        learn_outcome(beliefs, 0, QUALITY, x[i], y[i], made=when[i], now=when[i])
+    with mock.patch("skroute.routing._online_beliefs.RETURN", 0.0):
+        for i in range(n):
+            learn_outcome(beliefs, 0, QUALITY, x[i], y[i], made=when[i], now=when[i])
     level = 0.5 + drift * np.minimum.outer(when, when)
     covariance = level + np.outer(x[:, 1], x[:, 1]) / 5.0
     weights = np.linalg.solve(covariance + np.eye(n), y)
@@ -132,7 +134,7 @@ def utilisation(seed, **params):
 
 
 def test_the_ceiling_holds_on_average(monkeypatch):
-    found = np.array([utilisation(seed) for seed in range(12)])
+    found = np.array([utilisation(seed) for seed in range(8)])
     error = found.std(ddof=1) / np.sqrt(len(found))
     assert 0.9 < found.mean() < 1.0 + 3 * error + 0.01, found
     # The mutation: a pacer that forgets its debts and does not learn costs.
@@ -144,7 +146,7 @@ def test_the_ceiling_holds_on_average(monkeypatch):
             None if target == COST else learn_outcome(b, k, target, *a, **o)
         ),
     )
-    broken = np.array([utilisation(seed) for seed in range(4)])
+    broken = np.array([utilisation(seed) for seed in range(3)])
     assert broken.mean() > 1.2, broken
 
 
@@ -163,23 +165,26 @@ def test_a_horizon_is_spent():
 
 def test_learning_gains_on_what_was_fitted():
     """A model that fails silently is left, and found again when it is well."""
-    X, Q, C = world(1500)
+    X, Q, C = world(2000)
     router = OnlineBudgetRouter(COSTS, budget=3.2).fit(X[:300], Q[:300], C[:300])
     good = serve(router, X[300:600], Q[300:600], C[300:600])
     failed = Q.copy()
     failed[:, 1] = 0.2
     bad = serve(router, X[600:1000], failed[600:1000], C[600:1000])
-    again = serve(router, X[1000:], Q[1000:], C[1000:])
-    shares = [(part == 1).mean() for part in (good, bad[100:], again[200:])]
+    again = serve(router, X[1000:], Q[1000:], C[1000:])[600:]
+    shares = [(part == 1).mean() for part in (good, bad[100:], again)]
     assert shares[1] < 0.15 < 0.5 * shares[0] < shares[2], shares
 
 
 def test_prices_choices_and_outages():
     X, Q, C = world(600)
     router = OnlineBudgetRouter(COSTS, budget=3.0).fit(X[:300], Q[:300], C[:300])
-    before = router.predict_cost(X[300:]).mean()
+    window = X[44:300]
+    assert router.predict_cost(window).mean() == pytest.approx(3.0, rel=0.03)
+    route = router.route(window)
     router.set_params(costs=COSTS | {"middle": 9.0})
-    assert router.predict_cost(X[300:]).mean() == pytest.approx(before, rel=0.1)
+    assert router.predict_cost(window).mean() == pytest.approx(3.0, rel=0.03)
+    assert (router.route(window) == 1).sum() < 0.5 * (route == 1).sum()
     router.costs["middle"] = 3.0  # in place
     np.testing.assert_array_equal(router.costs_, [1, 3, 10])
     router.exclude(["middle"])
@@ -295,18 +300,18 @@ def test_what_is_missing_is_not_learned():
 
 def test_a_fitted_router_is_a_start():
     """Its estimates are those of the first decision, and are corrected by what comes."""
-    X, Q, C = world(900)
+    X, Q, C = world(600)
     prior = BudgetRouter(Ridge(), cost_estimator=Ridge(), budget=3.0).fit(
         X[:300], Q[:300], costs=C[:300]
     )
     router = OnlineBudgetRouter(prior=prior, budget=3.0).fit(X[:300])
     np.testing.assert_allclose(
         router.predict_routed(X[300:]).expected_quality,
-        prior.predict_quality(X[300:])[np.arange(600), router.route(X[300:])],
+        prior.predict_quality(X[300:])[np.arange(300), router.route(X[300:])],
     )
     Q[300:, 1] -= 0.5
     chosen = serve(router, X[300:], Q[300:], C[300:])
-    assert (chosen[:50] == 1).mean() > 0.2 > (chosen[300:] == 1).mean()
+    assert (chosen[:30] == 1).mean() > 0.2 > (chosen[150:] == 1).mean()
     again = OnlineBudgetRouter(prior=prior).partial_fit(X[:5], Q[:5])
     assert again.choices_ == prior.choices_
 

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from skroute.base import Plan, Routed
-from skroute.routing import BudgetRouter, CascadeRouter
+from skroute.routing import BudgetRouter, CascadeRouter, OnlineBudgetRouter
 
 LABELS = np.array(["ant", "bee", "hornet"])
 
@@ -39,7 +39,7 @@ def rows(seed=0):
 
 def target(estimator, y):
     """What the estimator learns from: labels, or the logged quality of each choice."""
-    if not isinstance(estimator, (BudgetRouter, CascadeRouter)):
+    if not isinstance(estimator, (BudgetRouter, CascadeRouter, OnlineBudgetRouter)):
         return y
     n_choices = 1 if estimator.costs is None else len(estimator.costs)
     rng = np.random.default_rng(0)

@@ -30,18 +30,15 @@ def corrections(estimate, quality, own=True):
     list of ndarray of shape (2, n_points)
         For each choice, estimates and what to add there; in between it is interpolated.
     """
-    shared = _curves(estimate.reshape(-1, 1), quality.reshape(-1, 1), _shrinkage)[0]
+    shared = _curves(estimate.reshape(-1, 1), quality.reshape(-1, 1))[0]
     moved = estimate + np.interp(estimate, *shared)
-    curves = _curves(moved, quality, _shrinkage) if own else [None] * estimate.shape[1]
-    return [_composed(column, shared, curve) for column, curve in zip(estimate.T, curves)]
-
-
-def _composed(column, shared, curve):
-    at = np.linspace(*np.quantile(column, [_ENDS, 1 - _ENDS]), _POINTS)
+    # The same points for all: equal estimates of two choices stay equal where curves are shared.
+    at = np.linspace(estimate.min(), estimate.max(), 2 * _POINTS)
     found = at + np.interp(at, *shared)
-    if curve is not None:
-        found = found + np.interp(found, *curve)
-    return np.stack([at, np.maximum.accumulate(found) - at])
+    ends = [found] * estimate.shape[1]
+    if own:
+        ends = [found + np.interp(found, *curve) for curve in _curves(moved, quality)]
+    return [np.stack([at, np.maximum.accumulate(end) - at]) for end in ends]
 
 
 def _shrinkage(coefs, noise):
@@ -50,7 +47,7 @@ def _shrinkage(coefs, noise):
     return np.divide(real, sums, where=sums > 0, out=np.zeros_like(noise))
 
 
-def _curves(estimate, quality, shrinkage):
+def _curves(estimate, quality):
     """One curve for each column, as points and what to add there."""
     bases = [_Basis(column) for column in estimate.T]
     apart = (quality - estimate).T
@@ -58,7 +55,7 @@ def _curves(estimate, quality, shrinkage):
     coefs, noise = (np.array(part) for part in zip(*found))
     return [
         basis.curve(coef * share)
-        for basis, coef, share in zip(bases, coefs, shrinkage(coefs, noise))
+        for basis, coef, share in zip(bases, coefs, _shrinkage(coefs, noise))
     ]
 
 

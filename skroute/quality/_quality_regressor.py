@@ -355,7 +355,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimate = self.mean_ + (estimate - self.mean_).astype(np.float32)
         if self._knots is not None:
             estimate = corrected(estimate, self._knots)
-        estimate = finished(estimate, *self._range)
+        if self._parts:
+            estimate = finished(estimate, *self._range)
         return estimate[:, 0] if self._is_single else estimate
 
     def _checked(self, X):

@@ -278,15 +278,15 @@ class Candidate(NamedTuple):
     ----------
     deviation : ndarray of shape (n_rows, n_choices)
         The weighted sum, by weights of the other folds.
-    own : bool
-        Whether choices are corrected by curves of their own.
+    curves : {"own", "shared", None}
+        How choices are corrected.
     estimate : ndarray of shape (n_rows, n_choices)
         Corrected by the other folds.
     gain : ndarray of shape (n_rows,)
     """
 
     deviation: np.ndarray
-    own: bool
+    curves: str | None
     estimate: np.ndarray
     gain: np.ndarray
 
@@ -372,8 +372,10 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
     weights = Weights(np.zeros(len(names)), np.zeros(len(names)))
     knots = None
     if key is not None:
-        weights, own = rules[key](total), found[key].own
-        knots = corrections(quality.mean(axis=0) + found[key].deviation, quality, own)
+        weights, curves = rules[key](total), found[key].curves
+        if curves is not None:
+            whole = quality.mean(axis=0) + found[key].deviation
+            knots = corrections(whole, quality, curves == "own")
     compared = []
     for name in [stack, *names]:
         whole, gain = isinstance(name, tuple), found[name].gain
@@ -386,7 +388,8 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
 def correct_by_others(deviation, quality, splits, costs):
     """Estimates of each fold, corrected by what the rows of the others say.
 
-    Choices have curves of their own unless decisions lose by them more than noise.
+    Choices have curves of their own, unless decisions are better by more than noise with a
+    curve that all share, or with none.
 
     Parameters
     ----------
@@ -400,18 +403,20 @@ def correct_by_others(deviation, quality, splits, costs):
     Candidate
     """
     low, high = quality.min(axis=0), quality.max(axis=0)
-    found = []
-    for own in (True, False):
+    found = None
+    for curves in ("own", "shared", None):
         estimate = np.empty(quality.shape)
         for rows, rest in splits:
             mean = quality[rest].mean(axis=0)
-            knots = corrections(mean + deviation[rest], quality[rest], own)
-            estimate[rows] = corrected(mean + deviation[rows], knots)
+            estimate[rows] = mean + deviation[rows]
+            if curves is not None:
+                knots = corrections(mean + deviation[rest], quality[rest], curves == "own")
+                estimate[rows] = corrected(estimate[rows], knots)
         estimate = finished(estimate, low, high)
         gain = gain_over_mix(estimate, quality, costs)
-        found.append(Candidate(deviation, own, estimate, gain))
-    own, shared = found
-    return shared if beyond_noise(shared.gain - own.gain) else own
+        if found is None or beyond_noise(gain - found.gain):
+            found = Candidate(deviation, curves, estimate, gain)
+    return found
 
 
 def standard_error(values):

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.assignment import Rule, decide
 from skroute.assignment._decide import check_policy
 from skroute.base import Plan, affords, check_affordable, note_failure
-from skroute.routing._limits import stand_ins
+from skroute.routing._limits import limits_of, stand_ins
 from skroute.routing._mixtures import price_curve, spread_prices
 from skroute.routing._stream import StreamMixin
 from skroute.routing._validation import (
@@ -30,6 +30,7 @@ from skroute.routing._validation import (
 from skroute.routing._values import (
     as_target,
     check_partition,
+    note_encoder,
     out_of_sample_quality,
     penalty,
     predict_matrix,
@@ -497,11 +498,12 @@ def cross_fit(estimator, X, target, folds, task, n_jobs, fit_params, name):
     """An estimator fitted on all rows, and out-of-sample estimates of the same rows."""
     fit_params = fit_params or {}
     step = nullcontext() if task is None else task.step(f"{name} on all rows")
-    estimate = out_of_sample_quality(
-        estimator, X, target, folds, n_jobs, fit_params, task=task, name=name
-    )
-    with step:
-        fitted = clone(estimator).fit(X, as_target(target), **fit_params)
+    with note_encoder(X, name):
+        estimate = out_of_sample_quality(
+            estimator, X, target, folds, n_jobs, fit_params, task=task, name=name
+        )
+        with step:
+            fitted = clone(estimator).fit(X, as_target(target), **fit_params)
     return fitted, estimate
 
 
@@ -625,7 +627,7 @@ class LoggedMixin(PricedMixin):
         """Sigma, the out-of-sample standard deviation of the estimation error."""
         return self._policy().sigma
 
-    def predict_quality(self, X, return_std=False):
+    def predict_quality(self, X, return_std=False, exclude=None, allowed=None):
         """Estimated quality of each choice, before the penalty.
 
         Parameters
@@ -636,10 +638,16 @@ class LoggedMixin(PricedMixin):
         return_std : bool, default=False
             Whether to return the uncertainty of each estimate as well.
 
+        exclude : list of str, default=None
+            Names of choices that are not to be had, as in `route`.
+
+        allowed : {array-like, dataframe} of shape (n_samples, n_choices), default=None
+            Which choices each row may make, as in `route`.
+
         Returns
         -------
         quality : ndarray of shape (n_samples, n_choices)
-            Columns in the order of ``choices_``.
+            Columns in the order of ``choices_``; NaN where a row may not make the choice.
 
         std : ndarray of shape (n_samples, n_choices)
             Only if `return_std`. Where ``predict`` of `accuracy_estimator` takes
@@ -657,5 +665,14 @@ class LoggedMixin(PricedMixin):
         check_is_fitted(self)
         self._check_unchanged()
         policy = self._policy()
-        of = policy.estimates_and_std if return_std else policy.estimates
-        return self._estimates(self._check_X(X), of)
+        X = self._check_X(X)
+        limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
+        if exclude is None and allowed is None:
+            of = policy.estimates_and_std if return_std else policy.estimates
+            return self._estimates(X, of)
+        free = np.zeros((num_samples(X), len(self.choices_)), dtype=bool)
+        free[:, limits.kept] = True if limits.allowed is None else limits.allowed
+        if not return_std:
+            return np.where(free, self._estimates(X, policy.estimates), np.nan)
+        found = self._estimates(X, policy.estimates_and_std)
+        return tuple(np.where(free, part, np.nan) for part in found)

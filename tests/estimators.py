@@ -57,7 +57,7 @@ ROUTERS = [
         budget=2.0,
         cv=2,
         embedding="tree",
-        response="predict",
+        quality="accuracy",
         reg_lambda=0.5,
         accuracy_estimator=DecisionTreeRegressor(max_depth=3, random_state=0),
     ),

@@ -9,6 +9,7 @@ from skroute.metrics._curve_displays import (
     ComplementarityDisplay,
     RouteShareDisplay,
 )
+from skroute.metrics._objectives import RowQuality
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
     risk_coverage_curve,
@@ -19,6 +20,7 @@ from skroute.metrics._scorers import (
     make_budget_scorer,
     make_curve_scorer,
     mean_cost_scorer,
+    mean_quality_scorer,
 )
 from skroute.metrics._tradeoff import (
     ReferenceCurves,
@@ -39,6 +41,7 @@ __all__ = [
     "ReferenceCurves",
     "RiskCoverageCurve",
     "RouteShareDisplay",
+    "RowQuality",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
     "best_within_budget",
@@ -52,6 +55,7 @@ __all__ = [
     "make_budget_scorer",
     "make_curve_scorer",
     "mean_cost_scorer",
+    "mean_quality_scorer",
     "pareto_front",
     "reference_curves",
     "risk_coverage_curve",

@@ -13,8 +13,8 @@ from skroute.routing._ratio_policy import dinkelbach
 from skroute.utils._compat import StrOptions, num_samples
 
 
-class BaseBaseline(QualityMixin, BaseRouter):
-    """What the baselines that know qualities share."""
+class BaselineMixin(QualityMixin):
+    """What the baselines that know qualities share; stands before `BaseRouter`."""
 
     _parameter_constraints: dict = {
         **BaseRouter._parameter_constraints,
@@ -31,7 +31,7 @@ class BaseBaseline(QualityMixin, BaseRouter):
         return self._rates()[budget == np.inf]
 
 
-class BaseSingleBest(BaseBaseline):
+class BaseSingleBest(BaselineMixin, BaseRouter):
     """One member for all rows."""
 
     def _plan(self, X, budget):
@@ -75,7 +75,7 @@ class BaseRandom(QualityMixin, BaseRouter):
         return Plan(route, self.costs_[route])
 
 
-class BaseOracle(BaseBaseline):
+class BaseOracle(BaselineMixin, BaseRouter):
     """True qualities into the knapsack."""
 
     _call_context = ("y_true",)

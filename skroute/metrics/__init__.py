@@ -9,7 +9,7 @@ from skroute.metrics._curve_displays import (
     ComplementarityDisplay,
     RouteShareDisplay,
 )
-from skroute.metrics._potential import RoutingPotential, routing_potential
+from skroute.metrics._objectives import RowQuality
 from skroute.metrics._off_policy import (
     OffPolicyCurve,
     OffPolicyEstimate,
@@ -18,6 +18,7 @@ from skroute.metrics._off_policy import (
 )
 from skroute.metrics._off_policy_display import OffPolicyDisplay
 from skroute.metrics._overlap import Overlap
+from skroute.metrics._potential import RoutingPotential, routing_potential
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
     risk_coverage_curve,
@@ -28,6 +29,7 @@ from skroute.metrics._scorers import (
     make_budget_scorer,
     make_curve_scorer,
     mean_cost_scorer,
+    mean_quality_scorer,
 )
 from skroute.metrics._tradeoff import (
     ReferenceCurves,
@@ -54,6 +56,7 @@ __all__ = [
     "RiskCoverageCurve",
     "RouteShareDisplay",
     "RoutingPotential",
+    "RowQuality",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
     "best_within_budget",
@@ -68,6 +71,7 @@ __all__ = [
     "make_curve_scorer",
     "mean_cost_scorer",
     "off_policy_curve",
+    "mean_quality_scorer",
     "pareto_front",
     "reference_curves",
     "risk_coverage_curve",

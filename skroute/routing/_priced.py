@@ -75,9 +75,12 @@ class PricedPolicy:
         Where not all outcomes are known: which are; `quality` then holds doubly robust ones.
     weight : ndarray of shape (n_rows,), default=None
         How much each row counts in price and validation; its mean is 1.
-    rates : (float, float), default=(0.0, 0.0)
+
+    Attributes
+    ----------
+    rates : (float, float)
         What one unit of cost is worth at least in the unit of quality: under a budget, and
-        without one.
+        without one. Set by `solved`.
     """
 
     def __init__(
@@ -96,10 +99,9 @@ class PricedPolicy:
         alone=None,
         known=None,
         weight=None,
-        rates=(0.0, 0.0),
     ):
-        self.estimator, self.weight, self.rates = estimator, weight, rates
-        self.known = known
+        self.estimator, self.weight, self.known = estimator, weight, known
+        self.rates = 0.0, 0.0
         self.alone = estimate if alone is None else alone
         self.estimate = estimate
         self.quality = quality

@@ -74,7 +74,7 @@ class CertifiedUses:
         >>> from skroute.routing import OccamRouterClassifier
         >>> X, y = load_digits(return_X_y=True)
         >>> members = [("bayes", GaussianNB()), ("svm", SVC())]
-        >>> router = OccamRouterClassifier(members, costs=[1, 10], response="predict")
+        >>> router = OccamRouterClassifier(members, costs=[1, 10])
         >>> frozen = FrozenEstimator(router.fit(X[:800], y[:800]))
         >>> certified = CertifiedRouter(frozen, max_loss=0.1, reference="svm", random_state=0)
         >>> batch = certified.certify_batch(X[800:], n_labels=100)

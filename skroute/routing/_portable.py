@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.quality._family import Forest, Landmarks, Linear, Neighbors
-from skroute.routing._priced import LoggedMixin
+from skroute.routing._priced_views import LoggedMixin
 
 FORMAT, VERSION = "skroute-policy", 1
 _KNOWN = (
@@ -81,6 +81,8 @@ def export_policy(router, path=None):
             "An OccamRouterClassifier with an embedding cannot be exported: it asks the "
             "embedding for every row. Export a BudgetRouter on the embedded rows."
         )
+    if (reason := router._not_plain()) is not None:
+        raise ValueError(f"A router with {reason} cannot be exported.")
     policy = router._policy()
     if policy.per_row:
         raise ValueError("A router with costs per row cannot be exported: give it fixed costs.")

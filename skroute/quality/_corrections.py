@@ -127,8 +127,13 @@ def finished(estimate, low, high):
     -------
     ndarray of shape (n_rows, n_choices)
     """
-    widest = float((high - low).max())
-    if not widest > 0:
+    unit = unit_of(low, high)
+    if unit is None:
         return np.clip(estimate, low, high)
-    unit = 2.0 ** (np.ceil(np.log2(widest)) - 20)
     return np.clip(np.round(estimate / unit) * unit, low, high)
+
+
+def unit_of(low, high):
+    """What estimates are rounded to multiples of; None where no choice varies."""
+    widest = float((high - low).max())
+    return float(2.0 ** (np.ceil(np.log2(widest)) - 20)) if widest > 0 else None

@@ -98,6 +98,7 @@ class PriceLookup:
         self._budgets, self._prices = path.budgets.tolist(), path.prices.tolist()
         self._counts = path.counts.tolist()
         self._share, self._deciding = float(1 - policy.margin), float(policy.deciding)
+        self._rates = [float(rate) for rate in policy.rates]
 
     def price(self, budget):
         """What `policy.price` says of a mean budget."""
@@ -106,13 +107,14 @@ class PriceLookup:
         # As `PricedPolicy.room` and `AssignmentPath.rule` have it.
         if budget <= (first + self._deciding) * (1 + ROUNDING) or room <= first * (1 + ROUNDING):
             return np.inf
+        rate = self._rates[budget == np.inf]
         k = bisect_right(self._budgets, room * (1 + ROUNDING)) - 1
         if k == len(self._prices) - 1:
-            return 0.0
+            return rate
         if self._counts[k] == 1:
             low, high = self._budgets[k : k + 2]
             k += round((room - low) / (high - low))
-        return self._prices[k]
+        return max(self._prices[k], rate)
 
 
 class Offers:

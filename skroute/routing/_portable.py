@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
+from skroute.quality._corrections import unit_of
 from skroute.quality._family import Forest, Landmarks, Linear, Neighbors
 from skroute.routing._priced_views import LoggedMixin
 
@@ -199,7 +200,7 @@ def _stacked(estimator):
         "mean": estimator.mean_.tolist(),
         "low": low.tolist(),
         "high": high.tolist(),
-        "step": None,
+        "step": unit_of(low, high),
         "knots": None if knots is None else [knot.tolist() for knot in knots],
         "parts": [_part(part) for part in estimator._parts],
     }

@@ -54,6 +54,7 @@ def test_prices_of_one_budget_after_another_are_the_policys(data):
     policy = copy.copy(fitted(data.draw(st.sampled_from([3, 40])), seed=3, budget=2.5)._policy())
     policy.deciding = data.draw(st.sampled_from([0.0, 0.25]))
     policy.margin = data.draw(st.sampled_from([0.0, 0.1]))
+    policy.rates = data.draw(st.sampled_from([(0.0, 0.0), (0.05, 0.1)]))
     # Of single rows, of many rows, and both.
     policy.path = (
         policy.path._replace(counts=np.minimum(policy.path.counts, 1))

@@ -1,7 +1,8 @@
 """Where routing pays: what it gains on each table, beside what a few rows forecast of it.
 
 Gain: realised quality on test rows above the best random mix of choices that spends the same,
-mean of five budgets, in points; the router learned from all training rows (at most 10,000).
+mean of five budgets, in points; the router learned from all training rows (at most 10,000), on one
+split.
 The forecast is :func:`skroute.metrics.routing_potential` on 100, 300 and 1,000 of the training
 rows, several draws each. How gains grow with rows (four constants) is learned from the other
 tables alone; the package has what all of them say.
@@ -21,13 +22,14 @@ import json
 import numpy as np
 from _estimate_tables import CACHE, LOGS, load
 from _harness import claim, save, table
-from bench_estimates import DEFAULT, cached_gains
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import complementarity_matrix
-from skroute.metrics._potential import Learning, forecast, learned_gains, oracle_gain
+from skroute.metrics._potential import Learning, forecast, gains_of, learned_gains, oracle_gain
 from skroute.quality import QualityRegressor
+from skroute.quality._stacking import judged_budgets
 
 # Rows that are scored, and how often they are drawn.
 SIZES = {100: 6, 300: 4, 1000: 3}
@@ -42,6 +44,26 @@ def draw(fold, n, seed):
     random = np.random.RandomState(seed)
     gains = learned_gains(QualityRegressor(), fold.X[rows], quality, fold.costs, random)
     return gains, oracle_gain(quality, fold.costs)
+
+
+def full_gain(name, fold):
+    """Gain of each test row at full size: learned from all training rows, cached."""
+    key = "".join(c if c.isalnum() else "_" for c in name)
+    path = CACHE / f"where_{key}_full.npz"
+    if not path.exists():
+        default = QualityRegressor()
+        estimate = default.cross_fit(fold.X, fold.quality, costs=fold.costs)
+        new = default.predict(fold.X_test)
+        prices = assignment_path(estimate, fold.costs)
+        routes = np.array(
+            [
+                choose_at_price(new, fold.costs, prices.price(budget))
+                for budget in judged_budgets(fold.quality, fold.costs)
+            ]
+        )
+        np.savez_compressed(path, gain=gains_of(routes, fold.quality_test, fold.costs))
+    with np.load(path) as data:
+        return data["gain"]
 
 
 def draws_of(name, fold, sizes):
@@ -100,10 +122,8 @@ def collect(names, sizes):
     cases, tables = [], {}
     for name in names:
         folds = load(name)
-        gain, _ = cached_gains(name, folds, fresh=False)
-        full = gain[DEFAULT]
-        test = np.concatenate([fold.quality_test for fold in folds])
         fold = folds[0]
+        full, test = full_gain(name, fold), fold.quality_test
         tables[name] = {
             "rows": len(fold.X),
             "choices": len(fold.costs),

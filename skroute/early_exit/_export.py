@@ -69,8 +69,9 @@ def export_ensemble(estimator, path):
     forest = getattr(estimator._engine, "forest", None)
     if forest is None or estimator.stopping == "fan":
         raise ValueError(
-            "Only trees with stopping='thresholds' can be exported; the members of this "
-            f"ensemble are {type(estimator._engine).__name__!r}, stopping={estimator.stopping!r}."
+            "Only trees with stopping='thresholds' and without a pipeline before them can be "
+            f"exported; the members of this ensemble are {type(estimator._engine).__name__!r}, "
+            f"stopping={estimator.stopping!r}."
         )
     if forest.categories:
         raise ValueError(

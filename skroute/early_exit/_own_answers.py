@@ -9,6 +9,7 @@ from sklearn.utils import _safe_indexing
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._link import TINY
 from skroute.early_exit._thresholds import leader_and_margin
+from skroute.forests._own_predict import is_xgboost_booster, own_predict
 from skroute.utils._compat import num_samples
 
 # Rows that are compared, in each of the ways in which they are varied.
@@ -110,8 +111,14 @@ def own_answers(estimator, X, classes):
     -------
     ndarray of shape (n_samples,)
     """
-    answers = np.asarray(estimator.predict(X))
-    if hasattr(estimator, "classes_"):
+    labelled = hasattr(estimator, "classes_")
+    if not labelled and is_xgboost_booster(estimator):
+        # With several classes it may answer with positions; sums it always tells.
+        answers = np.asarray(own_predict(estimator, X, raw=True))
+        answers = answers if answers.ndim == 2 else own_predict(estimator, X)
+    else:
+        answers = np.asarray(own_predict(estimator, X))
+    if labelled:
         return answers
     at = answers > 0.5 if answers.ndim == 1 else np.argmax(answers, axis=1)
     return classes[at.astype(np.intp)]
@@ -122,7 +129,12 @@ def _own_proba(estimator, X):
         return np.asarray(estimator.predict_proba(X))
     if hasattr(estimator, "classes_"):
         return None
-    proba = np.asarray(estimator.predict(X))
+    proba = np.asarray(own_predict(estimator, X))
+    if proba.ndim == 1 and is_xgboost_booster(estimator):
+        raw = np.asarray(own_predict(estimator, X, raw=True))
+        if raw.ndim == 2:
+            # The objective answers with positions.
+            return None
     return np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
 
 

@@ -58,10 +58,7 @@ def settle(estimator, engine, classes, X, score, members, side, proba=True):
     """
     one = engine.n_outputs == 1
     if one:
-        score = score - engine.beta
-        # The answer of a row that left is that of its threshold.
-        score[:, 0] = np.where(side > 0, np.maximum(score[:, 0], TINY), score[:, 0])
-        score[:, 0] = np.where(side < 0, np.minimum(score[:, 0], -TINY), score[:, 0])
+        score = _distance(engine, score, side)
     ties = np.flatnonzero((side == 0) & _is_tie(engine, score))
     if len(ties):
         with warnings.catch_warnings():
@@ -74,6 +71,41 @@ def settle(estimator, engine, classes, X, score, members, side, proba=True):
         else:
             score = score.copy()
             score[ties, at] = np.nextafter(score[ties].max(axis=1), np.inf)
+    return _named(engine, classes, score, members, proba)
+
+
+def on_side(engine, classes, score, members, side, proba):
+    """As :func:`settle`, where there is no library to ask about ties.
+
+    Parameters
+    ----------
+    engine : Engine
+    classes : ndarray of shape (n_classes,)
+    score, members, side
+        From ``engine.walk``.
+
+    proba : bool
+        Whether probabilities are asked for.
+
+    Returns
+    -------
+    Settled
+    """
+    if engine.n_outputs == 1:
+        score = _distance(engine, score, side)
+    return _named(engine, classes, score, members, proba)
+
+
+def _distance(engine, score, side):
+    """Distance from the decision; the answer of a row that left is that of its threshold."""
+    score = score - engine.beta
+    score[:, 0] = np.where(side > 0, np.maximum(score[:, 0], TINY), score[:, 0])
+    score[:, 0] = np.where(side < 0, np.minimum(score[:, 0], -TINY), score[:, 0])
+    return score
+
+
+def _named(engine, classes, score, members, proba):
+    one = engine.n_outputs == 1
     at = (score[:, 0] > 0) * (len(classes) - 1) if one else np.argmax(score, axis=1)
     if not proba or engine.link is None:
         return Settled(classes[at], score, None)

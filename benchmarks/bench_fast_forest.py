@@ -2,8 +2,9 @@
 
 One thread, one process, in turn. Adult with its official split and 500 trees of depth 5 is the
 case that others report; the rest shows other shapes: 200 leaves (beyond bit vectors), 100
-features, 26 classes, other libraries. YDF's QuickScorer takes part where it is installed (extra
-``bench``); lleaves needs an older llvmlite than numba has, its published factor is 8.6 on Adult.
+features, 26 classes, other libraries. CatBoost and YDF's QuickScorer take part where they are
+installed (extra ``bench``); lleaves needs an older llvmlite than numba has, its published factor
+is 8.6 on Adult.
 
     python benchmarks/bench_fast_forest.py [--short]
 """
@@ -60,6 +61,17 @@ def cases(short):
         ("Adult, random forest, depth 5", level, adult),
         ("Adult, random forest, full", RandomForestClassifier(n // 5, random_state=0), adult),
     ]
+    try:
+        from catboost import CatBoostClassifier
+    except ImportError:
+        print("CatBoost is not installed (extra [bench]): its rows are left out.")
+    else:
+        quiet = {"verbose": 0, "thread_count": 1, "allow_writing_files": False, "random_seed": 0}
+        models += [
+            (f"Adult, CatBoost, depth {depth}",
+             CatBoostClassifier(iterations=n, depth=depth, learning_rate=0.05, **quiet), adult)
+            for depth in (6, 8)
+        ]  # fmt: skip
     for name, model, (X, y, X_test) in models:
         target = np.unique(y, return_inverse=True)[1]
         yield name, model.fit(X, target), X_test
@@ -121,6 +133,8 @@ def main(short):
         }
         if hasattr(model, "booster_"):
             calls["own"] = lambda m=model, X=X: m.booster_.predict(X, num_threads=1)
+        if "CatBoost" in name:
+            calls["own"] = lambda m=model, X=X: m.predict(X, thread_count=1)
         first = name == "Adult, depth 5"
         peer = ydf_peer(short) if first else None
         if peer is not None:

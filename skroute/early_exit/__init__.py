@@ -2,10 +2,12 @@
 
 from skroute.early_exit._displays import ExitDisplay, TradeoffDisplay
 from skroute.early_exit._export import evaluate_exported, export_ensemble, load_exported
+from skroute.early_exit._portable_ensemble import PortableEnsemble
 from skroute.early_exit._qwyc import QWYCEnsemble
 
 __all__ = [
     "ExitDisplay",
+    "PortableEnsemble",
     "QWYCEnsemble",
     "TradeoffDisplay",
     "evaluate_exported",

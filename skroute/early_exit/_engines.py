@@ -11,7 +11,9 @@ from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._link import Link
 from skroute.early_exit._member_engine import AdaBoostEngine, MemberEngine
+from skroute.early_exit._prepared_engine import PreparedEngine
 from skroute.forests import find_reader
+from skroute.forests._wrapped import moved, take_apart
 from skroute.utils._short_repr import short_repr
 
 
@@ -94,25 +96,21 @@ def check_ensemble(estimator):
     ------
     TypeError
     """
-    soft = isinstance(estimator, VotingClassifier) and estimator.voting == "soft"
-    if soft or may_exit(estimator) or find_reader(estimator) is not None:
+    ensemble, _, cut = take_apart(estimator)
+    soft = isinstance(ensemble, VotingClassifier) and ensemble.voting == "soft"
+    if find_reader(ensemble) is not None or ((soft or may_exit(ensemble)) and cut is None):
         return
-    kind = type(estimator)
-    if hasattr(estimator, "steps"):
-        advice = (
-            "A Pipeline is not taken apart: put QWYCEnsemble around its last step, inside the "
-            "Pipeline, or give the last step and transformed rows."
-        )
-    elif kind.__module__.split(".")[0] == "xgboost" and kind.__name__ == "Booster":
-        advice = "A raw XGBoost booster does not say how it reads rows: give the XGBClassifier."
-    elif hasattr(estimator, "fit") and is_regressor(estimator):
+    if soft or may_exit(ensemble):
+        advice = "A moved threshold is read around ensembles of trees only."
+    elif hasattr(ensemble, "fit") and is_regressor(ensemble):
         advice = "It is a regressor, whose answers are not labels: give the classifier."
     else:
         advice = ""
     raise TypeError(
-        "estimator must be an ensemble of LightGBM, XGBoost or scikit-learn (boosting, forests, "
-        "bagging, AdaBoost, soft voting), a net with exits (MultiExitClassifier), or a list of "
-        f"members with scores, got {short_repr(estimator)}. {advice}".rstrip()
+        "estimator must be an ensemble of LightGBM, XGBoost, CatBoost or scikit-learn (boosting, "
+        "forests, bagging, AdaBoost, soft voting) or a Pipeline that ends in one, a net with "
+        "exits (MultiExitClassifier), or a list of members with scores, got "
+        f"{short_repr(estimator)}. {advice}".rstrip()
     )
 
 
@@ -130,12 +128,24 @@ def ensemble_engine(estimator):
     classes : ndarray or None
         None when the ensemble does not know its labels (a LightGBM booster).
     """
-    if has_exits(estimator):
+    ensemble, before, cut = take_apart(estimator)
+    engine, classes = _engine_of(ensemble, cut)
+    return (PreparedEngine(engine, before) if before else engine), classes
+
+
+def _engine_of(estimator, cut):
+    if has_exits(estimator) and cut is None:
         return ExitEngine(estimator), np.asarray(estimator.classes_)
     reader = find_reader(estimator)
     found = None if reader is None else reader(estimator)
     if found is not None:
-        return ForestEngine(found[0]), found[1]
+        forest, classes = found
+        return ForestEngine(forest if cut is None else moved(forest, cut, classes)), classes
+    if cut is not None:
+        raise ValueError(
+            "A moved threshold is read around ensembles of trees only, which is not what "
+            f"{short_repr(estimator)} is."
+        )
     check_ensemble(estimator)
     members = list(estimator.estimators_)
     classes = np.asarray(estimator.classes_)

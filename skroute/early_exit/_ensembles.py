@@ -6,6 +6,7 @@ from sklearn.base import clone
 from skroute.base import note_failure
 from skroute.early_exit._engines import check_ensemble, ensemble_engine
 from skroute.early_exit._member_engine import MemberEngine
+from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import num_samples
 from skroute.utils._frozen import is_frozen, unfrozen
 
@@ -31,6 +32,11 @@ class OneEnsemble:
         self.estimator = estimator
         self.models = {"estimator": estimator}
         self.labels = ["estimator"]
+
+    @property
+    def prepares(self):
+        """Whether the first step of a pipeline says which rows it takes."""
+        return any(take_apart(model).before for model in self.models.values())
 
     @property
     def frozen(self):

@@ -6,6 +6,7 @@ import os
 import numpy as np
 
 from skroute.early_exit._exit_thresholds import ExitThresholds
+from skroute.early_exit._learning import shares_of
 from skroute.forests._forest import (
     CATEGORICAL,
     NODE,
@@ -24,6 +25,8 @@ VERSION = 1
 
 _ARRAYS = tuple(name for name in Trees._fields if name not in ("nodes", "special"))
 _NUMBERS = ("offset", "beta", "link", "slope", "n_features", "dtype")
+# What files of the first release may lack.
+_MORE = ("shift", "finite")
 _NEEDED = (*_ARRAYS, *_NUMBERS, *(NODE.names or ()), "lo", "hi", "classes")
 
 
@@ -48,6 +51,7 @@ def export_ensemble(estimator, path):
 
     See Also
     --------
+    PortableEnsemble : Reads the file and answers by the compiled walk.
     load_exported : Read the file.
     evaluate_exported : Predict from it with numpy alone.
 
@@ -69,8 +73,9 @@ def export_ensemble(estimator, path):
     forest = getattr(estimator._engine, "forest", None)
     if forest is None or estimator.stopping == "fan":
         raise ValueError(
-            "Only trees with stopping='thresholds' can be exported; the members of this "
-            f"ensemble are {type(estimator._engine).__name__!r}, stopping={estimator.stopping!r}."
+            "Only trees with stopping='thresholds' and without a pipeline before them can be "
+            f"exported; the members of this ensemble are {type(estimator._engine).__name__!r}, "
+            f"stopping={estimator.stopping!r}."
         )
     if forest.categories:
         raise ValueError(
@@ -78,14 +83,16 @@ def export_ensemble(estimator, path):
             "arrays cannot hold; train it on encoded columns to export it."
         )
     content = {name: getattr(forest.trees, name) for name in _ARRAYS}
-    content |= {name: getattr(forest, name) for name in _NUMBERS}
+    content |= {name: getattr(forest, name) for name in (*_NUMBERS, *_MORE)}
     for name in NODE.names:
         content[name] = np.ascontiguousarray(forest.trees.nodes[name])
     lo, hi = estimator.thresholds_.T
     # Labels of strings may be objects, which only a pickle holds.
     classes = np.asarray(estimator.classes_.tolist())
     content |= {"lo": lo, "hi": hi, "order": estimator.order_, "classes": classes}
-    content |= {"format": FORMAT, "version": VERSION, "alpha": estimator.alpha}
+    # A share for each class in their order, or one number.
+    content |= {"format": FORMAT, "version": VERSION}
+    content["alpha"] = shares_of(estimator.alpha, estimator.classes_)
     path = os.fspath(path)
     if path.endswith(".npz"):
         np.savez_compressed(path, **content)
@@ -149,6 +156,7 @@ def load_exported(path):
             "threshold": np.float64,
             "values": np.float64,
             "offset": np.float64,
+            "alpha": np.float64,
             "lo": np.float64,
             "hi": np.float64,
         }
@@ -171,7 +179,7 @@ def load_exported(path):
             f"{path!r} is not an exported early-exit ensemble of version {VERSION}: format "
             f"{short_repr(content.get('format'))}, version {short_repr(content.get('version'))}."
         )
-    _forest_of(content)
+    forest_of(content)
     return content
 
 
@@ -188,7 +196,7 @@ def _array(name, values, dtype):
     return np.asarray(values, dtype=dtype)
 
 
-def _forest_of(exported):
+def forest_of(exported):
     """The forest, checked, of what a file holds."""
     if missing := [name for name in _NEEDED if name not in exported]:
         raise ValueError(
@@ -207,7 +215,12 @@ def _forest_of(exported):
         nodes[name] = exported[name]
     special = bool(np.any(nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
     trees = Trees(nodes, *(exported[name] for name in _ARRAYS), special)
-    forest = Forest(trees, **{name: exported[name] for name in _NUMBERS})
+    more = {name: exported[name] for name in _MORE if name in exported}
+    if more.get("finite", True) not in (True, False, "allow-nan"):
+        raise ValueError("The entry 'finite' of an exported ensemble must be a truth value.")
+    if not np.isfinite(more.get("shift", 0.0)):
+        raise ValueError("The entry 'shift' of an exported ensemble must be a number.")
+    forest = Forest(trees, **{name: exported[name] for name in _NUMBERS}, **more)
     trees.checked(forest.n_features, forest.n_outputs)
     ExitThresholds.per_position(exported["lo"], exported["hi"]).checked(forest.n_members)
     if len(exported["classes"]) not in ((1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)):
@@ -262,7 +275,7 @@ def evaluate_exported(exported, X):
     >>> bool((y_pred == quick.predict(X)).all() and (members == quick.route(X)).all())
     True
     """
-    forest = _forest_of(exported)
+    forest = forest_of(exported)
     X = np.ascontiguousarray(X, dtype=forest.dtype)
     if X.ndim != 2 or X.shape[1] != forest.n_features or not len(X):
         raise ValueError(

@@ -20,10 +20,15 @@ class Link(NamedTuple):
 
     slope : float
         Factor of the score.
+
+    shift : float
+        Of one output: what the decision's place in the score is, or that of a mean from even
+        chances.
     """
 
     kind: str
     slope: float = 1.0
+    shift: float = 0.0
 
     def probabilities(self, score, weight):
         """Probabilities of the classes.
@@ -43,7 +48,10 @@ class Link(NamedTuple):
         if score.shape[1] == 1:
             one = score[:, 0]
             mean = self.kind == "mean"
-            positive = 0.5 + one / weight if mean else expit(self.slope * one)
+            if mean:
+                positive = 0.5 + self.shift + one / weight
+            else:
+                positive = expit(self.slope * (one + self.shift))
             return np.column_stack([1.0 - positive, positive])
         if self.kind == "softmax":
             return softmax(self.slope * score, axis=1)

@@ -9,6 +9,7 @@ from sklearn.utils import _safe_indexing
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._link import TINY
 from skroute.early_exit._thresholds import leader_and_margin
+from skroute.forests._own_predict import is_xgboost_booster, own_predict
 from skroute.utils._compat import num_samples
 
 # Rows that are compared, in each of the ways in which they are varied.
@@ -57,10 +58,7 @@ def settle(estimator, engine, classes, X, score, members, side, proba=True):
     """
     one = engine.n_outputs == 1
     if one:
-        score = score - engine.beta
-        # The answer of a row that left is that of its threshold.
-        score[:, 0] = np.where(side > 0, np.maximum(score[:, 0], TINY), score[:, 0])
-        score[:, 0] = np.where(side < 0, np.minimum(score[:, 0], -TINY), score[:, 0])
+        score = _distance(engine, score, side)
     ties = np.flatnonzero((side == 0) & _is_tie(engine, score))
     if len(ties):
         with warnings.catch_warnings():
@@ -73,6 +71,41 @@ def settle(estimator, engine, classes, X, score, members, side, proba=True):
         else:
             score = score.copy()
             score[ties, at] = np.nextafter(score[ties].max(axis=1), np.inf)
+    return _named(engine, classes, score, members, proba)
+
+
+def on_side(engine, classes, score, members, side, proba):
+    """As :func:`settle`, where there is no library to ask about ties.
+
+    Parameters
+    ----------
+    engine : Engine
+    classes : ndarray of shape (n_classes,)
+    score, members, side
+        From ``engine.walk``.
+
+    proba : bool
+        Whether probabilities are asked for.
+
+    Returns
+    -------
+    Settled
+    """
+    if engine.n_outputs == 1:
+        score = _distance(engine, score, side)
+    return _named(engine, classes, score, members, proba)
+
+
+def _distance(engine, score, side):
+    """Distance from the decision; the answer of a row that left is that of its threshold."""
+    score = score - engine.beta
+    score[:, 0] = np.where(side > 0, np.maximum(score[:, 0], TINY), score[:, 0])
+    score[:, 0] = np.where(side < 0, np.minimum(score[:, 0], -TINY), score[:, 0])
+    return score
+
+
+def _named(engine, classes, score, members, proba):
+    one = engine.n_outputs == 1
     at = (score[:, 0] > 0) * (len(classes) - 1) if one else np.argmax(score, axis=1)
     if not proba or engine.link is None:
         return Settled(classes[at], score, None)
@@ -110,8 +143,14 @@ def own_answers(estimator, X, classes):
     -------
     ndarray of shape (n_samples,)
     """
-    answers = np.asarray(estimator.predict(X))
-    if hasattr(estimator, "classes_"):
+    labelled = hasattr(estimator, "classes_")
+    if not labelled and is_xgboost_booster(estimator):
+        # With several classes it may answer with positions; sums it always tells.
+        answers = np.asarray(own_predict(estimator, X, raw=True))
+        answers = answers if answers.ndim == 2 else own_predict(estimator, X)
+    else:
+        answers = np.asarray(own_predict(estimator, X))
+    if labelled:
         return answers
     at = answers > 0.5 if answers.ndim == 1 else np.argmax(answers, axis=1)
     return classes[at.astype(np.intp)]
@@ -122,7 +161,12 @@ def _own_proba(estimator, X):
         return np.asarray(estimator.predict_proba(X))
     if hasattr(estimator, "classes_"):
         return None
-    proba = np.asarray(estimator.predict(X))
+    proba = np.asarray(own_predict(estimator, X))
+    if proba.ndim == 1 and is_xgboost_booster(estimator):
+        raw = np.asarray(own_predict(estimator, X, raw=True))
+        if raw.ndim == 2:
+            # The objective answers with positions.
+            return None
     return np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
 
 

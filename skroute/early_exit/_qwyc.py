@@ -59,10 +59,12 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     Parameters
     ----------
-    estimator : estimator, lightgbm.Booster or list of members
-        The ensemble: a classifier of LightGBM or XGBoost, GradientBoosting,
+    estimator : estimator, booster or list of members
+        The ensemble: a classifier of LightGBM, XGBoost or CatBoost, GradientBoosting,
         HistGradientBoosting, RandomForest, ExtraTrees, Bagging, AdaBoost or soft Voting
-        of scikit-learn; a raw LightGBM booster, which is never refitted; a deep net with
+        of scikit-learn, also at the end of a Pipeline, and with a threshold moved by
+        FixedThresholdClassifier or TunedThresholdClassifierCV, at which exits then decide; a
+        raw LightGBM or XGBoost booster, which is never refitted; a deep net with
         exits, :class:`~skroute.members.MultiExitClassifier`, in whose own order the exits
         are evaluated; or a list of
         members whose scores are added: estimators with ``decision_function`` or
@@ -554,15 +556,15 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        members = as_ensemble(self.estimator).models.values()
-        members = [member for member in members if hasattr(unfrozen(member), "__sklearn_tags__")]
+        given = as_ensemble(self.estimator)
+        members = [m for m in given.models.values() if hasattr(unfrozen(m), "__sklearn_tags__")]
         # A raw booster, and a function, say themselves what they take.
         tags.input_tags.allow_nan = True
         if members:
             inherit_member_tags(tags, members)
+            tags.input_tags.allow_nan |= given.prepares
             tags.classifier_tags.multi_class = all(
-                get_tags(member).classifier_tags is None
-                or get_tags(member).classifier_tags.multi_class
+                (kind := get_tags(member).classifier_tags) is None or kind.multi_class
                 for member in members
             )
         return tags

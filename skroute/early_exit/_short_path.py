@@ -69,9 +69,10 @@ class ShortPath:
     def _proba(self, distance, members):
         link = self.single.link
         if link.kind == "mean":
-            positive = 0.5 + distance / members
+            positive = 0.5 + link.shift + distance / members
         else:
             # One that cannot overflow on either side.
-            raised = math.exp(-abs(link.slope * distance))
-            positive = (1.0 if link.slope * distance > 0 else raised) / (1.0 + raised)
+            score = link.slope * (distance + link.shift)
+            raised = math.exp(-abs(score))
+            positive = (1.0 if score > 0 else raised) / (1.0 + raised)
         return np.array([[positive]] if self.only else [[1.0 - positive, positive]])

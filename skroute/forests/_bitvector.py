@@ -4,6 +4,10 @@ Lucchese et al., "QuickScorer", SIGIR 2015, and its vectorised forms. Leaves are
 from left to right. A test is an inner node: where a row goes right, it clears the bits of
 the leaves under the left child. The lowest bit left is the leaf. No branch depends on the
 data, so rows are worked on together.
+
+A tree that asks the same at all nodes of a level (CatBoost's oblivious trees) has one test for
+each level, and its leaf is a number with a bit for each answer: `clear` is signed there, and
+what a test clears is its bit of the number's complement.
 """
 
 from typing import Any, NamedTuple
@@ -73,8 +77,8 @@ class BitTrees(NamedTuple):
         A row goes right where its code is above; for categories the first word of a bit
         set, and members of the set go left.
 
-    clear : ndarray of shape (n_tests,), dtype=uint32 or uint64
-        Leaves that are left for a row that goes right.
+    clear : ndarray of shape (n_tests,), dtype=uint32, uint64, int16 or int32
+        Leaves that are left for a row that goes right; signed where all trees are oblivious.
 
     test_start, leaf_start : ndarray of shape (n_trees + 1,), dtype=int32
         Tests and leaves of tree `t` are ``test_start[t]:test_start[t + 1]`` and so on.
@@ -113,25 +117,34 @@ def bit_trees(trees, dtype):
     Returns
     -------
     BitTrees or None
-        None with a tree of more than 64 leaves, with more than 65,534 cuts or categories
-        of a feature, and with categories of which zero is missing.
+        None with a tree of more than 64 leaves, unless all trees are oblivious, with more
+        than 65,534 cuts or categories of a feature, and with categories of which zero is
+        missing.
     """
     nodes, roots, size = trees.nodes, trees.roots, len(trees.nodes)
-    of_tree = np.repeat(np.arange(len(roots)), np.diff(np.append(roots, size)))
+    sizes = np.diff(np.append(roots, size))
+    of_tree = np.repeat(np.arange(len(roots)), sizes)
     leaf = nodes["child"] == np.arange(size)
-    test_start = np.append(0, np.cumsum(np.bincount(of_tree[~leaf], minlength=len(roots))))
-    most = np.diff(test_start).max() + 1
-    if most > MOST_LEAVES:
-        return None
+    n_leaves = np.bincount(of_tree[leaf], minlength=len(roots))
     first, n_left = _numbered_leaves(nodes["child"], roots, leaf)
-    inner = np.flatnonzero(~leaf)
-    under_left = (np.left_shift(np.uint64(1), n_left[inner]) - np.uint64(1)) << first[inner]
-    clear = (~under_left).astype(np.uint32 if most <= 32 else np.uint64)
-    leaf_start = test_start + np.arange(len(test_start))
+    level = _levels_of_oblivious(nodes, roots, of_tree, leaf)
+    if level is not None:
+        # The nodes of a level follow each other.
+        ask = np.flatnonzero(~leaf & ((np.arange(size) - roots[of_tree] + 1) == 1 << level))
+        kind = np.dtype(np.int16 if trees.depths.max() < 15 else np.int32)
+        clear = ~np.left_shift(1, trees.depths[of_tree[ask]] - level[ask] - 1).astype(kind)
+    elif n_leaves.max() > MOST_LEAVES:
+        return None
+    else:
+        ask = np.flatnonzero(~leaf)
+        under_left = (np.left_shift(np.uint64(1), n_left[ask]) - np.uint64(1)) << first[ask]
+        clear = (~under_left).astype(np.uint32 if n_leaves.max() <= 32 else np.uint64)
+    leaf_start = np.append(0, np.cumsum(n_leaves))
+    test_start = np.append(0, np.cumsum(np.bincount(of_tree[ask], minlength=len(roots))))
     at = np.flatnonzero(leaf)
     values = np.empty((len(at), trees.values.shape[1]))
     values[leaf_start[of_tree[at]] + first[at].astype(np.int64)] = trees.values[at]
-    found = _tests(nodes[inner], trees, np.dtype(dtype))
+    found = _tests(nodes[ask], trees, np.dtype(dtype))
     if found is None:
         return None
     columns, column, cut, words = found
@@ -147,6 +160,21 @@ def bit_trees(trees, dtype):
         trees.member_start,
         words,
     )
+
+
+def _levels_of_oblivious(nodes, roots, of_tree, leaf):
+    """Level of each node if all nodes of a level ask the same in every tree, else None."""
+    number = np.arange(len(nodes)) - roots[of_tree]
+    # Complete trees are laid out level by level.
+    level = np.frexp((number + 1).astype(np.float64))[1] - 1
+    first = roots[of_tree] + (1 << level) - 1
+    sizes = np.bincount(of_tree)
+    complete = (sizes & (sizes + 1)) == 0
+    if not complete.all() or sizes.max() <= 3:
+        return None
+    same = (nodes["feature"] == nodes["feature"][first]) & (leaf == leaf[first])
+    same &= (nodes["threshold"] == nodes["threshold"][first]) | leaf
+    return level if same.all() else None
 
 
 def _numbered_leaves(child, roots, leaf):

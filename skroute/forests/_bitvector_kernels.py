@@ -21,7 +21,13 @@ _FEW_CUTS = 128
 
 @intrinsic
 def _lowest_bit(context, x):
-    """Number of the lowest bit that is set; there is one."""
+    """Number of the lowest bit that is set; there is one. What is signed is a complement."""
+    if x.signed:
+
+        def turn(context, builder, signature, args):
+            return builder.not_(args[0])
+
+        return x(x), turn
     word, one = ir.IntType(x.bitwidth), ir.IntType(1)
 
     def build(context, builder, signature, args):
@@ -142,7 +148,7 @@ def find_leaves(codes, m, tests, limit, reads, cuts, clears, words, left):
     """
     every = ~clears.dtype.type(0)
     # A tree without tests has one leaf.
-    begin = every if tests[0] < tests[1] else clears.dtype.type(1)
+    begin = every if tests[0] < tests[1] or every < 0 else clears.dtype.type(1)
     for j in range(m):
         left[j] = begin
     for k in range(tests[0], tests[1]):

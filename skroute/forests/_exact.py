@@ -18,6 +18,7 @@ from sklearn.utils.extmath import softmax as sk_softmax
 
 from skroute.forests._bitvector import FEWEST_ROWS, layout_of
 from skroute.forests._forest import CATEGORICAL, FEATURE_MASK, ForestBuilder
+from skroute.forests._own_predict import own_predict
 from skroute.forests._readers import (
     _add_sklearn_tree,
     _lightgbm_objective,
@@ -25,9 +26,9 @@ from skroute.forests._readers import (
     read_gradient_boosting,
     read_hist_gradient_boosting,
     read_lightgbm,
-    read_xgboost,
     reads_trees,
 )
+from skroute.forests._xgboost import booster_of, read_xgboost
 
 
 class Reading(NamedTuple):
@@ -55,7 +56,11 @@ class Reading(NamedTuple):
         Whether labels are decided by the scores rather than by the probabilities.
 
     rounding : float
-        Difference to the library's scores that its own order of threads may make.
+        Difference to the library's answers that its order of threads or its exponential may
+        make.
+
+    cut : Cut or None
+        Where the answer changes, if it was moved.
     """
 
     forest: Any
@@ -65,12 +70,15 @@ class Reading(NamedTuple):
     divisor: float = 1.0
     by_score: bool = False
     rounding: float = 0.0
+    cut: Any = None
 
 
 _EXACT: dict[tuple[str, str], Callable] = {}
 
 
-def _exactly(package, *names):
+def exactly(package, *names):
+    """Register an exact reader for classes of a package, their subclasses included."""
+
     def register(function):
         _EXACT.update(dict.fromkeys([(package, name) for name in names], function))
         return function
@@ -116,7 +124,7 @@ _LIGHTGBM_ANSWERS = {
 )
 
 
-@_exactly("lightgbm", "LGBMModel")
+@exactly("lightgbm", "LGBMModel")
 def _lightgbm_model(model):
     reading = _lightgbm_booster(model.booster_)
     classes = getattr(model, "_classes", None)
@@ -130,7 +138,7 @@ def _lightgbm_model(model):
     return reading._replace(classes=np.asarray(classes))
 
 
-@_exactly("lightgbm", "Booster")
+@exactly("lightgbm", "Booster")
 def _lightgbm_booster(booster):
     objective, options = _lightgbm_objective(booster)
     words = booster.model_to_string(num_iteration=1).split("objective=", 1)[-1].split("\n", 1)[0]
@@ -159,14 +167,9 @@ _XGBOOST_ANSWERS = {
 )
 
 
-@_exactly("xgboost", "XGBModel")
+@exactly("xgboost", "XGBModel", "Booster")
 def _xgboost_model(model):
-    booster = model.get_booster()
-    if booster.feature_names and "c" in (booster.feature_types or []):
-        raise ValueError(
-            "The XGBoost model was trained on a data frame with categories, which its rows are "
-            "not read from; train on an array of codes with feature_types instead."
-        )
+    booster = booster_of(model)
     learner = json.loads(booster.save_config())["learner"]
     objective = learner["objective"]["name"]
     if objective not in _XGBOOST_ANSWERS:
@@ -206,7 +209,7 @@ def _averaged(model, members, values, features=None):
     )
 
 
-@_exactly("sklearn", "ForestClassifier", "BaggingClassifier")
+@exactly("sklearn", "ForestClassifier", "BaggingClassifier")
 def _bagged(model):
     if not isinstance(model.n_classes_, (int, np.integer)):
         raise ValueError(
@@ -229,7 +232,7 @@ def _bagged(model):
     return Reading(forest, "mean", np.asarray(model.classes_), divisor=len(values), rounding=1e-12)
 
 
-@_exactly("sklearn", "ForestRegressor")
+@exactly("sklearn", "ForestRegressor")
 def _bagged_regressor(model):
     if model.n_outputs_ != 1:
         raise ValueError(
@@ -241,7 +244,7 @@ def _bagged_regressor(model):
     return Reading(forest, "mean", divisor=len(values), rounding=1e-12)
 
 
-@_exactly("sklearn", "BaseGradientBoosting")
+@exactly("sklearn", "BaseGradientBoosting")
 def _gradient_boosting(model):
     forest, classes = read_gradient_boosting(
         _without_labels(model, decision_function=lambda X: model._raw_predict(X.astype(np.float32)))
@@ -253,7 +256,7 @@ def _gradient_boosting(model):
     return Reading(forest, answer, classes, by_score=True)
 
 
-@_exactly("sklearn", "BaseHistGradientBoosting")
+@exactly("sklearn", "BaseHistGradientBoosting")
 def _hist_gradient_boosting(model):
     forest, classes = read_hist_gradient_boosting(_without_labels(model))
     if classes.ndim == 0:
@@ -262,7 +265,7 @@ def _hist_gradient_boosting(model):
     return Reading(forest, answer, classes, by_score=True)
 
 
-@_exactly("sklearn", "AdaBoostClassifier")
+@exactly("sklearn", "AdaBoostClassifier")
 def _adaboost(model):
     if len(model.classes_) < 2:
         raise ValueError("FastForest takes AdaBoostClassifier of at least two classes, got one.")
@@ -340,6 +343,10 @@ def answer(reading, scores):
 
 def label_positions(reading, scores):
     """Position of each row's label among the classes."""
+    if reading.cut is not None:
+        asked = reading.cut.response == "predict_proba"
+        found = answer(reading, scores) if asked else decision(reading, scores)[:, 0]
+        return reading.cut.positions(found, reading.classes)
     if reading.by_score:
         scores = decision(reading, scores)
         if scores.shape[1] == 1:
@@ -443,6 +450,6 @@ def library_scores(model, X):
         package = cls.__module__.split(".")[0]
         if package == "lightgbm":
             return model.predict(X, raw_score=True)
-        if package == "xgboost":
-            return model.predict(X, output_margin=True)
+        if package in ("xgboost", "catboost"):
+            return own_predict(model, X, raw=True)
     return model.decision_function(X) if hasattr(model, "decision_function") else None

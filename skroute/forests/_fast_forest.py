@@ -28,7 +28,9 @@ from skroute.forests._exact import (
     library_scores,
     probe_rows,
 )
+from skroute.forests._own_predict import own_predict
 from skroute.forests._rows import plain_rows, rows_of
+from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -62,7 +64,7 @@ def _has_scores(self):
     if "reading_" in self.__dict__:
         averaged = self.reading_.answer == "mean"
     else:
-        averaged = averages(_unfrozen(self.estimator))
+        averaged = averages(take_apart(self.estimator).ensemble)
     if not _classifies(self) or averaged:
         raise AttributeError("A forest that averages probabilities has no decision_function.")
     return True
@@ -71,10 +73,13 @@ def _has_scores(self):
 class FastForest(MetaEstimatorMixin, BaseEstimator):
     """A fitted ensemble of trees, evaluated exactly and many times faster.
 
-    Boosting, forests, bagging and AdaBoost of decision trees from LightGBM, XGBoost and
-    scikit-learn. The answers are those of the library: the same trees, thresholds,
-    treatment of missing values and categories, and the sum in the same order and
-    precision. They are compared when the forest is built, and a difference is an error.
+    Boosting, forests, bagging and AdaBoost of decision trees from LightGBM, XGBoost, CatBoost
+    and scikit-learn, also at the end of a :class:`~sklearn.pipeline.Pipeline` and with a
+    threshold that :class:`~sklearn.model_selection.FixedThresholdClassifier` or
+    :class:`~sklearn.model_selection.TunedThresholdClassifierCV` moved. The answers are those
+    of the library: the same trees, thresholds, treatment of missing values and categories,
+    and the sum in the same order and precision. They are compared when the forest is built,
+    and a difference is an error.
 
     Trees of at most 64 leaves are evaluated by bit vectors, in blocks of rows [1]_; larger
     ones, and few rows, by a walk from leaf to leaf.
@@ -82,9 +87,9 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : estimator object, default=None
-        The ensemble. It is cloned and fitted; a fitted one is passed as
-        :class:`~sklearn.frozen.FrozenEstimator`, and :meth:`from_ensemble` does both
-        steps. None only in a forest that was loaded from a file.
+        The ensemble, or a pipeline that ends in one. It is cloned and fitted; a fitted one
+        is passed as :class:`~sklearn.frozen.FrozenEstimator`, and :meth:`from_ensemble`
+        does both steps. None only in a forest that was loaded from a file.
 
     n_jobs : int, default=None
         Threads for blocks of rows. None is 1 unless in a
@@ -152,7 +157,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        model : estimator object or lightgbm.Booster
+        model : estimator object, lightgbm.Booster or xgboost.Booster
             Fitted.
 
         X : {array-like, dataframe} of shape (n_samples, n_features), default=None
@@ -248,7 +253,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             )
 
     def _unfit(self):
-        fitted = "reading_ classes_ n_features_in_ feature_names_in_ _quick _columns"
+        fitted = "reading_ classes_ n_features_in_ feature_names_in_ _before _quick _columns"
         for name in fitted.split():
             self.__dict__.pop(name, None)
 
@@ -265,24 +270,26 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     def _read(self, model, X):
         model = _unfrozen(model)
-        reading = _reader_of(model)(model)
+        parts = take_apart(model)
+        reading = _reader_of(model)(parts.ensemble)._replace(cut=parts.cut)
         forest = reading.forest
         probes = [probe_rows(forest, check_random_state(0))]
         if X is not None:
-            probes.append(_some_rows(X))
-        elif probes[0] is None:
-            raise ValueError(
-                "The categories of the ensemble are text: give rows X to compare answers on."
-            )
-        for rows in probes:
-            if rows is not None:
-                _compare(model, reading, rows)
-        self.reading_ = reading
+            _compare(model, parts, reading, _some_rows(X))
+        elif probes[0] is None or parts.before:
+            why = "are prepared by a pipeline" if parts.before else "have categories of text"
+            raise ValueError(f"The rows {why}: give rows X to compare answers on.")
+        if probes[0] is not None:
+            alone = parts._replace(before=(), cut=None)
+            _compare(parts.ensemble, alone, reading._replace(cut=None), probes[0])
+        self.reading_, self._before = reading, parts.before
         if reading.classes is not None:
             self.classes_ = reading.classes
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = forest.n_features
-            names = getattr(model, "feature_names_in_", None)
+            if parts.before:
+                self.n_features_in_ = getattr(model, "n_features_in_", np.shape(X)[1])
+            names = getattr(model, "feature_names_in_", getattr(model, "feature_names_", None))
             names = [] if names is None else list(names)
             # What LightGBM calls columns without names, and those that are numbered.
             generic = [[f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")]
@@ -303,6 +310,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
         forest = self.reading_.forest
         checked = forest.categories and forest.encode_arrays or hasattr(self, "feature_names_in_")
+        checked = checked or bool(self._before)
         self._quick = few_rows, few_rows_arguments(self.reading_), forest.n_features, not checked
 
     def _scores(self, X):
@@ -318,13 +326,16 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             # Rows that the library refuses take the long path, which says so.
             if len(found):
                 return found
-        rows = self._plain_rows(X, plain)
+        rows = None if self._before else self._plain_rows(X, plain)
         if rows is None:
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 with hiding_texts(X):
                     X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)
-            rows = rows_of(self.reading_.forest, X)
+            rows = X
+            for transformer in self._before:
+                rows = transformer.transform(rows)
+            rows = rows_of(self.reading_.forest, rows)
             columns = getattr(X, "columns", None)
             if hasattr(columns, "equals") and hasattr(self, "feature_names_in_"):
                 self._columns = columns
@@ -460,12 +471,13 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
 
 def _reader_of(estimator):
-    model = _unfrozen(estimator)
+    model = take_apart(estimator).ensemble
     reader = exact_reader(model)
     if reader is None:
         raise TypeError(
-            "FastForest takes ensembles of decision trees of LightGBM, XGBoost or scikit-learn "
-            f"(boosting, forests, bagging, AdaBoost), got {type(model).__name__}."
+            "FastForest takes ensembles of decision trees of LightGBM, XGBoost, CatBoost or "
+            "scikit-learn (boosting, forests, bagging, AdaBoost) and pipelines that end in one, "
+            f"got {type(model).__name__}."
         )
     return reader
 
@@ -477,26 +489,29 @@ def _some_rows(X):
     return _safe_indexing(X.tocsr() if issparse(X) else X, rows)
 
 
-def _compare(model, reading, X):
+def _compare(model, parts, reading, X):
     """Answers of the library beside our own, on some rows: raises at a difference."""
     forest, wrong = reading.forest, []
-    scores = exact_sums(reading, rows_of(forest, X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        prepared = parts.prepared(X)
+    scores = exact_sums(reading, rows_of(forest, prepared))
     with warnings.catch_warnings():
         # Rows at the thresholds have no column names.
         warnings.simplefilter("ignore", UserWarning)
-        own = library_scores(model, X)
+        own = library_scores(parts.ensemble, prepared)
         if own is not None:
             ours = decision(reading, scores)
             if not np.array_equal(ours, np.reshape(own, ours.shape)):
                 wrong.append("the sums of its leaves")
         tolerance = max(reading.rounding, 4 * np.finfo(reading.sums).eps)
         if reading.classes is None:
-            own, ours = model.predict(X), answer(reading, scores)
+            own, ours = own_predict(model, X), answer(reading, scores)
             if not np.allclose(ours, own, rtol=tolerance, atol=tolerance):
                 wrong.append("predict")
         else:
             if not np.array_equal(
-                reading.classes[label_positions(reading, scores)], model.predict(X)
+                reading.classes[label_positions(reading, scores)], own_predict(model, X)
             ):
                 wrong.append("predict")
             own, ours = model.predict_proba(X), answer(reading, scores)

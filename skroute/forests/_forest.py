@@ -220,6 +220,17 @@ class Forest:
     absent : float, default=0.0
         What the library reads where a row of a sparse matrix has no entry.
 
+    refuses_unseen : bool, default=False
+        Whether categories of a frame that the ensemble has not seen are an error rather than
+        missing.
+
+    shift : float, default=0.0
+        Where the threshold was moved: what is added to the distance from the decision before
+        the link, or to the mean.
+
+    least_rounding : float, default=0.0
+        At least what `rounding` is.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -243,6 +254,9 @@ class Forest:
     encode_arrays: bool = False
     sums: str = "float64"
     absent: float = 0.0
+    refuses_unseen: bool = False
+    shift: float = 0.0
+    least_rounding: float = 0.0
 
     def __setstate__(self, state):
         # Files can be damaged, and compiled code trusts these arrays.
@@ -261,8 +275,8 @@ class Forest:
             whole = np.append(self.offset, trees.values) * 2**20
             # Sums of these are exact in any order.
             if np.array_equal(whole, np.rint(whole)):
-                return 0.0
-        return float(16 * np.finfo(self.sums).eps * (size + 1.0))
+                return self.least_rounding
+        return max(self.least_rounding, float(16 * np.finfo(self.sums).eps * (size + 1.0)))
 
     def __getstate__(self):
         # The second layout is made again where it is asked for.

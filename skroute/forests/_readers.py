@@ -4,7 +4,6 @@ One function per class of a source library. The table is keyed by names, so that
 library is imported to look a model up.
 """
 
-import json
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +14,6 @@ from skroute.forests._forest import (
     ZERO,
     ZERO_MISSING,
     ForestBuilder,
-    member_scores_reference,
 )
 from skroute.utils._short_repr import short_repr
 
@@ -67,7 +65,7 @@ def read_forest(estimator):
     Parameters
     ----------
     estimator : object
-        Classifier of LightGBM, XGBoost or scikit-learn, or a LightGBM booster.
+        Classifier of LightGBM, XGBoost, CatBoost or scikit-learn, or a booster.
 
     Returns
     -------
@@ -429,104 +427,3 @@ def _hist_columns(model):
     column = np.concatenate([np.flatnonzero(given), np.flatnonzero(~given)])
     encoder = model._preprocessor.named_transformers_["encoder"]
     return column, dict(zip(np.flatnonzero(given).tolist(), encoder.categories_))
-
-
-# XGBoost ----------------------------------------------------------------------------
-
-
-_XGBOOST_LINKS = {
-    "binary:logistic": "logistic",
-    "reg:logistic": "logistic",
-    "multi:softmax": "softmax",
-    "multi:softprob": "softmax",
-}
-
-
-@reads("xgboost", "XGBClassifier")
-def read_xgb_classifier(model):
-    """Forest of a fitted ``xgboost.XGBClassifier``."""
-    forest = read_xgboost(model)
-    learner = json.loads(model.get_booster().save_config())["learner"]
-    objective = learner["objective"]["name"]
-    if objective not in _XGBOOST_LINKS:
-        raise ValueError(
-            f"XGBClassifier has objective={objective!r}; how its scores become probabilities is "
-            f"known for {sorted(_XGBOOST_LINKS)!r} only."
-        )
-    forest.link = _XGBOOST_LINKS[objective]
-    return forest, np.asarray(model.classes_)
-
-
-def read_xgboost(model):
-    """Trees of a fitted model of ``xgboost`` with any objective; its scores get no link."""
-    name = type(model).__name__
-    if not np.isnan(model.missing):
-        raise ValueError(
-            f"{name} has missing={model.missing!r}; only NaN is supported: replace it."
-        )
-    booster = model.get_booster()
-    best = booster.attr("best_iteration")
-    learner = json.loads(booster.save_raw("json"))["learner"]
-    boost = learner["gradient_booster"]
-    if boost["name"] != "gbtree":
-        raise ValueError(f"{name} has booster={boost['name']!r}; only 'gbtree' is supported.")
-    boost = boost["model"]
-    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in boost["trees"]):
-        raise ValueError(
-            f"{name} has multi_strategy='multi_output_tree'; only 'one_output_per_tree' is "
-            "supported."
-        )
-    n_targets = int(learner["learner_model_param"].get("num_target", 1))
-    if n_targets > 1:
-        raise ValueError(f"{name} was fitted to y with {n_targets} columns; one is supported.")
-    bounds = boost["iteration_indptr"]
-    if best is not None:
-        bounds = bounds[: int(best) + 2]
-    builder = ForestBuilder()
-    for first, last in zip(bounds, bounds[1:]):
-        for i in range(first, last):
-            _add_xgboost_tree(builder, boost["trees"][i], boost["tree_info"][i])
-        builder.end_member()
-    n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
-    forest = builder.build(
-        np.zeros(n_outputs),
-        n_features=int(learner["learner_model_param"]["num_feature"]),
-        dtype="float32",
-        finite=False,
-        sums="float32",
-        absent=np.nan,
-    )
-    # The score before the first tree, from one call of the library's own function.
-    probe = np.zeros((1, forest.n_features))
-    total = member_scores_reference(forest, probe).sum(axis=0).ravel()
-    forest.offset = np.ravel(model.predict(probe, output_margin=True)).astype(np.float64) - total
-    return forest
-
-
-def _add_xgboost_tree(builder, tree, output):
-    left = np.array(tree["left_children"])
-    right = np.array(tree["right_children"])
-    condition = np.array(tree["split_conditions"], dtype=np.float32)
-    categorical = np.array(tree["split_type"]) == 1
-    # This library goes left where x < condition, in single precision.
-    threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
-    left_if_missing = np.array(tree["default_left"]) != 0
-    segments = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"])
-    for node, start, size in segments:
-        codes = np.array(tree["categories"][start : start + size])
-        words = np.zeros(codes.max() // 32 + 1, dtype=np.int64)
-        np.bitwise_or.at(words, codes // 32, 1 << (codes % 32))
-        threshold[node] = builder.add_set(words)
-    # Its sets go right; ours go left.
-    left, right = np.where(categorical, right, left), np.where(categorical, left, right)
-    left_if_missing ^= categorical
-    flags = np.where(left_if_missing, 0, MISSING_RIGHT) | np.where(categorical, CATEGORICAL, 0)
-    builder.add_tree(
-        left,
-        right,
-        np.array(tree["split_indices"], dtype=np.int32),
-        threshold,
-        condition.astype(np.float64)[:, None],
-        flags.astype(np.int32),
-        output,
-    )

@@ -8,9 +8,9 @@ from skroute.utils._compat import num_samples
 from skroute.utils._texts import hiding_texts, refusing_text
 
 TEXT_COLUMNS = (
-    "X has columns of text, which are not supported here: categories of LightGBM and "
-    "HistGradientBoosting are read from data frames, those of XGBoost are not. Encode them as "
-    "numbers before the ensemble is fitted, for example with OrdinalEncoder."
+    "X has columns of text, which are not supported here: categories of LightGBM, XGBoost and "
+    "HistGradientBoosting are read from data frames. Encode them as numbers before the ensemble "
+    "is fitted, for example with OrdinalEncoder."
 )
 
 
@@ -64,7 +64,7 @@ def rows_of(forest, X):
     if issparse(X):
         X = _dense(X, forest.absent)
     if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
-        X = encode_categories(X, forest.categories, forest.n_features)
+        X = encode_categories(X, forest.categories, forest.n_features, forest.refuses_unseen)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
     with np.errstate(over="ignore"), hiding_texts(X), refusing_text(lambda: TEXT_COLUMNS):
         X = check_array(X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite)
@@ -84,7 +84,7 @@ def _dense(X, absent):
     return out
 
 
-def encode_categories(X, categories, n_features):
+def encode_categories(X, categories, n_features, refuses_unseen=False):
     """Columns with categories as positions in them; NaN for a value that is not there.
 
     Parameters
@@ -92,6 +92,8 @@ def encode_categories(X, categories, n_features):
     X : array-like or data frame of shape (n_samples, n_features)
     categories : dict from int to ndarray
     n_features : int
+    refuses_unseen : bool, default=False
+        Whether a value that is not there, and not missing, is an error.
 
     Returns
     -------
@@ -114,6 +116,22 @@ def encode_categories(X, categories, n_features):
                 if not (isinstance(value, float) and np.isnan(value))
             }
             out[:, column] = [codes.get(value, np.nan) for value in values.tolist()]
+            unseen = np.isnan(out[:, column]) if refuses_unseen else np.zeros(0, dtype=bool)
+            if unseen.any() and not _is_missing(values[unseen]).all():
+                raise ValueError(
+                    f"Column {column} of X has categories that the ensemble was not fitted on; "
+                    "make them missing, or fit it on them."
+                )
         else:
             out[:, column] = values
     return out
+
+
+def _is_missing(values):
+    """Whether each value is None, NaN or what pandas has for it."""
+    return np.array(
+        [
+            value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+            for value in values.tolist()
+        ]
+    )

@@ -19,7 +19,9 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -30,8 +32,20 @@ from skroute.early_exit import QWYCEnsemble
 
 lgb = pytest.importorskip("lightgbm")
 xgb = pytest.importorskip("xgboost")
+cat = pytest.importorskip("catboost")
 
 SHALLOW = DecisionTreeClassifier(max_depth=2)
+ENSEMBLES = [
+    lambda: lgb.LGBMClassifier(n_estimators=6, verbose=-1, n_jobs=1, min_child_samples=5),
+    lambda: xgb.XGBClassifier(n_estimators=6, n_jobs=1),
+    lambda: cat.CatBoostClassifier(
+        iterations=6, verbose=0, thread_count=1, allow_writing_files=False
+    ),
+    lambda: RandomForestClassifier(7, max_depth=3, random_state=0),
+    lambda: GradientBoostingClassifier(n_estimators=6, random_state=0),
+    lambda: HistGradientBoostingClassifier(max_iter=6, min_samples_leaf=5),
+    lambda: AdaBoostClassifier(n_estimators=5, random_state=0),
+]
 # For each library a constructor, whether it takes missing values, and its options.
 LIBRARIES = {
     "lightgbm": (
@@ -60,6 +74,39 @@ LIBRARIES = {
             "num_parallel_tree": [1, 2],
             "booster": ["gbtree", "gbtree", "dart"],
             "max_depth": [2, 5],
+        },
+    ),
+    "catboost": (
+        lambda **kw: cat.CatBoostClassifier(
+            iterations=6, verbose=0, thread_count=1, allow_writing_files=False, **kw
+        ),
+        True,
+        {
+            "loss_function": [None, None, "MultiClassOneVsAll"],
+            "nan_mode": ["Min", "Max"],
+            "grow_policy": ["SymmetricTree", "SymmetricTree", "Depthwise", "Lossguide"],
+            "depth": [1, 3, 7],
+            "border_count": [2, 60],
+            "boosting_type": [None, "Ordered"],
+        },
+    ),
+    "pipeline": (
+        lambda ensemble, **kw: make_pipeline(
+            SimpleImputer(keep_empty_features=True), StandardScaler(), ensemble()
+        ),
+        True,
+        {"ensemble": list(ENSEMBLES)},
+    ),
+    "moved threshold": (
+        lambda ensemble, scaled, **kw: FixedThresholdClassifier(
+            make_pipeline(StandardScaler(), ensemble()) if scaled else ensemble(), **kw
+        ),
+        False,
+        {
+            "ensemble": list(ENSEMBLES),
+            "scaled": [False, False, True],
+            "threshold": ["auto", 0.1, 0.25, 0.5, 2 / 3, 0.9],
+            "response_method": ["auto", "predict_proba", "decision_function"],
         },
     ),
     "hist gradient boosting": (
@@ -198,8 +245,11 @@ def compare(library, data, seed):
             y = np.unique(y, return_inverse=True)[1]
         if library.startswith("hist"):
             picked["categorical_features"] = "from_dtype"
-    elif library == "xgboost":
+    elif library in ("xgboost", "pipeline", "moved threshold"):
         y = np.unique(y, return_inverse=True)[1]
+        if library == "moved threshold":
+            y = y % 2
+            picked["pos_label"] = data.draw(st.sampled_from([None, 0, 1]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -220,6 +270,7 @@ def compare(library, data, seed):
         for rows in (X, altered(X, np.random.default_rng(seed))):
             try:
                 expected, proba = model.predict(rows), model.predict_proba(rows)
+                expected = np.ravel(expected)  # CatBoost has a column of several classes.
             except Exception:
                 continue
             n_compared += 1
@@ -228,9 +279,33 @@ def compare(library, data, seed):
             if isinstance(rows, np.ndarray) and not (np.abs(rows) > 1e38).any():
                 for i in range(5):
                     for one in (rows[i : i + 1].copy(), rows[i : i + 1].astype(np.float32)):
-                        again = model.predict(one)
+                        again = np.ravel(model.predict(one))
                         np.testing.assert_array_equal(quick.predict(one), again)
     return n_compared > 0
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    objective=st.sampled_from(["binary:logistic", "multi:softprob", "multi:softmax"]),
+    seed=st.integers(0, 2**20),
+    missing=st.booleans(),
+    frame=st.booleans(),
+)
+def test_raw_boosters_of_xgboost(objective, seed, missing, frame):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(80, 3)).round(1)
+    y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5) * (objective[:5] == "multi")
+    X[rng.random(X.shape) < 0.1 * missing] = np.nan
+    X = pd.DataFrame(X, columns=list("abc")) if frame else X
+    options = {"objective": objective} | ({"num_class": 3} if objective[:5] == "multi" else {})
+    booster = xgb.train(options | {"nthread": 1}, xgb.DMatrix(X, y), 6)
+    quick = QWYCEnsemble(booster, alpha=0, random_state=seed).optimize(X)
+    margin = booster.predict(xgb.DMatrix(X), output_margin=True)
+    expected = margin.argmax(axis=1) if margin.ndim == 2 else margin > 0
+    np.testing.assert_array_equal(quick.predict(X), expected)
+    named = np.array(["no", "yes", "so"])
+    fitted = QWYCEnsemble(booster, alpha=0, calibration=None).fit(X, np.sort(named)[y])
+    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[expected.astype(int)])
 
 
 @settings(max_examples=30, deadline=None)
@@ -384,22 +459,59 @@ def test_a_reading_that_is_wrong_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (
-            lambda: make_pipeline(StandardScaler(), RandomForestClassifier(2)),
-            "Pipeline is not taken apart",
-        ),
+        (lambda: make_pipeline(StandardScaler(), LogisticRegression()), "Pipeline that ends in"),
         (lambda: xgb.XGBRegressor(n_estimators=2), "It is a regressor"),
         (
-            lambda: xgb.XGBClassifier(n_estimators=2),
-            "give the XGBClassifier",
+            lambda: FixedThresholdClassifier(
+                VotingClassifier([("a", GaussianNB())], voting="soft"), threshold=0.3
+            ),
+            "around ensembles of trees only",
         ),
     ],
 )
 def test_refusals_say_what_to_do(make, words):
     X, y = few_rows()
     model = make().fit(X, y)
-    if isinstance(model, xgb.XGBClassifier):
-        model = model.get_booster()
     with pytest.raises(TypeError, match=words) as caught:
         QWYCEnsemble(FrozenEstimator(model)).optimize(X)
     assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"cat_features": [0]}, "categorical features"),
+        ({"loss_function": "Focal:focal_alpha=0.5;focal_gamma=1"}, "loss_function='Focal'"),
+    ],
+)
+def test_what_catboost_has_of_its_own_is_named(options, word):
+    X, y = few_rows()
+    if "cat_features" in options:
+        X = np.column_stack([np.arange(200) % 9, X[:, 1:]]).astype(object)
+        X[:, 0] = X[:, 0].astype(int)
+    model = cat.CatBoostClassifier(
+        iterations=3, verbose=0, thread_count=1, allow_writing_files=False, **options
+    ).fit(X, y)
+    with pytest.raises(ValueError, match=re.escape(word)):
+        QWYCEnsemble(FrozenEstimator(model)).optimize(X)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_exits_decide_at_the_moved_threshold(share):
+    """Rows leave, and the answers that change are few at that threshold."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 4))
+    y = (X[:, 0] + 0.5 * rng.normal(size=6000) > 0.4).astype(int)
+    for make in (ENSEMBLES[0], ENSEMBLES[3]):
+        model = FixedThresholdClassifier(make().set_params(n_estimators=60), threshold=share)
+        model.fit(X[:2000], y[:2000])
+        quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.01, random_state=0)
+        quick.optimize(X[2000:5000])
+        expected, found = model.predict(X[5000:]), quick.predict(X[5000:])
+        assert np.mean(found != expected) < 0.03
+        assert quick.predict_cost(X[5000:]).mean() < 30
+        proba = quick.predict_proba(X[5000:])[:, 1]
+        np.testing.assert_array_equal(proba > share, found == 1)
+        one = X[5000:5001]
+        np.testing.assert_allclose(quick.predict_proba(one)[0, 1], proba[0])
+        assert ((quick.decision_function(X[5000:]) > 0) == (found == 1)).all()

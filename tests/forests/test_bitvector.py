@@ -108,6 +108,54 @@ def test_sums_equal_those_of_the_walk_bit_for_bit(drawn, data):
     np.testing.assert_array_equal(found, twin)
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    depths=st.lists(st.integers(0, 8), min_size=1, max_size=5),
+    n_outputs=st.integers(1, 3),
+    categorical=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+    spoiled=st.booleans(),
+)
+def test_oblivious_trees_have_a_test_for_each_level(depths, n_outputs, categorical, seed, spoiled):
+    rng = np.random.default_rng(seed)
+    cuts, builder = rng.normal(size=9), ForestBuilder()
+    for depth in depths:
+        n_inner = 2**depth - 1
+        at = np.arange(2 * n_inner + 1)
+        inner = at < n_inner
+        level = np.floor(np.log2(at + 1)).astype(int)
+        feature = rng.integers(N_FEATURES, size=depth + 1)[level]
+        threshold = rng.choice(cuts, depth + 1)[level]
+        flags = rng.choice([0, MISSING_RIGHT, ZERO_MISSING], depth + 1)[level]
+        for k in range(depth * categorical):
+            if feature[2**k - 1] == CATEGORIES:
+                number = builder.add_set(rng.integers(0, 2**32, 2))
+                threshold[level == k], flags[level == k] = number, CATEGORICAL
+        left = np.where(inner, 2 * at + 1, -1)
+        value = rng.normal(size=(len(at), n_outputs))
+        args = [np.where(inner, a, 0) for a in (feature, threshold)]
+        builder.add_tree(
+            left, np.where(inner, left + 1, -1), *args, value, np.where(inner, flags, 0), -1
+        )
+        builder.end_member()
+    forest = builder.build(np.zeros(n_outputs), n_features=N_FEATURES, dtype="float32")
+    inner = forest.trees.nodes["child"] != np.arange(len(forest.trees.nodes))
+    if spoiled and max(depths) >= 2:
+        # One node of a level that asks something else.
+        t = int(np.argmax(forest.trees.depths))
+        forest.trees.nodes["threshold"][forest.trees.roots[t] + 2] = 0.123
+        forest.trees.nodes["feature"][forest.trees.roots[t] + 2] = 0
+    bits, n_tests = layout_of(forest), sum(depths)
+    if not (spoiled and max(depths) >= 2) and max(depths) >= 2:
+        assert bits.clear.dtype == np.int16 and len(bits.column) == n_tests
+    elif bits is not None:
+        assert bits.clear.dtype.kind == "u" and len(bits.column) == inner.sum()
+    X = rows_near(rng, cuts, "float32", 150)
+    outputs = list(range(n_outputs))
+    expected = walked(forest, X, outputs, 0, forest.n_members)
+    np.testing.assert_array_equal(leaf_sums(forest, X), expected)
+
+
 @settings(max_examples=20, deadline=None)
 @given(drawn=forests(most_leaves=90))
 def test_the_shape_chooses_the_layout_and_no_answer_depends_on_it(drawn):
@@ -116,8 +164,9 @@ def test_the_shape_chooses_the_layout_and_no_answer_depends_on_it(drawn):
     leaf = nodes["child"] == np.arange(len(nodes))
     most = np.add.reduceat(leaf, forest.trees.roots).max()
     bits = layout_of(forest)
-    assert (bits is None) == (most > 64)
-    if bits is not None:
+    oblivious = bits is not None and bits.clear.dtype.kind == "i"
+    assert (bits is None) == (most > 64 and not oblivious)
+    if bits is not None and not oblivious:
         assert bits.clear.dtype == (np.uint32 if most <= 32 else np.uint64)
     outputs = range(forest.n_outputs)
     expected = walked(forest, X, list(outputs), 0, forest.n_members)

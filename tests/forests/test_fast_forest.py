@@ -28,15 +28,23 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder, QuantileTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.forests import FastForest, _exact
 
 lgb = pytest.importorskip("lightgbm")
 xgb = pytest.importorskip("xgboost")
+cat = pytest.importorskip("catboost")
 
+CATS = {"verbose": 0, "thread_count": 1, "allow_writing_files": False}
 QUIET = {"n_jobs": 1, "verbose": -1}
 
 
@@ -112,6 +120,189 @@ def same(model, fast, rows):
             np.testing.assert_array_equal(getattr(fast, name)(rows[i : i + 1])[0], found[i])
         for few in (2, 47, 48):
             np.testing.assert_array_equal(getattr(fast, name)(rows[:few]), found[:few])
+
+
+CATBOOST = {
+    "classifier": lambda n, kw: cat.CatBoostClassifier(iterations=n, **kw, **CATS),
+    "one against all": lambda n, kw: cat.CatBoostClassifier(
+        iterations=n, loss_function="MultiClassOneVsAll", **kw, **CATS
+    ),
+    "regressor": lambda n, kw: cat.CatBoostRegressor(iterations=n, **kw, **CATS),
+    "poisson": lambda n, kw: cat.CatBoostRegressor(
+        iterations=n, loss_function="Poisson", **kw, **CATS
+    ),
+    "ranker": lambda n, kw: cat.CatBoostRanker(iterations=n, **kw, **CATS),
+    "scores": lambda n, kw: cat.CatBoost(
+        {"iterations": n, "loss_function": "Logloss", **kw, **CATS}
+    ),
+}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(CATBOOST)),
+    n_classes=st.integers(2, 4),
+    n=st.integers(1, 12),
+    depth=st.sampled_from([1, 2, 6, 9]),
+    grow_policy=st.sampled_from(["SymmetricTree"] * 2 + ["Depthwise", "Lossguide"]),
+    nan_mode=st.sampled_from(["Min", "Max"]),
+    border_count=st.sampled_from([1, 32, 200]),
+    seed=st.integers(0, 1000),
+    missing=st.booleans(),
+    text=st.booleans(),
+    frame=st.booleans(),
+)
+def test_catboost_of_any_kind(
+    kind, n_classes, n, depth, grow_policy, nan_mode, border_count, seed, missing, text, frame
+):
+    """Sums to the last bit; its exponential is its own, so that probabilities are to 1e-12."""
+    classifies = kind in ("classifier", "one against all")
+    n_classes = n_classes if classifies else 2 if kind == "scores" else 0
+    X, y = data(n_classes, seed, missing)
+    y = y if n_classes or not missing else np.nan_to_num(y, nan=20.0)
+    if text and classifies:
+        y = np.array(["no", "yes", "maybe", "never"])[y]
+    if frame:
+        X = pd.DataFrame(X, columns=list("abcdef"))
+    if grow_policy != "SymmetricTree" and kind == "ranker":
+        grow_policy = "SymmetricTree"
+    options = {"depth": depth, "nan_mode": nan_mode, "border_count": border_count}
+    model = CATBOOST[kind](n, options | {"grow_policy": grow_policy})
+    model.fit(X, y, **({"group_id": np.arange(400) // 20} if kind == "ranker" else {}))
+    if classifies and n_classes == 2 and seed % 2:
+        model.set_probability_threshold(0.1 + 0.8 * (seed % 10) / 10)
+    fast = FastForest.from_ensemble(model, X)
+    for rows in (X, X[:1], X[:47]):
+        if classifies:
+            raw = model.predict(rows, prediction_type="RawFormulaVal")
+            np.testing.assert_array_equal(fast.decision_function(rows), raw)
+            np.testing.assert_array_equal(fast.predict(rows), np.ravel(model.predict(rows)))
+            proba = model.predict_proba(rows)
+            np.testing.assert_allclose(fast.predict_proba(rows), proba, rtol=1e-12)
+        else:
+            np.testing.assert_allclose(fast.predict(rows), model.predict(rows), rtol=1e-12)
+    again = pickle.loads(pickle.dumps(fast))
+    np.testing.assert_array_equal(again.predict(X), fast.predict(X))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    one_hot=st.sampled_from([1, 4, 100]),
+    n_classes=st.integers(2, 3),
+    text=st.booleans(),
+    missing=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_categories_of_xgboost(one_hot, n_classes, text, missing, seed):
+    """Partitions and single categories, of frames and of codes."""
+    X, y = data(n_classes, seed)
+    rng = np.random.default_rng(seed)
+    codes = (y * 2 + rng.integers(0, 4, 400)) % 7
+    values = np.array(list("uvwxyzt") if text else np.arange(7) * 3 - 5)[codes].astype(object)
+    if missing:
+        values[rng.random(400) < 0.1] = None
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(c=pd.Categorical(values))
+    model = xgb.XGBClassifier(
+        n_estimators=6, enable_categorical=True, max_cat_to_onehot=one_hot, n_jobs=1
+    ).fit(frame, y)
+    fast = FastForest.from_ensemble(model, frame)
+    turned = frame["c"].cat.categories.tolist()[::-1]
+    reordered = frame.assign(c=frame["c"].cat.reorder_categories(turned))
+    for rows in (frame, frame[:1], reordered):
+        np.testing.assert_array_equal(fast.predict_proba(rows), model.predict_proba(rows))
+    strange = frame[:3].assign(c=pd.Categorical(["new" if text else 99] * 3))
+    with pytest.raises(ValueError, match="Column 2 of X has categories that"):
+        fast.predict(strange)
+    beyond = frame.assign(c=pd.Categorical(np.where(codes > 3, "ß", "t")))
+    wrong = xgb.XGBClassifier(n_estimators=2, enable_categorical=True).fit(beyond, y)
+    with pytest.raises(ValueError, match="letters beyond ASCII in column 2"):
+        FastForest.from_ensemble(wrong, beyond)
+    array = np.column_stack([X, codes]).astype(np.float32)
+    array[::9, 6] = np.nan
+    types = ["q"] * 6 + ["c"]
+    model = xgb.XGBClassifier(
+        n_estimators=6,
+        enable_categorical=True,
+        feature_types=types,
+        max_cat_to_onehot=one_hot,
+        n_jobs=1,
+    ).fit(array, y)
+    fast = FastForest.from_ensemble(model, array)
+    np.testing.assert_array_equal(fast.predict_proba(array), model.predict_proba(array))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    objective=st.sampled_from(
+        ["binary:logistic", "multi:softprob", "reg:squarederror", "count:poisson", "rank:ndcg"]
+    ),
+    seed=st.integers(0, 1000),
+    frame=st.booleans(),
+)
+def test_a_booster_of_xgboost(objective, seed, frame):
+    X, y = data(3, seed)
+    y = y if objective.startswith("multi") else y % 2
+    rows = pd.DataFrame(X, columns=list("abcdef")) if frame else X
+    options = {"objective": objective, "nthread": 1, "max_depth": 3}
+    options |= {"num_class": 3} if objective.startswith("multi") else {}
+    booster = xgb.train(options, xgb.DMatrix(rows, y), 7)
+    fast = FastForest.from_ensemble(booster, rows)
+    own = booster.predict(xgb.DMatrix(rows))
+    np.testing.assert_array_equal(fast.predict(rows), own)
+    assert not hasattr(fast, "predict_proba")
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    kind=st.sampled_from(["lightgbm", "xgboost", "hist", "forest", "gradient", "adaboost"]),
+    first=st.sampled_from([StandardScaler(), QuantileTransformer(n_quantiles=20), "passthrough"]),
+    threshold=st.sampled_from([None, "auto", 0.2, 0.5, 0.85]),
+    positive=st.sampled_from([None, 0, 1]),
+    inside=st.booleans(),
+    response=st.sampled_from(["auto", "predict_proba", "decision_function"]),
+    seed=st.integers(0, 1000),
+)
+def test_pipelines_and_moved_thresholds(kind, first, threshold, positive, inside, response, seed):
+    X, y = data(2, seed)
+    model = CLASSIFIERS[kind](6, seed)
+    if kind in ("lightgbm", "xgboost", "forest") and response == "decision_function":
+        response = "auto"
+
+    def moved(model):
+        if threshold is None:
+            return model
+        return FixedThresholdClassifier(
+            model, threshold=threshold, pos_label=positive, response_method=response
+        )
+
+    model = make_pipeline(first, moved(model)) if inside else moved(make_pipeline(first, model))
+    model.fit(X.astype(np.float64), y)
+    fast = FastForest.from_ensemble(model, X)
+    for rows in (X, X[:1], X[:20].astype(np.float64)):
+        np.testing.assert_array_equal(fast.predict(rows), model.predict(rows))
+        np.testing.assert_array_equal(fast.predict_proba(rows), model.predict_proba(rows))
+    again = pickle.loads(pickle.dumps(fast))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    fitted = FastForest(clone(model)).fit(X, y)
+    np.testing.assert_array_equal(fitted.predict(X), clone(model).fit(X, y).predict(X))
+
+
+def test_a_tuned_threshold_and_a_frame_of_text():
+    X, y = data(2, 0)
+    tuned = TunedThresholdClassifierCV(
+        HistGradientBoostingClassifier(max_iter=5), scoring="f1", cv=2
+    ).fit(X, 1 - y)
+    fast = FastForest.from_ensemble(tuned)
+    np.testing.assert_array_equal(fast.predict(X), tuned.predict(X))
+    frame = pd.DataFrame({"a": np.array(list("uvw"))[y + (X[:, 0] > 1)], "b": X[:, 1]})
+    model = make_pipeline(OrdinalEncoder(), RandomForestClassifier(5, random_state=0))
+    model.fit(frame, y)
+    fast = FastForest(FrozenEstimator(model)).fit(frame, y)
+    np.testing.assert_array_equal(fast.predict_proba(frame), model.predict_proba(frame))
+    with pytest.raises(ValueError, match="prepared by a pipeline: give rows X"):
+        FastForest.from_ensemble(model)
+    with pytest.raises(ValueError, match="feature names should match"):
+        fast.predict(frame[["b", "a"]])
 
 
 @settings(max_examples=40, deadline=None)
@@ -266,6 +457,12 @@ def test_a_booster_answers_as_its_own_predict():
         (lgb.LGBMClassifier(n_estimators=2, linear_tree=True, **QUIET), ValueError, "Linear"),
         (lgb.LGBMRegressor(n_estimators=2, reg_sqrt=True, **QUIET), ValueError, "reg_sqrt"),
         (xgb.XGBClassifier(n_estimators=2, booster="dart"), ValueError, "gbtree"),
+        (
+            cat.CatBoostRegressor(iterations=2, loss_function="RMSEWithUncertainty", **CATS),
+            ValueError,
+            "gives each row 2 numbers",
+        ),
+        (make_pipeline(StandardScaler(), GaussianNB()), TypeError, "got GaussianNB"),
         (GradientBoostingClassifier(n_estimators=2, init=GaussianNB()), ValueError, "init"),
     ],
 )
@@ -294,12 +491,15 @@ def test_a_difference_is_noticed(monkeypatch):
 
 def test_a_pickle_needs_no_library(tmp_path):
     X, y = data(2, 0)
-    for kind in ("lightgbm", "xgboost"):
-        fast = FastForest.from_ensemble(CLASSIFIERS[kind](3, 0).fit(X, y))
+    made = {kind: CLASSIFIERS[kind](3, 0) for kind in ("lightgbm", "xgboost")}
+    made["catboost"] = cat.CatBoostClassifier(iterations=3, **CATS)
+    for model in made.values():
+        fast = FastForest.from_ensemble(model.fit(X, y))
         (tmp_path / "forest.pkl").write_bytes(pickle.dumps((fast, X, fast.predict_proba(X))))
         script = """
             import pickle, sys
-            sys.modules["lightgbm"] = sys.modules["xgboost"] = None
+            for name in ("lightgbm", "xgboost", "catboost"):
+                sys.modules[name] = None
             fast, X, expected = pickle.load(open(sys.argv[1], "rb"))
             assert (fast.predict_proba(X) == expected).all()
         """

@@ -1,0 +1,165 @@
+"""What stands around an ensemble: pipelines, moved thresholds, frozen estimators."""
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.pipeline import Pipeline
+
+
+class Cut(NamedTuple):
+    """Where the answer changes, if it was moved.
+
+    Attributes
+    ----------
+    threshold : float
+        The answer is the positive class where the response is at least this.
+
+    response : {"predict_proba", "decision_function"}
+    positive : label or None
+        None is the second class.
+    """
+
+    threshold: float
+    response: str
+    positive: Any = None
+
+    def positions(self, response, classes):
+        """Position of each row's label among the classes.
+
+        Parameters
+        ----------
+        response : ndarray of shape (n_samples,) or (n_samples, 2)
+        classes : ndarray of shape (2,)
+        """
+        second = self.positive is None or classes[1] == self.positive
+        if self.response == "predict_proba":
+            response = response[:, 1 if second else 0]
+        elif not second:
+            response = -response
+        return ((response >= self.threshold) == second).astype(np.intp)
+
+
+class Parts(NamedTuple):
+    """An ensemble, and what stands around it.
+
+    Attributes
+    ----------
+    ensemble : object
+    before : tuple of transformers
+        Applied to the rows, one after the other.
+
+    cut : Cut or None
+    """
+
+    ensemble: Any
+    before: tuple = ()
+    cut: Cut | None = None
+
+    def prepared(self, X):
+        """Rows as the ensemble takes them."""
+        for transformer in self.before:
+            X = transformer.transform(X)
+        return X
+
+
+def take_apart(model):
+    """The ensemble that a model ends in, fitted or not, and what stands around it.
+
+    Parameters
+    ----------
+    model : object
+
+    Returns
+    -------
+    Parts
+        The model itself where nothing stands around it.
+    """
+    before, cut = (), None
+    while True:
+        if isinstance(model, FrozenEstimator):
+            model = model.estimator
+        elif isinstance(model, Pipeline):
+            steps = [step for _, step in model.steps[:-1]]
+            if any(step not in (None, "passthrough") for step in steps):
+                before += (model[:-1],)
+            model = model.steps[-1][1]
+        elif isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
+            # The outermost one decides: the others pass probabilities on.
+            cut = _cut(model) if cut is None else cut
+            model = getattr(model, "estimator_", model.estimator)
+        else:
+            return Parts(model, before, cut)
+
+
+def _cut(model):
+    inner = getattr(model, "estimator_", model.estimator)
+    response = model.response_method
+    if response == "auto":
+        proba = hasattr(inner, "predict_proba")
+        response = "predict_proba" if proba else "decision_function"
+    if isinstance(model, FixedThresholdClassifier):
+        threshold, positive = model.threshold, model.pos_label
+        if threshold == "auto":
+            threshold = 0.5 if response == "predict_proba" else 0.0
+    else:
+        threshold = getattr(model, "best_threshold_", 0.5)
+        scorer = getattr(model, "_curve_scorer", None)
+        positive = None if scorer is None else scorer._get_pos_label()
+    return Cut(float(threshold), response, positive)
+
+
+def moved(forest, cut, classes):
+    """A forest for two classes whose decision stands at a moved threshold.
+
+    Parameters
+    ----------
+    forest : Forest
+        With a link.
+
+    cut : Cut
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    Forest
+
+    Raises
+    ------
+    ValueError
+        If there are not two classes, or all rows would get one answer.
+    """
+    share = cut.threshold
+    if len(classes) != 2:
+        raise ValueError(f"A moved threshold needs two classes, the ensemble has {len(classes)}.")
+    second = cut.positive is None or classes[1] == cut.positive
+    if cut.response == "decision_function":
+        beta = share if second else -share
+        return _decided_at(forest, beta, 16 * np.finfo(np.float64).eps * (1 + abs(beta)))
+    if not 0 < share < 1:
+        raise ValueError(
+            f"The threshold is {share!r}: every row gets the same answer, and nothing is to be "
+            "evaluated. Give one between 0 and 1."
+        )
+    share = share if second else 1 - share
+    # How far scores may be from each other where probabilities are equal but for rounding.
+    blur = 64 * np.finfo(forest.sums).eps / (share * (1 - share))
+    if forest.link == "mean":
+        # Each tree's distance from the threshold in place of that from even chances.
+        trees = forest.trees
+        leaf = trees.nodes["child"] == np.arange(len(trees.nodes))
+        values = np.where(leaf[:, None], trees.values + (0.5 - share), 0.0)
+        return replace(
+            forest,
+            trees=trees._replace(values=values),
+            shift=share - 0.5,
+            least_rounding=blur * forest.n_members,
+        )
+    return _decided_at(forest, math.log(share / (1 - share)) / forest.slope, blur / forest.slope)
+
+
+def _decided_at(forest, beta, blur):
+    return replace(forest, beta=beta, shift=beta, least_rounding=blur)

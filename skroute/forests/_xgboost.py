@@ -1,0 +1,150 @@
+"""Trees of XGBoost: its models and raw boosters."""
+
+import json
+
+import numpy as np
+
+from skroute.forests._forest import (
+    CATEGORICAL,
+    MISSING_RIGHT,
+    ForestBuilder,
+    member_scores_reference,
+)
+from skroute.forests._own_predict import own_predict
+from skroute.forests._readers import reads
+
+_XGBOOST_LINKS = {
+    "binary:logistic": "logistic",
+    "reg:logistic": "logistic",
+    "multi:softmax": "softmax",
+    "multi:softprob": "softmax",
+}
+
+
+def booster_of(model):
+    """The booster of a model of ``xgboost``, or the booster itself."""
+    return model.get_booster() if hasattr(model, "get_booster") else model
+
+
+@reads("xgboost", "Booster")
+@reads("xgboost", "XGBClassifier")
+def read_xgb_classifier(model):
+    """Forest of a fitted ``xgboost.XGBClassifier``, or of a booster that classifies."""
+    forest = read_xgboost(model)
+    learner = json.loads(booster_of(model).save_config())["learner"]
+    objective = learner["objective"]["name"]
+    if objective not in _XGBOOST_LINKS:
+        raise ValueError(
+            f"{type(model).__name__} has objective={objective!r}; how its scores become "
+            f"probabilities is known for {sorted(_XGBOOST_LINKS)!r} only."
+        )
+    forest.link = _XGBOOST_LINKS[objective]
+    # A booster does not know its labels.
+    classes = getattr(model, "classes_", None)
+    return forest, None if classes is None else np.asarray(classes)
+
+
+def read_xgboost(model):
+    """Trees of a fitted model of ``xgboost`` with any objective; its scores get no link."""
+    name = type(model).__name__
+    missing = getattr(model, "missing", np.nan)
+    if not np.isnan(missing):
+        raise ValueError(f"{name} has missing={missing!r}; only NaN is supported: replace it.")
+    booster = booster_of(model)
+    # A booster answers with all its trees.
+    best = None if booster is model else booster.attr("best_iteration")
+    learner = json.loads(booster.save_raw("json"))["learner"]
+    boost = learner["gradient_booster"]
+    if boost["name"] != "gbtree":
+        raise ValueError(f"{name} has booster={boost['name']!r}; only 'gbtree' is supported.")
+    boost = boost["model"]
+    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in boost["trees"]):
+        raise ValueError(
+            f"{name} has multi_strategy='multi_output_tree'; only 'one_output_per_tree' is "
+            "supported."
+        )
+    n_targets = int(learner["learner_model_param"].get("num_target", 1))
+    if n_targets > 1:
+        raise ValueError(f"{name} was fitted to y with {n_targets} columns; one is supported.")
+    bounds = boost["iteration_indptr"]
+    if best is not None:
+        bounds = bounds[: int(best) + 2]
+    builder = ForestBuilder()
+    for first, last in zip(bounds, bounds[1:]):
+        for i in range(first, last):
+            _add_xgboost_tree(builder, boost["trees"][i], boost["tree_info"][i])
+        builder.end_member()
+    n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
+    forest = builder.build(
+        np.zeros(n_outputs),
+        n_features=int(learner["learner_model_param"]["num_feature"]),
+        dtype="float32",
+        finite=False,
+        sums="float32",
+        absent=np.nan,
+        categories=_categories(boost, learner, name),
+        refuses_unseen=True,
+    )
+    # The score before the first tree, from one call of the library's own function.
+    probe = np.zeros((1, forest.n_features))
+    total = member_scores_reference(forest, probe).sum(axis=0).ravel()
+    forest.offset = np.ravel(own_predict(model, probe, raw=True)).astype(np.float64) - total
+    return forest
+
+
+def _categories(boost, learner, name):
+    """Categories of the columns of a data frame, which its codes count."""
+    columns = [i for i, kind in enumerate(learner.get("feature_types") or []) if kind == "c"]
+    kept = (boost.get("cats") or {}).get("enc") or []
+    if not kept:
+        # Trained on codes; of older versions the frame's codes are not kept.
+        if columns and learner.get("feature_names"):
+            raise ValueError(
+                f"{name} was trained on a data frame with categories that it does not name, "
+                "which is not supported: use XGBoost 3.1 or newer, or train on an array of codes "
+                "with feature_types."
+            )
+        return {}
+    found = {}
+    for column in columns:
+        values = kept[column]["values"]
+        if "offsets" in kept[column]:
+            bounds = kept[column]["offsets"]
+            if min(values, default=0) < 0:
+                raise ValueError(
+                    f"{name} was trained on categories with letters beyond ASCII in column "
+                    f"{column}, of which XGBoost keeps parts only: train on other names."
+                )
+            text = np.array(values, dtype=np.int64).astype(np.uint8).tobytes()
+            values = [text[a:b].decode() for a, b in zip(bounds, bounds[1:])]
+        found[column] = np.array(values, dtype=object)
+    return found
+
+
+def _add_xgboost_tree(builder, tree, output):
+    left = np.array(tree["left_children"])
+    right = np.array(tree["right_children"])
+    condition = np.array(tree["split_conditions"], dtype=np.float32)
+    categorical = np.array(tree["split_type"]) == 1
+    # This library goes left where x < condition, in single precision.
+    threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
+    left_if_missing = np.array(tree["default_left"]) != 0
+    segments = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"])
+    for node, start, size in segments:
+        codes = np.array(tree["categories"][start : start + size])
+        words = np.zeros(codes.max() // 32 + 1, dtype=np.int64)
+        np.bitwise_or.at(words, codes // 32, 1 << (codes % 32))
+        threshold[node] = builder.add_set(words)
+    # Its sets go right; ours go left.
+    left, right = np.where(categorical, right, left), np.where(categorical, left, right)
+    left_if_missing ^= categorical
+    flags = np.where(left_if_missing, 0, MISSING_RIGHT) | np.where(categorical, CATEGORICAL, 0)
+    builder.add_tree(
+        left,
+        right,
+        np.array(tree["split_indices"], dtype=np.int32),
+        threshold,
+        condition.astype(np.float64)[:, None],
+        flags.astype(np.int32),
+        output,
+    )

@@ -20,6 +20,7 @@ from skroute.metrics._scorers import (
     make_curve_scorer,
     mean_cost_scorer,
 )
+from skroute.metrics._search import BudgetSearchCV
 from skroute.metrics._tradeoff import (
     ReferenceCurves,
     average_performance_gap_recovered,
@@ -35,6 +36,7 @@ __all__ = [
     "AccuracyCostCurve",
     "AccuracyCostDisplay",
     "BootstrapInterval",
+    "BudgetSearchCV",
     "ComplementarityDisplay",
     "ReferenceCurves",
     "RiskCoverageCurve",

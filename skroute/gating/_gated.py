@@ -89,7 +89,9 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Numeric rows; NaN is allowed where the gate and the full model take it.
+            Rows; NaN is allowed where the gate and the full model take it. Columns of a data
+            frame may be categories, as texts, where the gate is boosted trees; the full model gets
+            the frame as it is, so that it may be a pipeline with encoders of its own.
 
         y : array-like of shape (n_samples,)
             Class labels.
@@ -333,6 +335,10 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         values = ledger.take(rows, columns)[:, columns]
         if self.frame_ is None:
             return values
+        if self._raw_rows is not None:
+            cells = {column: ledger.cells[column][rows] for column in columns}
+            part = self._raw_rows.frame(cells, len(rows))
+            return _safe_indexing(part, columns, axis=1)
         # The full model was fitted on a data frame: it gets one of the same library.
         frame = importlib.import_module(self.frame_).DataFrame
         names = [self._column_names()[column] for column in columns]

@@ -323,3 +323,45 @@ def test_checks_of_scikit_learn(check):
     """Those of mutated `steps`, and of NaN by the first step's tag, Pipeline itself fails."""
     buy = GreedyMiserClassifier(n_estimators=2)
     check("CostAwarePipeline", CostAwarePipeline([("scale", StandardScaler()), ("buy", buy)]))
+
+
+@pytest.mark.parametrize("kind", ["adapt", "greedy miser", "polars"])
+def test_raw_frames_without_a_pipeline(kind):
+    """Categories and missing cells as they are; the full model has encoders of its own."""
+    past, y = hospital(300)
+    new, _ = hospital(120, seed=3)
+    groups = {"feature_groups": PANELS, "feature_costs": COSTS}
+    if kind == "greedy miser":
+        model = GreedyMiserClassifier(gamma=0.003, n_estimators=10, **groups)
+    else:
+        full = make_pipeline(encoder(), GaussianNB())
+        gate = BoostedGate(n_estimators=10)
+        model = AdaptGatingClassifier(full, gate=gate, p_full=0.5, gamma=0.01, cv=2, **groups)
+    database = CountingDatabase(new)
+    new.loc[:9, "ward"] = "unheard of"
+    database.connection.execute("UPDATE form SET ward = 'unheard of' WHERE rowid < 10")
+    if kind == "polars":
+        past, new = pl.from_pandas(past), pl.from_pandas(new)
+    expected = model.fit(past, y).predict_routed(new)
+    late = model.predict_routed(database.lazy())
+    np.testing.assert_array_equal(late.y_pred, expected.y_pred)
+    np.testing.assert_array_equal(late.cost, expected.cost)
+    np.testing.assert_allclose(database.paid(), expected.cost)
+    proba = model.predict_proba(CountingDatabase(hospital(120, seed=3)[0]).lazy())
+    assert proba.shape == (120, 2)
+    if kind != "greedy miser":
+        assert len(np.unique(expected.cost)) > 1
+        sent = expected.route == 1
+        full = new.filter(sent) if kind == "polars" else new[sent]
+        np.testing.assert_array_equal(expected.y_pred[sent], model.estimator_.predict(full))
+
+
+def test_a_category_that_decides_is_bought():
+    """LightGBM's own categories: of twenty levels without an order, half are ill."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 20, 800)
+    ill = (rng.permutation(20) < 10)[level]
+    frame = pd.DataFrame({"noise": rng.normal(size=800), "level": [f"L{k}" for k in level]})
+    model = GreedyMiserClassifier(gamma=0.01, n_estimators=5).fit(frame[:500], ill[:500])
+    assert model.features_used_["cheap"].tolist() == [1]
+    assert model.score(frame[500:], ill[500:]) > 0.99

@@ -181,7 +181,7 @@ def where_text_is(X):
     table = np.asarray(X, dtype=object)
     text = [name for name, cells in zip(names, table.T) if any(isinstance(c, str) for c in cells)]
     return (
-        f"X must be numeric, but there is text in column(s) {text!r}. Encode it before, for "
+        f"X must be numeric, but there is text in column(s) {text!r}. Encode it, for "
         "example with OrdinalEncoder or OneHotEncoder in a ColumnTransformer with "
         'set_output(transform="pandas"), which keeps the names.'
     )

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import ROUNDING, check_costs, dispatch, note_failure
 from skroute.features._lazy import LazyFeatures
-from skroute.gating._base import Decision, FeatureBuyer
+from skroute.gating._base import Decision, FeatureBuyer, where_text_is
 from skroute.gating._gates import Problem, Rows
 from skroute.gating._levels import Ties, find_cuts, lowest_level, parted_by, row_keys
 from skroute.gating._objective import full_losses, log_probabilities
@@ -30,6 +30,7 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
+from skroute.utils._texts import refusing_text
 
 
 class Prepared:
@@ -130,7 +131,8 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         self.frame_ = type(X).__module__.split(".")[0] if hasattr(X, "columns") else None
         if self.full_features is not None:
             X = _safe_indexing(X, columns, axis=1)
-        self.estimator_ = full = fit_full(self.estimator, X, y, fit_params)
+        with refusing_text(lambda: where_text_is(X)):
+            self.estimator_ = full = fit_full(self.estimator, X, y, fit_params)
         if not np.array_equal(np.sort(full.classes_), self.classes_):
             raise ValueError(
                 f"estimator must know the classes {self.classes_!r} of y, but its classes_ are "

@@ -50,9 +50,9 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     n_jobs : int, default=None
         Fits at the same time.
 
-    error_score : "raise" or float, default=numpy.nan
-        Score of a candidate that fails. One that fails is left out; where none is left, the
-        error says why each failed.
+    error_score : "raise" or float, optional
+        Score of a candidate that fails, NaN if not given. One that fails is left out; where
+        none is left, the error says why each failed.
 
     verbose : int, default=0
         As in :class:`~sklearn.model_selection.GridSearchCV`.

@@ -205,37 +205,29 @@ class LazyFeatures:
         self._note(columns, rows)
         return cells
 
-    def read(self, columns, rows, codes=None):
+    def read(self, columns, rows):
         """Ask the source for columns of rows, as numbers.
 
         Parameters
         ----------
         columns : list of str or int
         rows : ndarray of shape (n_rows,), dtype=int
-        codes : object, default=None
-            Makes codes of columns with categories: ``codes.categories`` is a mapping by the
-            name of these columns, and ``codes.encode_column(name, cells)`` returns numbers.
 
         Returns
         -------
         ndarray of shape (n_rows, n_columns), dtype=float64
         """
         values, columns = self._ask(columns, rows)
-        categories = () if codes is None else codes.categories
-        if isinstance(values, list) or any(column in categories for column in columns):
-            found = np.empty((len(rows), len(columns)))
-            for at, (column, cells) in enumerate(zip(columns, _split(values, len(rows), columns))):
-                if column in categories:
-                    found[:, at] = codes.encode_column(column, cells)
-                else:
-                    found[:, at] = _as_numbers(cells, (len(rows),), [column])
+        if isinstance(values, _Parts):
+            parts = zip(columns, _split(values, len(rows), columns))
+            found = np.column_stack([as_numbers(p, (len(rows),), [c]) for c, p in parts])
         else:
-            found = _as_numbers(values, (len(rows), len(columns)), columns)
+            found = as_numbers(values, (len(rows), len(columns)), columns)
         self._note(columns, rows)
         return found
 
     def _ask(self, columns, rows):
-        """What the source returns: a list of columns of a mapping, or a table."""
+        """What the source returns: the columns of a mapping, or a table."""
         columns = list(columns)
         rows = self._positions[rows] if self._positions is not None else rows
         if not isinstance(self.source, Mapping):
@@ -244,11 +236,15 @@ class LazyFeatures:
         if missing := [column for column in columns if column not in self.source]:
             raise ValueError(f"The feature source has no entry for {missing!r}.")
         parts = [self.source[column] for column in columns]
-        return [p(rows) if callable(p) else _as_given(p)[rows] for p in parts], columns
+        return _Parts(p(rows) if callable(p) else _as_given(p)[rows] for p in parts), columns
 
     def _note(self, columns, rows):
         rows = self._positions[rows] if self._positions is not None else rows
         self.acquisition_log_.append(Purchase(columns, rows))
+
+
+class _Parts(list):
+    """The cells of each column of a mapping."""
 
 
 def _as_given(part):
@@ -271,7 +267,7 @@ def _select(frame, columns):
 
 def _split(values, n_rows, columns):
     """The cells of each column of what a source returned."""
-    if isinstance(values, list) and len(values) == len(columns) and np.ndim(values[0]) == 1:
+    if isinstance(values, _Parts):
         parts = values
     elif hasattr(values, "columns"):
         names = list(values.columns)
@@ -299,7 +295,7 @@ def _wrong_shape(shape, n_rows, columns):
     )
 
 
-def _as_numbers(values, shape, columns):
+def as_numbers(values, shape, columns):
     """What a source returned as float64 of the shape expected; masked cells are NaN."""
     if np.ma.isMaskedArray(values):
         values = values.astype(np.float64).filled(np.nan)

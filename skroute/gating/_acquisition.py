@@ -46,6 +46,15 @@ class FeatureLedger:
         self._read = read
         self._values = np.full((n_samples, n_features), np.nan) if values is None else values
         self._bought = np.zeros((n_samples, n_groups), dtype=bool)
+        # Cells as the source returned them, by column, where models read frames.
+        self.cells = {}
+
+    def keep(self, columns, rows, cells):
+        """Remember cells as they came."""
+        for column, own in zip(columns, cells):
+            if column not in self.cells:
+                self.cells[column] = np.full(len(self._values), None, dtype=object)
+            self.cells[column][rows] = np.asarray(own, dtype=object)
 
     def plan(self, rows, columns):
         """Note that these rows will need these columns."""

@@ -1,6 +1,7 @@
 """Adapt: learn when the cheap model is enough (Nan and Saligrama, 2017)."""
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from skroute.gating._gated import GatedBuyer
@@ -209,7 +210,13 @@ class AdaptGatingClassifier(GatedBuyer):
         self._gate._validate_params()
         return super()._prepare(X, y, sample_weight, params)
 
+    @property
+    def _reads_categories(self):
+        return isinstance(self._gate, BoostedGate)
+
     def _ready(self, rows):
+        if self._codes is not None:
+            return self._gate._ready(rows, self._codes.categorical)
         return self._gate._ready(rows)
 
     def _fit_pair(self, rows, held_out, ready, problem, start, progress):
@@ -229,5 +236,8 @@ class AdaptGatingClassifier(GatedBuyer):
         # Tags are asked for before parameters are validated.
         takes_nan = getattr(self._gate, "_allows_nan", False)
         if takes_nan and hasattr(self.estimator, "predict_proba"):
-            tags.input_tags.allow_nan = get_tags(self.estimator).input_tags.allow_nan
+            # A pipeline does not say what its transformers take; its own fit does.
+            tags.input_tags.allow_nan = isinstance(self.estimator, Pipeline) or (
+                get_tags(self.estimator).input_tags.allow_nan
+            )
         return tags

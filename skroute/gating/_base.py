@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 from skroute.base import CostAwareMixin, Plan, check_affordable
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures
+from skroute.features._raw_rows import RawRows
 from skroute.gating._acquisition import FeatureLedger, check_bought
 from skroute.gating._columns import ColumnCodes
 from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
@@ -55,6 +56,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     # Whether data frames with categories are read as they are.
     _reads_categories = False
     _codes: ColumnCodes | None = None
+    _raw_rows: RawRows | None = None
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
         "feature_groups": [Mapping, None],
@@ -67,11 +69,15 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return tags
 
     def _finite(self):
+        # What is missing of a frame with categories is for the models to take or to refuse.
+        if self._codes is not None:
+            return "allow-nan"
         return "allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True
 
     def _checked(self, X, y, sample_weight):
         """Numeric rows, class indices and weights; sets ``classes_`` and the groups."""
         self._codes = ColumnCodes.of(X) if self._reads_categories else None
+        self._raw_rows = None if self._codes is None else RawRows.of(X)
         if self._codes is not None:
             validate_data(self, X, skip_check_array=True)
             values, y = check_X_y(
@@ -133,12 +139,18 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
 
         def read(columns, rows):
             asked = [names[column] for column in columns]
-            values = X.read(asked, rows, self._codes)
+            if self._codes is None:
+                values = X.read(asked, rows)
+            else:
+                cells = X.fetch(asked, rows)
+                values = self._codes.encode_cells(asked, cells)
+                ledger.keep(columns, rows, cells)
             check_bought(values, asked, allow_nan=allow_nan)
             return values
 
         shape = num_samples(X), self.n_features_in_
-        return FeatureLedger(*shape, self.group_of_, len(self.group_costs_), read=read)
+        ledger = FeatureLedger(*shape, self.group_of_, len(self.group_costs_), read=read)
+        return ledger
 
     def _ledger_of(self, values):
         return FeatureLedger(*values.shape, self.group_of_, len(self.group_costs_), values=values)
@@ -169,7 +181,7 @@ def where_text_is(X):
     table = np.asarray(X, dtype=object)
     text = [name for name, cells in zip(names, table.T) if any(isinstance(c, str) for c in cells)]
     return (
-        f"X must be numeric, but there is text in column(s) {text!r}. Encode it before, for "
+        f"X must be numeric, but there is text in column(s) {text!r}. Encode it, for "
         "example with OrdinalEncoder or OneHotEncoder in a ColumnTransformer with "
         'set_output(transform="pandas"), which keeps the names.'
     )

@@ -72,7 +72,7 @@ class TrainingRows(NamedTuple):
     data: Any
 
 
-def training_rows(X, y, full_loss, weight):
+def training_rows(X, y, full_loss, weight, categorical=None):
     """Merge equal rows into one with the sum of their weights, sort, and bin.
 
     LightGBM takes the borders of bins from counts of rows, and, at each split, estimates
@@ -89,6 +89,8 @@ def training_rows(X, y, full_loss, weight):
         ``-log p0(y_i | x_i)``, out of sample; of equal rows, the mean is taken.
     weight : ndarray of shape (n_samples,)
         Positive.
+    categorical : ndarray of shape (n_features,), dtype=bool, default=None
+        Columns of codes of categories.
 
     Returns
     -------
@@ -115,7 +117,10 @@ def training_rows(X, y, full_loss, weight):
     }
     # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
     readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
-    data = lightgbm.Dataset(readable, label=np.zeros(len(X)), params=params).construct()
+    codes = "auto" if categorical is None else np.flatnonzero(categorical).tolist()
+    data = lightgbm.Dataset(
+        readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
+    ).construct()
     return TrainingRows(y, full_loss, weight, X.shape[1], data)
 
 
@@ -189,6 +194,8 @@ def boost(
         # A least hessian instead of a least number of rows, so that weights count.
         "min_data_in_leaf": 0,
         "min_sum_hessian_in_leaf": 1.0,
+        # Of categories; 100 would leave out what is rare.
+        "min_data_per_group": 10,
         "boost_from_average": False,
         "cegb_penalty_feature_coupled": prices[group_of].tolist(),
         "deterministic": True,

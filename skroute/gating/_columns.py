@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skroute.features._lazy import as_numbers
+
 
 class ColumnCodes(NamedTuple):
     """How the columns of a frame become numbers.
@@ -61,6 +63,16 @@ class ColumnCodes(NamedTuple):
                 values[:, at] = self.encode_column(name, frame[name])
             else:
                 values[:, at] = _numbers(frame[name])
+        return values
+
+    def encode_cells(self, names, cells):
+        """Cells of some columns, as a source returned them, as float64."""
+        values = np.empty((len(cells[0]), len(names)))
+        for at, (name, own) in enumerate(zip(names, cells)):
+            if name in self.categories:
+                values[:, at] = self.encode_column(name, own)
+            else:
+                values[:, at] = as_numbers(own, (len(own),), [name])
         return values
 
     def decode(self, values):

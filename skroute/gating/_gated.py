@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import ROUNDING, check_costs, dispatch, note_failure
 from skroute.features._lazy import LazyFeatures
-from skroute.gating._base import Decision, FeatureBuyer
+from skroute.gating._base import Decision, FeatureBuyer, where_text_is
 from skroute.gating._gates import Problem, Rows
 from skroute.gating._levels import Ties, find_cuts, lowest_level, parted_by, row_keys
 from skroute.gating._objective import full_losses, log_probabilities
@@ -30,6 +30,7 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
+from skroute.utils._texts import refusing_text
 
 
 class Prepared:
@@ -89,7 +90,9 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Numeric rows; NaN is allowed where the gate and the full model take it.
+            Rows; NaN is allowed where the gate and the full model take it. Columns of a data
+            frame may be categories, as texts, where the gate is boosted trees; the full model gets
+            the frame as it is, so that it may be a pipeline with encoders of its own.
 
         y : array-like of shape (n_samples,)
             Class labels.
@@ -128,7 +131,8 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         self.frame_ = type(X).__module__.split(".")[0] if hasattr(X, "columns") else None
         if self.full_features is not None:
             X = _safe_indexing(X, columns, axis=1)
-        self.estimator_ = full = fit_full(self.estimator, X, y, fit_params)
+        with refusing_text(lambda: where_text_is(X)):
+            self.estimator_ = full = fit_full(self.estimator, X, y, fit_params)
         if not np.array_equal(np.sort(full.classes_), self.classes_):
             raise ValueError(
                 f"estimator must know the classes {self.classes_!r} of y, but its classes_ are "
@@ -333,6 +337,10 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         values = ledger.take(rows, columns)[:, columns]
         if self.frame_ is None:
             return values
+        if self._raw_rows is not None:
+            cells = {column: ledger.cells[column][rows] for column in columns}
+            part = self._raw_rows.frame(cells, len(rows))
+            return _safe_indexing(part, columns, axis=1)
         # The full model was fitted on a data frame: it gets one of the same library.
         frame = importlib.import_module(self.frame_).DataFrame
         names = [self._column_names()[column] for column in columns]

@@ -216,8 +216,8 @@ class BoostedGate(BaseEstimator):
         self.l2_regularization = l2_regularization
         self.max_iter = max_iter
 
-    def _ready(self, rows):
-        return training_rows(*rows[:4])
+    def _ready(self, rows, categorical=None):
+        return training_rows(*rows[:4], categorical)
 
     def _fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
         boosted = boost(

@@ -129,13 +129,15 @@ class GreedyMiserClassifier(FeatureBuyer):
         self.budget = budget
         self.n_jobs = n_jobs
 
+    _reads_categories = True
+
     def fit(self, X, y, sample_weight=None):
         """Grow the trees.
 
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Numeric rows; NaN is allowed.
+            Rows; NaN is allowed. Columns of a data frame may be categories, as texts.
 
         y : array-like of shape (n_samples,)
             Class labels.
@@ -165,7 +167,7 @@ class GreedyMiserClassifier(FeatureBuyer):
         fitted = trees._fit_pair(
             rows,
             None,
-            trees._ready(rows),
+            trees._ready(rows, None if self._codes is None else self._codes.categorical),
             problem,
             n_jobs=self.n_jobs,
             progress=lambda: task.step("boost"),

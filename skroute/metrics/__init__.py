@@ -31,6 +31,7 @@ from skroute.metrics._scorers import (
     mean_cost_scorer,
     mean_quality_scorer,
 )
+from skroute.metrics._search import BudgetSearchCV
 from skroute.metrics._tradeoff import (
     ReferenceCurves,
     average_performance_gap_recovered,
@@ -46,6 +47,7 @@ __all__ = [
     "AccuracyCostCurve",
     "AccuracyCostDisplay",
     "BootstrapInterval",
+    "BudgetSearchCV",
     "ComplementarityDisplay",
     "OffPolicyCurve",
     "OffPolicyDisplay",
@@ -70,8 +72,8 @@ __all__ = [
     "make_budget_scorer",
     "make_curve_scorer",
     "mean_cost_scorer",
-    "off_policy_curve",
     "mean_quality_scorer",
+    "off_policy_curve",
     "pareto_front",
     "reference_curves",
     "risk_coverage_curve",

@@ -139,6 +139,10 @@ def adapt(**params):
     return AdaptGatingClassifier(GaussianNB(), gate=gate, p_full=0.5, gamma=0.01, **params)
 
 
+def miser(**params):
+    return GreedyMiserClassifier(n_estimators=2, **params)
+
+
 def search_of(pipe, grid, budget):
     scoring = {"accuracy": "accuracy", "cost": mean_cost_scorer}
     refit = best_within_budget(budget)
@@ -200,15 +204,15 @@ def test_rows_late_and_at_once_get_the_same_answers(library):
             (make_pipeline(number, SimpleImputer()), numbers),
         )
         table = dict(enumerate(table.values()))
-    pipe = CostAwarePipeline([("encode", encode), ("buy", sequential(feature_groups=groups))])
+    pipe = CostAwarePipeline([("encode", encode), ("buy", adapt(feature_groups=groups))])
     pipe.fit(past, y)
-    for budget in (2.0, 5.0, None):
+    for budget in (pipe.min_budget_ + 1.5, None):
         expected = pipe.predict_routed(new, budget=budget)
         late = pipe.predict_routed(table, budget=budget)
         np.testing.assert_array_equal(late.y_pred, expected.y_pred)
         np.testing.assert_array_equal(late.cost, expected.cost)
     np.testing.assert_allclose(pipe.predict_proba(table), pipe.predict_proba(new))
-    assert pipe.choices_ == pipe[-1].choices_ and pipe.min_budget_ == 0
+    assert pipe.choices_ == pipe[-1].choices_ == ["cheap", "full"]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +229,7 @@ def test_a_transformer_that_mixes_groups_is_named(mixer, name):
     mix = make_column_transformer((StandardScaler(), [0]), (mixer, [1, 2, 3]))
     steps = [("scale", StandardScaler()), ("mix", mix)]
     groups = {"a": [0], "b": [1, 2], "c": [3]}
-    buy = sequential(feature_groups=groups, feature_costs=[1, 20, 300])
+    buy = miser(feature_groups=groups, feature_costs=[1, 20, 300])
     message = rf"{name}.* mixes columns of the groups \['b', 'c'\].* cost 320 for each row"
     with pytest.raises(ValueError, match=message):
         CostAwarePipeline([*steps, ("buy", buy)]).fit(X, y)
@@ -247,7 +251,7 @@ def test_what_is_constant_in_fit_has_its_group():
         ColumnTransformer([("all", SimpleImputer(add_indicator=True), ["a", "b", "c"])]),
         make_pipeline(FunctionTransformer(lambda X: X.isna().add_prefix("no_").join(X.fillna(0)))),
     ):
-        buy = sequential(feature_groups=None, feature_costs=costs)
+        buy = miser(feature_costs=costs)
         pipe = CostAwarePipeline([("encode", encode), ("buy", buy)]).fit(past, y)
         new = past.head(10).assign(b=np.arange(10.0)).mask(rng.random((10, 3)) < 0.3)
         seen = pipe[:-1].transform(new)
@@ -319,3 +323,45 @@ def test_checks_of_scikit_learn(check):
     """Those of mutated `steps`, and of NaN by the first step's tag, Pipeline itself fails."""
     buy = GreedyMiserClassifier(n_estimators=2)
     check("CostAwarePipeline", CostAwarePipeline([("scale", StandardScaler()), ("buy", buy)]))
+
+
+@pytest.mark.parametrize("kind", ["adapt", "greedy miser", "polars"])
+def test_raw_frames_without_a_pipeline(kind):
+    """Categories and missing cells as they are; the full model has encoders of its own."""
+    past, y = hospital(300)
+    new, _ = hospital(120, seed=3)
+    groups = {"feature_groups": PANELS, "feature_costs": COSTS}
+    if kind == "greedy miser":
+        model = GreedyMiserClassifier(gamma=0.003, n_estimators=10, **groups)
+    else:
+        full = make_pipeline(encoder(), GaussianNB())
+        gate = BoostedGate(n_estimators=10)
+        model = AdaptGatingClassifier(full, gate=gate, p_full=0.5, gamma=0.01, cv=2, **groups)
+    database = CountingDatabase(new)
+    new.loc[:9, "ward"] = "unheard of"
+    database.connection.execute("UPDATE form SET ward = 'unheard of' WHERE rowid < 10")
+    if kind == "polars":
+        past, new = pl.from_pandas(past), pl.from_pandas(new)
+    expected = model.fit(past, y).predict_routed(new)
+    late = model.predict_routed(database.lazy())
+    np.testing.assert_array_equal(late.y_pred, expected.y_pred)
+    np.testing.assert_array_equal(late.cost, expected.cost)
+    np.testing.assert_allclose(database.paid(), expected.cost)
+    proba = model.predict_proba(CountingDatabase(hospital(120, seed=3)[0]).lazy())
+    assert proba.shape == (120, 2)
+    if kind != "greedy miser":
+        assert len(np.unique(expected.cost)) > 1
+        sent = expected.route == 1
+        full = new.filter(sent) if kind == "polars" else new[sent]
+        np.testing.assert_array_equal(expected.y_pred[sent], model.estimator_.predict(full))
+
+
+def test_a_category_that_decides_is_bought():
+    """LightGBM's own categories: of twenty levels without an order, half are ill."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 20, 800)
+    ill = (rng.permutation(20) < 10)[level]
+    frame = pd.DataFrame({"noise": rng.normal(size=800), "level": [f"L{k}" for k in level]})
+    model = GreedyMiserClassifier(gamma=0.01, n_estimators=5).fit(frame[:500], ill[:500])
+    assert model.features_used_["cheap"].tolist() == [1]
+    assert model.score(frame[500:], ill[500:]) > 0.99

@@ -285,9 +285,13 @@ def test_text_in_a_frame_is_named_by_column_not_shown():
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(10)])
     wrong = frame.assign(sex="Maria")
     for model in estimators():
-        with pytest.raises(ValueError, match=r"column.* \['sex'\].*Encoder") as caught:
-            model.fit(wrong, y)
-        assert "Maria" not in str(caught.value)
+        if isinstance(model, GreedyMiserClassifier):
+            # It reads categories as they are.
+            assert len(model.fit(wrong, y).predict(wrong)) == len(wrong)
+        else:
+            with pytest.raises(ValueError, match=r"column.* \['sex'\].*Encoder") as caught:
+                model.fit(wrong, y)
+            assert "Maria" not in str(caught.value)
         model.fit(frame, y)
         with pytest.raises(ValueError, match=r"column.* \['x1'\]") as caught:
             model.predict(frame.assign(x1="Maria"))

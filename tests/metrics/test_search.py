@@ -1,0 +1,79 @@
+"""A search within a budget: what it finds, how it is asked, and why candidates fail."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skroute.features import CostAwarePipeline, LazyFeatures
+from skroute.gating import GreedyMiserClassifier
+from skroute.metrics import BudgetSearchCV, best_within_budget, mean_cost_scorer
+
+X, Y = make_classification(160, n_features=6, n_informative=4, random_state=0)
+GRID = [0.0005, 0.02, 0.05]
+
+
+def miser(**params):
+    return GreedyMiserClassifier(n_estimators=5, **params)
+
+
+SCALED = [("scale", StandardScaler()), ("buy", miser())]
+
+
+@pytest.mark.parametrize(
+    "model, name",
+    [
+        (miser(), "gamma"),
+        (make_pipeline(StandardScaler(), miser()), "greedymiserclassifier__gamma"),
+        (CostAwarePipeline(SCALED), "buy__gamma"),
+    ],
+    ids=["plain", "pipeline", "cost-aware pipeline"],
+)
+def test_it_finds_what_a_grid_search_finds_and_is_asked_like_it(model, name):
+    grid = {name: GRID}
+    search = BudgetSearchCV(model, grid, budget=5, quality="accuracy", cv=2).fit(X, Y)
+    theirs = GridSearchCV(
+        clone(model),
+        grid,
+        scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
+        refit=best_within_budget(5),
+        cv=2,
+    ).fit(X, Y)
+    assert search.best_params_ == theirs.best_params_
+    of_theirs = theirs.cv_results_["mean_test_accuracy"][theirs.best_index_]
+    assert search.best_score_ == of_theirs and search.best_cost_ <= 5
+    routed = search.predict_routed(X)
+    np.testing.assert_array_equal(routed.y_pred, theirs.predict(X))
+    np.testing.assert_array_equal(routed.y_pred, search.predict(X, budget=np.inf))
+    np.testing.assert_array_equal(routed.cost, search.predict_cost(X))
+    np.testing.assert_array_equal(routed.route, search.route(X))
+    assert search.predict_proba(X).shape == (len(X), 2)
+    assert search.score(X, Y) == (routed.y_pred == Y).mean() == search.score(X, Y, budget=6)
+    assert search.min_budget_ == routed.cost.min() and len(search.choices_) >= 1
+    with pytest.raises(ValueError, match="smallest feasible budget"):
+        search.predict(X, budget=0.1)
+    clone(search).set_params(budget=2)
+    if not hasattr(model, "steps") or isinstance(model, CostAwarePipeline):
+        lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=len(X))
+        np.testing.assert_array_equal(search.predict(lazy), routed.y_pred)
+        assert sum(len(c) * len(r) for c, r in lazy.acquisition_log_) == routed.cost.sum()
+
+
+def test_candidates_that_fail_say_why():
+    grid = {"feature_costs": [[1.0, 2.0], None], "gamma": [0.02]}
+    with pytest.warns(FitFailedWarning, match="2 fits failed"):
+        search = BudgetSearchCV(miser(), grid, budget=6, cv=2).fit(X, Y)
+    assert search.best_params_["feature_costs"] is None
+    too_little = BudgetSearchCV(miser(), grid, budget=0, cv=2)
+    with (
+        pytest.warns(FitFailedWarning),
+        pytest.raises(ValueError, match="No candidate keeps") as caught,
+    ):
+        too_little.fit(X, Y)
+    assert "feature_costs must have one number" in "".join(caught.value.__notes__)
+    with pytest.raises(ValueError, match="budget"):
+        BudgetSearchCV(miser(), {"gamma": [1]}, budget=-1).fit(X, Y)

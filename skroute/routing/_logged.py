@@ -15,6 +15,7 @@ from skroute.quality._logged import (
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+    never_matched,
     read_choice,
     read_propensity,
     read_values,
@@ -22,9 +23,6 @@ from skroute.quality._logged import (
 from skroute.routing._draws import row_keys
 from skroute.routing._values import default_accuracy_estimator
 from skroute.utils._compat import num_samples
-
-# A choice made for fewer rows than this may be none of a log's by chance.
-_LEAST_ROWS, _LEAST_SHARE = 10, 0.02
 
 
 class Known(NamedTuple):
@@ -242,7 +240,6 @@ def overlap_of(policy, names, budget, estimated):
         choices.totals(table) for table in (np.ones(weight.shape), (weight > 0).astype(float))
     )
     made = [column[column > 0] for column in weight.T]
-    least = max(_LEAST_ROWS, _LEAST_SHARE * len(weight))
     return Overlap(
         list(names),
         np.array([len(own) for own in made]),
@@ -250,7 +247,11 @@ def overlap_of(policy, names, budget, estimated):
         np.array([own.max() if len(own) else 0.0 for own in made]),
         needed / len(weight),
         np.rint(matched).astype(np.int64),
-        [name for name, n, m in zip(names, needed, matched) if n >= least and m < 0.5],
+        [
+            name
+            for name, n, m, own in zip(names, needed, matched, made)
+            if never_matched(n, m, len(own), len(weight))
+        ],
         estimated,
     )
 

@@ -24,6 +24,8 @@ from skroute.utils._compat import Integral, Interval, Real, num_samples, validat
 
 # Rows of equal weight that an estimate needs at least.
 _LEAST_ROWS = 10
+# Rows of new logs that may be equal to rows of the fit.
+_REPEATED = 0.01
 # Weights of the rows that agree have the mean 1; what lacks more has no overlap.
 _LACKS = 0.1
 
@@ -269,8 +271,8 @@ def off_policy_curve(
     ----------
     estimator : estimator
         A fitted router, a pipeline that ends with one, or a search over one of these. It
-        should not have been fitted on these rows; where it was, a warning and `n_fitted` say
-        so.
+        should not have been fitted on these rows; where it was, `n_fitted` says so, and a
+        warning if they are more than one in a hundred.
 
     X : array-like of shape (n_samples, n_features)
         The requests.
@@ -441,7 +443,8 @@ def _count_fitted(router, X):
     """Rows that the router has learned from, as far as it knows; a warning where there are."""
     seen = getattr(router, "_seen", None)
     count = 0 if seen is None else int(np.count_nonzero(seen(X)))
-    if count:
+    # Some requests come again: these are no rows of the fit.
+    if count > _REPEATED * num_samples(X):
         warnings.warn(
             f"{count} of {num_samples(X)} rows are rows that the router was fitted on: for these "
             "it is judged too well. Give rows that it has not seen.",

@@ -24,13 +24,8 @@ from skroute.routing._draws import keys_seen_once, tie_draws
 from skroute.routing._fit_warnings import warn_of_fit
 from skroute.routing._limits import limits_of
 from skroute.routing._logged import LogReportMixin, read_log, table_outcomes, warn_of_overlap
-from skroute.routing._priced import (
-    LoggedMixin,
-    check_lambda,
-    cross_fit,
-    fit_policy,
-    predict_costs,
-)
+from skroute.routing._priced import cross_fit, fit_policy, predict_costs
+from skroute.routing._priced_views import LoggedMixin, check_lambda
 from skroute.routing._stream import Look, Trade
 from skroute.routing._values import (
     check_default_reads,

@@ -180,6 +180,17 @@ def calls(tmp_path):
             "sample_weight": np.ones(6),
             "row_quality": None,
         },
+        "metrics.off_policy_curve": {
+            "estimator": plain,
+            "X": X[:30],
+            "q": np.linspace(0, 1, 30),
+            "choice": np.arange(30) % 3,
+            "propensity": np.full(30, 1 / 3),
+            "costs": np.ones(30),
+            "budgets": [4.0, 4.0],
+            "confidence_level": 0.9,
+            "cv": 2,
+        },
         "metrics.average_performance_gap_recovered": {**CURVE, **ENDS},
         "metrics.best_within_budget": {"budget": 1.0, "quality": "accuracy", "cost": "cost"},
         "metrics.bootstrap_interval": {
@@ -309,6 +320,7 @@ MAY_BE_NAN = {
     "base.check_budget",  # infinite is unlimited
     "metrics.reference_curves",  # a budget that is unlimited
     "metrics.accuracy_cost_curve",
+    "metrics.off_policy_curve",
     "metrics.call_performance_threshold",
     "metrics.cost_reduction_at",
     "metrics.compare_with_references",
@@ -328,6 +340,7 @@ def test_no_function_is_left_out(tmp_path):
 def test_hostile_arguments(name, tmp_path, monkeypatch):
     # Where a text was taken for a path, a file is left.
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("skroute.quality._logged._N_TREES", 2)
     function = public_functions()[name]
     good = calls(tmp_path)[name]
     if not name.startswith("datasets.fetch_"):

@@ -59,8 +59,8 @@ from skroute.routing import BudgetRouter
 train, test = slice(0, 3000), slice(3000, None)
 router = BudgetRouter(costs=costs, budget=float(np.mean(table.costs)))
 router.fit(X[train], q[train], choice=names[choice[train]], propensity=propensity[train])
-print("mean quality, learned:", dict(zip(names, router.mean_quality_.round(3))))
-print("rows of each choice:", dict(zip(names, router.overlap_.n_rows)))
+for name, mean, n in zip(names, router.mean_quality_, router.overlap_.n_rows):
+    print(f"{name}: learned {mean:.3f}, from {n} rows of 3000")
 
 # %%
 # What would it have been worth?

@@ -177,6 +177,13 @@ def _quality_of_answers(y, y_pred, route, n_choices):
     )
 
 
+def _total(weight):
+    """Weight of the rows that are known, at each budget."""
+    if not (weight > 0).all():
+        raise ValueError("y is NaN, not known, for every choice that was made.")
+    return weight
+
+
 def accuracy_cost_curve(
     estimator: Any,
     X: Any,
@@ -203,7 +210,8 @@ def accuracy_cost_curve(
 
     y : array-like of shape (n_samples,) or (n_samples, n_columns)
         True labels, an indicator matrix for multi-label predictions, or, for an estimator
-        that only routes, the quality of each choice on each row.
+        that only routes, the quality of each choice on each row; rows on which that of the
+        choice made is NaN, not known, do not count in the mean quality.
 
     budgets : array-like of shape (n_budgets,)
         Mean costs per sample, in the unit of the estimator's costs; None is unlimited.
@@ -282,10 +290,11 @@ def accuracy_cost_curve(
             else:
                 qualities[:, k] = row_quality(y, y_pred)
         share[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
+    known = ~np.isnan(qualities)
     # Divided last: rows that all cost 1 cost exactly 1 on average.
     return AccuracyCostCurve(
         budget=limits,
-        quality=weight @ qualities / total,
+        quality=weight @ np.where(known, qualities, 0.0) / _total(weight @ known),
         cost=weight @ costs / total,
         route_share=share / total,
         choices=list(router.choices_),

@@ -15,6 +15,7 @@ from skroute.quality._logged import (
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+    never_matched,
     read_choice,
     read_propensity,
     read_values,
@@ -23,8 +24,8 @@ from skroute.utils._compat import Integral, Interval, Real, num_samples, validat
 
 # Rows of equal weight that an estimate needs at least.
 _LEAST_ROWS = 10
-# A choice made for this share of the rows must have been logged on some of them.
-_LEAST_SHARE = 0.02
+# Rows of new logs that may be equal to rows of the fit.
+_REPEATED = 0.01
 # Weights of the rows that agree have the mean 1; what lacks more has no overlap.
 _LACKS = 0.1
 
@@ -195,13 +196,13 @@ def _with_intervals(terms, degrees, confidence_level):
     return OffPolicyEstimates(*found)
 
 
-def _check_overlap(route, match, weight, names, budget):
+def _check_overlap(route, logged, weight, names, budget):
     """Refuse a policy that the log says nothing of.
 
     Parameters
     ----------
-    route : ndarray of shape (n_rows,)
-    match : ndarray of shape (n_rows,), dtype=bool
+    route, logged : ndarray of shape (n_rows,)
+        Choices of the policy and of the log.
     weight : ndarray of shape (n_rows,)
         0 where the log made another choice.
     names : list of str
@@ -211,10 +212,11 @@ def _check_overlap(route, match, weight, names, budget):
     advice = (
         "Leave the budget out of budgets, or log some requests at random (with their propensities)."
     )
+    match = route == logged
     made = np.bincount(route, minlength=len(names))
     agreed = np.bincount(route[match], minlength=len(names))
     for name, n, m in zip(names, made, agreed):
-        if m == 0 and n >= max(_LEAST_SHARE * len(route), _LEAST_ROWS):
+        if never_matched(n, m, np.count_nonzero(logged == names.index(name)), len(route)):
             raise ValueError(
                 f"{where} the policy sends {n / len(route):.1%} of the rows to {name!r}, and on "
                 f"none of them has the log made this choice: it cannot say what that is worth. "
@@ -244,7 +246,7 @@ def _check_overlap(route, match, weight, names, budget):
     prefer_skip_nested_validation=True,
 )
 def off_policy_curve(
-    router: Any,
+    estimator: Any,
     X: Any,
     q: ArrayLike,
     *,
@@ -267,10 +269,10 @@ def off_policy_curve(
 
     Parameters
     ----------
-    router : estimator
+    estimator : estimator
         A fitted router, a pipeline that ends with one, or a search over one of these. It
-        should not have been fitted on these rows; where it was, a warning and `n_fitted` say
-        so.
+        should not have been fitted on these rows; where it was, `n_fitted` says so, and a
+        warning if they are more than one in a hundred.
 
     X : array-like of shape (n_samples, n_features)
         The requests.
@@ -354,20 +356,21 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     >>> bool(found.low[0] < truth < found.high[0])
     True
     """
-    router, X = find_router(router, X)
+    router, X = find_router(estimator, X)
     n = num_samples(X)
     check_consistent_length(X, q)
     value = read_values(q, "q", n, allow_nan=True)
     position, _ = read_choice(choice, [str(name) for name in router.choices_], n)
     position = _of_choices(router, position, choice)
     n_choices = max(len(router.choices_), int(position.max()) + 1)
-    rows, folds = as_numbers(X), folds_of_log(n, cv)
-    if propensity is None:
-        chance = estimate_propensities(rows, position, n_choices, folds)
-    else:
-        chance = read_propensity(propensity, n)
+    chance = None if propensity is None else read_propensity(propensity, n)
     paid = None if costs is None else read_values(costs, "costs", n, least=0.0)
     limits = check_budgets(_budgets_of(router) if budgets is None else budgets)
+    # The router says first what is wrong with the rows.
+    routes = [router.route(X, budget=limit, **params) for limit in limits]
+    rows, folds = as_numbers(X), folds_of_log(n, cv)
+    if chance is None:
+        chance = estimate_propensities(rows, position, n_choices, folds)
 
     known = ~np.isnan(value)
     at, logged = np.flatnonzero(known), position[known]
@@ -378,10 +381,10 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     found: dict[str, list[Any]] = {"quality": [], "cost": [], "of": []}
     share = np.empty((len(limits), len(router.choices_)))
     for k, limit in enumerate(limits):
-        route = router.route(X, budget=limit, **params)[at]
+        route = routes[k][at]
         match = route == logged
         weight = np.where(match, 1 / chance[at], 0.0)
-        _check_overlap(route, match, weight, list(router.choices_), limit)
+        _check_overlap(route, logged, weight, list(router.choices_), limit)
         found["quality"].append(_three(quality_model, logged, value[at], route, weight))
         if paid is not None:
             found["cost"].append(_three(cost_model, logged, paid[at], route, weight))
@@ -440,7 +443,8 @@ def _count_fitted(router, X):
     """Rows that the router has learned from, as far as it knows; a warning where there are."""
     seen = getattr(router, "_seen", None)
     count = 0 if seen is None else int(np.count_nonzero(seen(X)))
-    if count:
+    # Some requests come again: these are no rows of the fit.
+    if count > _REPEATED * num_samples(X):
         warnings.warn(
             f"{count} of {num_samples(X)} rows are rows that the router was fitted on: for these "
             "it is judged too well. Give rows that it has not seen.",

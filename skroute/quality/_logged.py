@@ -19,6 +19,9 @@ from skroute.utils._tensors import on_host
 # Estimated propensities are mixed with this share of the choices' shares in the log.
 _FLOOR = 0.02
 _N_TREES = 40
+# A choice that was never made may be needed for fewer rows than these.
+_LEAST_ROWS, _LEAST_SHARE = 10, 0.02
+_EXPECTED = 7.0
 # Of a table with more known cells as many are drawn.
 _MOST_CELLS = 200_000
 
@@ -36,6 +39,8 @@ def as_numbers(X):
 
 def folds_of_log(n_rows, cv=5):
     """Shuffled folds with a fixed seed; fewer where rows are few."""
+    if n_rows < 2:
+        raise ValueError(f"X must have at least two rows to learn from some of them, got {n_rows}.")
     return list(KFold(min(cv, n_rows), shuffle=True, random_state=0).split(np.empty(n_rows)))
 
 
@@ -241,6 +246,29 @@ def effective_size(weight):
     return float(weight.sum()) ** 2 / squares if squares > 0 else 0.0
 
 
+def never_matched(needed, matched, made, n_rows):
+    """Whether a log lacks a choice where a policy makes it, beyond what chance explains.
+
+    Parameters
+    ----------
+    needed : float
+        Rows for which the policy makes the choice.
+    matched : int
+        Those of them on which the log made it.
+    made : int
+        Rows on which the log made it at all.
+    n_rows : int
+
+    Returns
+    -------
+    bool
+    """
+    if made == 0:
+        return needed >= max(_LEAST_SHARE * n_rows, _LEAST_ROWS)
+    # Of a log that made it anywhere alike as many would be expected: e^-7 is one in a thousand.
+    return matched < 0.5 and needed * made / n_rows > _EXPECTED
+
+
 def read_choice(choice, names, n_rows):
     """Positions of logged choices among names; what is none of them is added behind.
 
@@ -265,6 +293,11 @@ def read_choice(choice, names, n_rows):
     if found.dtype.kind in "iu":
         if found.min() < 0:
             raise ValueError(f"choice must have numbers from 0 up, got {int(found.min())!r}.")
+        if found.max() >= max(len(names), n_rows):
+            raise ValueError(
+                f"choice has the column number {int(found.max())!r}, but there are not as many "
+                "choices nor rows. Give names, or the numbers of columns."
+            )
         added = [f"choice{k}" for k in range(len(names), int(found.max()) + 1)]
         return found.astype(np.int64), [*names, *added]
     if found.dtype.kind not in "OUST" or not all(isinstance(name, str) for name in found.tolist()):

@@ -20,10 +20,10 @@ from skroute.base import (
     note_failure,
 )
 from skroute.metrics import pareto_front
-from skroute.routing._draws import keys_seen_once, row_keys, tie_draws
+from skroute.routing._draws import keys_seen_once, tie_draws
 from skroute.routing._fit_warnings import warn_of_fit
 from skroute.routing._limits import limits_of
-from skroute.routing._logged import overlap_of, read_log, table_outcomes, warn_of_overlap
+from skroute.routing._logged import LogReportMixin, read_log, table_outcomes, warn_of_overlap
 from skroute.routing._priced import cross_fit, fit_policy, predict_costs
 from skroute.routing._priced_views import LoggedMixin, check_lambda
 from skroute.routing._stream import Look, Trade
@@ -43,7 +43,7 @@ from skroute.utils._compat import (
 )
 
 
-class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
+class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     r"""Choose per row what is worth its cost, learned from logged outcomes alone.
 
     For whoever has a log of what several models, services or language models made of past
@@ -439,27 +439,6 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         costs = None if fitted.per_row else self._fixed_costs()[self.columns_]
         check_lambda(self.reg_lambda)
         return fitted.solved(self.reg_lambda, costs)
-
-    @property
-    def n_known_(self):
-        """Rows of `fit` on which the quality of each choice is known, of shape (n_choices,)."""
-        policy = self._policy()
-        if policy.known is None:
-            return np.full(len(self.choices_), len(policy.quality))
-        return (policy.known.weight > 0).sum(axis=0)
-
-    @property
-    def overlap_(self):
-        """What the log says of the policy at `budget` (:class:`~skroute.metrics.Overlap`)."""
-        check_is_fitted(self)
-        if self._log is None:
-            raise AttributeError("overlap_ is of logs of one answer per request: fit with choice.")
-        budget = self._effective_budget(None)
-        return overlap_of(self._policy(), self.choices_, budget, self._log == "estimated")
-
-    def _seen(self, X):
-        """Which rows are those of `fit`, as far as a row was there once."""
-        return np.isin(row_keys(X), self._keys)
 
     @property
     def costs_(self):

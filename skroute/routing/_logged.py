@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics import Overlap
 from skroute.quality._logged import (
@@ -14,15 +15,14 @@ from skroute.quality._logged import (
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+    never_matched,
     read_choice,
     read_propensity,
     read_values,
 )
+from skroute.routing._draws import row_keys
 from skroute.routing._values import default_accuracy_estimator
 from skroute.utils._compat import num_samples
-
-# A choice made for fewer rows than this may be none of a log's by chance.
-_LEAST_ROWS, _LEAST_SHARE = 10, 0.02
 
 
 class Known(NamedTuple):
@@ -240,7 +240,6 @@ def overlap_of(policy, names, budget, estimated):
         choices.totals(table) for table in (np.ones(weight.shape), (weight > 0).astype(float))
     )
     made = [column[column > 0] for column in weight.T]
-    least = max(_LEAST_ROWS, _LEAST_SHARE * len(weight))
     return Overlap(
         list(names),
         np.array([len(own) for own in made]),
@@ -248,7 +247,11 @@ def overlap_of(policy, names, budget, estimated):
         np.array([own.max() if len(own) else 0.0 for own in made]),
         needed / len(weight),
         np.rint(matched).astype(np.int64),
-        [name for name, n, m in zip(names, needed, matched) if n >= least and m < 0.5],
+        [
+            name
+            for name, n, m, own in zip(names, needed, matched, made)
+            if never_matched(n, m, len(own), len(weight))
+        ],
         estimated,
     )
 
@@ -264,3 +267,31 @@ def warn_of_overlap(overlap):
             UserWarning,
             stacklevel=4,
         )
+
+
+class LogReportMixin:
+    """Mixin for routers that learn from logs: what these know, and which rows were in them.
+
+    `_fit` sets ``_log``, the `kind` of its `Outcomes`, and ``_keys`` of the rows seen once.
+    """
+
+    @property
+    def n_known_(self):
+        """Rows of `fit` on which the quality of each choice is known, of shape (n_choices,)."""
+        policy = self._policy()
+        if policy.known is None:
+            return np.full(len(self.choices_), len(policy.quality))
+        return (policy.known.weight > 0).sum(axis=0)
+
+    @property
+    def overlap_(self):
+        """What the log says of the policy at `budget` (:class:`~skroute.metrics.Overlap`)."""
+        check_is_fitted(self)
+        if self._log is None:
+            raise AttributeError("overlap_ is of logs of one answer per request: fit with choice.")
+        budget = self._effective_budget(None)
+        return overlap_of(self._policy(), self.choices_, budget, self._log == "estimated")
+
+    def _seen(self, X):
+        """Which rows are those of `fit`, as far as a row was there once."""
+        return np.isin(row_keys(X), self._keys)

@@ -257,3 +257,17 @@ class TestRealRouters:
         curve = accuracy_cost_curve(search, X, y, [1, 3])
         assert curve.cost[0] == 1
         assert curve.choices == ["stump", "nb"]
+
+
+def test_quality_that_is_not_known_does_not_count():
+    problem = make_routing_problem(300, n_models=2, n_features=2, random_state=0)
+    X, Q = problem.data, problem.quality.astype(float)
+    router = BudgetRouter(Ridge(), costs=problem.costs).fit(X[:200], Q[:200])
+    holes = Q[200:].copy()
+    holes[::4] = np.nan
+    curve = accuracy_cost_curve(router, X[200:], holes, [0.5])
+    route = router.route(X[200:], budget=0.5)
+    known = np.flatnonzero(np.arange(100) % 4)
+    assert_allclose(curve.quality, Q[200:][known, route[known]].mean())
+    with pytest.raises(ValueError, match="not known, for every choice"):
+        accuracy_cost_curve(router, X[200:], np.full((100, 2), np.nan), [0.5])

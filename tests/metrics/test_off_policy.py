@@ -194,7 +194,7 @@ def test_a_log_without_overlap_is_refused(router):
     with pytest.raises(ValueError, match="'small', and on none of them has the log made"):
         off_policy_curve(router, X, q, choice=large, propensity=np.ones(400), budgets=[2])
     # A rule wrote the log: it made every choice, but not on the rows that the router sends there.
-    route = router.route(X)
+    route = router.route(X, budget=np.inf)
     rule = np.where(X[:, 1] > 0, route, (route + 1) % 3)
     with pytest.raises(ValueError, match="stand for .* of all rows by their propensities"):
         off_policy_curve(router, X, q, choice=rule, propensity=np.ones(400), budgets=[np.inf])

@@ -89,7 +89,7 @@ def test_views_and_life_after_fit():
     assert router.price_ != before
     assert 1 not in router.route(X, exclude=["middle"])
     stream = router.stream(30.0, n_expected=10)
-    assert stream.route(X[0]).name in COSTS
+    assert stream.route(X[:1]).name in COSTS
     assert not hasattr(clone(router), "choices_")
 
 
@@ -197,3 +197,40 @@ def test_texts_and_frames():
     router.fit(frame, q, choice=np.array(["small", "large"])[choice])
     assert router.predict(frame[kind == 0]).tolist().count("small") > 0.8 * (kind == 0).sum()
     assert router.overlap_.estimated
+
+
+class Spy(Ridge):
+    """Notes which rows fitted it, and which it estimated."""
+
+    notes: list = []
+
+    def fit(self, X, y):
+        self.rows_ = frozenset(X[:, 0].tolist())
+        return super().fit(X, y)
+
+    def predict(self, X):
+        self.notes.append((self.rows_, frozenset(X[:, 0].tolist())))
+        return super().predict(X)
+
+
+def test_no_estimate_of_a_log_judges_a_row_that_fitted_it(monkeypatch):
+    monkeypatch.setattr(Spy, "notes", [])
+    forests = []
+
+    class Forest(mechanism.CellForest):
+        def fit(self, rows, table):
+            self.fitted = frozenset(rows[:, 0].tolist())
+            return super().fit(rows, table)
+
+        def predict(self, rows):
+            forests.append((self.fitted, frozenset(rows[:, 0].tolist())))
+            return super().predict(rows)
+
+    monkeypatch.setattr(mechanism, "CellForest", Forest)
+    X, q, choice, b, c = draw_log("uniform", 120, 3)
+    BudgetRouter(Spy(), costs=COSTS, budget=4).fit(
+        X, q, choice=NAMES[choice], propensity=b, costs=c
+    )
+    assert len(Spy.notes) == 5 and len(forests) > 5
+    for fitted, asked in [*Spy.notes, *forests]:
+        assert not fitted & asked

@@ -1,6 +1,7 @@
 """What an online router is told: choices, outcomes, numbers, and what a fitted router says."""
 
 from collections.abc import Mapping
+from numbers import Real
 
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length

@@ -95,10 +95,11 @@ def made_up(rng, n):
 def started(val, budget, *, cold=None):
     """A router from the table of val, or one that learned from one outcome of each row."""
     prices = dict(zip((LLAMA, MISTRAL, PRO), val.C.mean(axis=0).tolist()))
-    router = OnlineBudgetRouter(prices, budget=float(budget))
+    router = OnlineBudgetRouter(prices)
     if cold is None:
-        return router.fit(val.X, val.Q, val.C)
-    router.partial_fit(val.X[cold[:1]], np.full((1, 3), np.nan))
+        # The lowest ceiling is the mean of the cheapest model, and estimates of it are above.
+        return router.fit(val.X, val.Q, val.C).set_params(budget=float(budget))
+    router.set_params(budget=float(budget)).partial_fit(val.X[cold[:1]], np.full((1, 3), np.nan))
     serve(router, val, cold)
     return router
 

@@ -9,6 +9,8 @@ from skroute.metrics._curve_displays import (
     ComplementarityDisplay,
     RouteShareDisplay,
 )
+from skroute.metrics._replay import Replay, Shift, replay
+from skroute.metrics._replay_display import ReplayDisplay
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
     risk_coverage_curve,
@@ -37,8 +39,11 @@ __all__ = [
     "BootstrapInterval",
     "ComplementarityDisplay",
     "ReferenceCurves",
+    "Replay",
+    "ReplayDisplay",
     "RiskCoverageCurve",
     "RouteShareDisplay",
+    "Shift",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
     "best_within_budget",
@@ -54,6 +59,7 @@ __all__ = [
     "mean_cost_scorer",
     "pareto_front",
     "reference_curves",
+    "replay",
     "risk_coverage_curve",
     "risk_coverage_scorer",
     "sample_quality",

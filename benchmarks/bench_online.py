@@ -6,7 +6,8 @@ components of the prompt's words and three counts, fitted on val's texts.
 
 - **warm**: started from the table of val, 1,785 rows of three scores. ParetoBandit starts from a
   table of 8,374 rows that is not public, and then learns from one outcome for each row of val.
-- **cold** (experiment 1): no table; one outcome for each row of val, as ParetoBandit's pass; 5 seeds.
+- **cold** (experiment 1): no table; one outcome for each row of val, as in ParetoBandit's pass;
+  5 seeds.
 
 Beside it ParetoBandit's published rows, the best single model under the ceiling, the oracle (it
 knows all rewards and costs of the test rows) and the offline router of the same start that learns

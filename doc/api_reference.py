@@ -7,7 +7,7 @@ import inspect
 ROOMS = {
     "skroute.routing": (
         "Which model answers",
-        ["occam", "budget_router", "frugalml", "frugalmct", "sequential", "streams"],
+        ["occam", "budget_router", "frugalml", "frugalmct", "sequential", "streams", "online"],
     ),
     "skroute.gating": ("Is the cheap model enough", ["gating", "sequential_features"]),
     "skroute.early_exit": ("When to stop evaluating an ensemble", ["early_exit", "multi_exit"]),
@@ -25,7 +25,7 @@ ROOMS = {
         "Logs, services, and nets with exits as models",
         ["members", "multi_exit"],
     ),
-    "skroute.metrics": ("Measure", ["metrics", "tuning"]),
+    "skroute.metrics": ("Measure", ["metrics", "tuning", "online"]),
     "skroute.datasets": ("Data", ["datasets"]),
     "skroute.guarantees": ("What can be promised", ["guarantees"]),
     "skroute.certified": ("Promises about any decision estimator", ["guarantees"]),

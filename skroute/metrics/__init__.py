@@ -19,6 +19,8 @@ from skroute.metrics._off_policy import (
 from skroute.metrics._off_policy_display import OffPolicyDisplay
 from skroute.metrics._overlap import Overlap
 from skroute.metrics._potential import RoutingPotential, routing_potential
+from skroute.metrics._replay import Replay, Shift, replay
+from skroute.metrics._replay_display import ReplayDisplay
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
     risk_coverage_curve,
@@ -55,10 +57,13 @@ __all__ = [
     "OffPolicyEstimates",
     "Overlap",
     "ReferenceCurves",
+    "Replay",
+    "ReplayDisplay",
     "RiskCoverageCurve",
     "RouteShareDisplay",
     "RoutingPotential",
     "RowQuality",
+    "Shift",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
     "best_within_budget",
@@ -76,6 +81,7 @@ __all__ = [
     "off_policy_curve",
     "pareto_front",
     "reference_curves",
+    "replay",
     "risk_coverage_curve",
     "risk_coverage_scorer",
     "routing_potential",

@@ -1,7 +1,5 @@
 """OnlineBudgetRouter: learn from the one outcome that each request shows, within a budget."""
 
-from collections.abc import Mapping
-from numbers import Real as AnyReal
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,19 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import CostAwareMixin, Plan, check_affordable, check_budget, check_costs
-from skroute.routing._online_beliefs import COST, LEVEL_VARIANCE, PRIOR_VARIANCE, new_beliefs
+from skroute.routing._online_beliefs import LEVEL_VARIANCE, PRIOR_VARIANCE, new_beliefs
+from skroute.routing._online_inputs import (
+    ask_prior,
+    check_outcomes,
+    checked,
+    checked_prices,
+    choices_of,
+    number,
+    numbers,
+    same_prices,
+    snapshot,
+    tables,
+)
 from skroute.routing._online_pacer import new_pacer, note_row
 from skroute.routing._online_serving import Decision, OnlineStatus, Serving
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
@@ -215,24 +225,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """Nothing learned: checked arrays, names, prices, and the scale of the features."""
         named = [str(column) for column in getattr(y, "columns", ())]
         rows = validate_data(self, X, reset=True, dtype=np.float64)
-        prior_names = None if self.prior is None else list(self.prior.choices_)
-        prices = self.costs
-        if prices is None:
-            if self.prior is None:
-                raise ValueError("costs must be given, got None: what a call of each choice costs.")
-            prices = dict(zip(prior_names, np.asarray(self.prior.costs_).tolist()))
-        keys = [str(name) for name in prices] if isinstance(prices, Mapping) else None
-        names = named or keys or prior_names or [f"choice{k}" for k in range(len(prices))]
-        if len(set(names)) < len(names):
-            raise ValueError(f"choices must have names of their own, got {names!r}.")
-        if prior_names is not None and sorted(prior_names) != sorted(names):
-            raise ValueError(f"prior has the choices {prior_names!r}, costs or y {names!r}.")
-        if prior_names is not None:
-            # In the prior's order, which its estimates have.
-            names = prior_names
-        self._named = bool(named or keys or prior_names)
-        self._of_prices = _snapshot(self.costs)
-        y, costs = self._check_outcomes(len(rows), names, y, costs)
+        prices, names, self._named = choices_of(self.costs, self.prior, named)
+        self._of_prices = snapshot(self.costs)
+        y, costs = check_outcomes(len(rows), names, y, costs)
         n = len(rows)
         self._center = rows.sum(axis=0) / (n + _SCALE_ROWS)
         squared = ((rows - self._center) ** 2).sum(axis=0)
@@ -241,7 +236,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         n_weights = rows.shape[1] + 1
         self._serving = Serving(
             names,
-            _checked_prices(prices, names),
+            checked_prices(prices, names),
             new_beliefs(len(names), n_weights, self.alpha, self.drift, level=level),
             new_pacer(len(names), n_weights),
             self.exploration,
@@ -249,35 +244,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         if self.prior is not None:
             self._serving.tries[:] = 0
         return names, X, y, costs
-
-    def _check_outcomes(self, n_rows, names, y, costs):
-        shape = n_rows, len(names)
-        checked = []
-        for values, name in ((y, "y"), (costs, "costs")):
-            if values is None:
-                checked.append(np.full(shape, np.nan))
-                continue
-            values = _by_name(values, names, name)
-            values = check_array(
-                values,
-                dtype=np.float64,
-                ensure_2d=False,
-                ensure_all_finite="allow-nan",
-                input_name=name,
-                copy=True,
-            )
-            values = values.reshape(len(values), -1)
-            check_consistent_length(np.empty(n_rows), values)
-            if values.shape[1] != len(names):
-                raise ValueError(
-                    f"{name} must have one column for each of {names!r} ({len(names)}), "
-                    f"got {values.shape[1]}."
-                )
-            checked.append(values)
-        y, costs = checked
-        if np.nanmin(costs, initial=0.0) < 0:
-            raise ValueError(f"costs must not be negative, got {float(np.nanmin(costs))!r}.")
-        return y, costs
 
     def _learn_rows(self, X, y, costs, *, apart=False):
         """Condition on the known cells of a table; `apart`, each row is a request of its own."""
@@ -324,16 +290,16 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             self._check_unchanged()
         try:
             if first:
-                names = self._names_before(y, choice)
+                names = choices_of(self.costs, self.prior)[1]
                 if choice is not None:
-                    y, costs = _tables(y, choice, costs, names)
+                    y, costs = tables(y, choice, costs, names)
                 names, X, y, costs = self._start(X, y, costs)
             else:
                 names = self._serving.names
                 n_rows = len(validate_data(self, X, reset=False, dtype=np.float64))
                 if choice is not None:
-                    y, costs = _tables(y, choice, costs, names)
-                y, costs = self._check_outcomes(n_rows, names, y, costs)
+                    y, costs = tables(y, choice, costs, names)
+                y, costs = check_outcomes(n_rows, names, y, costs)
             with self._serving.lock:
                 self._learn_rows(X, y, costs, apart=True)
             self.choices_ = names
@@ -341,15 +307,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             hide_texts(error, X)
             raise
         return self
-
-    def _names_before(self, y, choice):
-        """The names there will be, before anything is learned."""
-        if isinstance(self.costs, Mapping):
-            return [str(name) for name in self.costs]
-        if self.prior is not None:
-            return list(self.prior.choices_)
-        n = 0 if self.costs is None else len(self.costs)
-        return [f"choice{k}" for k in range(n)]
 
     def _features(self, X):
         """Rows with a 1 before them, at unit scale, and what the prior says of each choice."""
@@ -359,18 +316,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         serving = self._serving
         base = np.zeros((len(rows), len(serving.names), 2))
         if self.prior is not None:
-            self._ask_prior(X, base)
+            ask_prior(self.prior, serving.names, X, base)
         return rows, base
-
-    def _ask_prior(self, X, base):
-        serving, prior = self._serving, self.prior
-        own = [serving.names.index(n) for n in prior.choices_ if n in serving.names]
-        theirs = [k for k, name in enumerate(prior.choices_) if name in serving.names]
-        base[:, own, 0] = prior.predict_quality(X)[:, theirs]
-        if getattr(prior, "cost_estimator_", None) is not None:
-            prices = np.asarray(prior.costs_)
-            ratio = np.asarray(prior.cost_estimator_.predict(X)).reshape(len(base), -1) / prices
-            base[:, own, COST] = ratio[:, theirs] - 1.0
 
     def _check_X(self, X):
         validate_data(self, X, reset=False, dtype=np.float64)
@@ -382,11 +329,11 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             check_is_fitted(self)
         self._check_unchanged()
         serving = self._serving
-        if not _same_prices(self.costs, self._of_prices):
+        if not same_prices(self.costs, self._of_prices):
             if self.costs is None:
                 raise ValueError("costs must stay a price list, got None.")
-            serving.reprice(_checked_prices(self.costs, serving.names))
-            self._of_prices = _snapshot(self.costs)
+            serving.reprice(checked_prices(self.costs, serving.names))
+            self._of_prices = snapshot(self.costs)
         return serving
 
     @property
@@ -405,7 +352,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     def _plan(self, X, budget):
         serving = self._current()
         check_affordable(budget, serving.least())
-        return Plan(*_with_quality(serving.plan(*self._features(X), budget)))
+        return Plan(**serving.plan(*self._features(X), budget))
 
     def _answer(self, X, plan, response):
         return np.asarray(self.choices_)[plan.route] if self._named else plan.route
@@ -432,7 +379,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             was changed and needs `fit`.
         """
         serving = self._current()
-        row = _numbers(x)
+        row = numbers(x)
         if row.shape != self._center.shape or not np.isfinite(row.sum()):
             raise ValueError(
                 f"x must have {len(self._center)} finite features of one request, got an array "
@@ -445,7 +392,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         with serving.lock:
             base = np.zeros((len(serving.names), 2))
             if self.prior is not None:
-                self._ask_prior(row[None], base[None])
+                ask_prior(self.prior, serving.names, row[None], base[None])
             return serving.decide(full, base, budget, self.n_expected)
 
     def commit(
@@ -468,10 +415,10 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ValueError
             For a decision that is not open, or numbers that are none.
         """
-        quality, cost = _number(quality, "quality"), _number(cost, "cost")
+        quality, cost = number(quality, "quality"), number(cost, "cost")
         if cost is not None and cost < 0:
             raise ValueError(f"cost must not be negative, got {cost!r}.")
-        self._current().settle(_checked(decision), quality, cost)
+        self._current().settle(checked(decision), quality, cost)
 
     def refund(self, decision: Decision) -> None:
         """Take back a decision whose call failed and cost nothing; nothing is learned.
@@ -480,7 +427,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ----------
         decision : Decision
         """
-        self._current().settle(_checked(decision), None, None, refund=True)
+        self._current().settle(checked(decision), None, None, refund=True)
 
     def exclude(self, names: Any) -> None:
         """Do without choices, for example while a model is down; the rest is priced anew.
@@ -596,7 +543,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     def _list_prices(self, prices):
         """The choices and their prices are others now, by the router's own doing."""
         self.costs = prices
-        self._of_prices = _snapshot(prices)
+        self._of_prices = snapshot(prices)
         self._named = True
         self.choices_ = list(prices)
 
@@ -631,7 +578,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         float
         """
         route = self.route(X, budget=budget)
-        y, _ = self._check_outcomes(len(route), self._serving.names, y, None)
+        y, _ = check_outcomes(len(route), self._serving.names, y, None)
         weight = check_sample_weight(sample_weight, X)
         return float(np.average(y[np.arange(len(route)), route], weights=weight))
 
@@ -640,92 +587,3 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         tags.target_tags.required = self.prior is None
         tags.target_tags.multi_output = True
         return tags
-
-
-def _with_quality(planned):
-    """Route, cost, no state, expected quality: the arguments of a Plan."""
-    route, cost, quality = planned
-    return route, cost, None, quality
-
-
-def _checked_prices(prices, names):
-    if isinstance(prices, Mapping):
-        prices = {str(name): cost for name, cost in prices.items()}
-    return check_costs(prices, names)
-
-
-def _snapshot(costs):
-    """What a price list is compared with, to see that it was changed, also in place."""
-    return dict(costs) if isinstance(costs, Mapping) else costs if costs is None else list(costs)
-
-
-def _same_prices(costs, before):
-    if isinstance(costs, Mapping) or costs is None:
-        return costs == before
-    return isinstance(before, list) and list(costs) == before
-
-
-def _by_name(values, names, name):
-    """A frame's columns in the order of the names."""
-    if not hasattr(values, "columns"):
-        return values
-    own = {str(column): column for column in values.columns}
-    if sorted(own) != sorted(names):
-        raise ValueError(f"{name} must have the columns {names!r}, got {list(own)!r}.")
-    return values[[own[column] for column in names]]
-
-
-def _tables(y, choice, costs, names):
-    """One outcome per row as tables with a known cell in each row."""
-    y = check_array(
-        y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
-    )
-    choice = np.asarray(choice)
-    if y.ndim != 1 or choice.shape != y.shape:
-        raise ValueError(
-            f"y and choice must have one entry for each row, got shapes {y.shape} and "
-            f"{choice.shape}."
-        )
-    if choice.dtype.kind in "iu":
-        index = choice
-    else:
-        known = {name: k for k, name in enumerate(names)}
-        index = np.array([known.get(str(name), -1) for name in choice], dtype=np.int64)
-    if len(index) and not (0 <= index.min() and index.max() < len(names)):
-        raise ValueError(f"choice must have names of {names!r}, or their positions.")
-    tables = []
-    for values in (y, costs):
-        table = None
-        if values is not None:
-            values = np.asarray(values, dtype=np.float64)
-            if values.shape != y.shape:
-                raise ValueError(f"costs must have shape {y.shape}, got {values.shape}.")
-            table = np.full((len(y), len(names)), np.nan)
-            table[np.arange(len(y)), index] = values
-        tables.append(table)
-    return tables
-
-
-def _numbers(x):
-    try:
-        row = np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError):
-        row = None
-    if row is None:
-        # Outside, so that what numpy said, which quotes the entry, is not told along.
-        raise ValueError("x must be numbers, the features of one request.")
-    return row[0] if row.ndim == 2 and len(row) == 1 else row
-
-
-def _number(value, name):
-    if value is None:
-        return None
-    if not isinstance(value, AnyReal) or abs(value) == np.inf:
-        raise ValueError(f"{name} must be a finite number or None, got {value!r}.")
-    return None if value != value else float(value)
-
-
-def _checked(decision):
-    if not isinstance(decision, Decision):
-        raise TypeError(f"decision must be what decide gave, got {type(decision).__name__}.")
-    return decision

@@ -270,7 +270,7 @@ class Serving:
         value = np.where(usable, quality - price * costs, -np.inf)
         route = np.array([_best(*row) for row in zip(value, costs)], dtype=np.int64)
         rows = np.arange(len(route))
-        return route, costs[rows, route], quality[rows, route]
+        return {"route": route, "cost": costs[rows, route], "quality": quality[rows, route]}
 
     def least(self):
         with self.lock:

@@ -86,16 +86,17 @@ COMBINERS = [
 ]
 
 REGRESSORS = [("tree", DecisionTreeRegressor(max_depth=2, random_state=0)), ("ridge", Ridge())]
+REGRESSOR_COSTS = {"tree": 1.0, "ridge": 3.0}
 
 ESTIMATORS = [
     *ROUTERS,
     *COMBINERS,
     OccamRouterRegressor(
-        REGRESSORS, costs=[1.0, 3.0], budget=2.5, cv=2, accuracy_estimator=_SMALL_TREE
+        REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2, accuracy_estimator=_SMALL_TREE
     ),
-    SingleBestRegressor(REGRESSORS, costs=[1.0, 3.0], budget=3.0, cv=2),
-    RandomRouterRegressor(REGRESSORS, costs=[1.0, 3.0], budget=2.5),
-    OracleRouterRegressor(REGRESSORS, costs=[1.0, 3.0], budget=2.5, cv=2),
+    SingleBestRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=3.0, cv=2),
+    RandomRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5),
+    OracleRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2),
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from skroute.base import Plan, Routed
-from skroute.routing import BudgetRouter, CascadeRouter
+from skroute.routing import BudgetRouter, CascadeRouter, OnlineBudgetRouter
 
 LABELS = np.array(["ant", "bee", "hornet"])
 
@@ -41,7 +41,7 @@ def target(estimator, y):
     """What the estimator learns from: labels, numbers, or the logged quality of each choice."""
     if is_regressor(estimator):
         return np.searchsorted(LABELS, y) + 0.5
-    if not isinstance(estimator, (BudgetRouter, CascadeRouter)):
+    if not isinstance(estimator, (BudgetRouter, CascadeRouter, OnlineBudgetRouter)):
         return y
     n_choices = 1 if estimator.costs is None else len(estimator.costs)
     rng = np.random.default_rng(0)

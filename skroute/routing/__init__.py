@@ -17,6 +17,8 @@ from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier
 from skroute.routing._occam_regressor import OccamRouterRegressor
+from skroute.routing._online import OnlineBudgetRouter
+from skroute.routing._online_serving import Decision, OnlineStatus
 from skroute.routing._policy_reader import PortablePolicy
 from skroute.routing._portable import export_policy
 from skroute.routing._route_batch import RoutedFiles, route_batch
@@ -29,9 +31,12 @@ __all__ = [
     "BudgetStream",
     "CascadeRouter",
     "CascadeRun",
+    "Decision",
     "FrugalMCTClassifier",
     "FrugalMLClassifier",
     "OccamRouterClassifier",
+    "OnlineBudgetRouter",
+    "OnlineStatus",
     "OccamRouterRegressor",
     "OracleRouterClassifier",
     "OracleRouterRegressor",

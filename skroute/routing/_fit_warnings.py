@@ -14,7 +14,8 @@ def warn_of_fit(policy, names, budget):
     """Say what of a fit is not as its user may think it is."""
     _warn_if_a_single_choice_is_better(policy, names, budget)
     _warn_if_the_log_contradicts(policy, names)
-    most = float(np.max(policy.costs, axis=-1).mean()) + policy.deciding
+    costs = policy.costs if policy.known is None else policy.planned
+    most = float(np.max(costs, axis=-1).mean()) + policy.deciding
     if budget < np.inf and not affords(most, budget):
         warnings.warn(
             f"budget={budget!r} binds nowhere: the most expensive choice for each row costs "

@@ -77,7 +77,10 @@ def without(policy, allowed):
     values = (policy.estimate - policy.docked)[:, allowed]
     logged = None if policy.costs is policy.planned else policy.costs[..., allowed]
     rest.path = weighted_path(values, policy.planned[..., allowed], logged, policy.weight)
-    rest.least = float(np.min(policy.costs[..., allowed], axis=-1).mean()) + policy.deciding
+    least = float(np.min(policy.costs[..., allowed], axis=-1).mean())
+    if policy.known is not None:
+        least = float(rest.path.budgets[0])
+    rest.least = least + policy.deciding
     return rest
 
 

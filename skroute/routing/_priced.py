@@ -14,6 +14,7 @@ from skroute.base import Plan, affords, check_affordable, note_failure
 from skroute.routing._limits import stand_ins
 from skroute.routing._mixtures import price_curve, spread_prices
 from skroute.routing._validation import (
+    PRIOR,
     bounded_rule,
     choose_by_rule,
     correct,
@@ -28,6 +29,7 @@ from skroute.routing._validation import (
 from skroute.routing._values import (
     as_target,
     check_partition,
+    note_encoder,
     out_of_sample_quality,
     penalty,
     predict_matrix,
@@ -69,11 +71,16 @@ class PricedPolicy:
     alone : ndarray of shape (n_rows, n_choices), default=None
         Estimates of each row from all the others, by which the price is set where there
         are some.
+    known : Known, default=None
+        Where not all outcomes are known: which are; `quality` then holds doubly robust ones.
     weight : ndarray of shape (n_rows,), default=None
         How much each row counts in price and validation; its mean is 1.
-    rates : (float, float), default=(0.0, 0.0)
+
+    Attributes
+    ----------
+    rates : (float, float)
         What one unit of cost is worth at least in the unit of quality: under a budget, and
-        without one.
+        without one. Set by `solved`.
     """
 
     def __init__(
@@ -90,14 +97,15 @@ class PricedPolicy:
         part=None,
         repeats=None,
         alone=None,
+        known=None,
         weight=None,
-        rates=(0.0, 0.0),
     ):
-        self.estimator, self.weight, self.rates = estimator, weight, rates
+        self.estimator, self.weight, self.known = estimator, weight, known
+        self.rates = 0.0, 0.0
         self.alone = estimate if alone is None else alone
         self.estimate = estimate
         self.quality = quality
-        self.sigma = penalty(estimate, quality)
+        self.sigma = penalty(estimate, quality) if known is None else known.sigma(estimate)
         self.margin = margin
         # Whether parts are the folds of the estimates.
         self._own = part is not None
@@ -221,6 +229,7 @@ class PricedPolicy:
         for name in ("estimate", "alone", "quality"):
             setattr(other, name, np.ascontiguousarray(getattr(self, name)[:, kept]))
         other.sigma = self.sigma[kept]
+        other.known = None if self.known is None else self.known.of(kept)
         if self.repeats is not None:
             values, planned = self.repeats.values[:, kept], self.repeats.planned
             planned = None if planned is None else planned[:, kept]
@@ -263,7 +272,8 @@ class PricedPolicy:
             return tuple(np.asarray(part, dtype=np.float64).reshape(shape) for part in found)
         estimates = self.estimates(features)
         if self._levels is None:
-            self._levels = error_by_level(self.estimate, self.quality)
+            table = self.quality if self.known is None else self.known.table
+            self._levels = error_by_level(self.estimate, table)
         pairs = zip(estimates.T, self._levels)
         return estimates, np.column_stack([np.interp(part, *level) for part, level in pairs])
 
@@ -404,7 +414,8 @@ class PricedPolicy:
         rule = self.rule(max(budget, self.least))
         choices = choose_by_rule(*self._decides, rule)
         costs, planned = self._tables()
-        found = correct(choices, self.alone, self.quality, planned, costs, self.weight)
+        prior = PRIOR * (1.0 if self.known is None else self.known.prior)
+        found = correct(choices, self.alone, self.quality, planned, costs, self.weight, prior)
         self._corrected = budget, found
         return found
 
@@ -442,6 +453,7 @@ def fit_policy(
     deciding=0.0,
     n_jobs=None,
     fit_params=None,
+    known=None,
     weight=None,
 ):
     """Learn a policy from a log: cross-fitted estimates, and the estimator on all rows.
@@ -464,6 +476,8 @@ def fit_policy(
     n_jobs : int, default=None
     fit_params : dict, default=None
         Metadata for the estimator's `fit`.
+    known : Known, default=None
+        Where `quality` has NaN: which cells are known.
     weight : ndarray of shape (n_rows,), default=None
         As in `PricedPolicy`.
 
@@ -489,12 +503,13 @@ def fit_policy(
         return values, predict_costs(cost_estimator, rows, n_choices)
 
     part = parts_of(folds, len(quality))
+    judged = quality if known is None else known.judged(estimate)
     # Costs that are known row by row do not repeat.
     known_costs = np.ndim(costs) == 2 and planned is None
     return PricedPolicy(
         fitted,
         estimate,
-        quality,
+        judged,
         costs,
         planned=planned,
         reg_lambda=reg_lambda,
@@ -502,6 +517,7 @@ def fit_policy(
         part=part,
         repeats=None if known_costs else find_repeats(X, part, of_rows),
         alone=leave_one_out(fitted, X, quality) if exchangeable else None,
+        known=known,
         weight=weight,
     )
 
@@ -515,11 +531,12 @@ def cross_fit(estimator, X, target, folds, task, n_jobs, fit_params, name):
     """An estimator fitted on all rows, and out-of-sample estimates of the same rows."""
     fit_params = fit_params or {}
     step = nullcontext() if task is None else task.step(f"{name} on all rows")
-    estimate = out_of_sample_quality(
-        estimator, X, target, folds, n_jobs, fit_params, task=task, name=name
-    )
-    with step:
-        fitted = clone(estimator).fit(X, as_target(target), **fit_params)
+    with note_encoder(X, name):
+        estimate = out_of_sample_quality(
+            estimator, X, target, folds, n_jobs, fit_params, task=task, name=name
+        )
+        with step:
+            fitted = clone(estimator).fit(X, as_target(target), **fit_params)
     return fitted, estimate
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.routing._limits import limits_of
 from skroute.routing._stream import StreamMixin
-from skroute.utils._compat import Real
+from skroute.utils._compat import Real, num_samples
 
 
 def check_lambda(reg_lambda):
@@ -72,7 +73,8 @@ class PricedMixin(StreamMixin):
 
         It is that of a mean over as many rows: where the rows of `fit` happen to be cheap, new
         ones are above the budget. Where the means of the folds differ by more than that, since
-        each has learned something else, it is theirs.
+        each has learned something else, it is theirs: five folds say it roughly, so that by
+        chance the figure of one fit may be half as large again as that of another.
         """
         policy = self._policy()
         return standard_error(self._validation()[1], policy.part, policy.weight)
@@ -134,7 +136,7 @@ class LoggedMixin(PricedMixin):
         """Sigma, the out-of-sample standard deviation of the estimation error."""
         return self._policy().sigma
 
-    def predict_quality(self, X, return_std=False):
+    def predict_quality(self, X, return_std=False, exclude=None, allowed=None):
         """Estimated quality of each choice, before the penalty.
 
         Parameters
@@ -145,10 +147,16 @@ class LoggedMixin(PricedMixin):
         return_std : bool, default=False
             Whether to return the uncertainty of each estimate as well.
 
+        exclude : list of str, default=None
+            Names of choices that are not to be had, as in `route`.
+
+        allowed : {array-like, dataframe} of shape (n_samples, n_choices), default=None
+            Which choices each row may make, as in `route`.
+
         Returns
         -------
         quality : ndarray of shape (n_samples, n_choices)
-            Columns in the order of ``choices_``.
+            Columns in the order of ``choices_``; NaN where a row may not make the choice.
 
         std : ndarray of shape (n_samples, n_choices)
             Only if `return_std`. Where ``predict`` of `accuracy_estimator` takes
@@ -166,5 +174,14 @@ class LoggedMixin(PricedMixin):
         check_is_fitted(self)
         self._check_unchanged()
         policy = self._policy()
-        of = policy.estimates_and_std if return_std else policy.estimates
-        return self._estimates(self._check_X(X), of)
+        X = self._check_X(X)
+        limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
+        if exclude is None and allowed is None:
+            of = policy.estimates_and_std if return_std else policy.estimates
+            return self._estimates(X, of)
+        free = np.zeros((num_samples(X), len(self.choices_)), dtype=bool)
+        free[:, limits.kept] = True if limits.allowed is None else limits.allowed
+        if not return_std:
+            return np.where(free, self._estimates(X, policy.estimates), np.nan)
+        found = self._estimates(X, policy.estimates_and_std)
+        return tuple(np.where(free, part, np.nan) for part in found)

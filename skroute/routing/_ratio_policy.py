@@ -124,7 +124,7 @@ class RatioPolicy:
         repeats = low.repeats
         if repeats is not None:
             repeats = repeats._replace(values=blend.mixed(repeats.values, high.repeats.values))
-        return PricedPolicy(
+        found = PricedPolicy(
             blend,
             blend.mixed(low.estimate, high.estimate),
             self.sums.linear(level, scale),
@@ -136,8 +136,9 @@ class RatioPolicy:
             repeats=repeats,
             alone=blend.mixed(low.alone, high.alone),
             weight=low.weight,
-            rates=low.rates,
         )
+        found.rates = low.rates
+        return found
 
     def reached(self, policy, budget):
         """What the out-of-sample decisions of a policy sum to, as means over rows.

@@ -17,7 +17,7 @@ _MANY = 20
 _MAX_PARTS = 10
 _TIE = 1e-9
 # Rows of evidence that the figures of a single choice are shrunk by towards those of all.
-_PRIOR = 20.0
+PRIOR = 20.0
 
 
 class Repeats(NamedTuple):
@@ -118,7 +118,7 @@ def leave_one_out(fitted, X, target):
 
 
 def weighted_path(values, costs, realised, weight):
-    """The path of rows that do not all count the same.
+    """The path of rows that need not all count the same, or whose realised costs may be negative.
 
     Parameters
     ----------
@@ -133,12 +133,17 @@ def weighted_path(values, costs, realised, weight):
     -------
     AssignmentPath
     """
-    if weight is None:
-        return assignment_path(values, costs, realised)
-    each = (weight / weight.mean())[:, np.newaxis]
-    return assignment_path(
-        values * each, costs * each, None if realised is None else realised * each
-    )
+    # A log of one answer may estimate costs below 0. One choice is made in each row: what is
+    # added to all costs is added to every budget.
+    lift = 0.0 if realised is None else -min(float(realised.min()), 0.0)
+    if lift:
+        realised = realised + lift
+    if weight is not None:
+        each = (weight / weight.mean())[:, np.newaxis]
+        values, costs = values * each, costs * each
+        realised = None if realised is None else realised * each
+    path = assignment_path(values, costs, realised)
+    return path._replace(budgets=np.maximum(path.budgets - lift, 0.0)) if lift else path
 
 
 def bounded_rule(path, room, rate):
@@ -324,7 +329,7 @@ def validate(paths, room, values, planned, realised, quality, rate=0.0):
     return Validation(choices, choices.mean(quality), choices.mean(realised))
 
 
-def correct(choices, estimate, quality, planned, realised, weight=None):
+def correct(choices, estimate, quality, planned, realised, weight=None, prior=PRIOR):
     """What is left of the winner's curse, by choice.
 
     Parameters
@@ -332,6 +337,8 @@ def correct(choices, estimate, quality, planned, realised, weight=None):
     choices : Choices
     estimate, quality, planned, realised : ndarray of shape (n_rows, n_choices)
     weight : ndarray of shape (n_rows,), default=None
+    prior : float
+        Rows that a choice is shrunk by.
 
     Returns
     -------
@@ -344,10 +351,10 @@ def correct(choices, estimate, quality, planned, realised, weight=None):
     overall = error.sum() / made.sum()
     cost, plan = choices.totals(realised * each_row), choices.totals(planned * each_row)
     ratio = cost.sum() / plan.sum() if plan.sum() > 0 else 1.0
-    each = _PRIOR * plan / np.maximum(made, 1.0)
+    each = prior * plan / np.maximum(made, 1.0)
     factor = np.full(len(made), ratio)
     np.divide(cost + ratio * each, plan + each, out=factor, where=plan > 0)
-    return Correction((error + _PRIOR * overall) / (made + _PRIOR), factor)
+    return Correction((error + prior * overall) / (made + prior), np.maximum(factor, 0.0))
 
 
 def error_by_level(estimate, quality, n_levels=10, least=30):
@@ -367,9 +374,11 @@ def error_by_level(estimate, quality, n_levels=10, least=30):
         For each choice the mean estimate of each level, and the root mean squared error.
     """
     found = []
-    n_levels = int(np.clip(len(estimate) // least, 1, n_levels))
     for value, truth in zip(estimate.T, quality.T):
-        levels = np.array_split(np.argsort(value, kind="stable"), n_levels)
+        known = ~np.isnan(truth)
+        value, truth = value[known], truth[known]
+        some = int(np.clip(len(value) // least, 1, n_levels))
+        levels = np.array_split(np.argsort(value, kind="stable"), some)
         middle = np.array([value[rows].mean() for rows in levels])
         error = np.array([np.sqrt(np.mean((truth[rows] - value[rows]) ** 2)) for rows in levels])
         found.append((middle, error))

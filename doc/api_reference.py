@@ -7,7 +7,17 @@ import inspect
 ROOMS = {
     "skroute.routing": (
         "Which model answers",
-        ["occam", "budget_router", "frugalml", "frugalmct", "sequential", "streams", "online"],
+        [
+            "occam",
+            "objectives",
+            "budget_router",
+            "learning_from_logs",
+            "online",
+            "frugalml",
+            "frugalmct",
+            "sequential",
+            "streams",
+        ],
     ),
     "skroute.gating": ("Is the cheap model enough", ["gating", "sequential_features"]),
     "skroute.early_exit": ("When to stop evaluating an ensemble", ["early_exit", "multi_exit"]),

@@ -197,6 +197,7 @@ _CHANGES = {
     "policy": {"policy": "batch"},
     "objective": {"objective": "min", "policy": "batch"},
     "reg_lambda": {"reg_lambda": 0.7},
+    "exchange_rate": {"exchange_rate": 0.05},
     "max_rounds": {"max_rounds": 1},
     "max_cost": {"max_cost": 2.0},
 }

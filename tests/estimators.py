@@ -6,7 +6,7 @@ skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is m
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.certified import CertifiedRouter
@@ -86,17 +86,22 @@ COMBINERS = [
     VoteClassifier(members(), costs=COSTS, cv=2, voting="soft"),
 ]
 
-REGRESSORS = [("tree", DecisionTreeRegressor(max_depth=2, random_state=0)), ("ridge", Ridge())]
+# Trees: a linear model says of one row another last digit than of many.
+REGRESSORS = [
+    ("tree", DecisionTreeRegressor(max_depth=2, random_state=0)),
+    ("deep", DecisionTreeRegressor(max_depth=6, random_state=0)),
+]
+REGRESSOR_COSTS = {"tree": 1.0, "deep": 3.0}
 
 ESTIMATORS = [
     *ROUTERS,
     *COMBINERS,
     OccamRouterRegressor(
-        REGRESSORS, costs=[1.0, 3.0], budget=2.5, cv=2, accuracy_estimator=_SMALL_TREE
+        REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2, accuracy_estimator=_SMALL_TREE
     ),
-    SingleBestRegressor(REGRESSORS, costs=[1.0, 3.0], budget=3.0, cv=2),
-    RandomRouterRegressor(REGRESSORS, costs=[1.0, 3.0], budget=2.5),
-    OracleRouterRegressor(REGRESSORS, costs=[1.0, 3.0], budget=2.5, cv=2),
+    SingleBestRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=3.0, cv=2),
+    RandomRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5),
+    OracleRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2),
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),

@@ -20,11 +20,12 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from sklearn.base import clone, is_classifier
-from sklearn.dummy import DummyClassifier
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.certified import CertifiedRouter
@@ -452,7 +453,10 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
         fit = Failing.fit
 
     parameters = learner.get_params(deep=False)
-    if "estimators" in parameters:
+    if "estimators" in parameters and is_regressor(learner):
+        failing = type("FailingTree", (DecisionTreeRegressor,), {"fit": Failing.fit})()
+        change = {"estimators": [("tree", DummyRegressor()), ("deep", failing)]}
+    elif "estimators" in parameters:
         change = {"estimators": [("tree", DummyClassifier()), ("logreg", Failing())]}
     elif isinstance(learner, QWYCEnsemble):
         change = {"estimator": VotingClassifier([("logreg", Failing())], voting="soft")}

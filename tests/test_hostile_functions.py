@@ -225,6 +225,7 @@ def calls(tmp_path):
         "metrics.make_budget_scorer": {"budget": 1.0, "scoring": "accuracy"},
         "metrics.make_curve_scorer": {"metric": metrics.cost_quality_auc, "budgets": [1.0, 2.0]},
         "metrics.mean_cost_scorer": {"estimator": router, "X": X[:6]},
+        "metrics.mean_quality_scorer": {"estimator": router, "X": X[:6], "y": VALUES},
         "metrics.pareto_front": CURVE,
         "metrics.risk_coverage_curve": {
             "loss": QUALITY,

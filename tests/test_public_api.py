@@ -132,7 +132,7 @@ def test_the_list_says_what_it_should():
     for line in (
         "    solve_assignment(values, costs, budget, *, objective, solver, tol, solver_options)",
         "    bootstrap_interval(statistic, *rows, confidence_level, n_resamples, random_state)",
-        "    class SingleBestClassifier(estimators, *, costs, budget, response, cv, n_jobs)",
+        "    class VoteClassifier(estimators, *, costs, budget, voting, cv, n_jobs)",
         "        .predict_proba(X, budget, **context)",
         "        .named_estimators",
         "        .from_estimators(estimators, X, *, ax, line_kwargs)",

@@ -41,4 +41,5 @@ for kind in (OccamRouterRegressor, RandomRouterRegressor, OracleRouterRegressor)
         router, X_test, y_test, budgets=budgets, ax=ax, **told
     )
     ax = display.ax_
-    plt.ylim(-8, 0)
+ax.set(title="A ridge and a forest", ylim=(-8, 0))
+plt.show()

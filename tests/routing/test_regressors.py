@@ -1,0 +1,139 @@
+"""Routers of regressors: the same machinery, for numbers."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from skroute.metrics import accuracy_cost_curve, mean_quality_scorer
+from skroute.routing import (
+    OccamRouterClassifier,
+    OccamRouterRegressor,
+    OracleRouterRegressor,
+    RandomRouterRegressor,
+    SingleBestRegressor,
+)
+
+TREE = DecisionTreeRegressor(max_depth=5, min_samples_leaf=15, random_state=0)
+COSTS = {"ridge": 1.0, "neighbors": 4.0}
+
+
+def problem(n=900, seed=0):
+    """The ridge is right on one side of a column, the neighbours on the other."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    y = np.where(X[:, 0] > 0, 2 * X[:, 0], 3 * np.sin(6 * X[:, 1])) + 0.1 * rng.normal(size=n)
+    return X[: n // 2], y[: n // 2], X[n // 2 :], y[n // 2 :]
+
+
+def members():
+    return [("ridge", Ridge()), ("neighbors", KNeighborsRegressor(5))]
+
+
+@pytest.mark.parametrize("quality", ["squared_error", "absolute_error", "callable"])
+def test_rows_go_where_the_loss_is_smaller(quality):
+    loss = mean_absolute_error if quality == "absolute_error" else mean_squared_error
+    given = (lambda true, answer: -((true - answer) ** 2)) if quality == "callable" else quality
+    X, y, X_test, y_test = problem()
+    kw = {"costs": COSTS, "budget": 2.5, "quality": given}
+    losses = {}
+    for kind in (
+        OccamRouterRegressor,
+        SingleBestRegressor,
+        RandomRouterRegressor,
+        OracleRouterRegressor,
+    ):
+        extra = {"accuracy_estimator": TREE} if kind is OccamRouterRegressor else {}
+        router = kind(members(), **kw, **extra).fit(X, y)
+        told = {"y_true": y_test} if kind is OracleRouterRegressor else {}
+        y_pred, route, cost = router.predict_routed(X_test, **told)
+        own = np.column_stack([m.predict(X_test) for m in router.estimators_])
+        np.testing.assert_array_equal(y_pred, own[np.arange(len(route)), route])
+        assert cost.mean() <= 2.8
+        losses[kind] = loss(y_test, y_pred)
+        rows = router.row_quality(X_test, y_test, **told)
+        assert -rows.quality.mean() == pytest.approx(losses[kind])
+        curve = accuracy_cost_curve(router, X_test, y_test, [2.5], **told)
+        assert -curve.quality[0] == pytest.approx(losses[kind])
+        if not told:
+            assert mean_quality_scorer(router, X_test, y_test) == pytest.approx(-losses[kind])
+            assert router.score(X_test, y_test) == pytest.approx(r2_score(y_test, y_pred))
+        assert not hasattr(router, "predict_proba") and not hasattr(router, "classes_")
+    occam, single, random, oracle = losses.values()
+    assert oracle < occam < 0.8 * random and occam < single
+
+
+def test_an_exchange_rate_leaves_answers_that_save_less_than_they_cost():
+    X, y, X_test, y_test = problem()
+    router = OccamRouterRegressor(members(), costs=COSTS, accuracy_estimator=TREE).fit(X, y)
+
+    def total(rate, judged):
+        found = router.set_params(exchange_rate=rate).row_quality(X_test, y_test)
+        return (judged * found.cost - found.quality).mean()
+
+    assert total(0.1, 0.1) <= min(total(None, 0.1), total(10.0, 0.1))
+    single = SingleBestRegressor(members(), costs=COSTS, exchange_rate=100.0).fit(X, y)
+    assert (single.route(X) == 0).all()
+
+
+def test_weights_of_rows_enter_members_and_price():
+    X, y, _, _ = problem(400)
+    weight = np.where(X[:, 0] > 0, 5.0, 1.0)
+    pair = [("ridge", Ridge()), ("tree", DecisionTreeRegressor(max_depth=3))]
+    router = OccamRouterRegressor(pair, costs=[1, 2], budget=1.5, accuracy_estimator=TREE)
+    router.fit(X, y, sample_weight=weight)
+    expected = Ridge().fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(router.estimators_[0].coef_, expected.coef_)
+    assert router.validation_cost_ == pytest.approx(
+        np.average(router._validation()[1], weights=weight)
+    )
+
+
+def test_options_of_the_classifier_are_there():
+    X, y, X_test, _ = problem(500)
+    frozen = [(name, FrozenEstimator(member.fit(X, y))) for name, member in members()]
+    kw = {"costs": COSTS, "budget": 2.5, "accuracy_estimator": TREE}
+    router = OccamRouterRegressor(frozen, embedding=PCA(2), policy="batch", **kw).fit(X, y)
+    assert router.predict_cost(X_test).mean() <= 2.5
+    assert set(router.route(X_test, exclude=["ridge"], budget=4)) == {1}
+    stream = router.set_params(policy="online").stream(1e6)
+    assert stream.route(X_test[:1]).choice == router.route(X_test[:1])[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"quality": "accuracy"}, "'quality' parameter"),
+        ({"estimators": [("a", LogisticRegression())], "costs": [1]}, "should be a regressor"),
+        ({"embedding": "ridge"}, "'embedding' parameter"),
+        ({"quality": "gamma_deviance"}, "numbers above 0"),
+        ({"quality": lambda true, given: 0.0}, "one finite number for each row"),
+    ],
+)
+def test_what_is_refused(change, message):
+    X, y, _, _ = problem(200)
+    router = OccamRouterRegressor(members(), costs=COSTS, accuracy_estimator=TREE)
+    with pytest.raises(ValueError, match=message):
+        router.set_params(**change).fit(X, y)
+    assert not hasattr(router, "choices_")
+
+
+def test_targets_are_one_number_per_row():
+    X, y, _, _ = problem(200)
+    router = OccamRouterRegressor(members(), costs=COSTS, accuracy_estimator=TREE)
+    with pytest.raises(ValueError, match="is for one number per row"):
+        router.fit(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="OccamRouterRegressor|should be a classifier"):
+        OccamRouterClassifier(members(), costs=COSTS).fit(X, (y > 0).astype(int))
+
+
+def test_whole_numbers_and_a_column_are_taken():
+    X, y = make_friedman1(120, random_state=0)
+    router = OccamRouterRegressor(members(), costs=COSTS, accuracy_estimator=TREE, cv=2)
+    router.fit(X, np.round(y).astype(int))
+    assert router.predict(X).dtype == np.float64

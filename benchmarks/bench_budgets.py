@@ -17,8 +17,8 @@ spends on its test file, whose requests are longer: that drift is shown beside i
 All its splits spend on that one file, whose rows alone leave a standard error of .04.
 
 Digits, by the default estimator, spend about 3 % too much: estimates are clipped to the range of
-what was seen, cross-fitted ones more often than later ones, and prices are so low there that a level
-of .003 matters. In five splits the spend was .036 lower without the clip.
+what was seen, cross-fitted ones more often than later ones, and prices are so low there that a
+level of .003 matters. In five splits the spend was .036 lower without the clip.
 
 Standard errors are those over splits: the budgets of a split are not independent.
 

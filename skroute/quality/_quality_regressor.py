@@ -10,6 +10,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.features import FrameEncoder, needs_encoding
+from skroute.quality._corrections import corrected, finished
 from skroute.quality._family import (
     MEMBERS,
     MOST_SEARCHED,
@@ -19,16 +20,7 @@ from skroute.quality._family import (
     pack,
     unpack,
 )
-from skroute.quality._stacking import (
-    Choice,
-    Compared,
-    beyond_noise,
-    choose_weights,
-    corrected,
-    corrections,
-    cross_corrected,
-    others,
-)
+from skroute.quality._stacking import Compared, choose_weights
 from skroute.quality._trees import join
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
@@ -36,8 +28,6 @@ from skroute.utils._texts import hiding_texts
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
-# Rows are kept for at least this share more of gain.
-_WORTH_KEEPING = 0.05
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
 _FEWEST_ROWS = 20
 # Squares of larger outcomes, times the rows of a table, are beyond all floats.
@@ -264,12 +254,13 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         for train, test in folds:
             means[test] = quality[train].mean(axis=0)
         estimates = self._out_of_sample(names, rows, quality, folds)
-        names, choice = self._chosen(names, estimates, means, quality, folds, costs)
-        self._fit_members(names, choice, rows, quality - mean)
-        self.compared_ = choice.compared
-        self._knots = [corrections(*pair) for pair in zip(choice.estimate.T, quality.T)]
+        picks = self.keep_rows == "auto" and self.family is None
+        heavy = [name for name in names if picks and name in NEIGHBORS]
         tests = [test for _, test in folds]
-        estimate = np.clip(cross_corrected(choice.estimate, quality, tests), *self._range)
+        choice = choose_weights(names, estimates, quality - means, quality, tests, costs, heavy)
+        self._fit_members(names, choice, rows, quality - mean)
+        self.compared_, self._knots = choice.compared, choice.knots
+        estimate = choice.estimate
         self.mean_ = mean
         return estimate[:, 0] if self._is_single else estimate
 
@@ -323,39 +314,6 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             found[names.index(name), folds[k][1]] = part
         return found
 
-    def _chosen(self, names, estimates, means, quality, folds, costs):
-        """The members that stay, and their weights."""
-        tests = [test for _, test in folds]
-
-        def choose(some) -> Choice:
-            positions = [names.index(name) for name in some]
-            return choose_weights(
-                some, estimates[positions], quality - means, quality, tests, costs
-            )
-
-        light = [name for name in names if name not in NEIGHBORS]
-        if self.keep_rows != "auto" or self.family is not None or len(light) == len(names):
-            return names, choose(names)
-        small = choose(light)
-        # One search at most: that of the neighbours which decide best.
-        heavy = [name for name in names if name in NEIGHBORS]
-        alone = {name: choose([name]).gain for name in heavy}
-        large = {name: choose([*light, name]) for name in heavy}
-
-        def kept(rows):
-            """The neighbours that are worth their rows, by some rows; or None."""
-            name = max(heavy, key=lambda name: alone[name][rows].mean())
-            lead, gain = (large[name].gain - small.gain)[rows], small.gain[rows].mean()
-            return name if beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain else None
-
-        estimate = small.estimate.copy()
-        for rows, rest in others(len(quality), tests):
-            if (name := kept(rest)) is not None:
-                estimate[rows] = large[name].estimate[rows]
-        name = kept(slice(None))
-        some, choice = (light, small) if name is None else ([*light, name], large[name])
-        return some, choice._replace(estimate=estimate)
-
     def _fit_members(self, names, choice, rows, deviations):
         """Fit on all rows what has weight; all trees become one forest."""
         known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
@@ -397,7 +355,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimate = self.mean_ + (estimate - self.mean_).astype(np.float32)
         if self._knots is not None:
             estimate = corrected(estimate, self._knots)
-        np.clip(estimate, *self._range, out=estimate)
+        if self._parts:
+            estimate = finished(estimate, *self._range)
         return estimate[:, 0] if self._is_single else estimate
 
     def _checked(self, X):

@@ -6,11 +6,14 @@ import numpy as np
 from scipy.optimize import nnls
 
 from skroute.assignment import assignment_path, choose_at_price
+from skroute.quality._corrections import corrected, corrections, finished
 
 # Where between the cheapest choice and the best one the decisions are judged.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 # Of the mean square of the members: penalty on the weights.
 _PENALTY = 0.02
+# Rows are kept for at least this share more of gain.
+_WORTH_KEEPING = 0.05
 # Of the sum of squares over all rows: what is less than this without some rows is rounding.
 _ROUNDING = 1e-10
 
@@ -75,18 +78,26 @@ def moments(estimates, outcomes):
     return Moments((apart @ apart.T, apart @ target_apart), (level @ level.T, level @ target))
 
 
-def stacked_weights(found):
+def stacked_weights(found, some=None):
     """Least squares with weights of at least zero, for differences and for the level.
 
     Parameters
     ----------
     found : Moments
+    some : list of int, default=None
+        The members that may have weight; None: all.
 
     Returns
     -------
     Weights
     """
-    return Weights(*(_least_squares(*part) for part in found))
+    some = list(range(len(found.level[1]))) if some is None else some
+    parts = []
+    for products, with_outcomes in found:
+        weights = np.zeros(len(products))
+        weights[some] = _least_squares(products[np.ix_(some, some)], with_outcomes[some])
+        parts.append(weights)
+    return Weights(*parts)
 
 
 def _least_squares(products, with_outcomes):
@@ -243,18 +254,41 @@ class Choice(NamedTuple):
     Attributes
     ----------
     weights : Weights
+    knots : list of ndarray of shape (2, n_points), or None
+        Corrections of the weighted sum, one for each choice.
     estimate : ndarray of shape (n_rows, n_choices)
-        Of each row by the weights, and by the choice between stack, members and means, that
-        the rows of the other folds make.
+        Of each row by the weights, the corrections, and the choice between stack, members
+        and means, that the rows of the other folds make.
     gain : ndarray of shape (n_rows,)
         Of `estimate` over the best random mix.
     compared : list of Compared
     """
 
     weights: Weights
+    knots: list | None
     estimate: np.ndarray
     gain: np.ndarray
     compared: list[Compared]
+
+
+class Candidate(NamedTuple):
+    """A way to weigh and to correct.
+
+    Attributes
+    ----------
+    deviation : ndarray of shape (n_rows, n_choices)
+        The weighted sum, by weights of the other folds.
+    curves : {"own", "shared", None}
+        How choices are corrected.
+    estimate : ndarray of shape (n_rows, n_choices)
+        Corrected by the other folds.
+    gain : ndarray of shape (n_rows,)
+    """
+
+    deviation: np.ndarray
+    curves: str | None
+    estimate: np.ndarray
+    gain: np.ndarray
 
 
 def others(n_rows, folds):
@@ -262,10 +296,11 @@ def others(n_rows, folds):
     return [(rows, np.setdiff1d(np.arange(n_rows), rows)) for rows in folds]
 
 
-def choose_weights(names, estimates, outcomes, quality, folds, costs=None):
+def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy=()):
     """Stack a family, or take one member where that is better by more than noise.
 
-    Weights are compared as they are used: those of each fold are learned on the others.
+    Weights and corrections are compared as they are used: those of each fold are learned on
+    the others.
 
     Parameters
     ----------
@@ -280,6 +315,8 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None):
         The rows of each fold.
     costs : ndarray of shape (n_choices,) or (n_rows, n_choices), default=None
         None supposes some.
+    heavy : sequence of str, default=()
+        Members that must be worth keeping; of these one at most is taken.
 
     Returns
     -------
@@ -289,41 +326,97 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None):
         costs = supposed_costs(quality)
     elif np.ndim(costs) == 2:
         costs = costs.mean(axis=0)
+    splits = others(len(quality), folds)
     parts = [moments(estimates[:, rows], outcomes[rows]) for rows in folds]
     total = moments(estimates, outcomes)
-    rules = {"stack": stacked_weights}
+    light = [name for name in names if name not in heavy]
+    rules = {}
     for i, name in enumerate(names):
         rules[name] = lambda found, i=i: single_weights(found, i)
-    means = quality - outcomes
-    candidates, gains = {}, {}
-    for name, rule in rules.items():
-        estimate = means.copy()
+    for one in [None, *heavy]:
+        some = [i for i, name in enumerate(names) if name in light or name == one]
+        rules["stack", one] = lambda found, some=some: stacked_weights(found, some)
+
+    def candidate(rule):
+        deviation = np.empty(quality.shape)
         for rows, part in zip(folds, parts):
-            estimate[rows] += weigh(estimates[:, rows], rule(total.less(part)))
-        candidates[name] = estimate
-        gains[name] = gain_over_mix(estimate, quality, costs)
+            deviation[rows] = weigh(estimates[:, rows], rule(total.less(part)))
+        return correct_by_others(deviation, quality, splits, costs)
+
+    found = {key: candidate(rule) for key, rule in rules.items()}
+
+    def best_of(some, one, rows):
+        """The stack of some members, or the one that decides better, by some rows."""
+        best = max(some, key=lambda name: found[name].gain[rows].mean())
+        lead = (found[best].gain - found["stack", one].gain)[rows]
+        return best if beyond_noise(lead) else ("stack", one)
 
     def taken(rows):
-        """The rule that decides best on some rows; None where that is worse than a coin."""
-        best = max(names, key=lambda name: gains[name][rows].mean())
-        name = best if beyond_noise((gains[best] - gains["stack"])[rows]) else "stack"
-        return None if gains[name][rows].mean() < 0 else name
+        """What decides best on some rows; None where that is worse than a coin."""
+        key = best_of(light, None, rows)
+        if heavy:
+            one = max(heavy, key=lambda name: found[name].gain[rows].mean())
+            large = best_of([*light, one], one, rows)
+            lead, gain = (found[large].gain - found[key].gain)[rows], found[key].gain[rows].mean()
+            if beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain:
+                key = large
+        return None if found[key].gain[rows].mean() < 0 else key
 
-    nothing = Weights(np.zeros(len(names)), np.zeros(len(names)))
-    name = taken(slice(None))
-    weights = nothing if name is None else rules[name](total)
-    estimate = means.copy()
-    for rows, rest in others(len(quality), folds):
-        if (name := taken(rest)) is not None:
-            estimate[rows] = candidates[name][rows]
+    estimate = np.empty(quality.shape)
+    for rows, rest in splits:
+        key = taken(rest)
+        mean = quality[rest].mean(axis=0)
+        estimate[rows] = mean if key is None else found[key].estimate[rows]
+    key = taken(slice(None))
+    stack = key if isinstance(key, tuple) else ("stack", key if key in heavy else None)
+    weights = Weights(np.zeros(len(names)), np.zeros(len(names)))
+    knots = None
+    if key is not None:
+        weights, curves = rules[key](total), found[key].curves
+        if curves is not None:
+            whole = quality.mean(axis=0) + found[key].deviation
+            knots = corrections(whole, quality, curves == "own")
     compared = []
-    for name in rules:
-        own = [w.sum() if name == "stack" else w[names.index(name)] for w in weights]
-        gain = gains[name]
-        compared.append(
-            Compared(name, float(gain.mean()), standard_error(gain), float(own[0]), float(own[1]))
-        )
-    return Choice(weights, estimate, gain_over_mix(estimate, quality, costs), compared)
+    for name in [stack, *names]:
+        whole, gain = isinstance(name, tuple), found[name].gain
+        taken_of = [float(w.sum() if whole else w[names.index(name)]) for w in weights]
+        shown = "stack" if whole else name
+        compared.append(Compared(shown, float(gain.mean()), standard_error(gain), *taken_of))
+    return Choice(weights, knots, estimate, gain_over_mix(estimate, quality, costs), compared)
+
+
+def correct_by_others(deviation, quality, splits, costs):
+    """Estimates of each fold, corrected by what the rows of the others say.
+
+    Choices have curves of their own, unless decisions are better by more than noise with a
+    curve that all share, or with none.
+
+    Parameters
+    ----------
+    deviation, quality : ndarray of shape (n_rows, n_choices)
+    splits : list of (ndarray of int, ndarray of int)
+        Rows, and those of the other folds.
+    costs : ndarray of shape (n_choices,)
+
+    Returns
+    -------
+    Candidate
+    """
+    low, high = quality.min(axis=0), quality.max(axis=0)
+    found = None
+    for curves in ("own", "shared", None):
+        estimate = np.empty(quality.shape)
+        for rows, rest in splits:
+            mean = quality[rest].mean(axis=0)
+            estimate[rows] = mean + deviation[rows]
+            if curves is not None:
+                knots = corrections(mean + deviation[rest], quality[rest], curves == "own")
+                estimate[rows] = corrected(estimate[rows], knots)
+        estimate = finished(estimate, low, high)
+        gain = gain_over_mix(estimate, quality, costs)
+        if found is None or beyond_noise(gain - found.gain):
+            found = Candidate(deviation, curves, estimate, gain)
+    return found
 
 
 def standard_error(values):
@@ -334,54 +427,3 @@ def standard_error(values):
 def beyond_noise(lead):
     """Whether a mean is above zero by more than two standard errors."""
     return lead.mean() > 2 * standard_error(lead)
-
-
-def corrections(estimate, quality, rows_each=300, most=20):
-    """How far estimates of one choice are off, by their size; shrunk to what is no noise.
-
-    Parameters
-    ----------
-    estimate, quality : ndarray of shape (n_rows,)
-        Out of sample, and what came out.
-    rows_each, most : int
-        Rows of a bin at least, and bins at most.
-
-    Returns
-    -------
-    ndarray of shape (2, n_bins)
-        Mean estimate of each bin, and what to add there; in between it is interpolated.
-    """
-    n_bins = int(np.clip(len(estimate) // rows_each, 1, most))
-    bins = np.array_split(np.argsort(estimate, kind="stable"), n_bins)
-    at = np.array([estimate[rows].mean() for rows in bins])
-    apart = [quality[rows] - estimate[rows] for rows in bins]
-    found = np.array([values.mean() for values in apart])
-    noise = np.array([values.var() / len(values) for values in apart])
-    real = max((found**2 - noise).mean(), 0.0)
-    shrunk = found * np.divide(real, real + noise, where=real + noise > 0, out=np.zeros(n_bins))
-    # Never in another order than the estimates.
-    return np.stack([at, np.maximum.accumulate(at + shrunk) - at])
-
-
-def corrected(estimate, knots):
-    """Estimates with the corrections of each choice.
-
-    Parameters
-    ----------
-    estimate : ndarray of shape (n_rows, n_choices)
-    knots : list of ndarray of shape (2, n_bins)
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_choices)
-    """
-    return np.column_stack([e + np.interp(e, *knot) for e, knot in zip(estimate.T, knots)])
-
-
-def cross_corrected(estimate, quality, folds):
-    """Estimates corrected by what the rows of other folds say."""
-    found = estimate.copy()
-    for rows, rest in others(len(estimate), folds):
-        pairs = zip(estimate[rest].T, quality[rest].T)
-        found[rows] = corrected(estimate[rows], [corrections(*pair) for pair in pairs])
-    return found

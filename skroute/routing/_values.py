@@ -104,6 +104,27 @@ def note_groups(cv):
 
 
 @contextmanager
+def note_encoder(X, name):
+    """Let a failure through; where rows hold texts or categories, say what makes them numbers.
+
+    Parameters
+    ----------
+    X : indexable
+    name : str
+        The parameter whose estimator is fitted.
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if needs_encoding(X):
+            error.add_note(
+                f"X holds texts or categories. Where {name} reads numbers only, put an encoder "
+                "before it: make_pipeline(skroute.features.FrameEncoder(), estimator)."
+            )
+        raise
+
+
+@contextmanager
 def note_outputs(estimator, n_outputs):
     """Let a failure through; say what to do if the estimator may be one of a single output.
 

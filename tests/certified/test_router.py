@@ -344,7 +344,7 @@ def test_any_decision_estimator_can_be_certified(of_decisions):
 
 
 def occam(**options):
-    return OccamRouterClassifier(MEMBERS, costs=[1, 10], cv=2, response="predict", **options)
+    return OccamRouterClassifier(MEMBERS, costs=[1, 10], cv=2, **options)
 
 
 @pytest.fixture(scope="module")

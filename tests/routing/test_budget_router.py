@@ -228,7 +228,7 @@ def test_costs_are_checked():
         BudgetRouter().fit(X, Q, costs=C[:, :1])
     with pytest.raises(ValueError, match="costs must not be negative"):
         BudgetRouter().fit(X, Q, costs=-C)
-    with pytest.raises(ValueError, match="was fitted without"):
+    with pytest.raises(ValueError, match="decides by the fixed costs"):
         BudgetRouter(Ridge(), costs=COSTS).fit(X, Q).predict(X, costs=C)
     with pytest.raises(ValueError, match="y has 2 columns but costs names 3"):
         BudgetRouter(costs={"a": 1, "b": 2, "c": 3}).fit(X, Q)
@@ -709,3 +709,27 @@ def test_a_splitter_without_its_groups_says_how_to_get_them():
     with pytest.raises(ValueError, match="groups") as caught:
         BudgetRouter(Ridge(), costs=[1, 5], cv=GroupKFold(3)).fit(X, Q)
     assert any("enable_metadata_routing" in note for note in caught.value.__notes__)
+
+
+def test_an_estimator_of_numbers_is_told_what_makes_texts_numbers():
+    texts = [f"question {i}" for i in range(40)]
+    with pytest.raises(ValueError, match="could not convert") as failure:
+        BudgetRouter(Ridge(), costs=[1, 2]).fit(texts, np.ones((40, 2)))
+    notes = "".join(failure.value.__notes__)
+    assert "skroute.features.FrameEncoder" in notes and "question" not in notes
+
+
+def test_estimates_of_choices_that_are_not_to_be_had_are_nan():
+    rng = np.random.default_rng(0)
+    X, Q = rng.standard_normal((60, 2)), rng.random((60, 3))
+    router = BudgetRouter(Ridge(), costs={"a": 1, "b": 2, "c": 3}).fit(X, Q)
+    plain = router.predict_quality(X)
+    allowed = rng.random((60, 3)) < 0.5
+    allowed[:, 0] = True
+    for std in (False, True):
+        found = router.predict_quality(X, std, exclude=["b"], allowed=allowed)
+        found = found[0] if std else found
+        free = allowed & [True, False, True]
+        np.testing.assert_array_equal(found, np.where(free, plain, np.nan))
+    with pytest.raises(ValueError, match="exclude names"):
+        router.predict_quality(X, exclude=["d"])

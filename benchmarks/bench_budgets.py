@@ -16,7 +16,8 @@ no fetcher); without it the set is left out. "val to test" fits on rows of its v
 spends on its test file, whose requests are longer: that drift is shown beside it.
 All its splits spend on that one file, whose rows alone leave a standard error of .04.
 
-Digits, by the default estimator, spend about 3 % too much: estimates are clipped to the range of
+Digits, by the default estimator, spend too much: by .035, with a standard error of .011, in 40 splits
+of 1,000 rows (the first 8 alone: .002, +- .015). Estimates are clipped to the range of
 what was seen, cross-fitted ones more often than later ones, and prices are so low there that a
 level of .003 matters. In five splits the spend was .036 lower without the clip.
 

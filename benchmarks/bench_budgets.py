@@ -16,10 +16,10 @@ no fetcher); without it the set is left out. "val to test" fits on rows of its v
 spends on its test file, whose requests are longer: that drift is shown beside it.
 All its splits spend on that one file, whose rows alone leave a standard error of .04.
 
-Digits, by the default estimator, spent too much while estimates were corrected in bins and clipped to
-the range of what was seen: .035, standard error .011, in 40 splits of 1,000 rows, .062 in the first 8
-of them. Cross-fitted estimates were clipped more often than later ones, and prices are so low there
-that a level of .003 matters. With the smooth corrections of now these 8 splits are .002 above.
+Digits, by the default estimator, spent too much while estimates were corrected in bins and clipped
+to the range of what was seen: .035, standard error .011, in 40 splits of 1,000 rows, .062 in the
+first 8 of them. Cross-fitted estimates were clipped more often than later ones, and prices are so
+low there that a level of .003 matters. With smooth corrections these 8 splits are .002 above.
 
 Standard errors are those over splits: the budgets of a split are not independent.
 

@@ -14,6 +14,14 @@ mean of the test rows.
 ParetoBandit is read from the folder of SKROUTE_DATA (no licence question: Apache-2.0, but there is
 no fetcher); without it the set is left out. "val to test" fits on rows of its validation file and
 spends on its test file, whose requests are longer: that drift is shown beside it.
+All its splits spend on that one file, whose rows alone leave a standard error of .04.
+
+Digits, by the default estimator, spent too much while estimates were corrected in bins and clipped
+to the range of what was seen: .035, standard error .011, in 40 splits of 1,000 rows, .062 in the
+first 8 of them. Cross-fitted estimates were clipped more often than later ones, and prices are so
+low there that a level of .003 matters. With smooth corrections these 8 splits are .002 above.
+
+Standard errors are those over splits: the budgets of a split are not independent.
 
     python benchmarks/bench_budgets.py [--short] [--splits N]
 """
@@ -207,10 +215,11 @@ def covertype():
 
 
 def labelled(read, rng, n):
+    """Rows to fit, rows that say what the gate would spend, and rows to test."""
     X, y = read()
     order = rng.permutation(len(X))
-    train, test = order[:n], order[n : n + N_TEST]
-    return (X[train], y[train]), (X[test], y[test])
+    train, probe, test = np.split(order[: n + 2 * N_TEST], [n, n + N_TEST])
+    return (X[train], y[train]), X[probe], X[test]
 
 
 def gate(rows):
@@ -225,21 +234,17 @@ def gate(rows):
 
 
 def measure_gate(setting, n, n_splits):
-    """Over splits and budgets that send a tenth, a fifth and three tenths: the bias."""
-    found, skipped = [], 0
+    """Over splits and budgets: the bias. A gate sends no more rows than gain by it."""
+    found = []
     for seed in range(n_splits):
-        rows, (X, _) = setting.draw(np.random.default_rng([seed, n]), n)
+        rows, probe, X = setting.draw(np.random.default_rng([seed, n]), n)
         fitted = setting.router(rows)
-        low, high = (fitted.cost_table_[name] for name in ("cheap", "full"))
-        most = fitted.predict_cost(X, budget=np.inf).mean()
-        for share in (0.1, 0.2, 0.3):
-            budget = low + share * (high - low)
-            if most < budget:
-                # The gate sends no more, whatever its threshold.
-                skipped += 1
-                continue
+        low = fitted.min_budget_
+        most = fitted.predict_cost(probe, budget=np.inf).mean()
+        for share in SHARES if most > low else ():
+            budget = low + share * (most - low)
             found.append([fitted.predict_cost(X, budget=budget).mean() / budget - 1, seed])
-    return np.array(found), skipped
+    return np.array(found), 3 * n_splits - len(found)
 
 
 def fixed(estimator, log):

@@ -246,7 +246,7 @@ def certify(log, rows, seed, candidates=("mini", "8b", "70b", "q72"), **options)
         reference="full",
         fallback="safe",
         random_state=seed,
-        **{"n_points": 100, **options},
+        **options,
     )
     return router.fit(rows[:, None], np.ones(len(rows), dtype=int))
 
@@ -591,6 +591,7 @@ def main():
     parser.add_argument(
         "--part", nargs="*", choices=list("ABCDEF"), help="these alone; they replace what was kept"
     )
+    parser.add_argument("--draws", type=int, default=40, help="of part C")
     arguments = parser.parse_args()
     data = Path(os.environ.get("SKROUTE_DATA", ""))
     if not (data / "cascades" / "mmlu.npz").is_file():
@@ -600,7 +601,7 @@ def main():
     parts = {
         "A": lambda: finite_batch(data, 10 if short else 500),
         "B": lambda: calm(data, 10 if short else 400),
-        "C": lambda: loss_budget(data, 1 if short else 40),
+        "C": lambda: loss_budget(data, 1 if short else arguments.draws),
         "D": lambda: validity(data, 2 if short else 500, short),
         "E": lambda: budget_alone(data, 1 if short else 20),
         "F": lambda: monitors(10 if short else 1000, 100_000),

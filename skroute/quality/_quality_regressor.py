@@ -20,14 +20,17 @@ from skroute.quality._family import (
     pack,
     unpack,
 )
-from skroute.quality._stacking import Compared, choose_weights
+from skroute.quality._stacking import Compared, choose_weights, weigh
 from skroute.quality._trees import join
+from skroute.quality._uncertainty import error_curves, made_up_outcomes, standard_errors
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
+# Standard errors are learned on about this many rows.
+_ROWS_OF_ERRORS = 2000
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
 _FEWEST_ROWS = 20
 # Squares of larger outcomes, times the rows of a table, are beyond all floats.
@@ -50,6 +53,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Nearest neighbours are part of the family with ``keep_rows="auto"``, and are kept only if
     decisions are better with them by more than noise, since they need the rows of `fit`.
+
+    Standard errors, ``predict(X, return_std=True)``, come from outcomes that are made up: the
+    out-of-sample estimates stand for the truth, each row's error for its noise, with a sign drawn
+    at random, and what is taken of the family is fitted on these again.
 
     Parameters
     ----------
@@ -245,6 +252,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._range = quality.min(axis=0), quality.max(axis=0)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
             self.compared_, self._parts, self._knots = [], [], None
+            of_means = quality.std(axis=0, ddof=1) if len(X) > 1 else np.full(mean.shape, np.nan)
+            self._errors = list(np.stack([mean, of_means / len(X) ** 0.5]).T[:, :, None])
             self.mean_ = mean
             estimate = quality.copy()
             for train, test in folds:
@@ -260,6 +269,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         choice = choose_weights(names, estimates, quality - means, quality, tests, costs, heavy)
         self._fit_members(names, choice, rows, quality - mean)
         self.compared_, self._knots = choice.compared, choice.knots
+        self._errors = self._made_up_errors(names, choice, rows, quality, folds)
         estimate = choice.estimate
         self.mean_ = mean
         return estimate[:, 0] if self._is_single else estimate
@@ -334,7 +344,46 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if forests:
             self._parts.insert(0, Forest(join(forests).rounded()))
 
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+    def _made_up_errors(self, names, choice, rows, quality, folds):
+        """Errors of what is taken on rows whose quality is known, as it is made up."""
+        known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
+        used = np.flatnonzero(np.maximum(weights.level, weights.difference) > 0)
+        truth = choice.estimate
+        fake = made_up_outcomes(truth, quality, np.random.default_rng(self.random_state))
+        n_folds = min(len(folds), -(-_ROWS_OF_ERRORS // len(folds[0][1])))
+
+        def deviations(k, i):
+            train, test = folds[k]
+            apart = fake[train] - fake[train].mean(axis=0)
+            member = known[names[i]](rows[train], apart, self.random_state + k + 1, _OF_A_FOLD)
+            return member.predict(rows[test])
+
+        jobs = [(k, i) for k in range(n_folds) for i in used]
+        found = dict(
+            zip(
+                jobs,
+                Parallel(n_jobs=self._threads, require="sharedmem")(
+                    delayed(deviations)(*job) for job in jobs
+                ),
+            )
+        )
+        estimates = []
+        for k in range(n_folds):
+            train, test = folds[k]
+            parts = np.zeros((len(names), len(test), quality.shape[1]))
+            for i in used:
+                parts[i] = found[k, i]
+            estimate = fake[train].mean(axis=0) + weigh(parts, weights)
+            if choice.knots is not None:
+                estimate = corrected(estimate, choice.knots)
+            estimates.append(estimate)
+        estimate = np.clip(np.concatenate(estimates), *self._range)
+        error = estimate - truth[np.concatenate([folds[k][1] for k in range(n_folds)])]
+        return error_curves(estimate, error, truth.std(axis=0))
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
         """Estimate the quality of each choice.
 
         Parameters
@@ -342,9 +391,18 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X : array-like or data frame of shape (n_samples, n_features), or sequence of str
             The rows, as in `fit`.
 
+        return_std : bool, default=False
+            Whether to return the standard error of each estimate as well.
+
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs), dtype=float64
+        y_mean : ndarray of shape (n_samples,) or (n_samples, n_outputs), dtype=float64
+            The estimates.
+
+        y_std : ndarray of the same shape, dtype=float64
+            How far estimates of this size are from the true quality, root mean square; the
+            spread of single outcomes is not in it. Only if `return_std`. NaN after a fit
+            on one row.
         """
         check_is_fitted(self)
         rows = self._rows(self._checked(X))
@@ -357,7 +415,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             estimate = corrected(estimate, self._knots)
         if self._parts:
             estimate = finished(estimate, *self._range)
-        return estimate[:, 0] if self._is_single else estimate
+        found = (estimate, standard_errors(estimate, self._errors)) if return_std else (estimate,)
+        found = tuple(part[:, 0] if self._is_single else part for part in found)
+        return found if return_std else found[0]
 
     def _checked(self, X):
         """Rows as an array; a plain one is checked in a few microseconds."""

@@ -9,6 +9,7 @@ from skroute.metrics._curve_displays import (
     ComplementarityDisplay,
     RouteShareDisplay,
 )
+from skroute.metrics._diagnostics import RouterDiagnosticsDisplay
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
     risk_coverage_curve,
@@ -39,6 +40,7 @@ __all__ = [
     "ReferenceCurves",
     "RiskCoverageCurve",
     "RouteShareDisplay",
+    "RouterDiagnosticsDisplay",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
     "best_within_budget",

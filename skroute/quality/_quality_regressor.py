@@ -22,7 +22,12 @@ from skroute.quality._family import (
 )
 from skroute.quality._stacking import Compared, choose_weights, weigh
 from skroute.quality._trees import join
-from skroute.quality._uncertainty import error_curves, made_up_outcomes, standard_errors
+from skroute.quality._uncertainty import (
+    error_curves,
+    iterated,
+    made_up_outcomes,
+    standard_errors,
+)
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
@@ -345,41 +350,44 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._parts.insert(0, Forest(join(forests).rounded()))
 
     def _made_up_errors(self, names, choice, rows, quality, folds):
-        """Errors of what is taken on rows whose quality is known, as it is made up."""
+        """Errors of what is taken on rows whose quality is known, as it is made up.
+
+        Twice: the errors of the second time are known to be errors of a first time that are
+        known as well, and by their ratio the first ones are too small, or too large.
+        """
+        rng = np.random.default_rng(self.random_state)
+        truth, known = choice.estimate, made_up_outcomes(choice.estimate, quality, rng)
+        some = min(len(folds), -(-_ROWS_OF_ERRORS // len(folds[0][1])))
+        estimate = self._estimated_again(names, choice, rows, known, folds)
+        error = estimate - truth
+        second = made_up_outcomes(estimate, known, rng)
+        again = self._estimated_again(names, choice, rows, second, folds[:some])
+        ratio = iterated((error**2).mean(), np.nanmean((again - estimate) ** 2))
+        return error_curves(estimate, error * ratio, truth.std(axis=0))
+
+    def _estimated_again(self, names, choice, rows, outcomes, folds):
+        """Out-of-sample estimates of other outcomes, with the same weights and corrections."""
         known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
         used = np.flatnonzero(np.maximum(weights.level, weights.difference) > 0)
-        truth = choice.estimate
-        fake = made_up_outcomes(truth, quality, np.random.default_rng(self.random_state))
-        n_folds = min(len(folds), -(-_ROWS_OF_ERRORS // len(folds[0][1])))
 
         def deviations(k, i):
             train, test = folds[k]
-            apart = fake[train] - fake[train].mean(axis=0)
+            apart = outcomes[train] - outcomes[train].mean(axis=0)
             member = known[names[i]](rows[train], apart, self.random_state + k + 1, _OF_A_FOLD)
             return member.predict(rows[test])
 
-        jobs = [(k, i) for k in range(n_folds) for i in used]
-        found = dict(
-            zip(
-                jobs,
-                Parallel(n_jobs=self._threads, require="sharedmem")(
-                    delayed(deviations)(*job) for job in jobs
-                ),
-            )
-        )
-        estimates = []
-        for k in range(n_folds):
-            train, test = folds[k]
-            parts = np.zeros((len(names), len(test), quality.shape[1]))
+        jobs = [(k, i) for k in range(len(folds)) for i in used]
+        fits = (delayed(deviations)(*job) for job in jobs)
+        found = dict(zip(jobs, Parallel(n_jobs=self._threads, require="sharedmem")(fits)))
+        estimate = np.full(outcomes.shape, np.nan)
+        for k, (train, test) in enumerate(folds):
+            parts = np.zeros((len(names), len(test), outcomes.shape[1]))
             for i in used:
                 parts[i] = found[k, i]
-            estimate = fake[train].mean(axis=0) + weigh(parts, weights)
+            estimate[test] = outcomes[train].mean(axis=0) + weigh(parts, weights)
             if choice.knots is not None:
-                estimate = corrected(estimate, choice.knots)
-            estimates.append(estimate)
-        estimate = np.clip(np.concatenate(estimates), *self._range)
-        error = estimate - truth[np.concatenate([folds[k][1] for k in range(n_folds)])]
-        return error_curves(estimate, error, truth.std(axis=0))
+                estimate[test] = corrected(estimate[test], choice.knots)
+        return np.clip(estimate, *self._range)
 
     def predict(
         self, X: ArrayLike, return_std: bool = False

@@ -27,6 +27,22 @@ def made_up_outcomes(estimate, quality, rng):
     return estimate + rng.choice([-1.0, 1.0], (len(estimate), 1)) * (quality - estimate)
 
 
+def iterated(first, second):
+    """By what errors on made-up outcomes are multiplied (the iterated bootstrap).
+
+    Parameters
+    ----------
+    first, second : float
+        Mean square error where the truth is the estimate of what came out, and where it is
+        the estimate of outcomes that were made up so.
+
+    Returns
+    -------
+    float
+    """
+    return float(np.sqrt(np.clip(first / second, 0.5, _MOST_INFLATION))) if second > 0 else 1.0
+
+
 def error_curves(estimate, error, spread):
     """Root mean square error by the size of the estimate, for each choice.
 

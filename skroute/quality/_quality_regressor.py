@@ -34,8 +34,9 @@ from skroute.utils._texts import hiding_texts
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
-# Standard errors are learned on about this many rows.
-_ROWS_OF_ERRORS = 2000
+# Standard errors are learned on about this many rows, and twice of so many.
+_ROWS_OF_ERRORS = 500
+_ROWS_OF_TWO_ERRORS = 2000
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
 _FEWEST_ROWS = 20
 # Squares of larger outcomes, times the rows of a table, are beyond all floats.
@@ -61,7 +62,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Standard errors, ``predict(X, return_std=True)``, come from outcomes that are made up: the
     out-of-sample estimates stand for the truth, each row's error for its noise, with a sign drawn
-    at random, and what is taken of the family is fitted on these again.
+    at random, and what is taken of the family is fitted on these again. They are known by the size
+    of the estimate only: a row far from all others has that of its estimate.
 
     Parameters
     ----------
@@ -352,18 +354,22 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _made_up_errors(self, names, choice, rows, quality, folds):
         """Errors of what is taken on rows whose quality is known, as it is made up.
 
-        Twice: the errors of the second time are known to be errors of a first time that are
-        known as well, and by their ratio the first ones are too small, or too large.
+        Of many rows twice: the errors of the second time are known to be errors of a first
+        time that are known as well, and by their ratio the first ones are too small, or too
+        large.
         """
         rng = np.random.default_rng(self.random_state)
         truth, known = choice.estimate, made_up_outcomes(choice.estimate, quality, rng)
-        some = min(len(folds), -(-_ROWS_OF_ERRORS // len(folds[0][1])))
-        estimate = self._estimated_again(names, choice, rows, known, folds)
+        some, ratio = folds[: -(-_ROWS_OF_ERRORS // len(folds[0][1]))], 1.0
+        twice = len(quality) >= _ROWS_OF_TWO_ERRORS
+        estimate = self._estimated_again(names, choice, rows, known, folds if twice else some)
         error = estimate - truth
-        second = made_up_outcomes(estimate, known, rng)
-        again = self._estimated_again(names, choice, rows, second, folds[:some])
-        ratio = iterated((error**2).mean(), np.nanmean((again - estimate) ** 2))
-        return error_curves(estimate, error * ratio, truth.std(axis=0))
+        if twice:
+            second = made_up_outcomes(estimate, known, rng)
+            again = self._estimated_again(names, choice, rows, second, some)
+            ratio = iterated((error**2).mean(), np.nanmean((again - estimate) ** 2))
+        seen = np.isfinite(error).all(axis=1)
+        return error_curves(estimate[seen], error[seen] * ratio, truth.std(axis=0))
 
     def _estimated_again(self, names, choice, rows, outcomes, folds):
         """Out-of-sample estimates of other outcomes, with the same weights and corrections."""

@@ -131,7 +131,7 @@ def claim(key, what, measured, *, peer=None, against="", better="higher", within
     return found
 
 
-def save(name, payload, *, title="", claims=(), write=True):
+def save(name, payload, *, title="", claims=(), tables=(), write=True):
     """Write a result with what it was measured on to ``benchmarks/results/<name>.json``.
 
     Parameters
@@ -146,11 +146,14 @@ def save(name, payload, *, title="", claims=(), write=True):
     claims : sequence of dict, default=()
         From :func:`claim`. Printed as a last table.
 
+    tables : sequence of dict, default=()
+        Tables of an earlier record that are kept, in front of those of this run.
+
     write : bool, default=True
         False for a short run: its claims are computed and printed, so that they cannot rot, but
         its numbers are not worth keeping.
     """
-    tables = list(_TABLES)
+    tables = sorted([*tables, *_TABLES], key=lambda one: one["title"]) if tables else list(_TABLES)
     if claims:
         keys = [found["key"] for found in claims]
         assert len(set(keys)) == len(keys), f"claims of {name!r} share a key: {keys}"

@@ -17,7 +17,10 @@ ROOMS = {
     "skroute.ledgers": ("The ledger of a total", ["many_workers", "streams"]),
     "skroute.distributed": ("More rows than a memory", ["hundred_million_rows"]),
     "skroute.quality": ("Estimate quality", ["estimates", "quality"]),
-    "skroute.features": ("Numbers from what a log holds", ["estimates"]),
+    "skroute.features": (
+        "Columns of a log or a database",
+        ["estimates", "feature_sources"],
+    ),
     "skroute.members": (
         "Logs, services, and nets with exits as models",
         ["members", "multi_exit"],

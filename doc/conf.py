@@ -11,6 +11,7 @@ import matplotlib
 from api_reference import write_api_pages
 from benchmark_report import write_report
 from example_data import examples_without_data, pattern_of_the_rest
+from scaling_plots import draw_scaling
 from sklearn.exceptions import ConvergenceWarning
 from sphinx_gallery.sorting import ExplicitOrder
 
@@ -114,4 +115,6 @@ def setup(app):
     app.connect("autodoc-skip-member", skip_fields)
     here = Path(__file__).parent
     write_api_pages(here)
-    write_report(here.parent / "benchmarks" / "results", here / "benchmarks.rst")
+    results = here.parent / "benchmarks" / "results"
+    write_report(results, here / "benchmarks.rst")
+    draw_scaling(results, here / "generated")

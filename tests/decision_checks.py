@@ -14,7 +14,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import (
@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from skroute.base import Plan, Routed
-from skroute.routing import BudgetRouter, CascadeRouter
+from skroute.routing import BudgetRouter, CascadeRouter, OnlineBudgetRouter
 
 LABELS = np.array(["ant", "bee", "hornet"])
 
@@ -38,8 +38,10 @@ def rows(seed=0):
 
 
 def target(estimator, y):
-    """What the estimator learns from: labels, or the logged quality of each choice."""
-    if not isinstance(estimator, (BudgetRouter, CascadeRouter)):
+    """What the estimator learns from: labels, numbers, or the logged quality of each choice."""
+    if is_regressor(estimator):
+        return np.searchsorted(LABELS, y) + 0.5
+    if not isinstance(estimator, (BudgetRouter, CascadeRouter, OnlineBudgetRouter)):
         return y
     n_choices = 1 if estimator.costs is None else len(estimator.costs)
     rng = np.random.default_rng(0)

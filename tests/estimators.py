@@ -6,7 +6,7 @@ skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is m
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.certified import CertifiedRouter
@@ -30,10 +30,15 @@ from skroute.routing import (
     FrugalMCTClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
+    OccamRouterRegressor,
+    OnlineBudgetRouter,
     OracleRouterClassifier,
+    OracleRouterRegressor,
     RandomRouterClassifier,
+    RandomRouterRegressor,
     SequentialRouterClassifier,
     SingleBestClassifier,
+    SingleBestRegressor,
     VoteClassifier,
 )
 
@@ -57,7 +62,7 @@ ROUTERS = [
         budget=2.0,
         cv=2,
         embedding="tree",
-        response="predict",
+        quality="accuracy",
         reg_lambda=0.5,
         accuracy_estimator=DecisionTreeRegressor(max_depth=3, random_state=0),
     ),
@@ -81,13 +86,22 @@ COMBINERS = [
     VoteClassifier(members(), costs=COSTS, cv=2, voting="soft"),
 ]
 
+REGRESSORS = [("tree", DecisionTreeRegressor(max_depth=2, random_state=0)), ("ridge", Ridge())]
+
 ESTIMATORS = [
     *ROUTERS,
     *COMBINERS,
+    OccamRouterRegressor(
+        REGRESSORS, costs=[1.0, 3.0], budget=2.5, cv=2, accuracy_estimator=_SMALL_TREE
+    ),
+    SingleBestRegressor(REGRESSORS, costs=[1.0, 3.0], budget=3.0, cv=2),
+    RandomRouterRegressor(REGRESSORS, costs=[1.0, 3.0], budget=2.5),
+    OracleRouterRegressor(REGRESSORS, costs=[1.0, 3.0], budget=2.5, cv=2),
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),
     CascadeRouter(costs=[1.0], cv=2, n_prices=4),
+    OnlineBudgetRouter([1.0]),
     BaggedNeighborsRegressor(),
     FrameEncoder(n_components=2),
     QualityRegressor(cv=2),

@@ -424,7 +424,8 @@ def refusal(test, stops):
     more = (
         f"max_loss={test.max_loss!r} would need about {needed:.0f} labels"
         if np.isfinite(needed)
-        else f"the loss seen at the safe end is {best.loss:.3g}, so that no number would do"
+        else f"no number of labels would be enough: the loss seen at the safe end is "
+        f"{best.loss:.3g}, which max_loss={test.max_loss!r} is not above"
     )
     return (
         f"max_loss={test.max_loss!r} cannot be promised by {test.n_labels} labels on a batch of "

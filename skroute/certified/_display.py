@@ -46,7 +46,7 @@ class CertificateDisplay:
     >>> from skroute.routing import OccamRouterClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> members = [("bayes", GaussianNB()), ("svm", SVC())]
-    >>> router = OccamRouterClassifier(members, costs=[1, 10], response="predict")
+    >>> router = OccamRouterClassifier(members, costs=[1, 10])
     >>> certified = CertifiedRouter(router, max_loss=0.1, n_points=10, random_state=0).fit(X, y)
     >>> CertificateDisplay.from_estimator(certified)
     <...CertificateDisplay ...>

@@ -115,7 +115,8 @@ class Selection:
         more = (
             f"budget={budget!r} would need about {needed:.0f}"
             if np.isfinite(needed)
-            else f"they cost {costs.mean():.4g} there, so that no number would do"
+            else f"no number of rows would be enough: they cost {costs.mean():.4g} on average "
+            f"there, which budget={budget!r} is not above"
         )
         return f"That is the smallest that {len(costs)} evidence rows can promise{beside}; {more}."
 
@@ -146,7 +147,8 @@ class Selection:
         more = (
             f"max_loss={self.asked.max_loss!r} would need about {needed:.0f}"
             if np.isfinite(needed)
-            else f"the loss seen at the safe end is {worst.mean():.3g}, so that no number would do"
+            else f"no number of rows would be enough: the loss seen at the safe end is "
+            f"{worst.mean():.3g}, which max_loss={self.asked.max_loss!r} is not above"
         )
         raise ValueError(
             f"max_loss={self.asked.max_loss!r} cannot be promised with "

@@ -74,7 +74,7 @@ class CertifiedUses:
         >>> from skroute.routing import OccamRouterClassifier
         >>> X, y = load_digits(return_X_y=True)
         >>> members = [("bayes", GaussianNB()), ("svm", SVC())]
-        >>> router = OccamRouterClassifier(members, costs=[1, 10], response="predict")
+        >>> router = OccamRouterClassifier(members, costs=[1, 10])
         >>> frozen = FrozenEstimator(router.fit(X[:800], y[:800]))
         >>> certified = CertifiedRouter(frozen, max_loss=0.1, reference="svm", random_state=0)
         >>> batch = certified.certify_batch(X[800:], n_labels=100)
@@ -110,7 +110,17 @@ class CertifiedUses:
             rng=check_random_state(self.random_state),
         )
 
-    def stream(self, budget_total, *, max_costs=None):
+    def stream(
+        self,
+        budget_total,
+        *,
+        max_costs=None,
+        ledger=None,
+        purse="stream",
+        within=(),
+        period=None,
+        rollover=False,
+    ):
         """A thread-safe cap on a total, for requests one by one at the certified point.
 
         Parameters
@@ -120,6 +130,10 @@ class CertifiedUses:
 
         max_costs : mapping from str to float or array-like of shape (n_choices,), default=None
             The most that a call of each choice can cost, as in the wrapped router's `stream`.
+
+        ledger, purse, within, period, rollover
+            Where the books are kept, what they are called, and when they begin anew, as in the
+            wrapped router's `stream`.
 
         Returns
         -------
@@ -137,7 +151,15 @@ class CertifiedUses:
         if not hasattr(model, "stream"):
             raise ValueError(f"{type(model).__name__} has no streams: it decides row by row.")
         model.budget = float(evidence.budget[k])
-        return model.stream(budget_total, max_costs=max_costs)
+        return model.stream(
+            budget_total,
+            max_costs=max_costs,
+            ledger=ledger,
+            purse=purse,
+            within=within,
+            period=period,
+            rollover=rollover,
+        )
 
     def monitor(self, *, audit_rate=0.02, false_alarm=0.05, random_state=None):
         """A monitor of what was promised, which names the choice that an alarm is about.

@@ -1,5 +1,7 @@
-"""Numbers from what a log holds: texts, categories, numbers, from a data frame as it is."""
+"""Columns as a log or a database holds them: turned into numbers, and fetched when needed."""
 
 from skroute.features._frame_encoder import FrameEncoder, needs_encoding
+from skroute.features._lazy import LazyFeatures, Purchase
+from skroute.features._pipeline import CostAwarePipeline
 
-__all__ = ["FrameEncoder", "needs_encoding"]
+__all__ = ["CostAwarePipeline", "FrameEncoder", "LazyFeatures", "Purchase", "needs_encoding"]

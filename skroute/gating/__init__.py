@@ -1,6 +1,5 @@
 """Is the cheap model enough? Gates that buy features row by row."""
 
-from skroute.gating._acquisition import LazyFeatures
 from skroute.gating._adapt_gating import AdaptGatingClassifier
 from skroute.gating._budget_prune import BudgetPruneClassifier
 from skroute.gating._gates import BoostedGate, LinearGate
@@ -17,7 +16,6 @@ __all__ = [
     "BudgetPruneClassifier",
     "GreedyMiserClassifier",
     "L1GatingClassifier",
-    "LazyFeatures",
     "LinearGate",
     "OperatingPoint",
     "SequentialFeatureClassifier",

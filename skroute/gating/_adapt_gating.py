@@ -131,11 +131,11 @@ class AdaptGatingClassifier(GatedBuyer):
     --------
     GreedyMiserClassifier : The cheap model alone.
     adapt_grid : Many values of `p_full` and `gamma` with one fit of the full model.
-    LazyFeatures : Features fetched when a row needs them.
+    skroute.features.LazyFeatures : Features fetched when a row needs them.
 
     Notes
     -----
-    A row of a call may also be given as :class:`LazyFeatures` or a mapping.
+    A row of a call may also be given as :class:`~skroute.features.LazyFeatures` or a mapping.
 
     Every share and budget is read off gate scores of held-out rows, which the pair in use
     has not seen: boosted trees look better on their training rows than they are, and

@@ -1,7 +1,6 @@
 """What the gating estimators share: features bought per row."""
 
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +8,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-from skroute.base import CostAwareMixin, Plan, check_affordable, check_costs
-from skroute.gating._acquisition import FeatureLedger, LazyFeatures, check_bought
+from skroute.base import CostAwareMixin, Plan, check_affordable
+from skroute.features._groups import FeatureGroupsMixin
+from skroute.features._lazy import LazyFeatures
+from skroute.gating._acquisition import FeatureLedger, check_bought
 from skroute.gating._columns import ColumnCodes
 from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
 from skroute.utils._texts import refusing_text
@@ -42,7 +43,7 @@ class Decision(NamedTuple):
         return cls(np.zeros(n_rows, dtype=bool), scores, None, np.zeros(n_rows))
 
 
-class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
+class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):
     """Base of the estimators that buy features row by row.
 
     A subclass sets in `_fit`, before ``choices_``: ``features_used_`` (dict with the
@@ -94,55 +95,6 @@ class FeatureBuyer(CostAwareMixin, ClassifierMixin, BaseEstimator):
                 f"one class: {self.classes_[present]!r}."
             )
         return values, encoded, weight
-
-    def _set_groups(self):
-        """``group_of_``, ``group_costs_``, ``group_names_`` from the parameters."""
-        names = self._column_names()
-        if self.feature_groups is None:
-            group_names, group_of = names, np.arange(len(names))
-        else:
-            group_names = list(self.feature_groups)
-            group_of = np.full(len(names), -1)
-            for index, (group, columns) in enumerate(self.feature_groups.items()):
-                for column in columns:
-                    position = self._position(column, f"feature_groups[{group!r}]")
-                    if group_of[position] >= 0:
-                        raise ValueError(
-                            f"feature_groups has column {column!r} in "
-                            f"{group_names[group_of[position]]!r} and in {group!r}; a column "
-                            "belongs to one group."
-                        )
-                    group_of[position] = index
-            if (group_of < 0).any():
-                left_out = [names[i] for i in np.flatnonzero(group_of < 0)]
-                raise ValueError(
-                    f"feature_groups leaves out {left_out!r}. Every column belongs to a group; a "
-                    "column that is bought alone is a group of one."
-                )
-            if empty := [name for i, name in enumerate(group_names) if not (group_of == i).any()]:
-                raise ValueError(f"feature_groups has no column in {empty!r}.")
-        self.group_names_ = list(group_names)
-        self.group_of_ = group_of.astype(np.intp)
-        self.group_costs_ = (
-            np.ones(len(group_names))
-            if self.feature_costs is None
-            else check_costs(self.feature_costs, group_names, name="feature_costs")
-        )
-
-    def _column_names(self):
-        names = getattr(self, "feature_names_in_", None)
-        return list(range(self.n_features_in_)) if names is None else names.tolist()
-
-    def _position(self, column, where):
-        """Position of a column given by name or position."""
-        names = self._column_names()
-        if column in names:
-            return names.index(column)
-        if isinstance(column, Integral) and 0 <= column < len(names):
-            return int(column)
-        renamed = [name for name in names if isinstance(name, str) and str(column) in name]
-        hint = f" Is it encoded in {renamed!r}? Then name these." if renamed else ""
-        raise ValueError(f"{where} names column {column!r}, which is not among {names!r}.{hint}")
 
     def _feature_cost(self, *columns):
         """Cost of buying all of these columns."""

@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import ROUNDING, check_costs, dispatch, note_failure
-from skroute.gating._acquisition import LazyFeatures
+from skroute.features._lazy import LazyFeatures
 from skroute.gating._base import Decision, FeatureBuyer
 from skroute.gating._gates import Problem, Rows
 from skroute.gating._levels import Ties, find_cuts, lowest_level, parted_by, row_keys

@@ -125,7 +125,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     See Also
     --------
     AdaptGatingClassifier : One decision per row: the cheap model, or the full one.
-    LazyFeatures : Features fetched when a row needs them.
+    skroute.features.LazyFeatures : Features fetched when a row needs them.
 
     Notes
     -----

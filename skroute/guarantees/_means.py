@@ -18,6 +18,9 @@ PRIOR_VARIANCE = 0.05
 # alone, so that a bound at a higher confidence is never tighter.
 AIM = np.log(1 / 0.05)
 
+# What p-values are raised to before a logarithm.
+_SMALLEST = 1e-300
+
 METHODS = ("betting", "hoeffding_bentkus", "binomial", "trinomial", "normal")
 
 
@@ -169,17 +172,19 @@ def _upper(unit, level, method, n_population):
             refused = _p_value(unit, middle / n_population, method, n_population) <= level
             low, high = (low, middle) if refused else (middle, high)
         return low / n_population
-    low, high = 0.0, 1.0
-    if _p_value(unit, high, method, n_population) > level:
+    if _p_value(unit, 1.0, method, n_population) > level:
         return 1.0
-    while True:
-        middle = (low + high) / 2
-        if not low < middle < high or high - low < 1e-15:
-            return high
-        if _p_value(unit, middle, method, n_population) <= level:
-            high = middle
-        else:
-            low = middle
+    from scipy.optimize import brentq
+
+    def above(limit):
+        return np.log(max(_p_value(unit, limit, method, n_population), _SMALLEST)) - np.log(level)
+
+    # A third of the p-values that halving an interval would take.
+    found = float(brentq(above, 0.0, 1.0, xtol=1e-15, rtol=1e-15))
+    step = 1e-15
+    while found < 1 and _p_value(unit, found, method, n_population) > level:
+        found, step = min(found + step, 1.0), 2 * step
+    return found
 
 
 _CONSTRAINTS = {

@@ -10,6 +10,16 @@ from skroute.metrics._curve_displays import (
     RouteShareDisplay,
 )
 from skroute.metrics._diagnostics import RouterDiagnosticsDisplay
+from skroute.metrics._objectives import RowQuality
+from skroute.metrics._off_policy import (
+    OffPolicyCurve,
+    OffPolicyEstimate,
+    OffPolicyEstimates,
+    off_policy_curve,
+)
+from skroute.metrics._off_policy_display import OffPolicyDisplay
+from skroute.metrics._overlap import Overlap
+from skroute.metrics._potential import RoutingPotential, routing_potential
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
     risk_coverage_curve,
@@ -20,6 +30,7 @@ from skroute.metrics._scorers import (
     make_budget_scorer,
     make_curve_scorer,
     mean_cost_scorer,
+    mean_quality_scorer,
 )
 from skroute.metrics._tradeoff import (
     ReferenceCurves,
@@ -37,10 +48,17 @@ __all__ = [
     "AccuracyCostDisplay",
     "BootstrapInterval",
     "ComplementarityDisplay",
+    "OffPolicyCurve",
+    "OffPolicyDisplay",
+    "OffPolicyEstimate",
+    "OffPolicyEstimates",
+    "Overlap",
     "ReferenceCurves",
     "RiskCoverageCurve",
     "RouteShareDisplay",
     "RouterDiagnosticsDisplay",
+    "RoutingPotential",
+    "RowQuality",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
     "best_within_budget",
@@ -54,9 +72,12 @@ __all__ = [
     "make_budget_scorer",
     "make_curve_scorer",
     "mean_cost_scorer",
+    "off_policy_curve",
+    "mean_quality_scorer",
     "pareto_front",
     "reference_curves",
     "risk_coverage_curve",
     "risk_coverage_scorer",
+    "routing_potential",
     "sample_quality",
 ]

@@ -152,6 +152,16 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     return np.where(either == 0, 1.0, both / np.maximum(either, 1))
 
 
+def quality_name(estimator):
+    """What an estimator measures answers by, for labels of axes; None for accuracy."""
+    quality = getattr(estimator, "quality", None)
+    if not hasattr(estimator, "row_quality"):
+        return None
+    if isinstance(quality, str):
+        return None if quality == "accuracy" else quality
+    return "given function" if callable(quality) or isinstance(quality, tuple) else "minus cost"
+
+
 def _quality_of_answers(y, y_pred, route, n_choices):
     """As `sample_quality`; that of the choice made where `y` is a quality matrix."""
     y, y_pred = np.asarray(y), np.asarray(y_pred)
@@ -203,9 +213,10 @@ def accuracy_cost_curve(
 
     row_quality : callable, default=None
         Called as ``row_quality(y, y_pred)``, returns the quality of each row, shape
-        (n_samples,), higher is better. None takes, by the shapes: whether the label is
-        right; the Jaccard index of the label sets (1 where both are empty); the quality
-        of the choice made.
+        (n_samples,), higher is better. None takes the estimator's own `quality` where it
+        has one other than accuracy, whose mean is a ratio where that is; else, by the shapes:
+        whether the label is right; the Jaccard index of the label sets (1 where both are
+        empty); the quality of the choice made.
 
     **params : keyword arguments
         Further arguments of ``predict_routed``, for example ``costs`` of each row for
@@ -256,15 +267,20 @@ def accuracy_cost_curve(
     check_consistent_length(X, y)
     weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     total = weight.sum()
+    own = row_quality is None and quality_name(router) is not None
     qualities = np.empty((n, len(limits)))
     costs = np.empty((n, len(limits)))
     share = np.empty((len(limits), len(router.choices_)))
     for k, limit in enumerate(limits):
-        y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
-        if row_quality is None:
-            qualities[:, k] = _quality_of_answers(y, y_pred, route, len(router.choices_))
+        if own:
+            found = router.row_quality(X, y, sample_weight, limit, **params)
+            qualities[:, k], route, costs[:, k] = found
         else:
-            qualities[:, k] = row_quality(y, y_pred)
+            y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
+            if row_quality is None:
+                qualities[:, k] = _quality_of_answers(y, y_pred, route, len(router.choices_))
+            else:
+                qualities[:, k] = row_quality(y, y_pred)
         share[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
     # Divided last: rows that all cost 1 cost exactly 1 on average.
     return AccuracyCostCurve(

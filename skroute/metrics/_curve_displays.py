@@ -11,6 +11,7 @@ from skroute.metrics._curve import (
     accuracy_cost_curve,
     check_budgets,
     find_router,
+    quality_name,
     sample_quality,
 )
 from skroute.utils._compat import validate_style_kwargs
@@ -195,7 +196,9 @@ class AccuracyCostDisplay:
             **params,
         )
         name = type(estimator).__name__ if name is None else name
-        display = cls(cost=curve.cost, quality=curve.quality, name=name)
+        own = None if row_quality is not None else quality_name(find_router(estimator, X)[0])
+        ylabel = "Mean quality" if own is None else f"Quality ({own})"
+        display = cls(cost=curve.cost, quality=curve.quality, name=name, ylabel=ylabel)
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)
 
     @classmethod

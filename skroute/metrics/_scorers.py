@@ -19,6 +19,7 @@ _RESPONSES = frozenset(
         "predict_cost",
         "predict_routed",
         "route",
+        "row_quality",
         "score",
     }
 )
@@ -67,6 +68,50 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     """
     router, X = find_router(estimator, X)
     return float(np.mean(router.predict_cost(X, **kwargs)))
+
+
+def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
+    """Quality of an estimator's answers by its own `quality`: a scorer for model selection.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted cost-aware estimator, a pipeline that ends with one, or a search over one of
+        these.
+
+    X : array-like of shape (n_samples, n_features)
+        The rows.
+
+    y : array-like of shape (n_samples,)
+        True answers; what ``score`` takes where the estimator has no `quality`.
+
+    **kwargs : keyword arguments
+        Further arguments of ``row_quality``, for example ``sample_weight`` or ``budget``.
+
+    Returns
+    -------
+    float
+        Higher is better: minus the mean cost of errors for a cost matrix, the ratio for f1,
+        minus the loss for a loss. Its own ``score`` where it has no `quality`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skroute.metrics import mean_quality_scorer
+    >>> from skroute.routing import SingleBestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> members = [("prior", DummyClassifier()), ("bayes", GaussianNB())]
+    >>> best = SingleBestClassifier(members, costs=[0, 1], quality="brier").fit(X, y)
+    >>> -0.1 < mean_quality_scorer(best, X, y) < -0.05
+    True
+    """
+    router, X = find_router(estimator, X)
+    if not hasattr(router, "row_quality"):
+        return float(router.score(X, y, **kwargs))
+    quality = router.row_quality(X, y, **kwargs).quality
+    return float(np.average(quality, weights=kwargs.get("sample_weight")))
 
 
 class _AtBudget:

@@ -5,12 +5,20 @@ from skroute.routing._baselines import (
     RandomRouterClassifier,
     SingleBestClassifier,
 )
+from skroute.routing._baselines_regressor import (
+    OracleRouterRegressor,
+    RandomRouterRegressor,
+    SingleBestRegressor,
+)
 from skroute.routing._budget_router import BudgetRouter
 from skroute.routing._cascade import CascadeRouter
 from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier
+from skroute.routing._occam_regressor import OccamRouterRegressor
+from skroute.routing._online import OnlineBudgetRouter
+from skroute.routing._online_serving import Decision, OnlineStatus
 from skroute.routing._policy_reader import PortablePolicy
 from skroute.routing._portable import export_policy
 from skroute.routing._route_batch import RoutedFiles, route_batch
@@ -23,15 +31,22 @@ __all__ = [
     "BudgetStream",
     "CascadeRouter",
     "CascadeRun",
+    "Decision",
     "FrugalMCTClassifier",
     "FrugalMLClassifier",
     "OccamRouterClassifier",
+    "OnlineBudgetRouter",
+    "OnlineStatus",
+    "OccamRouterRegressor",
     "OracleRouterClassifier",
+    "OracleRouterRegressor",
     "PortablePolicy",
     "RandomRouterClassifier",
+    "RandomRouterRegressor",
     "RoutedFiles",
     "SequentialRouterClassifier",
     "SingleBestClassifier",
+    "SingleBestRegressor",
     "StreamStatus",
     "Ticket",
     "VoteClassifier",

@@ -1,6 +1,8 @@
-"""What every router of classifiers shares: members with prices, fitted and called on demand."""
+"""What every router of members shares: prices, fitted on all rows and called on demand."""
 
-from sklearn.base import ClassifierMixin, MetaEstimatorMixin
+import numpy as np
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import Bunch, _safe_indexing, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
@@ -20,12 +22,28 @@ from skroute.routing._fit_members import (
     MemberAnswers,
     all_classes,
     check_classifiers,
+    check_regressors,
     fit_member,
     member_folds,
+    plain_weights,
 )
-from skroute.routing._targets import MultiLabel, SingleLabel, make_target, rows_of_failure
-from skroute.utils._compat import Integral, Interval, Real, StrOptions
+from skroute.routing._targets import (
+    MultiLabel,
+    Numbers,
+    SingleLabel,
+    make_target,
+    rows_of_failure,
+)
+from skroute.utils._compat import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    check_sample_weight,
+    routing_enabled,
+)
 from skroute.utils._tensors import on_host
+from skroute.utils._texts import hiding_texts
 
 # The range of n_jobs: 0 jobs do nothing.
 N_JOBS = [
@@ -35,8 +53,8 @@ N_JOBS = [
 ]
 
 
-class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembersMixin):
-    """Classifiers with prices; each row is answered by one of them.
+class BaseRouter(CostAwareMixin, MetaEstimatorMixin, NamedMembersMixin):
+    """Models with prices; each row is answered by one of them.
 
     A router says what it asks its members in `fit` (`_asks`) and implements two steps:
 
@@ -58,6 +76,8 @@ class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembe
     }
     # The kinds of target that the router takes.
     _target_kinds: tuple[type, ...] = (SingleLabel,)
+    # Whether sample_weight counts in what the router itself learns.
+    _weighs = False
 
     def _asks(self):
         """How members are asked about training rows, see `SingleLabel.call`; None if not."""
@@ -66,6 +86,13 @@ class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembe
     def _asks_member(self, name):
         """How one member is asked, where that differs from the others."""
         return self._asks()
+
+    def _check_kind(self, members):
+        """Refuse members that answer with something else."""
+        check_classifiers(self, members, self._asks())
+
+    def _check_target(self, target):
+        """Rules between parameters and labels, before any member is fitted."""
 
     def _check(self, X, members):
         """Rules between parameters, rows and members (by name), before any is fitted."""
@@ -84,8 +111,7 @@ class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembe
 
     def _fit(self, X, y, *, task, **params):
         names, members = self._check_members()
-        ask = self._asks()
-        check_classifiers(self, dict(zip(names, members)), ask)
+        self._check_kind(dict(zip(names, members)))
         X, y = check_rows(self, X, reset=True), on_host(y)
         self._check(X, dict(zip(names, members)))
         costs = None
@@ -93,9 +119,11 @@ class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembe
             costs = self._affordable(check_costs(self.costs, names), names)
         y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
         target = kind(all_classes(classes, members) if kind is SingleLabel else classes)
-        routed = self._route_metadata(params)
+        self._check_target(target)
+        routed, weight = self._routed(dict(zip(names, members)), params, X)
         split_params = routed["cv"]["split"] if hasattr(self, "cv") else {}
-        splits, folds = member_folds(getattr(self, "cv", None), X, y, split_params)
+        labels = kind is not Numbers
+        splits, folds = member_folds(getattr(self, "cv", None), X, y, split_params, labels)
         # Steps are made before the parallel loop: a worker must not change the estimator.
         steps = [task.step(f"fit {name}") for name in names]
         fitted, responses = zip(
@@ -119,11 +147,25 @@ class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembe
             self._affordable(costs, names)
         with task.step("learn routing"):
             self._target = target
-            self.classes_ = target.classes
+            if labels:
+                self.classes_ = target.classes
             self.costs_ = costs
             self.estimators_ = list(fitted)
             self.member_names_ = list(names)
-            self._learn(X, target.positions(y), MemberAnswers(list(names), list(responses), folds))
+            answers = MemberAnswers(list(names), list(responses), folds, weight)
+            self._learn(X, target.positions(y), answers)
+
+    def _routed(self, members, params, X):
+        """Metadata for the `fit` of each member, and the weights of rows in what is learned."""
+        weight = params.get("sample_weight") if self._weighs else None
+        if weight is not None:
+            weight = check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not 0 < weight.sum() < np.inf:
+                raise ValueError("sample_weight must be finite and not zero for every row.")
+            if not routing_enabled() and set(params) == {"sample_weight"}:
+                return plain_weights(members, params), weight / weight.mean()
+            weight = weight / weight.mean()
+        return self._route_metadata(params), weight
 
     def _affordable(self, costs, names):
         check_affordable(check_budget(self.budget), self._least_cost(costs, names))
@@ -155,19 +197,6 @@ class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembe
         # A member's own AttributeError goes through: it says why.
         return all(callable(member.predict_proba) for member in members)
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        try:
-            _, members = self._check_members()
-        except ValueError:
-            return tags
-        kinds = [get_tags(member).classifier_tags for member in members]
-        tags.classifier_tags.multi_class = all(kind is None or kind.multi_class for kind in kinds)
-        tags.classifier_tags.multi_label = MultiLabel in self._target_kinds and all(
-            kind is not None and kind.multi_label for kind in kinds
-        )
-        return tags
-
     def get_metadata_routing(self):
         """Metadata routing of this object.
 
@@ -184,3 +213,61 @@ class BaseRouter(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, NamedMembe
             split = MethodMapping().add(caller="fit", callee="split")
             router.add(cv=self.cv, method_mapping=split)
         return router
+
+
+class LabelsMixin(CostAwareMixin, ClassifierMixin):
+    """Mixin for routers of classifiers; stands before `BaseRouter`."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        try:
+            _, members = self._check_members()
+        except ValueError:
+            return tags
+        kinds = [get_tags(member).classifier_tags for member in members]
+        tags.classifier_tags.multi_class = all(kind is None or kind.multi_class for kind in kinds)
+        tags.classifier_tags.multi_label = MultiLabel in self._target_kinds and all(
+            kind is not None and kind.multi_label for kind in kinds
+        )
+        return tags
+
+
+class NumbersMixin(CostAwareMixin, RegressorMixin):
+    """Mixin for routers of regressors; stands before `BaseRouter`."""
+
+    _target_kinds: tuple[type, ...] = (Numbers,)
+
+    def _check_kind(self, members):
+        check_regressors(self, members)
+
+    def _offers_proba(self):
+        return False
+
+    def score(self, X, y, sample_weight=None, budget=None, **context):
+        """Coefficient of determination of `predict` at the budget.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,)
+            True numbers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **context : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        float
+            R², at most 1.
+        """
+        y_pred = self.predict(X, budget=budget, **context)
+        with hiding_texts(y):
+            return r2_score(on_host(y), y_pred, sample_weight=sample_weight)

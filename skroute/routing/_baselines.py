@@ -1,18 +1,11 @@
 """The baselines of OCCAM's paper: single best, cost-matched random, oracle."""
 
-import numpy as np
-from sklearn.utils import check_random_state
-
-from skroute.assignment import assignment_path, choose_at_price, decide, solve_assignment
-from skroute.base import Plan, affords, check_affordable
-from skroute.routing._base import BaseRouter
-from skroute.routing._draws import row_uniforms
-from skroute.routing._fit_members import METHOD_OF_RESPONSE, response_quality
-from skroute.utils._compat import StrOptions, num_samples
-from skroute.utils._tensors import on_host
+from skroute.routing._base import LabelsMixin
+from skroute.routing._baselines_base import BaseOracle, BaseRandom, BaseSingleBest
+from skroute.routing._qualities import QUALITY_OF_LABELS
 
 
-class SingleBestClassifier(BaseRouter):
+class SingleBestClassifier(LabelsMixin, BaseSingleBest):
     """Answer every row with the one member that is best among those within the budget.
 
     The baseline that any router has to beat: no decision per row, chosen by out-of-sample
@@ -29,8 +22,13 @@ class SingleBestClassifier(BaseRouter):
     budget : float, default=None
         Cost that the member may have, in the unit of `costs`. None is unlimited.
 
-    response : {"predict", "proba"}, default="predict"
-        Quality as accuracy, or as the mean probability of the true label.
+    quality : str, mapping, array-like, callable or (str, callable), default="accuracy"
+        What an answer is worth, as in :class:`OccamRouterClassifier`.
+
+    exchange_rate : float, default=None
+        What one unit of `costs` is worth in the unit of `quality`; what is left of quality is
+        then maximised within the budget. None is 1 where `quality` is a cost matrix and there
+        is no budget, 0 otherwise.
 
     cv : int, splitter or iterable, default=5
         Folds for the out-of-sample quality.
@@ -83,35 +81,31 @@ class SingleBestClassifier(BaseRouter):
     """
 
     _parameter_constraints: dict = {
-        **BaseRouter._parameter_constraints,
-        "response": [StrOptions({"proba", "predict"})],
-        "cv": ["cv_object"],
+        **BaseSingleBest._parameter_constraints,
+        "quality": QUALITY_OF_LABELS,
     }
 
-    def __init__(self, estimators, *, costs, budget=None, response="predict", cv=5, n_jobs=None):
+    def __init__(
+        self,
+        estimators,
+        *,
+        costs,
+        budget=None,
+        quality="accuracy",
+        exchange_rate=None,
+        cv=5,
+        n_jobs=None,
+    ):
         self.estimators = estimators
         self.costs = costs
         self.budget = budget
-        self.response = response
+        self.quality = quality
+        self.exchange_rate = exchange_rate
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _asks(self):
-        return METHOD_OF_RESPONSE[self.response]
 
-    def _learn(self, X, target, answers):
-        self.mean_quality_ = response_quality(target, answers.responses).mean(axis=0)
-        self.choices_ = answers.names
-
-    def _plan(self, X, budget):
-        check_affordable(budget, self._least())
-        allowed = affords(budget, self.costs_)
-        choice = int(np.where(allowed, self.mean_quality_, -np.inf).argmax())
-        n = num_samples(X)
-        return Plan(np.full(n, choice, dtype=np.int64), np.full(n, self.costs_[choice]))
-
-
-class RandomRouterClassifier(BaseRouter):
+class RandomRouterClassifier(LabelsMixin, BaseRandom):
     """Spend the same budget at random: uniform values into the same knapsack.
 
     What a router gains beyond this it owes to knowing something about the row.
@@ -129,6 +123,10 @@ class RandomRouterClassifier(BaseRouter):
 
     policy : {"online", "batch"}, default="online"
         ``"online"`` holds the budget on average; ``"batch"`` is a hard cap.
+
+    quality : str, mapping, array-like, callable or (str, callable), default="accuracy"
+        What ``row_quality``, scorers and curves measure answers by, as in
+        :class:`OccamRouterClassifier`; it decides nothing here.
 
     random_state : int, RandomState instance or None, default=0
         Changes the random values; None draws others in each `fit`. They are hashed from
@@ -181,44 +179,32 @@ class RandomRouterClassifier(BaseRouter):
     True
     """
 
-    _acts_at_once = ("budget", "policy")
     _parameter_constraints: dict = {
-        **BaseRouter._parameter_constraints,
-        "policy": [StrOptions({"online", "batch"})],
-        "random_state": ["random_state"],
+        **BaseRandom._parameter_constraints,
+        "quality": QUALITY_OF_LABELS,
     }
 
-    # Rows on which the price of random values is learned; the values are synthetic.
-    _N_PRICE_ROWS = 20_000
-
     def __init__(
-        self, estimators, *, costs, budget=None, policy="online", random_state=0, n_jobs=None
+        self,
+        estimators,
+        *,
+        costs,
+        budget=None,
+        policy="online",
+        quality="accuracy",
+        random_state=0,
+        n_jobs=None,
     ):
         self.estimators = estimators
         self.costs = costs
         self.budget = budget
         self.policy = policy
+        self.quality = quality
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _asks(self):
-        return None
 
-    def _learn(self, X, target, answers):
-        rng = check_random_state(self.random_state)
-        self._draw = int(rng.randint(2**31))
-        values = rng.uniform(size=(self._N_PRICE_ROWS, len(answers.names)))
-        self.price_path_ = assignment_path(values, self.costs_)
-        self.choices_ = answers.names
-
-    def _plan(self, X, budget):
-        check_affordable(budget, self._least())
-        values = row_uniforms(X, len(self.choices_), self._draw)
-        route = decide(values, self.costs_, budget, self.price_path_, policy=self.policy)
-        return Plan(route, self.costs_[route])
-
-
-class OracleRouterClassifier(BaseRouter):
+class OracleRouterClassifier(LabelsMixin, BaseOracle):
     """The best that any routing of these members can do: it is told the true labels.
 
     For evaluation only. Given ``y_true`` (``score`` passes it on), every member is asked
@@ -238,8 +224,13 @@ class OracleRouterClassifier(BaseRouter):
         Mean cost per sample, in the unit of `costs`. None is unlimited. With ``y_true``
         it is a hard cap on the rows given.
 
-    response : {"predict", "proba"}, default="predict"
-        Quality as whether the answer is right, or as the probability of the true label.
+    quality : str, mapping, array-like, callable or (str, callable), default="accuracy"
+        What an answer is worth, as in :class:`OccamRouterClassifier`.
+
+    exchange_rate : float, default=None
+        What one unit of `costs` is worth in the unit of `quality`; what is left of quality is
+        then maximised within the budget. None is 1 where `quality` is a cost matrix and there
+        is no budget, 0 otherwise.
 
     cv : int, splitter or iterable, default=5
         Folds for the mean quality.
@@ -291,67 +282,29 @@ class OracleRouterClassifier(BaseRouter):
     1.0
     """
 
-    _call_context = ("y_true",)
-
     _parameter_constraints: dict = {
-        **BaseRouter._parameter_constraints,
-        "response": [StrOptions({"proba", "predict"})],
-        "cv": ["cv_object"],
+        **BaseOracle._parameter_constraints,
+        "quality": QUALITY_OF_LABELS,
     }
 
-    def __init__(self, estimators, *, costs, budget=None, response="predict", cv=5, n_jobs=None):
+    def __init__(
+        self,
+        estimators,
+        *,
+        costs,
+        budget=None,
+        quality="accuracy",
+        exchange_rate=None,
+        cv=5,
+        n_jobs=None,
+    ):
         self.estimators = estimators
         self.costs = costs
         self.budget = budget
-        self.response = response
+        self.quality = quality
+        self.exchange_rate = exchange_rate
         self.cv = cv
         self.n_jobs = n_jobs
-
-    def _asks(self):
-        return METHOD_OF_RESPONSE[self.response]
-
-    def _learn(self, X, target, answers):
-        self.mean_quality_ = response_quality(target, answers.responses).mean(axis=0)
-        self.choices_ = answers.names
-
-    def _plan(self, X, budget, y_true=None):
-        n = num_samples(X)
-        if y_true is None:
-            check_affordable(budget, self._least())
-            values = self.mean_quality_[np.newaxis]
-            price = assignment_path(values, self.costs_).price(budget)
-            choice = choose_at_price(values, self.costs_, price)[0]
-            return Plan(np.full(n, choice, dtype=np.int64), np.full(n, self.costs_[choice]))
-        values = self.member_quality(X, y_true)
-        route = solve_assignment(values, self.costs_, budget).choices
-        return Plan(route, self.costs_[route])
-
-    def member_quality(self, X, y_true):
-        """True quality of every member on every row; calls all of them.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        y_true : array-like of shape (n_samples,)
-            True labels; one that `fit` has not seen is an error.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_choices)
-        """
-        y_true = np.asarray(on_host(y_true))
-        target = np.minimum(np.searchsorted(self.classes_, y_true), len(self.classes_) - 1)
-        if (wrong := self.classes_[target] != y_true).any():
-            raise ValueError(
-                f"y_true has a label that fit has not seen, in row {int(wrong.argmax())}; known "
-                f"are {self.classes_.tolist()!r}."
-            )
-        members = zip(self.choices_, self.estimators_)
-        return response_quality(
-            target, [self._target.call(self._asks(), name, m, X) for name, m in members]
-        )
 
     def score(self, X, y, sample_weight=None, budget=None):
         """Accuracy when routed with the true labels.

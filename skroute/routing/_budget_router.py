@@ -20,16 +20,12 @@ from skroute.base import (
     note_failure,
 )
 from skroute.metrics import pareto_front
-from skroute.routing._draws import tie_draws
+from skroute.routing._draws import keys_seen_once, row_keys, tie_draws
 from skroute.routing._fit_warnings import warn_of_fit
 from skroute.routing._limits import limits_of
-from skroute.routing._priced import (
-    LoggedMixin,
-    check_lambda,
-    cross_fit,
-    fit_policy,
-    predict_costs,
-)
+from skroute.routing._logged import overlap_of, read_log, table_outcomes, warn_of_overlap
+from skroute.routing._priced import cross_fit, fit_policy, predict_costs
+from skroute.routing._priced_views import LoggedMixin, check_lambda
 from skroute.routing._stream import Look, Trade
 from skroute.routing._values import (
     check_default_reads,
@@ -116,6 +112,12 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         Names of the choices that `route` indexes: the columns of Q where it is a data
         frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...; `predict`
         then answers with the column of Q, 0, 1, ...
+
+    n_known_ : ndarray of shape (n_choices,)
+        Rows of `fit` on which the quality of each choice is known.
+
+    overlap_ : Overlap
+        For logs of one answer per request: what the log says of the policy at `budget`.
 
     columns_ : ndarray of shape (n_choices,)
         Columns of Q that the choices are; fewer than Q has with `drop_dominated`.
@@ -273,8 +275,11 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def fit(self, X, y, costs=None, **params):
+    def fit(self, X, y, costs=None, choice=None, propensity=None, **params):
         """Learn the quality of each choice and the price of the budget.
+
+        From a table of what each choice made of each row or, with `choice`, from a log of one
+        answer per request.
 
         Parameters
         ----------
@@ -282,13 +287,23 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             Features of the requests; whatever `accuracy_estimator` takes.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices) or (n_samples,)
-            Q: quality of each choice on each row, higher is better. Measured on rows that
-            the models were not fitted on.
+            Q: quality of each choice on each row, higher is better, NaN where it is not
+            known. Measured on rows that the models were not fitted on. With `choice`: the
+            quality of the answer that was given.
 
         costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
             What each choice cost on each row. Beside fixed costs in the constructor, by
             which rows are decided, the budget is met in these: the rows that go to an
-            expensive model are its long ones.
+            expensive model are its long ones. With `choice` also of shape (n_samples,): what
+            the answer given has cost.
+
+        choice : array-like of shape (n_samples,), default=None
+            For a log of one answer per request: the choice that gave it, a name that `costs`
+            of the constructor knows, or a column number.
+
+        propensity : array-like of shape (n_samples,), default=None
+            The probability with which that choice was made, above 0. None estimates it from
+            X: then whatever made the log choose as it did must be in X, or be chance.
 
         **params : dict
             Metadata through metadata routing: for `accuracy_estimator` and
@@ -306,9 +321,9 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             For quality or costs that are missing, not finite or of the wrong shape, or a
             budget below the cheapest plan.
         """
-        return super().fit(X, y, costs=costs, **params)
+        return super().fit(X, y, costs=costs, choice=choice, propensity=propensity, **params)
 
-    def _fit(self, X, y, *, task, costs=None, **params):
+    def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
         check_policy(self.policy, self.objective)
         routed = self._route_metadata(params)
         if y is None:
@@ -316,38 +331,32 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         X = check_rows(self, X, reset=True)
         if self.accuracy_estimator is None:
             check_default_reads(X)
-        self._frame_columns = _column_names(y)
-        quality = _check_matrix(y, "y")
-        check_consistent_length(X, quality)
-        self._names = self._check_names(quality.shape[1])
-        # Frames of costs and of quality are read by these names from here on.
-        self._frame_columns = self._names if self._named else None
-        costs = self._check_fit_costs(costs, quality.shape)
-        self.columns_ = np.arange(quality.shape[1])
+        outcomes = self._read(X, y, costs, choice, propensity)
+        self.columns_ = np.arange(outcomes.quality.shape[1])
         if self.drop_dominated:
-            mean_costs = costs.mean(axis=0) if costs.ndim == 2 else costs
-            self.columns_ = np.sort(pareto_front(mean_costs, quality.mean(axis=0)))
-        quality, costs = quality[:, self.columns_], costs[..., self.columns_]
-        cheapest = float(np.min(costs, axis=-1).mean())
+            self.columns_ = np.sort(pareto_front(*outcomes.means()))
+        outcomes = outcomes.of(self.columns_)
         budget = check_budget(self.budget)
-        check_affordable(budget, cheapest + self.routing_cost)
+        check_affordable(budget, outcomes.cheapest() + self.routing_cost)
 
-        folds = folds_of(self.cv, X, quality, **routed["splitter"]["split"])
+        folds = folds_of(self.cv, X, outcomes.quality, **routed["splitter"]["split"])
         # The price must be learned on costs as they will be known: estimated.
         self.cost_estimator_, planned = None, None
         if self.cost_estimator is not None:
             name, fit_params = "cost_estimator", routed["cost_estimator"]["fit"]
-            with note_failure(name, len(quality), "the cost estimate"):
+            reader = outcomes.cost_reader(self.cost_estimator)
+            with note_failure(name, len(outcomes.quality), "the cost estimate"):
                 self.cost_estimator_, planned = cross_fit(
-                    self.cost_estimator, X, costs, folds, task, self.n_jobs, fit_params, name
+                    reader, X, outcomes.costs, folds, task, self.n_jobs, fit_params, name
                 )
             planned = np.maximum(planned, 0.0)
         elif self.costs is not None:
             planned = self._fixed_costs()[self.columns_]
+        costs = outcomes.judged_costs(X, planned, folds)
         self._priced = fit_policy(
-            self._accuracy_estimator(),
+            outcomes.quality_reader(self.accuracy_estimator) or self._accuracy_estimator(),
             X,
-            quality,
+            outcomes.quality,
             costs,
             folds=folds,
             task=task,
@@ -358,10 +367,28 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             deciding=self.routing_cost,
             n_jobs=self.n_jobs,
             fit_params=routed["accuracy_estimator"]["fit"],
+            known=outcomes.known,
         )
+        self._log, self._keys = outcomes.kind, keys_seen_once(X)
         self.choices_ = [self._names[column] for column in self.columns_]
         check_affordable(budget, self._priced.least)
         warn_of_fit(self._priced, self.choices_, budget)
+        if self._log is not None:
+            warn_of_overlap(self.overlap_)
+
+    def _read(self, X, y, costs, choice, propensity):
+        """Outcomes as tables, and the names of their columns."""
+        if choice is not None:
+            return read_log(self, X, y, choice, propensity, costs)
+        if propensity is not None:
+            raise ValueError("propensity belongs to a log of one answer per request: give choice.")
+        self._frame_columns = _column_names(y)
+        quality = _check_matrix(y, "y", allow_nan=True)
+        check_consistent_length(X, quality)
+        self._names = self._check_names(quality.shape[1])
+        # Frames of costs and of quality are read by these names from here on.
+        self._frame_columns = self._names if self._named else None
+        return table_outcomes(quality, self._check_fit_costs(costs, quality.shape), self._names)
 
     def _check_names(self, n_choices):
         """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
@@ -412,6 +439,27 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         costs = None if fitted.per_row else self._fixed_costs()[self.columns_]
         check_lambda(self.reg_lambda)
         return fitted.solved(self.reg_lambda, costs)
+
+    @property
+    def n_known_(self):
+        """Rows of `fit` on which the quality of each choice is known, of shape (n_choices,)."""
+        policy = self._policy()
+        if policy.known is None:
+            return np.full(len(self.choices_), len(policy.quality))
+        return (policy.known.weight > 0).sum(axis=0)
+
+    @property
+    def overlap_(self):
+        """What the log says of the policy at `budget` (:class:`~skroute.metrics.Overlap`)."""
+        check_is_fitted(self)
+        if self._log is None:
+            raise AttributeError("overlap_ is of logs of one answer per request: fit with choice.")
+        budget = self._effective_budget(None)
+        return overlap_of(self._policy(), self.choices_, budget, self._log == "estimated")
+
+    def _seen(self, X):
+        """Which rows are those of `fit`, as far as a row was there once."""
+        return np.isin(row_keys(X), self._keys)
 
     @property
     def costs_(self):
@@ -480,7 +528,8 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
             Features of the requests.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices)
-            Q: quality of each choice on each row, with the columns that `fit` saw.
+            Q: quality of each choice on each row, with the columns that `fit` saw. Rows of
+            which the choice made has NaN, not known, do not count.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
@@ -500,7 +549,7 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         float
         """
         check_is_fitted(self)
-        quality = _check_matrix(y, "y", self._frame_columns)
+        quality = _check_matrix(y, "y", self._frame_columns, allow_nan=True)
         check_consistent_length(X, quality)
         if quality.shape[1] != len(self._names):
             raise ValueError(
@@ -509,7 +558,10 @@ class BudgetRouter(LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimato
         route = self.route(X, budget=budget, costs=costs, **context)
         realised = quality[np.arange(len(route)), self.columns_[route]]
         weight = check_sample_weight(sample_weight, X)
-        return float(np.average(realised, weights=weight))
+        known = ~np.isnan(realised)
+        if not weight[known].sum() > 0:
+            raise ValueError("y is NaN, not known, for every choice that was made.")
+        return float(np.average(realised[known], weights=weight[known]))
 
     def get_metadata_routing(self):
         """Metadata routing of this object.
@@ -555,7 +607,7 @@ def _column_names(frame):
     return names
 
 
-def _check_matrix(matrix, name, columns=None):
+def _check_matrix(matrix, name, columns=None, allow_nan=False):
     """A matrix with one column per choice; a frame's columns in the order that fit saw."""
     if columns is not None and hasattr(matrix, "columns"):
         own = {str(column): column for column in matrix.columns}
@@ -572,7 +624,13 @@ def _check_matrix(matrix, name, columns=None):
     if not readable:
         # Outside, so that what numpy said, which quotes the entry, is not told along.
         raise ValueError(f"{name} must be numbers, one column for each choice.")
-    found = check_array(found, dtype=np.float64, ensure_2d=False, input_name=name)
+    found = check_array(
+        found,
+        dtype=np.float64,
+        ensure_2d=False,
+        input_name=name,
+        ensure_all_finite="allow-nan" if allow_nan else True,
+    )
     return found.reshape(len(found), -1)
 
 

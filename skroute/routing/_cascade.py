@@ -33,7 +33,8 @@ from skroute.routing._cascade_rules import Log, candidates, fixed_order
 from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._cascade_walk import known_scores, walk
 from skroute.routing._mixtures import Mixture
-from skroute.routing._priced import cross_fit, standard_error
+from skroute.routing._priced import cross_fit
+from skroute.routing._priced_views import standard_error
 from skroute.routing._values import check_default_reads, default_accuracy_estimator
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 

@@ -162,6 +162,12 @@ def row_keys(X):
     )
 
 
+def keys_seen_once(X):
+    """Sorted keys of the rows that occur once."""
+    keys, counts = np.unique(row_keys(X), return_counts=True)
+    return keys[counts == 1]
+
+
 def _is_lazy(X):
     """Whether X is skorch's SliceDataset, which refers to rows and has not read them."""
     helper = sys.modules.get("skorch.helper")

@@ -4,14 +4,15 @@ import reprlib
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
-from sklearn.utils import get_tags
+from sklearn.utils import Bunch, get_tags
 from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.validation import _is_fitted
+from sklearn.utils.validation import _is_fitted, has_fit_parameter
 
 from skroute.base import note_failure
+from skroute.metrics._objectives import asks_of
 from skroute.routing._values import note_groups
 from skroute.utils._compat import Integral, check_method_params, num_samples
 
@@ -23,9 +24,6 @@ METHODS = {
     "scores": "predict_proba",
     "predict_proba": "predict_proba",
 }
-
-# What a router whose parameter ``response`` says how quality is measured asks its members.
-METHOD_OF_RESPONSE = {"predict": "predict", "proba": "predict_proba"}
 
 
 class MemberAnswers(NamedTuple):
@@ -43,11 +41,15 @@ class MemberAnswers(NamedTuple):
     folds : int or list of (ndarray, ndarray)
         How the router may cross-validate its own estimates on the same rows: by so many
         folds, or by the training and test rows of each fold.
+
+    weight : ndarray of shape (n_samples,) or None
+        How much each row counts.
     """
 
     names: list[str]
     responses: list
     folds: Any
+    weight: np.ndarray | None = None
 
 
 def comes_fitted(member):
@@ -62,32 +64,6 @@ def all_classes(classes, members):
     """The labels of y and of members that come fitted."""
     fitted = [m.classes_ for m in members if comes_fitted(m) and _is_fitted(m)]
     return np.unique(np.concatenate([classes, *fitted])) if fitted else classes
-
-
-def response_quality(target, responses):
-    """Quality of each member on each row, from what the members said of it.
-
-    Parameters
-    ----------
-    target : ndarray of shape (n_samples,), dtype=int64
-        Encoded labels.
-
-    responses : sequence of ndarray
-        For each member its encoded labels, of shape (n_samples,), or its probabilities, of
-        shape (n_samples, n_classes).
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_members)
-        1 where the label is right, or the probability of the true label.
-    """
-    rows = np.arange(len(target))
-    return np.column_stack(
-        [
-            (part == target).astype(np.float64) if part.ndim == 1 else part[rows, target]
-            for part in responses
-        ]
-    )
 
 
 def check_classifiers(router, members, ask):
@@ -115,15 +91,68 @@ def check_classifiers(router, members, ask):
             )
         method = METHODS[ask]
         if not hasattr(member, method):
-            optional = "response" in router.get_params(deep=False)
+            optional = asks_of(getattr(router, "quality", None)) == "predict_proba"
             raise ValueError(
                 f"{type(router).__name__} needs {method}, which {name!r} ({member!r}) does "
                 "not have. Wrap it in sklearn.calibration.CalibratedClassifierCV"
-                + (', or use response="predict".' if optional else ".")
+                + (", or take a quality of labels." if optional else ".")
             )
 
 
-def member_folds(cv, X, y, split_params):
+def check_regressors(router, members):
+    """Refuse members that answer with labels.
+
+    Parameters
+    ----------
+    router : estimator
+        For messages.
+
+    members : mapping from str to estimator
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, member in members.items():
+        if is_classifier(member):
+            raise ValueError(
+                f"The estimator {name!r} should be a regressor, got the classifier {member!r}: "
+                f"{type(router).__name__} routes numbers. OccamRouterClassifier routes labels."
+            )
+
+
+def plain_weights(members, params):
+    """``sample_weight`` for every member, where scikit-learn's metadata routing is off.
+
+    Parameters
+    ----------
+    members : mapping from str to estimator
+    params : mapping
+        With one entry.
+
+    Returns
+    -------
+    dict from str to Bunch
+
+    Raises
+    ------
+    ValueError
+        If a member that is fitted does not take it.
+    """
+    found = {"cv": Bunch(split={})}
+    for name, member in members.items():
+        fitted = comes_fitted(member)
+        if not fitted and not has_fit_parameter(member, "sample_weight"):
+            raise ValueError(
+                f"sample_weight is for every member, but fit of {name!r} ({member!r}) does not "
+                "take it. With sklearn.set_config(enable_metadata_routing=True) each member says "
+                "by set_fit_request whether it does."
+            )
+        found[name] = Bunch(fit={} if fitted else dict(params))
+    return found
+
+
+def member_folds(cv, X, y, split_params, classifier=True):
     """How members are cross-validated, and how their router may be.
 
     Parameters
@@ -133,6 +162,8 @@ def member_folds(cv, X, y, split_params):
     y : ndarray
     split_params : dict
         What was routed to the splitter, such as ``groups``.
+    classifier : bool, default=True
+        Whether y holds classes.
 
     Returns
     -------
@@ -144,9 +175,9 @@ def member_folds(cv, X, y, split_params):
     """
     if cv is None or isinstance(cv, Integral):
         # Values are not classes: what is learned from them is not stratified.
-        return check_cv(cv, y, classifier=True), 5 if cv is None else int(cv)
+        return check_cv(cv, y, classifier=classifier), 5 if cv is None else int(cv)
     with note_groups(cv):
-        splits = list(check_cv(cv, y, classifier=True).split(X, y, **split_params))
+        splits = list(check_cv(cv, y, classifier=classifier).split(X, y, **split_params))
     times = np.bincount(np.concatenate([test for _, test in splits]), minlength=num_samples(X))
     if len(wrong := np.flatnonzero(times != 1)):
         raise ValueError(

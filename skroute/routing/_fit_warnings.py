@@ -14,7 +14,8 @@ def warn_of_fit(policy, names, budget):
     """Say what of a fit is not as its user may think it is."""
     _warn_if_a_single_choice_is_better(policy, names, budget)
     _warn_if_the_log_contradicts(policy, names)
-    most = float(np.max(policy.costs, axis=-1).mean()) + policy.deciding
+    costs = policy.costs if policy.known is None else policy.planned
+    most = float(np.max(costs, axis=-1).mean()) + policy.deciding
     if budget < np.inf and not affords(most, budget):
         warnings.warn(
             f"budget={budget!r} binds nowhere: the most expensive choice for each row costs "
@@ -49,13 +50,18 @@ def _warn_if_a_single_choice_is_better(policy, names, budget):
     affordable = np.flatnonzero(affords(budget - policy.deciding, mean_costs))
     if len(affordable) == 0 or len(policy.quality) < 2:
         return
-    alone = policy.quality.mean(axis=0)
+    validated, rate = policy.validate(budget), policy.rate(budget)
+    # Where cost is money too, what is compared is what is left.
+    net = policy.quality - rate * policy.costs
+    alone = np.average(net, axis=0, weights=policy.weight)
     single = affordable[np.argmax(alone[affordable])]
-    found = policy.validate(budget).quality
-    loss = policy.quality[:, single] - found
+    routed = validated.quality - rate * (validated.cost - policy.deciding)
+    loss, found = net[:, single] - routed, np.average(routed, weights=policy.weight)
+    if policy.weight is not None:
+        loss = loss * policy.weight
     if loss.mean() > max(1.645 * loss.std(ddof=1) / np.sqrt(len(loss)), 0):
         warnings.warn(
-            f"On validation rows the router's quality {found.mean():.4g} is below the "
+            f"On validation rows the router's quality {found:.4g} is below the "
             f"{alone[single]:.4g} of {names[single]!r} alone, which fits the budget. Try a "
             "larger reg_lambda, another accuracy_estimator or better features, or use that "
             "choice for all rows.",

@@ -14,7 +14,9 @@ from skroute.routing._combiner import GRID, search_combination, search_threshold
 from skroute.routing._draws import tie_draws
 from skroute.routing._mixtures import search_delta
 from skroute.routing._predictors import answer_features, fit_predictor, predict_values
-from skroute.routing._priced import PricedMixin, PricedPolicy
+from skroute.routing._priced import PricedPolicy
+from skroute.routing._priced_views import PricedMixin
+from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
 from skroute.routing._stream import Look
 from skroute.routing._validation import find_repeats, parts_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
@@ -113,7 +115,7 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
     return AddonOptions(np.array(addons), np.array(chosen), list(thetas), np.column_stack(columns))
 
 
-class FrugalMCTClassifier(PricedMixin, CombiningRouter):
+class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
     r"""Ask a base service, look at its answer, buy at most one more, combine both.
 
     FrugalMCT [1]_. Every row goes to the base. From its scores an accuracy estimator
@@ -172,11 +174,11 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         ``"batch"`` (the paper's offline) solves the assignment for the rows given; the
         budget is a hard cap on them.
 
-    sample_quality : callable, default=None
-        ``sample_quality(y_true, y_pred)`` returns the accuracy of each row, an array of
-        shape (n_samples,), which everything here then maximises. None is 1 for the right
-        label and 0 otherwise; for several labels the number of labels in common divided
-        by that of labels in either.
+    quality : str, mapping, array-like or callable, default="accuracy"
+        What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
+        either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
+        to one number per row, higher is better, as in :class:`OccamRouterClassifier`. What is
+        no mean over the labels of rows is refused.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
@@ -300,7 +302,7 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
         "policy": [StrOptions({"online", "batch"})],
-        "sample_quality": [callable, None],
+        "quality": QUALITY_OF_LABELS,
     }
 
     def __init__(
@@ -315,7 +317,7 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         threshold="auto",
         delta=0.0,
         policy="online",
-        sample_quality=None,
+        quality="accuracy",
         cv=5,
         n_jobs=None,
     ):
@@ -328,7 +330,7 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
         self.threshold = threshold
         self.delta = delta
         self.policy = policy
-        self.sample_quality = sample_quality
+        self.quality = quality
         self.cv = cv
         self.n_jobs = n_jobs
 
@@ -338,20 +340,18 @@ class FrugalMCTClassifier(PricedMixin, CombiningRouter):
     def _least_cost(self, costs, names):
         return float(costs[possible_bases(self.base, names)].min())
 
-    def _row_accuracy(self, target, answers):
-        return self._target.quality(target, answers, self.sample_quality)
-
     def _learn(self, X, target, answers):
         names, scores = answers.names, answers.responses
         weights = GRID if self.weight == "auto" else [self.weight]
         thresholds = GRID if self.threshold == "auto" else [self.threshold]
+        accuracy = self._rows_quality(target)
         budget = check_budget(self.budget)
         labels, combiners, all_thresholds, alone = [], [], [], {}
         self._trades, unit = [], np.eye(len(names))
         folds = answers.folds if isinstance(answers.folds, list) else None
         parts = parts_of(folds, len(target))
         for base in possible_bases(self.base, names):
-            options = addon_options(scores, base, target, self._row_accuracy, weights, thresholds)
+            options = addon_options(scores, base, target, accuracy, weights, thresholds)
             realised = options.accuracies
             features = self._features(scores[base])
             fitted, estimate = fit_predictor(

@@ -6,6 +6,7 @@ from skroute.base import Plan, check_affordable
 from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
 from skroute.routing._label_options import label_groups, label_options, label_rules
 from skroute.routing._mixtures import Mixture
+from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
 from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 
@@ -13,7 +14,7 @@ from skroute.utils._compat import Integral, Interval
 _MIN_ROWS = 30
 
 
-class FrugalMLClassifier(CombiningRouter):
+class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
     """Ask a base; keep its answer where its score is high enough for its label.
 
     FrugalML [1]_. A row goes to a base, which answers with a label and a score.
@@ -36,6 +37,12 @@ class FrugalMLClassifier(CombiningRouter):
         Mean cost per sample, in the unit of `costs`, base and add-on included. None is
         unlimited. Raising it raises thresholds, buys more expensive add-ons and takes
         more expensive bases.
+
+    quality : str, mapping, array-like or callable, default="accuracy"
+        What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
+        either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
+        to one number per row, higher is better, as in :class:`OccamRouterClassifier`. What is
+        no mean over the labels of rows is refused.
 
     base : str, default="auto"
         Name of the base. ``"auto"`` chooses one, or mixes two, at the budget asked for.
@@ -127,6 +134,7 @@ class FrugalMLClassifier(CombiningRouter):
     _parameter_constraints: dict = {
         **CombiningRouter._parameter_constraints,
         "base": [str],
+        "quality": QUALITY_OF_LABELS,
         "cv": ["cv_object"],
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
@@ -139,6 +147,7 @@ class FrugalMLClassifier(CombiningRouter):
         costs,
         budget=None,
         base="auto",
+        quality="accuracy",
         n_thresholds=20,
         cv=5,
         n_jobs=None,
@@ -147,6 +156,7 @@ class FrugalMLClassifier(CombiningRouter):
         self.costs = costs
         self.budget = budget
         self.base = base
+        self.quality = quality
         self.n_thresholds = n_thresholds
         self.cv = cv
         self.n_jobs = n_jobs
@@ -162,7 +172,7 @@ class FrugalMLClassifier(CombiningRouter):
         m = len(names)
         bases = possible_bases(self.base, names)
         labels = np.column_stack([part.argmax(axis=1) for part in scores])
-        correct = (labels == target[:, np.newaxis]).astype(np.float64)
+        quality = self._objective().bound(target).table(target, list(labels.T))
         n_labels = len(self.classes_)
         self._groups = np.zeros((m, n_labels), dtype=np.int64)
         options = []
@@ -172,7 +182,7 @@ class FrugalMLClassifier(CombiningRouter):
                 label_options(
                     self._groups[base][labels[:, base]],
                     scores[base].max(axis=1),
-                    correct,
+                    quality,
                     self.costs_,
                     base,
                     n_labels + 1,

@@ -1,30 +1,12 @@
 """OCCAM: which classifier answers, per query."""
 
-import numpy as np
-from sklearn.base import clone
-from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils.validation import check_is_fitted
-
-from skroute.assignment._decide import check_policy
-from skroute.base import check_affordable, check_budget, check_costs, note_failure
-from skroute.metrics import pareto_front
-from skroute.routing._base import BaseRouter
-from skroute.routing._draws import tie_draws
-from skroute.routing._embedding import call_with_layer, check_layer, reads_tensors
-from skroute.routing._fit_members import METHOD_OF_RESPONSE, response_quality
-from skroute.routing._fit_warnings import warn_of_fit
-from skroute.routing._limits import limits_of
-from skroute.routing._priced import LoggedMixin, check_lambda, fit_policy
-from skroute.routing._stream import Look, Trade
-from skroute.routing._values import check_default_reads, default_accuracy_estimator, folds_of
-from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._timing import seconds_per_sample
-
-# Rows whose layer is held at once when deciding: one row of a convolution can be a megabyte.
-_BLOCK = 1024
+from skroute.routing._base import LabelsMixin
+from skroute.routing._occam_base import BaseOccam
+from skroute.routing._qualities import QUALITY_OF_LABELS
+from skroute.utils._compat import HasMethods
 
 
-class OccamRouterClassifier(LoggedMixin, BaseRouter):
+class OccamRouterClassifier(LabelsMixin, BaseOccam):
     r"""Answer each row with the classifier that is worth its cost for that row.
 
     `fit` fits the members and records how each does on rows that it has not seen: the
@@ -70,11 +52,29 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         `fit`, of which it would know the labels. In `fit` the layer of all rows is held in
         memory, in float32; prefer a pooled layer to a wide convolution.
 
-    response : {"predict", "proba"}, default="predict"
-        Success as whether the answer is right, or as the probability that the member gives
-        to the true label. Probabilities are finer, but only comparable when the members
-        are calibrated alike: a forest that is right with 0.7 looks worse than a naive
-        Bayes that is right with 1.0.
+    quality : str, mapping, array-like, callable or (str, callable), default="accuracy"
+        What an answer is worth; the best of it is bought, and price and validation are in its
+        unit, higher is better. Members that answer with a decision threshold are measured with
+        it. ``score`` stays accuracy.
+
+        - ``"accuracy"``, or ``"balanced_accuracy"``: right answers, all true classes alike.
+        - A cost matrix: a mapping from (true label, given label) to money, or an array with a
+          row for each true label of ``classes_`` and a column for each given one. The quality
+          is minus that money. See `exchange_rate`.
+        - ``"f1"`` of the second of two classes: a ratio of sums. For each budget it is made
+          linear at the ratio that the policy reaches (Dinkelbach's iteration).
+        - ``"log_loss"``, ``"brier"``: minus these losses of ``predict_proba``;
+          ``"probability"``: of the true label, which is the paper's success probability. They
+          compare members' probabilities, and so only those that are calibrated alike.
+        - A function of true and given labels to one number per row, higher is better;
+          ``("predict_proba", function)`` of true labels and probabilities; ``("ratio",
+          function)`` to a pair of arrays, of which the ratio of the sums is the quality.
+
+    exchange_rate : float, default=None
+        What one unit of `costs` is worth in the unit of `quality`. Quality minus that is then
+        maximised within the budget. None is 1 where `quality` is a cost matrix and there is no
+        budget, so that the sum of both, errors and prices, is least; 0 otherwise. Raising it
+        leaves more of a budget unspent.
 
     reg_lambda : float, default=0.0
         Lambda: how many standard deviations of its estimation error (measured out of
@@ -88,10 +88,6 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
 
     objective : {"mean", "min"}, default="mean"
         With ``policy="batch"``: maximise the mean estimated success or the smallest one.
-
-    drop_dominated : bool, default=False
-        Whether to leave out members that are more expensive and on average no better than
-        another.
 
     routing_cost : float, default=None
         Cost of deciding on one row (embedding transformer and estimate), in the unit of
@@ -154,7 +150,7 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         Fitted on all rows.
 
     mean_quality_ : ndarray of shape (n_choices,)
-        Mean out-of-sample success of each member.
+        Out-of-sample quality of each member for all rows.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -181,9 +177,13 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
     - ``request_id``, of shape (n_samples,): what the draws of ties are made of, in place of the
       row. A service that calls with one row at a time gives it where equal rows are many.
 
-    `reg_lambda` and `costs` act at once on a fitted router, as `budget`, `policy` and
-    `objective` do: estimates and quality of the rows of `fit` are kept, and the price is
-    solved for anew. Members left out by `drop_dominated` stay out.
+    `reg_lambda`, `costs` and `exchange_rate` act at once on a fitted router, as `budget`,
+    `policy` and `objective` do: estimates and quality of the rows of `fit` are kept, and the
+    price is solved for anew.
+
+    ``fit(X, y, sample_weight=...)`` fits every member with the weights, and price, validation
+    and mean quality count rows by them. With scikit-learn's metadata routing each member says
+    whether it takes them.
 
     Rows that are worth exactly the price are mixed, so that all of the budget is used: which
     way such a row goes is drawn from a hash of the row and of how often it came before in the
@@ -216,19 +216,10 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
     True
     """
 
-    _acts_at_once = ("budget", "policy", "objective", "reg_lambda", "costs")
-    _call_context = ("exclude", "allowed", "request_id")
     _parameter_constraints: dict = {
-        **BaseRouter._parameter_constraints,
-        "response": [StrOptions({"proba", "predict"})],
-        "cv": ["cv_object"],
-        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        **BaseOccam._parameter_constraints,
+        "quality": QUALITY_OF_LABELS,
         "embedding": [HasMethods(["fit", "transform"]), str, tuple, None],
-        "reg_lambda": [Interval(Real, 0, None, closed="left")],
-        "policy": [StrOptions({"online", "batch"})],
-        "objective": [StrOptions({"mean", "min"})],
-        "drop_dominated": ["boolean"],
-        "routing_cost": [Interval(Real, 0, None, closed="left"), None],
     }
 
     def __init__(
@@ -239,11 +230,11 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         budget=None,
         accuracy_estimator=None,
         embedding=None,
-        response="predict",
+        quality="accuracy",
+        exchange_rate=None,
         reg_lambda=0.0,
         policy="online",
         objective="mean",
-        drop_dominated=False,
         routing_cost=None,
         cv=5,
         n_jobs=None,
@@ -253,253 +244,11 @@ class OccamRouterClassifier(LoggedMixin, BaseRouter):
         self.budget = budget
         self.accuracy_estimator = accuracy_estimator
         self.embedding = embedding
-        self.response = response
+        self.quality = quality
+        self.exchange_rate = exchange_rate
         self.reg_lambda = reg_lambda
         self.policy = policy
         self.objective = objective
-        self.drop_dominated = drop_dominated
         self.routing_cost = routing_cost
         self.cv = cv
         self.n_jobs = n_jobs
-
-    def _asks(self):
-        return METHOD_OF_RESPONSE[self.response]
-
-    def _asks_member(self, name):
-        # Of the member that embeds both are needed: what it says, and what it answers.
-        return "both" if name == self._named_embedding()[0] else self._asks()
-
-    def _named_embedding(self):
-        """The name of the member that embeds and of its layer; None where there is none."""
-        if isinstance(self.embedding, tuple):
-            return self.embedding
-        return (self.embedding if isinstance(self.embedding, str) else None), None
-
-    def _check(self, X, members):
-        check_policy(self.policy, self.objective)
-        if isinstance(self.embedding, (str, tuple)):
-            pair = self.embedding if isinstance(self.embedding, tuple) else (self.embedding, "")
-            if len(pair) != 2 or pair[0] not in members or not isinstance(pair[1], str):
-                raise ValueError(
-                    f"embedding={self.embedding!r} is not the name of a member, or of a member "
-                    f"and a layer of it; the members are {list(members)!r}. It may also be a "
-                    "transformer or None."
-                )
-            name, layer = self._named_embedding()
-            if not hasattr(members[name], "predict_proba"):
-                raise ValueError(
-                    f"embedding={self.embedding!r} needs predict_proba, which that member "
-                    f"({members[name]!r}) does not have."
-                )
-            if layer is not None:
-                check_layer(name, members[name], layer)
-        if self.embedding is None and self.accuracy_estimator is None:
-            check_default_reads(
-                X,
-                "Give the name of a member or a transformer as embedding, or an "
-                "accuracy_estimator that reads such rows.",
-            )
-
-    def _split_costs(self, costs, names, embedder, answered=None):
-        """What every row pays whoever answers, and what choosing each member adds."""
-        deciding, added = float(self.routing_cost or 0.0), np.array(costs, dtype=np.float64)
-        if embedder is not None:
-            at = names.index(embedder)
-            deciding += added[at]
-            # It is asked once, unless its answers are not what its probabilities say.
-            if self._answered if answered is None else answered:
-                added[at] = 0.0
-        return deciding, added
-
-    def _least_cost(self, costs, names):
-        embedder, _ = self._named_embedding()
-        deciding, added = self._split_costs(costs, names, embedder, answered=True)
-        return deciding + float(added.min())
-
-    def _learn(self, X, target, answers):
-        names, responses = answers.names, list(answers.responses)
-        self.embedding_, self._embedder = None, None
-        features = X
-        embedder, layer = self._named_embedding()
-        if embedder is not None:
-            at = names.index(embedder)
-            proba, labels = responses[at][:, :-1], responses[at][:, -1].astype(np.int64)
-            self._embedder = (names[at], self.estimators_[at])
-            self._answered = bool((proba.argmax(axis=1) == labels).all())
-            responses[at] = labels if self.response == "predict" else proba
-            features = proba
-            if layer is not None:
-                # A layer of a frozen net, which has not seen the rows. One row alone first:
-                # where rows are not the first axis of the layer, it gives another number.
-                self._embed(_safe_indexing(X, [0]))
-                features = self._embed(X)[0]
-        elif self.embedding is not None:
-            self.embedding_ = clone(self.embedding)
-            with note_failure("embedding", num_samples(X), "fit"):
-                features = self.embedding_.fit_transform(X, self.classes_[target])
-        quality = response_quality(target, responses)
-        deciding, added = self._split_costs(self._costs_of_fit, names, embedder)
-        check_affordable(check_budget(self.budget), deciding + float(added.min()))
-        kept = np.arange(len(names))
-        if self.drop_dominated:
-            kept = np.sort(pareto_front(added, quality.mean(axis=0)))
-        estimator = self.accuracy_estimator
-        policy = fit_policy(
-            default_accuracy_estimator() if estimator is None else estimator,
-            features,
-            quality[:, kept],
-            added[kept],
-            folds=folds_of(answers.folds, features),
-            task=None,
-            exchangeable=isinstance(answers.folds, int),
-            reg_lambda=self.reg_lambda,
-            deciding=deciding,
-            n_jobs=self.n_jobs,
-        )
-        self._routing_seconds = 0.0
-        if isinstance(self.costs, str) and self.routing_cost is None:
-            # A member that embeds is charged as a member: its rows are embedded already.
-            rows = X if self._embedder is None else features
-            self._routing_seconds = seconds_per_sample(self._timed_decision(policy), rows)
-            policy = policy.solved(self.reg_lambda, deciding=deciding + self._routing_seconds)
-        check_affordable(check_budget(self.budget), policy.least)
-        self._priced, self._all_names = policy, names
-        self._measured = isinstance(self.costs, str)
-        self._kept = kept
-        self.estimators_ = [self.estimators_[i] for i in kept]
-        self.member_names_ = [names[i] for i in kept]
-        self.choices_ = list(self.member_names_)
-        warn_of_fit(policy, self.choices_, check_budget(self.budget))
-
-    def _timed_decision(self, policy):
-        def decide(rows):
-            features = rows if self.embedding_ is None else self.embedding_.transform(rows)
-            policy.decide(policy.values(features), policy.planned, np.inf, policy="online")
-
-        return decide
-
-    @property
-    def routing_cost_(self):
-        """What each row pays before its member is known: deciding, and who embeds it."""
-        return self._policy().deciding
-
-    @property
-    def costs_(self):
-        """Cost of each member's call, ndarray of shape (n_choices,)."""
-        return self._now()[self._kept]
-
-    @costs_.setter
-    def costs_(self, costs):
-        self._costs_of_fit, self._kept = costs, np.arange(len(costs))
-
-    def _now(self):
-        """The cost of every member of `fit`, by the constructor's `costs` of now."""
-        if not isinstance(self.costs, str):
-            return check_costs(self.costs, self._all_names)
-        if self._measured:
-            return self._costs_of_fit
-        raise ValueError(
-            f"costs={self.costs!r} was set after fit, which measures them: fit again, or give "
-            "the costs."
-        )
-
-    def _policy(self):
-        check_is_fitted(self)
-        embedder = self._embedder and self._embedder[0]
-        deciding, added = self._split_costs(self._now(), self._all_names, embedder)
-        if isinstance(self.costs, str):
-            deciding += self._routing_seconds
-        check_lambda(self.reg_lambda)
-        return self._priced.solved(self.reg_lambda, added[self._kept], deciding)
-
-    def _embed(self, X):
-        """What the accuracy estimator sees, and the probabilities that came with it."""
-        if self._embedder is not None:
-            name, member = self._embedder
-
-            def call(rows):
-                return self._target.call("predict_proba", name, member, rows)
-
-            if (layer := self._named_embedding()[1]) is not None:
-                as_tensor = reads_tensors(self.accuracy_estimator)
-                return call_with_layer(name, member, layer, call, X, as_tensor=as_tensor)[::-1]
-            proba = call(X)
-            return proba, proba
-        if self.embedding_ is not None:
-            with note_failure("embedding", num_samples(X), "transform"):
-                return self.embedding_.transform(X), None
-        return X, None
-
-    def _estimates_and_state(self, X, of):
-        """What is made of the features of each row, and the answers that came with them."""
-        if self._named_embedding()[1] is None:
-            features, proba = self._embed(X)
-            return of(features), self._state(proba)
-        estimates, probas = [], []
-        for start in range(0, num_samples(X), _BLOCK):
-            stop = min(start + _BLOCK, num_samples(X))
-            features, proba = self._embed(_safe_indexing(X, np.arange(start, stop)))
-            estimates.append(of(features))
-            probas.append(proba)
-        if isinstance(estimates[0], tuple):
-            found = tuple(map(np.concatenate, zip(*estimates)))
-        else:
-            found = np.concatenate(estimates)
-        return found, self._state(np.concatenate(probas))
-
-    def _estimates(self, X, of):
-        return self._estimates_and_state(X, of)[0]
-
-    def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
-        limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
-        if self._embedder is not None and self._embedder[0] in (exclude or ()):
-            raise ValueError(
-                f"exclude={exclude!r} names {self._embedder[0]!r}, which embeds every row: without "
-                "it nothing can be decided."
-            )
-        draw = tie_draws(X, request_id)
-        policy = self._policy().restricted(limits.kept)
-        # Before the member that embeds is called.
-        check_affordable(budget, policy.least)
-        estimates, state = self._estimates_and_state(X, policy.estimates)
-        plan = policy.decide(
-            estimates - policy.docked,
-            policy.planned,
-            budget,
-            policy=self.policy,
-            objective=self.objective,
-            draw=draw,
-            allowed=limits.allowed,
-        )
-        return plan._replace(route=limits.kept[plan.route], state=state)
-
-    def _state(self, proba):
-        """What the member that embeds has answered already, if that is its answer."""
-        if proba is None or not self._answered or self._embedder[0] not in self.choices_:
-            return None
-        choice = self.choices_.index(self._embedder[0])
-        return {(choice, "predict_proba"): proba, (choice, "predict"): proba.argmax(axis=1)}
-
-    def _trade(self, budget):
-        return Trade(self._policy())
-
-    def _look(self, x, trade):
-        features, proba = self._embed(x)
-        state = self._state(proba)
-        answered = {
-            choice: self.classes_[answer[0]]
-            for (choice, method), answer in (state or {}).items()
-            if method == "predict"
-        }
-        return Look(features, answered, state)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        if self.embedding is None:
-            # The default accuracy estimator reads X itself.
-            reader = self.accuracy_estimator
-            known = hasattr(reader, "__sklearn_tags__")
-            reader_tags = get_tags(reader).input_tags if known else None
-            tags.input_tags.sparse &= reader_tags is not None and reader_tags.sparse
-            tags.input_tags.allow_nan &= reader_tags is not None and reader_tags.allow_nan
-        return tags

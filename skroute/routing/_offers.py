@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.assignment import assignment_path
 from skroute.base import affords
 from skroute.ledgers import Offer
+from skroute.routing._validation import weighted_path
 
 # As in choose_at_price: efficiencies that differ by rounding are a tie.
 _TIE = 1e-9
@@ -76,8 +76,11 @@ def without(policy, allowed):
     rest = copy.copy(policy)
     values = (policy.estimate - policy.docked)[:, allowed]
     logged = None if policy.costs is policy.planned else policy.costs[..., allowed]
-    rest.path = assignment_path(values, policy.planned[..., allowed], logged)
-    rest.least = float(np.min(policy.costs[..., allowed], axis=-1).mean()) + policy.deciding
+    rest.path = weighted_path(values, policy.planned[..., allowed], logged, policy.weight)
+    least = float(np.min(policy.costs[..., allowed], axis=-1).mean())
+    if policy.known is not None:
+        least = float(rest.path.budgets[0])
+    rest.least = least + policy.deciding
     return rest
 
 

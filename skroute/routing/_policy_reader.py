@@ -14,6 +14,14 @@ a ``predictor``:
   it is NaN and ``missing_left``; a leaf has feature -1 and a row of ``value``
 - ``subsets``: the mean over subsets (``starts``) of the outcome of the nearest of their ``rows``
 - ``nearest``: the outcomes of all rows by distance, with ``weights``; equal distances share theirs
+- ``closest``: the mean outcome of the ``k`` nearest rows, of equally near ones the first
+- ``similar``: ``exp(-gamma * squared distance)`` to each of ``rows``, ``@ coef.T + intercept``
+- ``stacked``: the sum of ``parts``, each a predictor ``times`` a number, that see the ``columns``
+  (null: all) of rows in single precision on their own ``scale``: ``standard`` is
+  ``(x - centre) / spread``, ``plain`` is ``x / unit``, both cut to 1e18 in size, and ``cosine`` is
+  plain rows of length one. The sum, in single precision, is added to ``mean``, corrected by
+  interpolation between the ``knots`` of each choice, rounded to multiples of ``step`` (null: not),
+  and cut to the range ``low`` to ``high``
 
 Each row goes to the best of quality less docked less price times cost. Rows that are tied at the
 price go to the cheaper choice here; skroute itself divides them so that all of the budget is used.
@@ -114,8 +122,7 @@ class PortablePolicy:
             if step["clip"] is not None:
                 X = np.clip(X, *step["clip"])
         predictor = self.policy["predictor"]
-        function = {"linear": linear, "trees": trees, "subsets": subsets, "nearest": nearest}
-        return function[predictor["kind"]](predictor, X).reshape(len(X), -1)
+        return KINDS[predictor["kind"]](predictor, X).reshape(len(X), -1)
 
     def price(self, budget=None):
         """Price of a mean budget per row.
@@ -249,3 +256,40 @@ def nearest(predictor, X):
             shared = np.add.reduceat(weights, starts) / np.diff(np.r_[starts, len(by)])
             parts.append(shared[np.cumsum(new) - 1] @ outcomes[by])
     return np.array(parts)
+
+
+def closest(predictor, X):
+    outcomes, k = np.array(predictor["outcomes"]), predictor["k"]
+    orders = [np.argsort(found, axis=1, kind="stable")[:, :k] for found in distances(predictor, X)]
+    return outcomes[np.concatenate(orders)].mean(axis=1)
+
+
+def similar(predictor, X):
+    found = {"rows": predictor["rows"], "metric": "euclidean"}
+    parts = [np.exp(-predictor["gamma"] * squares) for squares in distances(found, X)]
+    return linear(predictor, np.concatenate(parts))
+
+
+def stacked(predictor, X):
+    centre, spread, mean = (np.array(predictor[name]) for name in ("centre", "spread", "mean"))
+    scales = {"standard": (X - centre) / spread, "plain": X / predictor["unit"]}
+    scales = {name: np.clip(x, -1e18, 1e18).astype(np.float32) for name, x in scales.items()}
+    length = np.linalg.norm(scales["plain"], axis=1, keepdims=True)
+    scales["cosine"] = scales["plain"] / np.where(length > 0, length, 1)
+    found = np.tile(mean, (len(X), 1))
+    for part in predictor["parts"]:
+        x = scales[part["scale"]].astype(np.float64)
+        x = x if part["columns"] is None else x[:, part["columns"]]
+        found += part["times"] * KINDS[part["kind"]](part, x)
+    found = mean + (found - mean).astype(np.float32)
+    if predictor["knots"] is not None:
+        added = [np.interp(x, *knots) for x, knots in zip(found.T, predictor["knots"])]
+        found += np.column_stack(added)
+    if predictor["step"] is not None:
+        found = np.round(found / predictor["step"]) * predictor["step"]
+    return np.clip(found, predictor["low"], predictor["high"])
+
+
+KINDS = {
+    kind.__name__: kind for kind in (linear, trees, subsets, nearest, closest, similar, stacked)
+}

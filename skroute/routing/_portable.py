@@ -12,14 +12,16 @@ from sklearn.tree import BaseDecisionTree
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.quality import BaggedNeighborsRegressor
-from skroute.routing._priced import LoggedMixin
+from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
+from skroute.quality._corrections import rounding_unit
+from skroute.quality._family import Forest, Landmarks, Linear, Neighbors
+from skroute.routing._priced_views import LoggedMixin
 
 FORMAT, VERSION = "skroute-policy", 1
 _KNOWN = (
     "a linear model of scikit-learn, a DecisionTreeRegressor, RandomForestRegressor or "
-    "ExtraTreesRegressor, or a BaggedNeighborsRegressor, possibly behind StandardScaler and "
-    "MinMaxScaler in a Pipeline"
+    "ExtraTreesRegressor, a QualityRegressor of numbers, or a BaggedNeighborsRegressor, possibly "
+    "behind StandardScaler and MinMaxScaler in a Pipeline"
 )
 
 
@@ -29,9 +31,10 @@ def export_policy(router, path=None):
     Parameters
     ----------
     router : BudgetRouter or OccamRouterClassifier
-        Fitted, with fixed costs and ``policy="online"``; its `accuracy_estimator` a linear
-        model, trees or :class:`~skroute.quality.BaggedNeighborsRegressor`, possibly behind
-        scalers in a pipeline; an OCCAM router without `embedding`.
+        Fitted, with fixed costs and ``policy="online"``; its `accuracy_estimator` the default
+        (:class:`~skroute.quality.QualityRegressor`, on numbers), a linear model, trees or
+        :class:`~skroute.quality.BaggedNeighborsRegressor`, possibly behind scalers in a
+        pipeline; an OCCAM router without `embedding`.
 
     path : str or path-like, default=None
         JSON file to write; None writes none.
@@ -40,7 +43,8 @@ def export_policy(router, path=None):
     -------
     dict
         What is written. Numbers round-trip exactly. Of neighbours it holds the training rows
-        and their outcomes; of the others no row.
+        and their outcomes, also where a `QualityRegressor` has taken them
+        (``keep_rows=False`` forbids it); of the others no row.
 
     Raises
     ------
@@ -78,6 +82,8 @@ def export_policy(router, path=None):
             "An OccamRouterClassifier with an embedding cannot be exported: it asks the "
             "embedding for every row. Export a BudgetRouter on the embedded rows."
         )
+    if (reason := router._not_plain()) is not None:
+        raise ValueError(f"A router with {reason} cannot be exported.")
     policy = router._policy()
     if policy.per_row:
         raise ValueError("A router with costs per row cannot be exported: give it fixed costs.")
@@ -150,6 +156,8 @@ def _predictor(estimator):
     averages = type(estimator).__name__ in ("RandomForestRegressor", "ExtraTreesRegressor")
     if isinstance(estimator, BaseDecisionTree) or averages:
         return {"kind": "trees", "trees": [_tree(member.tree_) for member in members]}
+    if isinstance(estimator, QualityRegressor):
+        return _stacked(estimator)
     if isinstance(estimator, BaggedNeighborsRegressor):
         outcomes = estimator._y.reshape(len(estimator._y), -1)
         found = {
@@ -173,3 +181,79 @@ def _tree(tree):
         "missing_left": tree.missing_go_to_left.astype(int).tolist(),
         "value": tree.value[:, :, 0].tolist(),
     }
+
+
+def _stacked(estimator):
+    """What `QualityRegressor.predict` computes."""
+    if estimator.encoder_ is not None:
+        raise TypeError(
+            "A QualityRegressor of texts or categories cannot be exported: the format reads "
+            "numbers. Fit the router on numbers, such as an embedding."
+        )
+    low, high = estimator._range
+    knots = estimator._knots
+    return {
+        "kind": "stacked",
+        "centre": estimator._centre.tolist(),
+        "spread": estimator._spread.tolist(),
+        "unit": estimator._unit,
+        "mean": estimator.mean_.tolist(),
+        "low": low.tolist(),
+        "high": high.tolist(),
+        "step": rounding_unit(low, high) if estimator._parts else None,
+        "knots": None if knots is None else [knot.tolist() for knot in knots],
+        "parts": [_part(part) for part in estimator._parts],
+    }
+
+
+def _part(part):
+    """One predictor of the family, by the words of the others."""
+    scale = "plain" if getattr(part, "plain", False) else "standard"
+    found = {"scale": scale, "columns": None, "times": 1}
+    if isinstance(part, Forest):
+        trees = _own_trees(part.trees)
+        return {**found, "kind": "trees", "times": len(trees), "trees": trees}
+    if isinstance(part, Linear):
+        columns = None if part.columns is None else part.columns.tolist()
+        return {**found, "kind": "linear", "columns": columns, **_matrix(part)}
+    if isinstance(part, Landmarks):
+        found["scale"] = "cosine" if part.cosine else "standard"
+        rows = part.centres.tolist()
+        return {**found, "kind": "similar", "rows": rows, "gamma": part.gamma} | _matrix(
+            part.linear
+        )
+    if isinstance(part, Neighbors):
+        found["scale"] = "cosine" if part.metric == "cosine" else "standard"
+        return {
+            **found,
+            "kind": "closest",
+            "metric": "chebyshev" if part.metric == "chebyshev" else "euclidean",
+            "k": min(part.k, len(part.searched)),
+            "rows": part.searched.tolist(),
+            "outcomes": part.outcomes.tolist(),
+        }
+    raise TypeError(f"The format has no words for {type(part).__name__}.")
+
+
+def _matrix(linear):
+    return {"coef": linear.coef.T.tolist(), "intercept": linear.offset.tolist()}
+
+
+def _own_trees(trees):
+    """The trees of a `skroute.quality._trees.Trees` one by one."""
+    found, ends = [], [*trees.roots[1:], len(trees.feature)]
+    for root, end in zip(trees.roots, ends):
+        feature, child = trees.feature[root:end], trees.child[root:end]
+        inner = feature >= 0
+        value = np.where(inner[:, None], 0.0, trees.values[np.where(inner, 0, child)])
+        left = np.where(inner, child - root, -1)
+        tree = {
+            "feature": feature,
+            "threshold": np.where(inner, trees.threshold[root:end], 0.0),
+            "left": left,
+            "right": np.where(inner, left + 1, -1),
+            "missing_left": np.zeros(len(feature), dtype=int),
+            "value": value,
+        }
+        found.append({name: values.tolist() for name, values in tree.items()})
+    return found

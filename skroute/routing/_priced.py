@@ -7,15 +7,15 @@ from contextlib import nullcontext
 import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
-from skroute.assignment import Rule, assignment_path, decide
+from skroute.assignment import decide
 from skroute.assignment._decide import check_policy
 from skroute.base import Plan, affords, check_affordable, note_failure
-from skroute.routing._limits import limits_of, stand_ins
+from skroute.routing._limits import stand_ins
 from skroute.routing._mixtures import price_curve, spread_prices
-from skroute.routing._stream import StreamMixin
 from skroute.routing._validation import (
+    PRIOR,
+    bounded_rule,
     choose_by_rule,
     correct,
     error_by_level,
@@ -24,6 +24,7 @@ from skroute.routing._validation import (
     part_paths,
     parts_of,
     validate,
+    weighted_path,
 )
 from skroute.routing._values import (
     as_target,
@@ -33,7 +34,7 @@ from skroute.routing._values import (
     penalty,
     predict_matrix,
 )
-from skroute.utils._compat import Real, num_samples
+from skroute.utils._compat import num_samples
 
 # What a policy computes when it is asked for and keeps until it changes.
 _ON_DEMAND = ("_other", "_variant", "_part_paths", "_found", "_corrected", "_levels", "_curve")
@@ -70,6 +71,16 @@ class PricedPolicy:
     alone : ndarray of shape (n_rows, n_choices), default=None
         Estimates of each row from all the others, by which the price is set where there
         are some.
+    known : Known, default=None
+        Where not all outcomes are known: which are; `quality` then holds doubly robust ones.
+    weight : ndarray of shape (n_rows,), default=None
+        How much each row counts in price and validation; its mean is 1.
+
+    Attributes
+    ----------
+    rates : (float, float)
+        What one unit of cost is worth at least in the unit of quality: under a budget, and
+        without one. Set by `solved`.
     """
 
     def __init__(
@@ -86,12 +97,15 @@ class PricedPolicy:
         part=None,
         repeats=None,
         alone=None,
+        known=None,
+        weight=None,
     ):
-        self.estimator = estimator
+        self.estimator, self.weight, self.known = estimator, weight, known
+        self.rates = 0.0, 0.0
         self.alone = estimate if alone is None else alone
         self.estimate = estimate
         self.quality = quality
-        self.sigma = penalty(estimate, quality)
+        self.sigma = penalty(estimate, quality) if known is None else known.sigma(estimate)
         self.margin = margin
         # Whether parts are the folds of the estimates.
         self._own = part is not None
@@ -118,9 +132,11 @@ class PricedPolicy:
         else:
             self._docked_repeats = None
         self._decides = values, planned
-        self.path = assignment_path(values, planned, self._realised)
+        self.path = weighted_path(values, planned, self._realised, self.weight)
         if self._realised is None:
-            self.least = float(np.min(costs, axis=-1).mean()) + self.deciding
+            least = np.min(costs, axis=-1)
+            weight = self.weight if least.ndim else None
+            self.least = float(np.average(least, weights=weight)) + self.deciding
         else:
             self.least = float(self.path.budgets[0]) + self.deciding
         self._forget()
@@ -148,22 +164,28 @@ class PricedPolicy:
         """What choices have cost, where that is not what rows are decided by."""
         return None if self.costs is self.planned else self.costs
 
-    def solved(self, reg_lambda, costs=None, deciding=None):
-        """The policy for another lambda, other fixed costs or another cost of deciding.
+    def at_budget(self, budget):
+        """The policy for a budget, which is this one for each."""
+        return self
+
+    def solved(self, reg_lambda, costs=None, deciding=None, rates=None):
+        """The policy for another lambda, other fixed costs, cost of deciding or exchange rates.
 
         The last one is kept, so that asking again costs nothing. None leaves as it is. Of
         costs that were logged beside fixed ones each choice's are scaled as its fixed cost.
         """
         costs = self.planned if costs is None else costs
         deciding = self.deciding if deciding is None else deciding
+        rates = self.rates if rates is None else rates
         for known in (self, self._other):
             if (
                 known is not None
-                and (known.reg_lambda, known.deciding) == (reg_lambda, deciding)
+                and (known.reg_lambda, known.deciding, known.rates) == (reg_lambda, deciding, rates)
                 and (known.planned is costs or np.array_equal(known.planned, costs))
             ):
                 return known
         other = copy.copy(self)
+        other.rates = rates
         if costs is self.planned:
             other._solve(reg_lambda, self.costs, self.planned, deciding)
         else:
@@ -207,6 +229,7 @@ class PricedPolicy:
         for name in ("estimate", "alone", "quality"):
             setattr(other, name, np.ascontiguousarray(getattr(self, name)[:, kept]))
         other.sigma = self.sigma[kept]
+        other.known = None if self.known is None else self.known.of(kept)
         if self.repeats is not None:
             values, planned = self.repeats.values[:, kept], self.repeats.planned
             planned = None if planned is None else planned[:, kept]
@@ -249,7 +272,8 @@ class PricedPolicy:
             return tuple(np.asarray(part, dtype=np.float64).reshape(shape) for part in found)
         estimates = self.estimates(features)
         if self._levels is None:
-            self._levels = error_by_level(self.estimate, self.quality)
+            table = self.quality if self.known is None else self.known.table
+            self._levels = error_by_level(self.estimate, table)
         pairs = zip(estimates.T, self._levels)
         return estimates, np.column_stack([np.interp(part, *level) for part, level in pairs])
 
@@ -262,7 +286,12 @@ class PricedPolicy:
 
     def rule(self, budget):
         """Price of a mean budget, and how ties at it are mixed (`Rule`)."""
-        return Rule(0.0, 0.0) if budget == np.inf else self.path.rule(self.room(budget))
+        room = budget if budget == np.inf else self.room(budget)
+        return bounded_rule(self.path, room, self.rate(budget))
+
+    def rate(self, budget):
+        """What one unit of cost is worth at least in the unit of quality."""
+        return self.rates[budget == np.inf]
 
     def price(self, budget):
         """Price of a mean budget, which pays for deciding as well."""
@@ -337,7 +366,8 @@ class PricedPolicy:
                         f"per sample, and the budget to {room + self.deciding:.6g}."
                     )
             room = max(room, least - self.deciding)
-            route = decide(values, costs, room, self.path, policy="batch", objective=objective)
+            net = values - self.rate(budget) * costs
+            route = decide(net, costs, room, self.path, policy="batch", objective=objective)
         if allowed is not None:
             route = np.where(allowed[rows, route], route, stand_in)
         cost = np.broadcast_to(costs, values.shape)[rows, route]
@@ -360,11 +390,18 @@ class PricedPolicy:
         values = self.estimate - self.docked
         if self._part_paths is None:
             self._part_paths = part_paths(
-                self.part, values, self.planned, self._realised, self._docked_repeats, self._own
+                self.part,
+                values,
+                self.planned,
+                self._realised,
+                self._docked_repeats,
+                self._own,
+                self.weight,
             )
         room = budget if budget == np.inf else self.room(budget)
         costs, _ = self._tables()
-        found = validate(self._part_paths, room, values, self.planned, costs, self.quality)
+        rate = self.rate(budget)
+        found = validate(self._part_paths, room, values, self.planned, costs, self.quality, rate)
         found = found._replace(cost=found.cost + self.deciding)
         self._found = budget, found
         return found
@@ -377,7 +414,8 @@ class PricedPolicy:
         rule = self.rule(max(budget, self.least))
         choices = choose_by_rule(*self._decides, rule)
         costs, planned = self._tables()
-        found = correct(choices, self.alone, self.quality, planned, costs)
+        prior = PRIOR * (1.0 if self.known is None else self.known.prior)
+        found = correct(choices, self.alone, self.quality, planned, costs, self.weight, prior)
         self._corrected = budget, found
         return found
 
@@ -415,6 +453,8 @@ def fit_policy(
     deciding=0.0,
     n_jobs=None,
     fit_params=None,
+    known=None,
+    weight=None,
 ):
     """Learn a policy from a log: cross-fitted estimates, and the estimator on all rows.
 
@@ -436,6 +476,10 @@ def fit_policy(
     n_jobs : int, default=None
     fit_params : dict, default=None
         Metadata for the estimator's `fit`.
+    known : Known, default=None
+        Where `quality` has NaN: which cells are known.
+    weight : ndarray of shape (n_rows,), default=None
+        As in `PricedPolicy`.
 
     Returns
     -------
@@ -459,12 +503,13 @@ def fit_policy(
         return values, predict_costs(cost_estimator, rows, n_choices)
 
     part = parts_of(folds, len(quality))
+    judged = quality if known is None else known.judged(estimate)
     # Costs that are known row by row do not repeat.
     known_costs = np.ndim(costs) == 2 and planned is None
     return PricedPolicy(
         fitted,
         estimate,
-        quality,
+        judged,
         costs,
         planned=planned,
         reg_lambda=reg_lambda,
@@ -472,6 +517,8 @@ def fit_policy(
         part=part,
         repeats=None if known_costs else find_repeats(X, part, of_rows),
         alone=leave_one_out(fitted, X, quality) if exchangeable else None,
+        known=known,
+        weight=weight,
     )
 
 
@@ -500,164 +547,3 @@ def cross_fit_once(estimator, X, quality, costs, folds, task, n_jobs):
     with nullcontext() if task is None else task.step("accuracy_estimator"):
         estimate = fitted.cross_fit(X, as_target(quality), folds=folds, costs=costs, n_jobs=n_jobs)
     return fitted, estimate.reshape(quality.shape)
-
-
-def check_lambda(reg_lambda):
-    """Refuse a penalty that is none: it may have been set after `fit`."""
-    if not (isinstance(reg_lambda, Real) and 0 <= reg_lambda < np.inf):
-        raise ValueError(f"reg_lambda must be a finite number from 0 up, got {reg_lambda!r}.")
-
-
-class PricedMixin(StreamMixin):
-    """Mixin for routers that decide by a `PricedPolicy`.
-
-    A subclass implements ``_policy()``, which returns the policy by the parameters of now,
-    and what streams need.
-    """
-
-    @property
-    def price_path_(self):
-        """Price for every budget, what deciding costs not included (AssignmentPath)."""
-        return self._policy().path
-
-    @property
-    def price_(self):
-        """Price at `budget`; infinite where it is the smallest feasible one."""
-        return float(self._policy().price(self._effective_budget(None)))
-
-    def _validation(self):
-        """Quality and cost of each row of `fit` under the cross-fitted decisions."""
-        found = self._policy().validate(self._effective_budget(None))
-        return found.quality, found.cost
-
-    @property
-    def validation_quality_(self):
-        """Mean logged quality of the cross-fitted decisions at `budget`, out of sample.
-
-        Each row of `fit` is decided by estimates and at a price that were learned without
-        its fold.
-        """
-        return float(self._validation()[0].mean())
-
-    @property
-    def validation_quality_se_(self):
-        """Standard error of `validation_quality_` as an estimate for new rows.
-
-        As `validation_cost_se_`.
-        """
-        return standard_error(self._validation()[0], self._policy().part)
-
-    @property
-    def validation_cost_(self):
-        """What these decisions cost on average, by the log."""
-        return float(self._validation()[1].mean())
-
-    @property
-    def validation_cost_se_(self):
-        """Standard error of `validation_cost_` as an estimate for new rows.
-
-        It is that of a mean over as many rows: where the rows of `fit` happen to be cheap, new
-        ones are above the budget. Where the means of the folds differ by more than that, since
-        each has learned something else, it is theirs.
-        """
-        return standard_error(self._validation()[1], self._policy().part)
-
-    def _least(self):
-        return self._policy().least
-
-
-def standard_error(rows, part):
-    """Standard error of a mean over rows whose decisions were learned part by part.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows,)
-    part : ndarray of shape (n_rows,), dtype=int64
-
-    Returns
-    -------
-    float
-        That of independent rows or, where it is larger, that of the parts' means: what was
-        learned differs from part to part, and the fitted estimator from all of them.
-    """
-    if len(rows) < 2:
-        return np.nan
-    found = rows.std(ddof=1) / np.sqrt(len(rows))
-    numbers = np.unique(part)
-    if len(numbers) > 1:
-        means = np.array([rows[part == number].mean() for number in numbers])
-        found = max(found, means.std(ddof=1) / np.sqrt(len(numbers)))
-    return float(found)
-
-
-class LoggedMixin(PricedMixin):
-    """Mixin for routers with one `PricedPolicy` over all of their choices.
-
-    A subclass implements ``_estimates(X, of)``, which is ``of(features)`` for the features
-    of the rows: the quality of each choice for each row.
-    """
-
-    @property
-    def accuracy_estimator_(self):
-        """The accuracy estimator, fitted on all rows."""
-        return self._policy().estimator
-
-    @property
-    def mean_quality_(self):
-        """Mean quality of each choice on the rows of `fit`, ndarray of shape (n_choices,)."""
-        return self._policy().quality.mean(axis=0)
-
-    @property
-    def quality_std_(self):
-        """Sigma, the out-of-sample standard deviation of the estimation error."""
-        return self._policy().sigma
-
-    def predict_quality(self, X, return_std=False, exclude=None, allowed=None):
-        """Estimated quality of each choice, before the penalty.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        return_std : bool, default=False
-            Whether to return the uncertainty of each estimate as well.
-
-        exclude : list of str, default=None
-            Names of choices that are not to be had, as in `route`.
-
-        allowed : {array-like, dataframe} of shape (n_samples, n_choices), default=None
-            Which choices each row may make, as in `route`.
-
-        Returns
-        -------
-        quality : ndarray of shape (n_samples, n_choices)
-            Columns in the order of ``choices_``; NaN where a row may not make the choice.
-
-        std : ndarray of shape (n_samples, n_choices)
-            Only if `return_std`. Where ``predict`` of `accuracy_estimator` takes
-            ``return_std``, as that of :class:`~skroute.quality.QualityRegressor` does, its
-            own standard error of the estimate. Else the root mean squared error
-            of the cross-fitted estimates of about the same size, in which the spread of
-            single outcomes is included.
-
-        Notes
-        -----
-        These are estimates before a choice is made. The best-looking one of several is
-        better in estimate than in truth; ``predict_routed(X).expected_quality`` is
-        corrected for that.
-        """
-        check_is_fitted(self)
-        self._check_unchanged()
-        policy = self._policy()
-        X = self._check_X(X)
-        limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
-        if exclude is None and allowed is None:
-            of = policy.estimates_and_std if return_std else policy.estimates
-            return self._estimates(X, of)
-        free = np.zeros((num_samples(X), len(self.choices_)), dtype=bool)
-        free[:, limits.kept] = True if limits.allowed is None else limits.allowed
-        if not return_std:
-            return np.where(free, self._estimates(X, policy.estimates), np.nan)
-        found = self._estimates(X, policy.estimates_and_std)
-        return tuple(np.where(free, part, np.nan) for part in found)

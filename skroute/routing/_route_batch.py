@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import CostAwareMixin, check_affordable, check_budget
 from skroute.distributed import solve_in_passes
 from skroute.routing._draws import SeenRows, tie_draws
-from skroute.routing._priced import LoggedMixin
+from skroute.routing._priced_views import LoggedMixin
 from skroute.utils._compat import Integral
 from skroute.utils._optional import import_optional
 
@@ -152,6 +152,10 @@ def route_batch(
             'A router with objective="min" cannot be routed from files: the smallest quality of '
             'all rows is not found in passes. Use set_params(objective="mean"), or router.route '
             "on rows in memory."
+        )
+    if (reason := router._not_plain()) is not None:
+        raise ValueError(
+            f"A router with {reason} cannot route files: use router.route on rows in memory."
         )
     priced = router._policy()
     if priced.per_row:

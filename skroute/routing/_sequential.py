@@ -12,6 +12,7 @@ from skroute.routing._combiner import search_combinations
 from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
 from skroute.routing._mixtures import best_mixture, price_curve, spread_prices
 from skroute.routing._predictors import answer_features, fit_predictor, predict_values
+from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
 from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
 from skroute.utils._compat import HasMethods, Integral, Interval
 
@@ -91,7 +92,7 @@ class Models(NamedTuple):
     rollout: list[Any]
 
 
-class SequentialRouterClassifier(CombiningRouter):
+class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
     r"""Ask one member after another, for as long as the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
@@ -142,10 +143,11 @@ class SequentialRouterClassifier(CombiningRouter):
         are estimated out of sample: from ``oob_prediction_`` where the fitted estimator
         has it, else by cross-validation.
 
-    sample_quality : callable, default=None
-        ``sample_quality(y_true, y_pred)`` returns the quality of each row, an array of
-        shape (n_samples,). None is 1 for the right label and 0 otherwise; for several
-        labels the number of labels in common divided by that of labels in either.
+    quality : str, mapping, array-like or callable, default="accuracy"
+        What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
+        either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
+        to one number per row, higher is better, as in :class:`OccamRouterClassifier`. What is
+        no mean over the labels of rows is refused.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
@@ -251,7 +253,7 @@ class SequentialRouterClassifier(CombiningRouter):
         "max_calls": [Interval(Integral, 1, None, closed="left")],
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
-        "sample_quality": [callable, None],
+        "quality": QUALITY_OF_LABELS,
     }
 
     def __init__(
@@ -264,7 +266,7 @@ class SequentialRouterClassifier(CombiningRouter):
         max_calls=3,
         n_prices=12,
         accuracy_estimator=None,
-        sample_quality=None,
+        quality="accuracy",
         cv=5,
         n_jobs=None,
     ):
@@ -275,7 +277,7 @@ class SequentialRouterClassifier(CombiningRouter):
         self.max_calls = max_calls
         self.n_prices = n_prices
         self.accuracy_estimator = accuracy_estimator
-        self.sample_quality = sample_quality
+        self.quality = quality
         self.cv = cv
         self.n_jobs = n_jobs
 
@@ -302,9 +304,6 @@ class SequentialRouterClassifier(CombiningRouter):
                 "members."
             )
 
-    def _row_quality(self, target, answers):
-        return self._target.quality(target, answers, self.sample_quality)
-
     def _possible_bases(self, names):
         return [k for k in possible_bases(self.base, names) if self._before[k] < 0]
 
@@ -317,7 +316,7 @@ class SequentialRouterClassifier(CombiningRouter):
     def _learn(self, X, target, answers):
         scores, names = answers.responses, answers.names
         members, following = member_sets(len(names), self.max_calls, self._before)
-        found = search_combinations(scores, target, self._row_quality, self.max_calls)
+        found = search_combinations(scores, target, self._rows_quality(target), self.max_calls)
         # Ways to answer in each state: all combined, or any one of several members alone.
         self._states, realised, choices = [], [], []
         for row, after in zip(members, following):

@@ -1,9 +1,9 @@
-"""What members answer with: one label per row, or several."""
+"""What members answer with: one label per row, or several, or a number."""
 
 from contextlib import contextmanager
 
 import numpy as np
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from skroute.base import note_failure
@@ -11,6 +11,7 @@ from skroute.metrics import sample_quality
 from skroute.routing._combiner import named_labels
 from skroute.utils._compat import num_samples
 from skroute.utils._probabilities import check_probabilities
+from skroute.utils._tensors import on_host
 
 
 @contextmanager
@@ -133,11 +134,9 @@ class SingleLabel:
         """Encoded answers that scores amount to."""
         return named_labels(scores)
 
-    def quality(self, target, answers, function=None):
-        """Quality of each encoded answer: 1 where right, or the user's function."""
-        if function is None:
-            return sample_quality(target, answers)
-        return _checked_quality(function, self.labels(target), self.labels(answers))
+    def quality(self, target, answers):
+        """Quality of each encoded answer: 1 where right."""
+        return sample_quality(target, answers)
 
 
 class MultiLabel:
@@ -184,11 +183,55 @@ class MultiLabel:
         """Encoded answers that scores amount to; one threshold per row."""
         return named_labels(scores, thresholds[:, np.newaxis])
 
-    def quality(self, target, answers, function=None):
-        """Quality of each label set: its Jaccard index, or the user's function."""
-        if function is None:
-            return sample_quality(target, answers)
-        return _checked_quality(function, target, answers)
+    def quality(self, target, answers):
+        """Quality of each label set: its Jaccard index."""
+        return sample_quality(target, answers)
+
+
+class Numbers:
+    """One number per row, as it is."""
+
+    classes = None
+
+    def __init__(self, classes=None):
+        pass
+
+    @classmethod
+    def encode(cls, X, y, name):
+        """Validated y; there are no classes."""
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] > 1:
+            raise ValueError(
+                f"{name} is for one number per row, but y has the shape {y.shape}. A router for "
+                "each column answers several."
+            )
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        y = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
+        # Members get the numbers as they were given.
+        return y, None
+
+    def positions(self, y):
+        """The numbers."""
+        return np.asarray(y, dtype=np.float64)
+
+    def labels(self, answers):
+        """Answers as the user knows them."""
+        return answers
+
+    def call(self, method, name, member, X):
+        """What a fitted member answers, ndarray of shape (n_samples,)."""
+        with note_failure(name, num_samples(X), "predict"):
+            answers = np.asarray(on_host(member.predict(X)), dtype=np.float64)
+            if answers.shape not in ((num_samples(X),), (num_samples(X), 1)):
+                raise ValueError(
+                    f"The answers must be one number for each of {num_samples(X)} rows, got shape "
+                    f"{answers.shape}."
+                )
+            answers = answers.reshape(-1)
+            if not np.isfinite(answers).all():
+                raise ValueError("The answers must be finite numbers, got NaN or infinity.")
+        return answers
 
 
 def make_target(X, y, kinds, name):
@@ -216,6 +259,8 @@ def make_target(X, y, kinds, name):
     """
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    if kinds == (Numbers,):
+        return *Numbers.encode(X, y, name), Numbers
     kind = SingleLabel
     # What numpy cannot make an array of is refused by the encoding.
     if getattr(y, "ndim", None) == 2 or isinstance(y, list):
@@ -267,13 +312,3 @@ def label_scores(scores, own_classes, n_labels, name):
             f"{name!r} must give a score for each of {n_labels} labels, got shape {scores.shape}."
         )
     return scores
-
-
-def _checked_quality(function, target, answers):
-    per_row = np.asarray(function(target, answers), dtype=np.float64)
-    if per_row.shape != (len(target),) or not np.isfinite(per_row).all():
-        raise ValueError(
-            "sample_quality must return one finite number for each row, shape "
-            f"({len(target)},), got shape {per_row.shape}."
-        )
-    return per_row

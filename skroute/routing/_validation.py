@@ -17,7 +17,7 @@ _MANY = 20
 _MAX_PARTS = 10
 _TIE = 1e-9
 # Rows of evidence that the figures of a single choice are shrunk by towards those of all.
-_PRIOR = 20.0
+PRIOR = 20.0
 
 
 class Repeats(NamedTuple):
@@ -117,6 +117,41 @@ def leave_one_out(fitted, X, target):
     return (estimate - own * target) / (1 - own)
 
 
+def weighted_path(values, costs, realised, weight):
+    """The path of rows that need not all count the same, or whose realised costs may be negative.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+    costs, realised : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        As `assignment_path` takes them; `realised` may be None.
+    weight : ndarray of shape (n_rows,) or None
+        A row of weight two stands for two: its values and its costs are twice as large, so
+        that what it chooses at a price stays.
+
+    Returns
+    -------
+    AssignmentPath
+    """
+    # A log of one answer may estimate costs below 0. One choice is made in each row: what is
+    # added to all costs is added to every budget.
+    lift = 0.0 if realised is None else -min(float(realised.min()), 0.0)
+    if lift:
+        realised = realised + lift
+    if weight is not None:
+        each = (weight / weight.mean())[:, np.newaxis]
+        values, costs = values * each, costs * each
+        realised = None if realised is None else realised * each
+    path = assignment_path(values, costs, realised)
+    return path._replace(budgets=np.maximum(path.budgets - lift, 0.0)) if lift else path
+
+
+def bounded_rule(path, room, rate):
+    """The rule of what is left for choices, at a price of at least the exchange rate."""
+    rule = Rule(0.0, 0.0) if room == np.inf else path.rule(room)
+    return rule if rule.price >= rate else Rule(float(rate), 0.0)
+
+
 def parts_of(folds, n_rows):
     """Number of the fold that tests each row; parts at random where there are no folds."""
     if folds is None:
@@ -211,7 +246,7 @@ class Correction(NamedTuple):
     cost: np.ndarray
 
 
-def part_paths(part, values, planned, realised, repeats, own):
+def part_paths(part, values, planned, realised, repeats, own, weight=None):
     """For each part of the rows the path of the others.
 
     Parameters
@@ -224,6 +259,7 @@ def part_paths(part, values, planned, realised, repeats, own):
     repeats : Repeats or None
     own : bool
         Whether the estimates of each part are those of one model, fitted on the others.
+    weight : ndarray of shape (n_rows,), default=None
 
     Returns
     -------
@@ -254,7 +290,8 @@ def part_paths(part, values, planned, realised, repeats, own):
                 if own:
                     frequent[at] = planned[tested]
                 costs = repeats.put(planned, frequent)
-        path = assignment_path(known[others], _of(costs, others), _of(realised, others))
+        own_weight = None if weight is None else weight[others]
+        path = weighted_path(known[others], _of(costs, others), _of(realised, others), own_weight)
         found.append((rows, path))
     return found
 
@@ -263,7 +300,7 @@ def _of(costs, rows):
     return costs if costs is None or costs.ndim == 1 else costs[rows]
 
 
-def validate(paths, room, values, planned, realised, quality):
+def validate(paths, room, values, planned, realised, quality, rate=0.0):
     """The cross-fitted decisions at what a budget leaves after deciding.
 
     Parameters
@@ -275,6 +312,8 @@ def validate(paths, room, values, planned, realised, quality):
         As in `part_paths`.
     realised : ndarray of shape (n_rows, n_choices)
     quality : ndarray of shape (n_rows, n_choices)
+    rate : float, default=0.0
+        The least price.
 
     Returns
     -------
@@ -283,35 +322,39 @@ def validate(paths, room, values, planned, realised, quality):
     n = len(values)
     low, high, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     for rows, path in paths:
-        rule = Rule(0.0, 0.0) if room == np.inf else path.rule(room)
+        rule = bounded_rule(path, room, rate)
         part = choose_by_rule(values[rows], _of(planned, rows), rule)
         low[rows], high[rows], share[rows] = part
     choices = Choices(low, high, share)
     return Validation(choices, choices.mean(quality), choices.mean(realised))
 
 
-def correct(choices, estimate, quality, planned, realised):
+def correct(choices, estimate, quality, planned, realised, weight=None, prior=PRIOR):
     """What is left of the winner's curse, by choice.
 
     Parameters
     ----------
     choices : Choices
     estimate, quality, planned, realised : ndarray of shape (n_rows, n_choices)
+    weight : ndarray of shape (n_rows,), default=None
+    prior : float
+        Rows that a choice is shrunk by.
 
     Returns
     -------
     Correction
         A choice that few rows made is shrunk towards all of them.
     """
-    made = choices.totals(np.ones_like(quality))
-    error = choices.totals(quality - estimate)
+    each_row = np.ones((len(quality), 1)) if weight is None else weight[:, np.newaxis]
+    made = choices.totals(np.broadcast_to(each_row, quality.shape))
+    error = choices.totals((quality - estimate) * each_row)
     overall = error.sum() / made.sum()
-    cost, plan = choices.totals(realised), choices.totals(planned)
+    cost, plan = choices.totals(realised * each_row), choices.totals(planned * each_row)
     ratio = cost.sum() / plan.sum() if plan.sum() > 0 else 1.0
-    each = _PRIOR * plan / np.maximum(made, 1.0)
+    each = prior * plan / np.maximum(made, 1.0)
     factor = np.full(len(made), ratio)
     np.divide(cost + ratio * each, plan + each, out=factor, where=plan > 0)
-    return Correction((error + _PRIOR * overall) / (made + _PRIOR), factor)
+    return Correction((error + prior * overall) / (made + prior), np.maximum(factor, 0.0))
 
 
 def error_by_level(estimate, quality, n_levels=10, least=30):
@@ -331,9 +374,11 @@ def error_by_level(estimate, quality, n_levels=10, least=30):
         For each choice the mean estimate of each level, and the root mean squared error.
     """
     found = []
-    n_levels = int(np.clip(len(estimate) // least, 1, n_levels))
     for value, truth in zip(estimate.T, quality.T):
-        levels = np.array_split(np.argsort(value, kind="stable"), n_levels)
+        known = ~np.isnan(truth)
+        value, truth = value[known], truth[known]
+        some = int(np.clip(len(value) // least, 1, n_levels))
+        levels = np.array_split(np.argsort(value, kind="stable"), some)
         middle = np.array([value[rows].mean() for rows in levels])
         error = np.array([np.sqrt(np.mean((truth[rows] - value[rows]) ** 2)) for rows in levels])
         found.append((middle, error))

@@ -111,7 +111,7 @@ def occam():
     X, y = make_classification(1400, n_informative=5, random_state=0, class_sep=0.7)
     X = np.column_stack([X, np.arange(len(X))])
     members = [("tree", Shallow(max_depth=2, random_state=0)), ("logreg", Counted(max_iter=500))]
-    router = OccamRouterClassifier(members, costs=[1, 10], cv=2, response="predict")
+    router = OccamRouterClassifier(members, costs=[1, 10], cv=2)
     return router.fit(X[:600], y[:600]), X[600:]
 
 

@@ -176,7 +176,7 @@ def test_what_cannot_be_promised_is_refused_with_what_can():
     np.testing.assert_array_equal(safe.predict(X), X[:, 2])
     worse = X.copy()
     worse[:, 2] = 0
-    with pytest.raises(ValueError, match="no number would do"):
+    with pytest.raises(ValueError, match="no number of rows would be enough: the loss seen"):
         CertifiedRouter(FROZEN, max_loss=0.1, reference=Cheap(), n_points=3, random_state=0).fit(
             worse, np.ones(200, dtype=int)
         )
@@ -344,7 +344,7 @@ def test_any_decision_estimator_can_be_certified(of_decisions):
 
 
 def occam(**options):
-    return OccamRouterClassifier(MEMBERS, costs=[1, 10], cv=2, response="predict", **options)
+    return OccamRouterClassifier(MEMBERS, costs=[1, 10], cv=2, **options)
 
 
 @pytest.fixture(scope="module")

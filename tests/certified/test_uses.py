@@ -213,12 +213,14 @@ def test_every_refusal_says_what_can_be_promised_and_what_it_takes():
     with pytest.raises(
         ValueError,
         match=r"smallest feasible budget is [\d.]+ per sample. That is the smallest that 295 "
-        r"evidence rows can promise beside max_loss=0.15; (budget=2.0 would need about \d+|they "
-        r"cost \S+ there, so that no number would do)",
+        r"evidence rows can promise beside max_loss=0.15; (budget=2.0 would need about \d+|no "
+        r"number of rows would be enough: they cost \S+ on average)",
     ):
         certified(X, max_loss=0.15, budget=2.0, max_cost=14.5)
     with pytest.raises(ValueError, match=r"rows can promise; budget=3.0 would need about \d+"):
         certified(X, budget=1.0 + 2.0, max_cost=1e5)
     alone = certified(X, budget=9.0, max_cost=14.5)
-    with pytest.raises(ValueError, match="they cost 1 there, so that no number would do"):
+    with pytest.raises(
+        ValueError, match="they cost 1 on average there, which budget=1.0 is not above"
+    ):
         alone.predict(X, budget=1.0)

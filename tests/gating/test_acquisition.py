@@ -9,11 +9,11 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
+from skroute.features import LazyFeatures
 from skroute.gating import (
     BudgetPruneClassifier,
     GreedyMiserClassifier,
     L1GatingClassifier,
-    LazyFeatures,
 )
 from tests.gating.kinds import adapt_of
 
@@ -56,7 +56,7 @@ MODELS = {
 def paid(lazy, group_of=None, costs=COSTS):
     """Cost per row of all that was asked for; nothing may be asked for twice."""
     times = np.zeros((len(lazy), N_FEATURES), dtype=int)
-    for columns, rows in lazy.asked_:
+    for columns, rows in lazy.acquisition_log_:
         assert len(rows) and len(columns)
         times[np.ix_(rows, columns)] += 1
     assert times.max(initial=0) <= 1
@@ -103,7 +103,7 @@ def test_groups_are_bought_whole():
     model.predict(lazy)
     expected = model.predict_cost(X_new)
     assert_array_equal(paid(lazy, model.group_of_, model.group_costs_), expected)
-    for columns, _ in lazy.asked_:
+    for columns, _ in lazy.acquisition_log_:
         for group in groups.values():
             assert set(group) <= set(columns) or not set(group) & set(columns)
 
@@ -120,7 +120,7 @@ def test_names_are_asked_for_where_fit_saw_names(library):
         routed = model.predict_routed(lazy)
         assert_array_equal(routed.y_pred, expected.y_pred)
         assert_array_equal(routed.cost, expected.cost)
-        assert {name for columns, _ in lazy.asked_ for name in columns} <= set(names)
+        assert {name for columns, _ in lazy.acquisition_log_ for name in columns} <= set(names)
 
 
 def test_gate_function_asks_for_the_gate_only():
@@ -128,7 +128,7 @@ def test_gate_function_asks_for_the_gate_only():
     model = adapt(gamma=0.03).fit(X, y)
     lazy = LazyFeatures(lambda columns, rows: X_new[np.ix_(rows, columns)], n_samples=len(X_new))
     assert_array_equal(model.gate_function(lazy), model.gate_function(X_new))
-    ((columns, rows),) = lazy.asked_
+    ((columns, rows),) = lazy.acquisition_log_
     assert_array_equal(columns, model.features_used_["gate"])
     assert_array_equal(rows, np.arange(len(X_new)))
     as_mapping = {i: X_new[:, i] for i in range(N_FEATURES)}

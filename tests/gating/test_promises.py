@@ -20,11 +20,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, LeaveOneOut, PredefinedSplit
 
+from skroute.features import LazyFeatures
 from skroute.gating import (
     BudgetPruneClassifier,
     GreedyMiserClassifier,
     L1GatingClassifier,
-    LazyFeatures,
     LinearGate,
 )
 from tests.gating.kinds import adapt_of
@@ -172,7 +172,11 @@ def test_missing_values_may_be_bought_where_they_may_be_given():
     X, fresh = np.where(X > 2, np.nan, X), np.where(fresh > 1, np.nan, fresh)
     gate = make_gate("gbrt").fit(X, y)
     expected = gate.predict(fresh)
-    for cells in (fresh, np.where(np.isnan(fresh), None, fresh), np.ma.masked_invalid(fresh)):
+    for cells in (
+        fresh,
+        np.where(np.isnan(fresh), None, fresh),
+        np.ma.masked_invalid(fresh),
+    ):
         lazy = LazyFeatures(lambda c, r, cells=cells: cells[np.ix_(r, c)], n_samples=60)
         assert_array_equal(gate.predict(lazy), expected)
     with pytest.raises(ValueError, match="infinit"):
@@ -214,8 +218,8 @@ def test_a_failed_source_is_not_on_the_receipt():
     lazy = LazyFeatures(source, n_samples=80)
     with pytest.raises(ConnectionError, match="down"):
         gate.predict(lazy)
-    assert len(lazy.asked_) == 1
-    ((columns, rows),) = lazy.asked_
+    assert len(lazy.acquisition_log_) == 1
+    ((columns, rows),) = lazy.acquisition_log_
     assert_array_equal(columns, gate.features_used_["gate"])
     with pytest.raises(ValueError, match="one length"):
         LazyFeatures({"a": fresh[:, 0], "b": fresh[:5, 0]}, n_samples=80)

@@ -6,7 +6,8 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
-from skroute.gating import LazyFeatures, SequentialFeatureClassifier
+from skroute.features import LazyFeatures
+from skroute.gating import SequentialFeatureClassifier
 from skroute.gating._acquirer import walk
 from skroute.gating._points import HeldOut, Limits, Outcome
 from skroute.gating._stopping import learn_stopping, price_of_budget, stops

@@ -210,8 +210,8 @@ def recorded_problem(n=400, seed=0):
 
 
 @pytest.mark.parametrize("router", [OccamRouterClassifier, SingleBestClassifier])
-@pytest.mark.parametrize("response", ["predict", "proba"])
-def test_in_routers(router, response):
+@pytest.mark.parametrize("quality", ["accuracy", "probability"])
+def test_in_routers(router, quality):
     x, y, answers = recorded_problem()
     scores = np.full(len(y), 0.8)
     members = [
@@ -225,7 +225,7 @@ def test_in_routers(router, response):
             "embedding": ColumnTransformer([("x", "passthrough", [1])]),
             "accuracy_estimator": ExtraTreesRegressor(20, min_samples_leaf=10, random_state=0),
         }
-    router = router(members, costs=[1, 5], budget=3, response=response, cv=2, **params)
+    router = router(members, costs=[1, 5], budget=3, quality=quality, cv=2, **params)
     router.fit(X[:300], y[:300])
     y_pred, route, cost = router.predict_routed(X[300:])
     assert set(router.classes_) == {0, 1, 2, 9}
@@ -237,7 +237,7 @@ def test_in_routers(router, response):
         # What the recorded member was right about is its own record, not a refit.
         np.testing.assert_allclose(
             router.mean_quality_[0],
-            (answers[0] == y)[:300].mean() if response == "predict" else router.mean_quality_[0],
+            (answers[0] == y)[:300].mean() if quality == "accuracy" else router.mean_quality_[0],
         )
 
 

@@ -96,7 +96,7 @@ def test_measured_time_charges_the_pass_once():
 
 def test_success_by_probability_uses_the_layer_too():
     X, y = images()
-    router = occam(X, y, response="proba")
+    router = occam(X, y, quality="probability")
     assert router.accuracy_estimator_.n_features_in_ == 8
 
 

@@ -143,9 +143,9 @@ class Reversed(ClassifierMixin, BaseEstimator):
 
 def routers(members, **params):
     return [
-        OccamRouterClassifier(members, costs=COSTS, response="proba", **params),
-        SingleBestClassifier(members, costs=COSTS, response="proba", **params),
-        OracleRouterClassifier(members, costs=COSTS, response="proba", **params),
+        OccamRouterClassifier(members, costs=COSTS, quality="probability", **params),
+        SingleBestClassifier(members, costs=COSTS, quality="probability", **params),
+        OracleRouterClassifier(members, costs=COSTS, quality="probability", **params),
         FrugalMLClassifier(members, costs=COSTS, **params),
         FrugalMCTClassifier(members, costs=COSTS, **params),
         SequentialRouterClassifier(members, costs=COSTS, n_prices=3, **params),

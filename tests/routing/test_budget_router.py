@@ -228,7 +228,7 @@ def test_costs_are_checked():
         BudgetRouter().fit(X, Q, costs=C[:, :1])
     with pytest.raises(ValueError, match="costs must not be negative"):
         BudgetRouter().fit(X, Q, costs=-C)
-    with pytest.raises(ValueError, match="was fitted without"):
+    with pytest.raises(ValueError, match="decides by the fixed costs"):
         BudgetRouter(Ridge(), costs=COSTS).fit(X, Q).predict(X, costs=C)
     with pytest.raises(ValueError, match="y has 2 columns but costs names 3"):
         BudgetRouter(costs={"a": 1, "b": 2, "c": 3}).fit(X, Q)

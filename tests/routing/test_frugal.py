@@ -30,7 +30,7 @@ from skroute.routing import (
     VoteClassifier,
 )
 from skroute.routing._answers import Answers
-from skroute.routing._priced import standard_error
+from skroute.routing._priced_views import standard_error
 from tests.estimators import COMBINERS
 
 LABELS = np.array(["ant", "bee", "hornet"])
@@ -393,15 +393,15 @@ def test_mct_own_accuracy(problem):
         return ((y_true == y_pred) & (y_true == "ant")).astype(float)
 
     kw = {"costs": COSTS, "budget": 3.0, "accuracy_estimator": TREE}
-    router = FrugalMCTClassifier(estimators, sample_quality=ants_only, **kw)
+    router = FrugalMCTClassifier(estimators, quality=ants_only, **kw)
     plain = FrugalMCTClassifier(estimators, **kw).fit(X[:300], y[:300])
     ants = y[300:] == "ant"
     router.fit(X[:300], y[:300])
     assert np.mean(router.predict(X[300:])[ants] == "ant") >= np.mean(
         plain.predict(X[300:])[ants] == "ant"
     )
-    router.set_params(sample_quality=lambda y_true, y_pred: 1.0)
-    with pytest.raises(ValueError, match="sample_quality must return one finite number"):
+    router.set_params(quality=lambda y_true, y_pred: 1.0)
+    with pytest.raises(ValueError, match="quality must return one finite number"):
         router.fit(X, y)
     assert not hasattr(router, "choices_")
 
@@ -527,7 +527,7 @@ def test_multilabel_own_accuracy():
 
     members = [("tree", DecisionTreeClassifier(max_depth=3)), ("costly", KNeighborsClassifier(3))]
     router = FrugalMCTClassifier(
-        members, costs=[1.0, 2.0], accuracy_estimator=TREE, sample_quality=exact, cv=2
+        members, costs=[1.0, 2.0], accuracy_estimator=TREE, quality=exact, cv=2
     ).fit(X, Y)
     assert router.predict(X).shape == Y.shape
     assert {(a, b) for a, b, _ in seen} == {(3, 3)} and all(v <= {0, 1} for *_, v in seen)

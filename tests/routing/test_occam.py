@@ -148,7 +148,6 @@ def test_the_embedding_member_stays_when_it_is_dominated():
         members,
         costs={"prior": 2.0, **COSTS},
         embedding="prior",
-        drop_dominated=True,
         cv=3,
         accuracy_estimator=LinearRegression(),
     ).fit(X, y)
@@ -158,16 +157,6 @@ def test_the_embedding_member_stays_when_it_is_dominated():
 
 def blob_members():
     return [("cheap", GaussianNB()), ("costly", LogisticRegression())]
-
-
-def test_drop_dominated():
-    X, y = region_problem()
-    members = [("cheap", Region(0)), ("useless", Region(1)), ("costly", Region(always=True))]
-    costs = {"cheap": 1.0, "useless": 9.0, "costly": 5.0}
-    router = OccamRouterClassifier(members, costs=costs, drop_dominated=True, cv=3).fit(X, y)
-    assert router.choices_ == ["cheap", "costly"]
-    assert len(router.estimators_) == 2 and router.costs_.tolist() == [1.0, 5.0]
-    assert set(router.route(X)) <= {0, 1}
 
 
 def test_transformer_embedding_and_its_cost():
@@ -212,12 +201,12 @@ def test_sigma_is_out_of_sample():
     assert (penalty(estimate, quality) > 0.3).all()
 
 
-@pytest.mark.parametrize("response", ["predict", "proba"])
-def test_responses(response):
+@pytest.mark.parametrize("quality", ["accuracy", "probability"])
+def test_qualities_of_success(quality):
     X, y = blobs()
-    router = OccamRouterClassifier(blob_members(), costs=COSTS, response=response, cv=3).fit(X, y)
+    router = OccamRouterClassifier(blob_members(), costs=COSTS, quality=quality, cv=3).fit(X, y)
     expected = [m.score(X, y) for m in router.estimators_]
-    assert np.abs(router.mean_quality_ - expected).max() < (0.1 if response == "predict" else 0.3)
+    assert np.abs(router.mean_quality_ - expected).max() < (0.1 if quality == "accuracy" else 0.3)
 
 
 def test_members_without_probabilities():
@@ -227,12 +216,12 @@ def test_members_without_probabilities():
     assert not hasattr(router, "predict_proba")
     assert router.predict(X).shape == (300,)
     with pytest.raises(ValueError, match="needs predict_proba, which 'costly'"):
-        router.set_params(response="proba").fit(X, y)
+        router.set_params(quality="probability").fit(X, y)
     with pytest.raises(ValueError, match="should be a classifier, got the regressor Linear"):
-        router.set_params(response="predict", cheap=LinearRegression()).fit(X, y)
+        router.set_params(quality="accuracy", cheap=LinearRegression()).fit(X, y)
     router.set_params(cheap=GaussianNB())
     with pytest.raises(ValueError, match="embedding='costly' needs predict_proba"):
-        router.set_params(response="predict", embedding="costly", budget=None).fit(X, y)
+        router.set_params(quality="accuracy", embedding="costly", budget=None).fit(X, y)
     with pytest.raises(ValueError, match="embedding='cnn' is not the name of a member"):
         router.set_params(embedding="cnn").fit(X, y)
 
@@ -354,7 +343,7 @@ def test_metadata_reaches_the_members_that_ask():
         pipeline = make_pipeline(StandardScaler(), router).fit(X, y)
         pipeline.predict(X, budget=1.0)
     with pytest.raises(ValueError, match="enable_metadata_routing"):
-        OccamRouterClassifier(blob_members(), costs=COSTS).fit(X, y, sample_weight=weight)
+        OccamRouterClassifier(blob_members(), costs=COSTS).fit(X, y, groups=weight)
 
 
 def test_progress_is_shown_by_scikit_learns_callback():
@@ -392,7 +381,7 @@ def test_frozen_members_bring_their_own_classes():
     wide = FrozenEstimator(GaussianNB().fit(X, y))
     narrow = FrozenEstimator(GaussianNB().fit(X[y < 2], y[y < 2]))
     router = OccamRouterClassifier(
-        [("narrow", narrow), ("wide", wide)], costs=[1.0, 2.0], response="proba", cv=3
+        [("narrow", narrow), ("wide", wide)], costs=[1.0, 2.0], quality="probability", cv=3
     ).fit(X, y)
     proba = router.predict_proba(X)
     assert proba.shape == (300, 3)
@@ -476,13 +465,13 @@ SPLITS = [
 ]
 
 
-@pytest.mark.parametrize("response", ["predict", "proba"])
+@pytest.mark.parametrize("quality", ["accuracy", "probability"])
 @pytest.mark.parametrize(
     "cv",
     [3, np.int64(3), KFold(3), StratifiedKFold(3), SPLITS, "iterator"],
     ids=["int", "int64", "splitter", "stratified", "list", "iterator"],
 )
-def test_fit_learns_from_rows_that_were_held_out(response, cv):
+def test_fit_learns_from_rows_that_were_held_out(quality, cv):
     X, y = rows_with_names()
     members = [("memory", Memory()), ("other", Memory())]
     given = iter(SPLITS) if isinstance(cv, str) else cv
@@ -491,7 +480,7 @@ def test_fit_learns_from_rows_that_were_held_out(response, cv):
         members,
         costs=[1, 2],
         embedding="memory",
-        response=response,
+        quality=quality,
         cv=given,
         accuracy_estimator=Spy(),
     ).fit(X, y)

@@ -462,12 +462,6 @@ def test_occam_with_a_member_that_embeds():
         np.testing.assert_array_equal(answers, router.predict(X[:100]))
         assert stream.status().spent == pytest.approx(router.predict_cost(X[:100]).sum())
 
-    # The price of the rest is that of `embeds`, which is fitted with "tree" left out.
-    dropped = OccamRouterClassifier(
-        members, costs=[3, 1], budget=6, cv=2, embedding="tree", drop_dominated=True
-    ).fit(X, y)
-    dropped.stream(100.0).route(X[:1])
-
 
 # --- what it refuses -----------------------------------------------------------------------
 

@@ -1,0 +1,254 @@
+"""The served example under load: examples/service, on loopback, with a stub provider.
+
+500 connections send 200 requests a second to four workers for two minutes, to a provider that takes
+2.4 seconds, so that about 480 are under way at any time. The service is ended and started again in
+the middle, a worker is killed at three quarters. Measured: the router's own share of a request (all
+of it but the provider's call), whether the total held, and whether the books are the provider's.
+
+The machine is also that of the provider and of the clients.
+"""
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from _harness import claim, save, table
+
+ROOT = Path(__file__).resolve().parents[1]
+SERVICE = ROOT / "examples" / "service"
+sys.path.insert(0, str(SERVICE))
+NEEDED = ("httpx", "starlette", "uvicorn", "prometheus_client")
+
+
+class Load:
+    """Requests at a rate from many connections, each sent again under its key until answered."""
+
+    def __init__(self, port, bodies, rate):
+        self.port, self.bodies, self.rate = port, bodies, rate
+        self.next, self.under_way, self.most_under_way = 0, 0, 0
+        self.statuses, self.own, self.lag, self.again = {}, [], [], 0
+
+    async def run(self, n_connections):
+        """All requests; returns the seconds that they took."""
+        self.start = time.perf_counter()
+        await asyncio.gather(*[self._connection() for _ in range(n_connections)])
+        return time.perf_counter() - self.start
+
+    async def _connection(self):
+        streams = None
+        while self.next < len(self.bodies):
+            i = self.next
+            self.next += 1
+            due = self.start + i / self.rate
+            await asyncio.sleep(max(due - time.perf_counter(), 0))
+            self.lag.append(time.perf_counter() - due)
+            self.under_way += 1
+            self.most_under_way = max(self.most_under_way, self.under_way)
+            while True:
+                try:
+                    if streams is None:
+                        streams = await asyncio.open_connection("127.0.0.1", self.port)
+                    status, own = await self._send(*streams, i)
+                except (OSError, asyncio.IncompleteReadError):
+                    if streams is not None:
+                        streams[1].close()
+                    streams = None
+                    self.again += 1
+                    await asyncio.sleep(0.2)
+                    continue
+                if status not in (502, 503, 504):
+                    break
+                self.again += 1
+            self.under_way -= 1
+            self.statuses[status] = self.statuses.get(status, 0) + 1
+            if own is not None:
+                self.own.append(own)
+        if streams is not None:
+            streams[1].close()
+
+    async def _send(self, reader, writer, i):
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: service\r\n"
+            f"idempotency-key: request {i}\r\ncontent-length: {len(self.bodies[i])}\r\n\r\n"
+        )
+        writer.write(head.encode() + self.bodies[i])
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in head[1:] if ": " in line)
+        await reader.readexactly(int(headers["content-length"]))
+        own = headers.get("x-skroute-own-ms")
+        return int(head[0].split(" ")[1]), None if own is None else float(own)
+
+
+def start_service(path, port):
+    """The service, once it listens."""
+    import run as command
+
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    server = subprocess.Popen([sys.executable, str(SERVICE / "run.py"), path], env=environment)
+    command.wait_for(port)
+    return server
+
+
+def workers_of(server):
+    """Process ids of its workers."""
+    found = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
+    rows = [line.split(None, 2) for line in found.splitlines()[1:]]
+    return [int(pid) for pid, parent, args in rows if int(parent) == server.pid and "spawn" in args]
+
+
+async def disturbed(load, n_connections, seconds, server, path):
+    """The load; in the middle the service is started anew, later a worker is killed."""
+    task = asyncio.create_task(load.run(n_connections))
+    down = 0.0
+    if server is not None:
+        await asyncio.sleep(seconds / 2)
+        start = time.perf_counter()
+        server[0].send_signal(signal.SIGTERM)
+        await asyncio.to_thread(server[0].wait)
+        server[0] = await asyncio.to_thread(start_service, path, load.port)
+        down = time.perf_counter() - start
+        await asyncio.sleep(seconds / 4)
+        os.kill(workers_of(server[0])[0], signal.SIGKILL)
+    return await task, down
+
+
+def measure(*, n_workers, n_connections, rate, seconds, provider_seconds, n_rows, restart):
+    """One run, as a dict of numbers."""
+    import httpx
+    import run as command
+    from router_service import make_providers, make_stream, read_settings
+
+    rng = np.random.default_rng(1)
+    bodies = [
+        json.dumps({"messages": messages}).encode()
+        for messages in command.demo_prompts(rng, int(rate * seconds))
+    ]
+    router = command.demo_router(n_rows)
+    # What so many requests want is a tenth more than there is.
+    total = 0.9 * len(bodies) * router.certificate_.cost
+    stub_port, port = command.free_port(), command.free_port()
+    with tempfile.TemporaryDirectory() as name:
+        url = f"http://127.0.0.1:{stub_port}"
+        path = command.write_settings(
+            Path(name), router, url, port=port, workers=n_workers, total=total
+        )
+        stub = command.start_stub(stub_port, provider_seconds)
+        server = [start_service(path, port)]
+        try:
+            load = Load(port, bodies, rate)
+            took, down = asyncio.run(
+                disturbed(load, n_connections, seconds, server if restart else None, path)
+            )
+            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
+            server[0].send_signal(signal.SIGTERM)
+            server[0].wait()
+            counts = httpx.get(f"{url}/counts", timeout=60).json()
+            settled = command.settle(path)
+            settings = read_settings(path)
+            providers = make_providers(settings, None)
+            books = make_stream(settings, router, providers).books()
+            # The ledger knows costs, the provider tokens: count these in money once more.
+            counted = sum_of(counts["charged"])
+        finally:
+            for process in (server[0], stub):
+                process.kill()
+                process.wait()
+    return {
+        "requests": len(bodies),
+        "answered": load.statuses.get(200, 0),
+        "refused, total used up": load.statuses.get(429, 0),
+        "answered before": load.statuses.get(409, 0),
+        "sent again": load.again,
+        "a second": len(bodies) / took,
+        "most under way": load.most_under_way,
+        "own ms, median": float(np.percentile(load.own, 50)),
+        "own ms, p99": float(np.percentile(load.own, 99)),
+        "own processor time, ms, mean": 1000 * processor_time(text),
+        "sent late, s, p99": float(np.percentile(load.lag, 99)),
+        "seconds down": down,
+        "cut off, paid and unpaid": settled[:2],
+        "spent above total": max(books.spent - books.total, 0.0),
+        "share of total used": books.spent / books.total,
+        "calls booked less charged": books.n_committed - len(counts["charged"]),
+        "booked less counted": abs(books.spent - counted) / books.spent,
+    }
+
+
+def processor_time(text):
+    """Seconds of estimates and bookings for each request that was answered since the restart."""
+    total = {
+        name: sum(float(line.split(" ")[1]) for line in text.splitlines() if line.startswith(name))
+        for name in ("skroute_booking_cpu_seconds_sum", "skroute_own_seconds_count")
+    }
+    return total["skroute_booking_cpu_seconds_sum"] / total["skroute_own_seconds_count"]
+
+
+def sum_of(charged):
+    """What the provider has counted, in money."""
+    import run as command
+
+    total = 0.0
+    for usage in charged.values():
+        read, written = command.PRICES[usage["model"].removeprefix("stub-")]
+        total += usage["prompt_tokens"] * read + usage["completion_tokens"] * written
+    return total
+
+
+def claims(result):
+    """What is said of the numbers."""
+    why = "no peer with such books; the machine serves provider and clients too"
+    said = [
+        ("rate", "requests a second", result["a second"], "higher", 200 * 0.98),
+        ("median", "own share of a request, ms, median", result["own ms, median"], "lower", 2.0),
+        ("p99", "own share of a request, ms, p99", result["own ms, p99"], "lower", 20.0),
+        ("processor", "own processor time of a request, ms, mean",
+         result["own processor time, ms, mean"], "lower", 2.0),
+        ("above", "spent above the total", result["spent above total"], "lower", 0.0),
+        ("lost", "calls charged and not booked", abs(result["calls booked less charged"]),
+         "lower", 0.0),
+        ("exact", "booked less counted, relative", result["booked less counted"], "lower", 1e-9),
+    ]  # fmt: skip
+    return [
+        claim(key, f"served example: {what}", value, better=better, bar=bar, why=why)
+        for key, what, value, better, bar in said
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    arguments = parser.parse_args()
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        print(f"Not run: {', '.join(missing)} not installed (pip install skroute-ml[service]).")
+        return
+    size = {
+        "n_workers": 4,
+        "n_connections": 500,
+        "rate": 200,
+        "seconds": arguments.seconds,
+        "provider_seconds": 2.4,
+        "n_rows": 2000,
+        "restart": True,
+    }
+    if arguments.short:
+        size |= {"n_workers": 1, "n_connections": 10, "rate": 40, "seconds": 1.0}
+        size |= {"provider_seconds": 0.05, "n_rows": 600, "restart": False}
+    result = measure(**size)
+    table("The served example under load", ["number", "value"], list(result.items()))
+    payload = {**size, **result, "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+    title = "A service of several workers"
+    save("service", payload, title=title, claims=claims(payload), write=not arguments.short)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""Features that are fetched when a row needs them."""
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_array
+
+from skroute.features._sql import SqlSource
+
+
+class Purchase(NamedTuple):
+    """One request to a source of features that was answered.
+
+    Attributes
+    ----------
+    columns : list of str or int
+        The columns that were asked for.
+
+    rows : ndarray of shape (n_rows,), dtype=int
+        Positions of the rows that they were asked for.
+    """
+
+    columns: list
+    rows: Any
+
+
+class LazyFeatures:
+    """Features that are fetched when they are needed, in place of a matrix.
+
+    ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the estimators that
+    buy features accept it as `X`, and so does a :class:`CostAwarePipeline` that ends in one.
+    Each row is asked for what its decision needs and for nothing twice within one call.
+
+    Parameters
+    ----------
+    source : callable or mapping
+        A callable ``source(columns, rows)`` returns an array-like of shape
+        ``(len(rows), len(columns))`` or a data frame; `columns` are the names seen in fit, or
+        positions if fit saw none, `rows` are positions (ndarray of int). A mapping has for each
+        column an array-like of shape ``(n_samples,)`` or a callable ``f(rows)`` that
+        returns the values of those rows. For a database see :meth:`from_sql`.
+
+    n_samples : int, default=None
+        Number of rows. May be left out for a mapping that holds an array.
+
+    Attributes
+    ----------
+    acquisition_log_ : list of Purchase
+        The receipt: every request that was answered so far, in order, as named tuples
+        ``(columns, rows)``. A request that failed is not among them.
+
+    shape : tuple of int
+        ``(n_samples,)``.
+
+    Raises
+    ------
+    ValueError
+        If `source` is neither, or the number of rows cannot be told; in a call, if
+        `source` returns what a matrix could not hold.
+
+    See Also
+    --------
+    CostAwarePipeline : Transformers before an estimator that buys features.
+
+    Notes
+    -----
+    ``lazy[rows]`` is a part of the rows. It has the receipt of the whole, in positions of the
+    whole, so that scikit-learn's validation can split it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.features import LazyFeatures
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=3)
+    >>> lazy.read([1], np.array([0, 2]))
+    array([[1.],
+           [5.]])
+    >>> lazy.acquisition_log_
+    [Purchase(columns=[1], rows=array([0, 2]))]
+    """
+
+    def __init__(self, source, n_samples=None):
+        if not callable(source) and not isinstance(source, Mapping):
+            raise ValueError(
+                "source must be a callable (columns, rows) -> array or a mapping from column to "
+                f"array or callable, got {source!r}."
+            )
+        if isinstance(source, Mapping):
+            arrays = {name: part for name, part in source.items() if not callable(part)}
+            for name, part in arrays.items():
+                if np.ndim(part) == 0:
+                    raise ValueError(
+                        "source must have an array of shape (n_samples,) or a callable for each "
+                        f"column, got {part!r} for {name!r}."
+                    )
+            lengths = {len(part) for part in arrays.values()}
+            lengths |= set() if n_samples is None else {n_samples}
+            if len(lengths) > 1:
+                raise ValueError(
+                    "The arrays in source must have one length, that of n_samples, "
+                    f"got {sorted(lengths)}."
+                )
+            n_samples = lengths.pop() if lengths else None
+        if not isinstance(n_samples, Integral) or n_samples < 1:
+            raise ValueError(
+                "n_samples must be a positive integer: the number of rows that source can be "
+                f"asked for, got {n_samples!r}."
+            )
+        self.source = source
+        self.n_samples = int(n_samples)
+        self.acquisition_log_ = []
+        self._positions = None
+
+    @classmethod
+    def from_sql(cls, connection, queries, keys, *, max_keys=10_000):
+        """Features in a database: one query for each group and batch of rows.
+
+        Parameters
+        ----------
+        connection : DB-API 2.0 connection
+            Of DuckDB, SQLite, PostgreSQL (psycopg) and others. It is used as it is: no
+            transaction is opened or closed here.
+
+        queries : mapping from str to str
+            For each group of columns an SQL query that selects the key and then the columns,
+            with the names that `fit` saw. ``{keys}`` stands where the list of keys goes, as in
+            ``SELECT patient, hb, crp FROM blood WHERE patient IN ({keys})``.
+
+        keys : array-like of shape (n_samples,)
+            The key of each row. A key that a query finds no row for has missing values there.
+
+        max_keys : int, default=10000
+            Keys in one query; databases bound the number of parameters. Raising it asks
+            less often.
+
+        Returns
+        -------
+        LazyFeatures
+
+        Raises
+        ------
+        ValueError
+            If a query has no ``{keys}``, or two queries select the same column; in a call,
+            if a query finds a key twice.
+
+        Notes
+        -----
+        Each query is run once at first, for no row, to read the names of its columns. Queries
+        are text of yours; keys are passed as parameters and never become part of the text.
+
+        Examples
+        --------
+        >>> import sqlite3
+        >>> import numpy as np
+        >>> from skroute.features import LazyFeatures
+        >>> database = sqlite3.connect(":memory:")
+        >>> _ = database.execute("CREATE TABLE blood (patient, hb, crp)")
+        >>> _ = database.execute("INSERT INTO blood VALUES (7, 13.5, 2), (8, 11, 40)")
+        >>> query = "SELECT patient, hb, crp FROM blood WHERE patient IN ({keys})"
+        >>> lazy = LazyFeatures.from_sql(database, {"blood": query}, keys=[8, 9, 7])
+        >>> lazy.read(["hb"], np.arange(3))
+        array([[11. ],
+               [ nan],
+               [13.5]])
+        """
+        source = SqlSource(connection, queries, keys, max_keys)
+        return cls(source, n_samples=len(source.keys))
+
+    def __len__(self):
+        return self.n_samples
+
+    @property
+    def shape(self):
+        """One axis: the columns are the source's."""
+        return (self.n_samples,)
+
+    def __getitem__(self, rows):
+        if isinstance(rows, tuple):
+            rows = rows[0]
+        every = np.arange(self.n_samples) if self._positions is None else self._positions
+        positions = np.atleast_1d(every[rows])
+        part = LazyFeatures.__new__(LazyFeatures)
+        part.source, part.n_samples = self.source, len(positions)
+        part.acquisition_log_, part._positions = self.acquisition_log_, positions
+        return part
+
+    def fetch(self, columns, rows):
+        """Ask the source for columns of rows, and keep what it returns as it is.
+
+        Parameters
+        ----------
+        columns : list of str or int
+        rows : ndarray of shape (n_rows,), dtype=int
+
+        Returns
+        -------
+        list of ndarray of shape (n_rows,)
+            The cells of each column, in the order of `columns`.
+        """
+        values, columns = self._ask(columns, rows)
+        cells = _split(values, len(rows), columns)
+        self._note(columns, rows)
+        return cells
+
+    def read(self, columns, rows, codes=None):
+        """Ask the source for columns of rows, as numbers.
+
+        Parameters
+        ----------
+        columns : list of str or int
+        rows : ndarray of shape (n_rows,), dtype=int
+        codes : object, default=None
+            Makes codes of columns with categories: ``codes.categories`` is a mapping by the
+            name of these columns, and ``codes.encode_column(name, cells)`` returns numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns), dtype=float64
+        """
+        values, columns = self._ask(columns, rows)
+        categories = () if codes is None else codes.categories
+        if isinstance(values, list) or any(column in categories for column in columns):
+            found = np.empty((len(rows), len(columns)))
+            for at, (column, cells) in enumerate(zip(columns, _split(values, len(rows), columns))):
+                if column in categories:
+                    found[:, at] = codes.encode_column(column, cells)
+                else:
+                    found[:, at] = _as_numbers(cells, (len(rows),), [column])
+        else:
+            found = _as_numbers(values, (len(rows), len(columns)), columns)
+        self._note(columns, rows)
+        return found
+
+    def _ask(self, columns, rows):
+        """What the source returns: a list of columns of a mapping, or a table."""
+        columns = list(columns)
+        rows = self._positions[rows] if self._positions is not None else rows
+        if not isinstance(self.source, Mapping):
+            values = self.source(columns, rows)
+            return (_select(values, columns) if hasattr(values, "columns") else values), columns
+        if missing := [column for column in columns if column not in self.source]:
+            raise ValueError(f"The feature source has no entry for {missing!r}.")
+        parts = [self.source[column] for column in columns]
+        return [p(rows) if callable(p) else _as_given(p)[rows] for p in parts], columns
+
+    def _note(self, columns, rows):
+        rows = self._positions[rows] if self._positions is not None else rows
+        self.acquisition_log_.append(Purchase(columns, rows))
+
+
+def _as_given(part):
+    """An array that can be indexed; text stays text, and masked cells masked."""
+    if isinstance(part, list) and any(isinstance(cell, str) or cell is None for cell in part):
+        return np.array(part, dtype=object)
+    return np.asanyarray(part)
+
+
+def _select(frame, columns):
+    """The columns asked for, by name; a frame without names has them in the order asked for."""
+    names = list(frame.columns)
+    if set(columns) <= set(names):
+        return frame[columns]
+    if any(isinstance(column, str) for column in columns):
+        missing = [column for column in columns if column not in names]
+        raise ValueError(f"The feature source returned no column {missing!r}.")
+    return frame
+
+
+def _split(values, n_rows, columns):
+    """The cells of each column of what a source returned."""
+    if isinstance(values, list) and len(values) == len(columns) and np.ndim(values[0]) == 1:
+        parts = values
+    elif hasattr(values, "columns"):
+        names = list(values.columns)
+        parts = [values[name] for name in (columns if set(columns) <= set(names) else names)]
+    else:
+        if np.ma.isMaskedArray(values):
+            values = values.astype(object).filled(None)
+        table = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+        if table.shape != (n_rows, len(columns)):
+            raise _wrong_shape(table.shape, n_rows, columns)
+        return list(table.T)
+    for column, part in zip(columns, parts):
+        if np.shape(part) != (n_rows,):
+            raise ValueError(
+                f"The feature source returned an array of shape {np.shape(part)} for {n_rows} rows "
+                f"of the column {column!r}; it must be {(n_rows,)}."
+            )
+    return parts
+
+
+def _wrong_shape(shape, n_rows, columns):
+    return ValueError(
+        f"The feature source returned an array of shape {shape} for {n_rows} rows of the columns "
+        f"{columns!r}; it must be {(n_rows, len(columns))}."
+    )
+
+
+def _as_numbers(values, shape, columns):
+    """What a source returned as float64 of the shape expected; masked cells are NaN."""
+    if np.ma.isMaskedArray(values):
+        values = values.astype(np.float64).filled(np.nan)
+    try:
+        values = check_array(
+            values,
+            dtype=np.float64,
+            ensure_2d=False,
+            allow_nd=True,
+            ensure_all_finite=False,
+            ensure_min_samples=0,
+            ensure_min_features=0,
+        )
+    except (TypeError, ValueError) as error:
+        # The message of the conversion has the value in it.
+        kind = type(error).__name__
+        raise ValueError(
+            f"The feature source returned values that are not real numbers ({kind}) for the "
+            f"columns {columns!r}."
+        ) from None
+    if values.shape != shape:
+        raise ValueError(
+            f"The feature source returned an array of shape {values.shape} for {shape[0]} rows "
+            f"of the columns {columns!r}; it must be {shape}."
+        )
+    return values

@@ -1,0 +1,287 @@
+"""A pipeline with the cost protocol, which transforms only what was bought."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.features._by_group import dense, find_groups, structural_groups
+from skroute.features._groups import FeatureGroupsMixin
+from skroute.features._lazy import LazyFeatures
+from skroute.features._raw_rows import RawRows
+from skroute.utils._compat import routing_enabled
+from skroute.utils._views import DelegatedViewsMixin
+
+
+def _last_has(name):
+    def check(self):
+        getattr(self._final_estimator, name)
+        return True
+
+    return check
+
+
+class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
+    """A :class:`~sklearn.pipeline.Pipeline` that ends in an estimator of skroute.
+
+    It has the calls of the cost protocol, ``predict_routed``, ``predict_cost``, ``route``, and
+    every call takes a `budget`. Where the last step buys features, such as
+    :class:`~skroute.gating.AdaptGatingClassifier`,
+
+    - its ``feature_groups`` and ``feature_costs`` name the *raw* columns, those that the first
+      step sees, and the cost of a row is that of the raw columns behind what was used;
+    - rows may be given as :class:`LazyFeatures`: the transformers are asked for one group of raw
+      columns after the other, as rows buy them.
+
+    Transformers must keep groups apart: each column that they make is made of raw columns of
+    one group. `fit` verifies it on training rows, and names a transformer that mixes groups.
+
+    Parameters
+    ----------
+    steps : list of tuples
+        Names and estimators, as in :class:`~sklearn.pipeline.Pipeline`.
+
+    transform_input : list of str, default=None
+        As in :class:`~sklearn.pipeline.Pipeline`.
+
+    memory : str or object with the joblib.Memory interface, default=None
+        As in :class:`~sklearn.pipeline.Pipeline`.
+
+    verbose : bool, default=False
+        As in :class:`~sklearn.pipeline.Pipeline`.
+
+    Attributes
+    ----------
+    choices_, min_budget_
+        Of the last step.
+
+    classes_, n_features_in_, feature_names_in_, named_steps
+        As in :class:`~sklearn.pipeline.Pipeline`.
+
+    Raises
+    ------
+    ValueError
+        In `fit`, if a transformer mixes columns of several groups; the message says what a row
+        that uses it would cost.
+
+    See Also
+    --------
+    LazyFeatures : Features fetched when a row needs them.
+
+    Notes
+    -----
+    A group is transformed beside one training row's cells in all other columns, whose results
+    are not used.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.compose import make_column_transformer
+    >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
+    >>> from skroute.features import CostAwarePipeline
+    >>> from skroute.gating import SequentialFeatureClassifier
+    >>> rows = pd.DataFrame({"sex": ["f", "m"] * 50, "age": range(100), "crp": [1.0, 9.0] * 50})
+    >>> encode = make_column_transformer(
+    ...     (OneHotEncoder(), ["sex"]), (StandardScaler(), ["age", "crp"])
+    ... )
+    >>> buy = SequentialFeatureClassifier(
+    ...     feature_groups={"form": ["sex", "age"], "blood": ["crp"]},
+    ...     feature_costs={"form": 1, "blood": 20},
+    ...     random_state=0,
+    ... )
+    >>> pipe = CostAwarePipeline([("encode", encode), ("buy", buy)])
+    >>> _ = pipe.fit(rows, rows["sex"] == "f")
+    >>> float(pipe.predict_cost(rows, budget=5).mean())
+    1.0
+    """
+
+    def fit(self, X, y=None, **params):
+        """Fit the transformers, then the last step on what they return.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            Rows with all that can be bought.
+
+        y : array-like of shape (n_samples,), default=None
+            Targets.
+
+        **params : dict
+            As in :class:`~sklearn.pipeline.Pipeline`.
+
+        Returns
+        -------
+        self
+        """
+        if isinstance(X, LazyFeatures):
+            raise TypeError(
+                "fit needs rows with all that can be bought, got LazyFeatures. Give it a data "
+                "frame or an array of past rows."
+            )
+        self._by_group = None
+        with ExitStack() as self._while_fitting:
+            try:
+                return super().fit(X, y, **params)
+            finally:
+                del self._while_fitting
+
+    def _fit(self, X, y=None, *args, **kwargs):
+        Xt = super()._fit(X, y, *args, **kwargs)
+        last = self._final_estimator
+        if not isinstance(last, FeatureGroupsMixin):
+            return Xt
+        if self._has_transformers():
+            raw = RawRows.of(X)
+            group_names, raw_group_of = last._read_groups(raw.names)
+            costs = last._group_costs(group_names)
+            self._by_group = self._keep_apart(X, raw, raw_group_of, group_names, costs)
+            known = last._made_of(raw.names, self._by_group.group_of)
+            self._while_fitting.enter_context(known)
+        return Xt.toarray() if hasattr(Xt, "toarray") else Xt
+
+    def _has_transformers(self):
+        return any(step not in (None, "passthrough") for _, step in self.steps[:-1])
+
+    def _keep_apart(self, X, raw, raw_group_of, group_names, costs):
+        """The groups that the output is made of; refuse a transformer that mixes them."""
+        before = self[:-1]
+        by_group, mixed = find_groups(
+            before.transform, X, raw_group_of, self._structure(before, raw, raw_group_of)
+        )
+        if mixed:
+            name, groups = self._who_mixes(X, raw, raw_group_of)
+            raise ValueError(
+                f"The transformer {name!r} mixes columns of the groups "
+                f"{[group_names[g] for g in groups]!r}: what it makes of them cannot be bought in "
+                f"parts, and would cost {costs[groups].sum():.6g} for each row. Give each group a "
+                "transformer of its own, in a ColumnTransformer, make one group of them, or put "
+                "the transformer into the models that need it."
+            )
+        return by_group
+
+    def _structure(self, before, raw, raw_group_of):
+        """What a single ColumnTransformer says about its outputs."""
+        (step, *others) = [s for _, s in before.steps if s not in (None, "passthrough")]
+        if others:
+            return None
+        n_outputs = dense(step.transform(raw.frame({}, 1))).shape[1]
+        return structural_groups(step, raw, raw_group_of, n_outputs)
+
+    def _who_mixes(self, X, raw, raw_group_of):
+        """The first step that mixes groups, or the part of it, and the groups."""
+        for end in range(1, len(self.steps)):
+            before = self[:end]
+            _, mixed = find_groups(before.transform, X, raw_group_of)
+            if mixed:
+                break
+        output = min(mixed)
+        name, step = self.steps[end - 1]
+        for part, place in getattr(step, "output_indices_", {}).items():
+            if place.start <= output < place.stop:
+                name = f"{name}__{part}"
+        return name, sorted({g for groups in mixed.values() for g in groups})
+
+    # The cost protocol ----------------------------------------------------------------
+
+    def _decider(self):
+        return self._final_estimator
+
+    def _is_late(self, X):
+        buys = isinstance(self._final_estimator, FeatureGroupsMixin)
+        return buys and isinstance(X, (LazyFeatures, Mapping))
+
+    def _seen_by_decider(self, X):
+        check_is_fitted(self)
+        last = self._final_estimator
+        if self._is_late(X):
+            return self._late(X if isinstance(X, LazyFeatures) else LazyFeatures(X))
+        for _, _, transformer in self._iter(with_final=False):
+            X = transformer.transform(X)
+        is_sparse = hasattr(X, "toarray") and isinstance(last, FeatureGroupsMixin)
+        return X.toarray() if is_sparse else X
+
+    def _late(self, lazy):
+        """What the transformers will make of features that have yet to be bought."""
+        by_group = self._by_group
+        if by_group is None:
+            return lazy
+        seen = self._final_estimator._column_names()
+
+        def source(columns, rows):
+            outputs = np.array([seen.index(column) for column in columns])
+            raw = by_group.raw_columns(outputs)
+            cells = lazy.fetch([by_group.raw.names[at] for at in raw], rows)
+            return by_group.outputs(dict(zip(raw, cells)), len(rows))[:, outputs]
+
+        return LazyFeatures(source, n_samples=len(lazy))
+
+    @available_if(_last_has("predict"))
+    def predict(self, X, **params):
+        """Answers of the last step.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
+            The rows.
+
+        **params : keyword arguments
+            What the last step takes in a call, such as `budget`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        if routing_enabled() and not self._is_late(X):
+            return super().predict(X, **params)
+        return self._view("predict", X, **params)
+
+    @available_if(_last_has("predict_proba"))
+    def predict_proba(self, X, **params):
+        """Class probabilities of the last step.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
+            The rows.
+
+        **params : keyword arguments
+            What the last step takes in a call, such as `budget`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        if routing_enabled() and not self._is_late(X):
+            return super().predict_proba(X, **params)
+        return self._view("predict_proba", X, **params)
+
+    @available_if(_last_has("score"))
+    def score(self, X, y=None, sample_weight=None, **params):
+        """Score of the last step.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,), default=None
+            True targets.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        **params : keyword arguments
+            What the last step takes in a call, such as `budget`.
+
+        Returns
+        -------
+        float
+        """
+        if sample_weight is not None:
+            params["sample_weight"] = sample_weight
+        if routing_enabled() and not self._is_late(X):
+            return super().score(X, y, **params)
+        return self._view("score", X, y, **params)

@@ -1,0 +1,187 @@
+"""What routers show of the `PricedPolicy` that they decide by."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.routing._limits import limits_of
+from skroute.routing._stream import StreamMixin
+from skroute.utils._compat import Real, num_samples
+
+
+def check_lambda(reg_lambda):
+    """Refuse a penalty that is none: it may have been set after `fit`."""
+    if not (isinstance(reg_lambda, Real) and 0 <= reg_lambda < np.inf):
+        raise ValueError(f"reg_lambda must be a finite number from 0 up, got {reg_lambda!r}.")
+
+
+class PricedMixin(StreamMixin):
+    """Mixin for routers that decide by a `PricedPolicy`.
+
+    A subclass implements ``_policy()``, which returns the policy by the parameters of now,
+    and what streams need.
+    """
+
+    @property
+    def price_path_(self):
+        """Price for every budget, what deciding costs not included (AssignmentPath)."""
+        return self._policy().path
+
+    @property
+    def price_(self):
+        """Price at `budget`; infinite where it is the smallest feasible one."""
+        return float(self._policy().price(self._effective_budget(None)))
+
+    def _policy_at(self, budget):
+        """The policy that decides at a budget."""
+        return self._policy()
+
+    def _not_plain(self):
+        """Why the policy is more than estimates and a price for each budget; None if not."""
+        return None
+
+    def _validation(self):
+        """Quality and cost of each row of `fit` under the cross-fitted decisions."""
+        found = self._policy().validate(self._effective_budget(None))
+        return found.quality, found.cost
+
+    @property
+    def validation_quality_(self):
+        """Mean logged quality of the cross-fitted decisions at `budget`, out of sample.
+
+        Each row of `fit` is decided by estimates and at a price that were learned without
+        its fold.
+        """
+        return float(np.average(self._validation()[0], weights=self._policy().weight))
+
+    @property
+    def validation_quality_se_(self):
+        """Standard error of `validation_quality_` as an estimate for new rows.
+
+        As `validation_cost_se_`.
+        """
+        policy = self._policy()
+        return standard_error(self._validation()[0], policy.part, policy.weight)
+
+    @property
+    def validation_cost_(self):
+        """What these decisions cost on average, by the log."""
+        return float(np.average(self._validation()[1], weights=self._policy().weight))
+
+    @property
+    def validation_cost_se_(self):
+        """Standard error of `validation_cost_` as an estimate for new rows.
+
+        It is that of a mean over as many rows: where the rows of `fit` happen to be cheap, new
+        ones are above the budget. Where the means of the folds differ by more than that, since
+        each has learned something else, it is theirs: five folds say it roughly, so that by
+        chance the figure of one fit may be half as large again as that of another.
+        """
+        policy = self._policy()
+        return standard_error(self._validation()[1], policy.part, policy.weight)
+
+    def _least(self):
+        return self._policy().least
+
+
+def standard_error(rows, part, weight=None):
+    """Standard error of a mean over rows whose decisions were learned part by part.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows,)
+    part : ndarray of shape (n_rows,), dtype=int64
+    weight : ndarray of shape (n_rows,), default=None
+        Of each row in the mean.
+
+    Returns
+    -------
+    float
+        That of independent rows or, where it is larger, that of the parts' means: what was
+        learned differs from part to part, and the fitted estimator from all of them.
+    """
+    if len(rows) < 2:
+        return np.nan
+    if weight is not None:
+        # What each row adds to the weighted mean, in the first order.
+        mean = np.average(rows, weights=weight)
+        rows = mean + (rows - mean) * weight / weight.mean()
+    found = rows.std(ddof=1) / np.sqrt(len(rows))
+    numbers = np.unique(part)
+    if len(numbers) > 1:
+        means = np.array([rows[part == number].mean() for number in numbers])
+        found = max(found, means.std(ddof=1) / np.sqrt(len(numbers)))
+    return float(found)
+
+
+class LoggedMixin(PricedMixin):
+    """Mixin for routers with one `PricedPolicy` over all of their choices.
+
+    A subclass implements ``_estimates(X, of)``, which is ``of(features)`` for the features
+    of the rows: the quality of each choice for each row.
+    """
+
+    @property
+    def accuracy_estimator_(self):
+        """The accuracy estimator, fitted on all rows."""
+        return self._policy().estimator
+
+    @property
+    def mean_quality_(self):
+        """Mean quality of each choice on the rows of `fit`, ndarray of shape (n_choices,)."""
+        policy = self._policy()
+        return np.average(policy.quality, axis=0, weights=policy.weight)
+
+    @property
+    def quality_std_(self):
+        """Sigma, the out-of-sample standard deviation of the estimation error."""
+        return self._policy().sigma
+
+    def predict_quality(self, X, return_std=False, exclude=None, allowed=None):
+        """Estimated quality of each choice, before the penalty.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        return_std : bool, default=False
+            Whether to return the uncertainty of each estimate as well.
+
+        exclude : list of str, default=None
+            Names of choices that are not to be had, as in `route`.
+
+        allowed : {array-like, dataframe} of shape (n_samples, n_choices), default=None
+            Which choices each row may make, as in `route`.
+
+        Returns
+        -------
+        quality : ndarray of shape (n_samples, n_choices)
+            Columns in the order of ``choices_``; NaN where a row may not make the choice.
+
+        std : ndarray of shape (n_samples, n_choices)
+            Only if `return_std`. Where ``predict`` of `accuracy_estimator` takes
+            ``return_std``, as that of :class:`~skroute.quality.QualityRegressor` does, its
+            own standard error of the estimate. Else the root mean squared error
+            of the cross-fitted estimates of about the same size, in which the spread of
+            single outcomes is included.
+
+        Notes
+        -----
+        These are estimates before a choice is made. The best-looking one of several is
+        better in estimate than in truth; ``predict_routed(X).expected_quality`` is
+        corrected for that.
+        """
+        check_is_fitted(self)
+        self._check_unchanged()
+        policy = self._policy()
+        X = self._check_X(X)
+        limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
+        if exclude is None and allowed is None:
+            of = policy.estimates_and_std if return_std else policy.estimates
+            return self._estimates(X, of)
+        free = np.zeros((num_samples(X), len(self.choices_)), dtype=bool)
+        free[:, limits.kept] = True if limits.allowed is None else limits.allowed
+        if not return_std:
+            return np.where(free, self._estimates(X, policy.estimates), np.nan)
+        found = self._estimates(X, policy.estimates_and_std)
+        return tuple(np.where(free, part, np.nan) for part in found)

@@ -1,0 +1,321 @@
+"""Pipelines that buy: raw columns, groups, transformers asked for what rows need."""
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import (
+    check_classifier_data_not_an_array,
+    check_estimators_pickle,
+    check_n_features_in,
+)
+
+from skroute.features import CostAwarePipeline, LazyFeatures
+from skroute.gating import (
+    AdaptGatingClassifier,
+    BoostedGate,
+    GreedyMiserClassifier,
+    SequentialFeatureClassifier,
+)
+from skroute.metrics import best_within_budget, mean_cost_scorer
+from skroute.routing import RandomRouterClassifier
+
+PANELS = {
+    "form": ["age", "sex", "ward"],
+    "vitals": ["bp", "pulse"],
+    "blood": ["hb", "crp", "group"],
+    "urine": ["ph", "color"],
+    "scan": ["size", "finding"],
+}
+COSTS = {"form": 0.5, "vitals": 1.0, "blood": 4.0, "urine": 2.0, "scan": 10.0}
+COLUMNS = [column for columns in PANELS.values() for column in columns]
+
+
+def hospital(n=500, seed=0, missing=0.1):
+    """Twelve raw columns in five panels, rare categories, a tenth of the cells missing."""
+    rng = np.random.default_rng(seed)
+    ill = rng.random(n) < 0.5
+    rare = np.where(rng.random(n) < 0.01, "rare", "usual")
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(20, 90, n).astype(float),
+            "sex": rng.choice(["f", "m"], n),
+            "ward": np.where(rare == "rare", "burns", rng.choice(["er", "onco", "general"], n)),
+            "bp": rng.normal(120, 15, n) + 8 * ill,
+            "pulse": rng.normal(70, 10, n) + 6 * ill,
+            "hb": rng.normal(13, 2, n) - 1.5 * ill,
+            "crp": rng.exponential(5, n) + 6 * ill,
+            "group": rng.choice(["0", "A", "B", "AB"], n, p=[0.45, 0.4, 0.13, 0.02]),
+            "ph": rng.normal(6, 1, n) - 0.5 * ill,
+            "color": rng.choice(["pale", "dark"], n),
+            "size": rng.normal(0, 1, n) + 2 * ill,
+            "finding": np.where(ill ^ (rng.random(n) < 0.2), "shadow", "clear"),
+        }
+    )
+    frame = frame.mask(rng.random(frame.shape) < missing)
+    return frame, np.where(ill, "ill", "well")
+
+
+def encoder():
+    text = ["sex", "ward", "group", "color", "finding"]
+    numbers = [column for column in COLUMNS if column not in text]
+    return make_column_transformer(
+        (OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=5), text),
+        (make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()), numbers),
+    )
+
+
+def quoted(name):
+    return f'"{name}"'
+
+
+class CountingDatabase:
+    """A DuckDB connection that counts the cells that its queries return, by patient."""
+
+    def __init__(self, frame):
+        self.connection = duckdb.connect()
+        self.keys = [f"P{1000 + 7 * i}" for i in range(len(frame))]
+        self.cells = {key: set() for key in self.keys}
+        self.n_queries = 0
+        for panel, columns in PANELS.items():
+            kinds = ", ".join(
+                f'"{c}" {"DOUBLE" if frame[c].dtype.kind == "f" else "VARCHAR"}' for c in columns
+            )
+            self.connection.execute(f"CREATE TABLE {panel} (patient VARCHAR, {kinds})")
+            table = frame[columns].astype(object).where(frame[columns].notna(), None)
+            rows = [[key, *cells] for key, cells in zip(self.keys, table.to_numpy().tolist())]
+            holders = ", ".join("?" * (len(columns) + 1))
+            self.connection.executemany(f"INSERT INTO {panel} VALUES ({holders})", rows)
+
+    def execute(self, query, parameters=None):
+        done = self.connection.execute(query, parameters)
+        self.description, self.rows = done.description, done.fetchall()
+        names = [column[0] for column in self.description[1:]]
+        for key, *_ in self.rows:
+            assert not self.cells[key].intersection(names), "a cell was fetched twice"
+            self.cells[key].update(names)
+        self.n_queries += bool(self.rows)
+        return self
+
+    def fetchall(self):
+        return self.rows
+
+    def lazy(self, **params):
+        queries = {
+            panel: f"SELECT patient, {', '.join(map(quoted, columns))} FROM {panel} "
+            "WHERE patient IN ({keys})"
+            for panel, columns in PANELS.items()
+        }
+        return LazyFeatures.from_sql(self, queries, self.keys, **params)
+
+    def paid(self):
+        """What the fetched cells of each patient cost; panels are fetched whole."""
+        total = np.zeros(len(self.keys))
+        for at, fetched in enumerate(self.cells.values()):
+            for panel, columns in PANELS.items():
+                assert fetched.issuperset(columns) or not fetched.intersection(columns)
+                total[at] += COSTS[panel] * fetched.issuperset(columns)
+        return total
+
+
+def sequential(**params):
+    params = {"feature_groups": PANELS, "feature_costs": COSTS, "random_state": 0} | params
+    return SequentialFeatureClassifier(**params)
+
+
+def adapt(**params):
+    params = {"feature_groups": PANELS, "feature_costs": COSTS, "cv": 2} | params
+    gate = BoostedGate(n_estimators=10)
+    return AdaptGatingClassifier(GaussianNB(), gate=gate, p_full=0.5, gamma=0.01, **params)
+
+
+def search_of(pipe, grid, budget):
+    scoring = {"accuracy": "accuracy", "cost": mean_cost_scorer}
+    refit = best_within_budget(budget)
+    return GridSearchCV(pipe, grid, scoring=scoring, refit=refit, cv=2, error_score="raise")
+
+
+@pytest.mark.parametrize("last", ["adapt", "sequential"])
+def test_what_the_database_delivers_is_what_rows_cost(last):
+    """Pipeline, GridSearchCV and DuckDB: the provider's own count is `predict_cost`."""
+    past, y = hospital(300)
+    new, _ = hospital(150, seed=1)
+    if last == "adapt":
+        pipe = CostAwarePipeline([("encode", encoder()), ("buy", adapt())])
+        model = search_of(pipe, {"buy__gamma": [0.01, 0.02]}, 18.0).fit(past, y)
+        pipe, budget = model.best_estimator_, model.best_estimator_.min_budget_ + 1.5
+    else:
+        pipe = CostAwarePipeline([("encode", encoder()), ("buy", sequential(budget=8.0))])
+        model, budget = pipe.fit(past, y), 6.0
+    expected = pipe.predict_routed(new)
+    assert len(np.unique(expected.cost)) > 1
+    for asked in (model, FrozenEstimator(pipe)):
+        database = CountingDatabase(new)
+        lazy = database.lazy(max_keys=60)
+        np.testing.assert_array_equal(asked.predict(lazy), expected.y_pred)
+        np.testing.assert_allclose(database.paid(), expected.cost)
+        # One query for each group and batch of keys; the receipt says the same.
+        of_receipt = sum(
+            -(-len(rows) // 60) * len({g for g in PANELS for c in columns if c in PANELS[g]})
+            for columns, rows in lazy.acquisition_log_
+        )
+        assert database.n_queries <= of_receipt
+    database = CountingDatabase(new)
+    routed = pipe.predict_routed(database.lazy(), budget=budget)
+    np.testing.assert_allclose(database.paid(), routed.cost)
+    np.testing.assert_array_equal(pipe.predict_cost(new, budget=budget), routed.cost)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "object"])
+def test_rows_late_and_at_once_get_the_same_answers(library):
+    past, y = hospital(200)
+    past["age"] = past["age"].fillna(50).astype(int)
+    new, _ = hospital(80, seed=2)
+    table = {
+        name: np.array([None if pd.isna(c) else c for c in new[name]], dtype=object)
+        for name in COLUMNS
+    }
+    encode, groups, names = encoder(), PANELS, COLUMNS
+    if library == "polars":
+        past, new = pl.from_pandas(past), pl.from_pandas(new)
+    if library == "object":
+        past, new = (f.astype(object).where(f.notna(), None).to_numpy() for f in (past, new))
+        names = list(range(len(COLUMNS)))
+        groups = {g: [COLUMNS.index(c) for c in own] for g, own in PANELS.items()}
+        text = [COLUMNS.index(c) for c in ("sex", "ward", "group", "color", "finding")]
+        numbers = [at for at in names if at not in text]
+        number = FunctionTransformer(lambda part: np.array(part, dtype=np.float64))
+        encode = make_column_transformer(
+            (OneHotEncoder(handle_unknown="ignore"), text),
+            (make_pipeline(number, SimpleImputer()), numbers),
+        )
+        table = dict(enumerate(table.values()))
+    pipe = CostAwarePipeline([("encode", encode), ("buy", sequential(feature_groups=groups))])
+    pipe.fit(past, y)
+    for budget in (2.0, 5.0, None):
+        expected = pipe.predict_routed(new, budget=budget)
+        late = pipe.predict_routed(table, budget=budget)
+        np.testing.assert_array_equal(late.y_pred, expected.y_pred)
+        np.testing.assert_array_equal(late.cost, expected.cost)
+    np.testing.assert_allclose(pipe.predict_proba(table), pipe.predict_proba(new))
+    assert pipe.choices_ == pipe[-1].choices_ and pipe.min_budget_ == 0
+
+
+@pytest.mark.parametrize(
+    "mixer, name",
+    [
+        (PCA(2), "mix__pca"),
+        (Normalizer(), "mix__normalizer"),
+        (FunctionTransformer(lambda X: X - np.mean(X, axis=1, keepdims=True)), "mix__function"),
+    ],
+)
+def test_a_transformer_that_mixes_groups_is_named(mixer, name):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 4)), rng.integers(0, 2, 80)
+    mix = make_column_transformer((StandardScaler(), [0]), (mixer, [1, 2, 3]))
+    steps = [("scale", StandardScaler()), ("mix", mix)]
+    groups = {"a": [0], "b": [1, 2], "c": [3]}
+    buy = sequential(feature_groups=groups, feature_costs=[1, 20, 300])
+    message = rf"{name}.* mixes columns of the groups \['b', 'c'\].* cost 320 for each row"
+    with pytest.raises(ValueError, match=message):
+        CostAwarePipeline([*steps, ("buy", buy)]).fit(X, y)
+    # Within one group it may mix as it likes.
+    buy.set_params(feature_groups={"a": [0], "b": [1, 2, 3]}, feature_costs=[1, 20])
+    pipe = CostAwarePipeline([*steps, ("buy", buy)]).fit(X, y)
+    lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=len(X))
+    np.testing.assert_array_equal(pipe.predict(lazy), pipe.predict(X))
+
+
+def test_what_is_constant_in_fit_has_its_group():
+    """A column, a category and a sign of missing cells that are never otherwise in `fit`."""
+    rng = np.random.default_rng(0)
+    past = pd.DataFrame({"a": rng.normal(size=60), "b": np.ones(60), "c": rng.normal(size=60)})
+    y = (past["a"] > 0).to_numpy()
+    costs = {"a": 1, "b": 2, "c": 4}
+    for encode in (
+        StandardScaler().set_output(transform="pandas"),
+        ColumnTransformer([("all", SimpleImputer(add_indicator=True), ["a", "b", "c"])]),
+        make_pipeline(FunctionTransformer(lambda X: X.isna().add_prefix("no_").join(X.fillna(0)))),
+    ):
+        buy = sequential(feature_groups=None, feature_costs=costs)
+        pipe = CostAwarePipeline([("encode", encode), ("buy", buy)]).fit(past, y)
+        new = past.head(10).assign(b=np.arange(10.0)).mask(rng.random((10, 3)) < 0.3)
+        seen = pipe[:-1].transform(new)
+        late = pipe._late(LazyFeatures({name: new[name] for name in new}))
+        names = buy._column_names()
+        for name in names:
+            found = late.read([name], np.arange(10))[:, 0]
+            at = names.index(name)
+            np.testing.assert_allclose(found, np.asarray(seen, dtype=float)[:, at])
+
+
+def test_a_router_at_the_end_of_a_pipeline():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+    router = RandomRouterClassifier(
+        [("a", LogisticRegression()), ("b", GaussianNB())], costs=[1, 3], random_state=0
+    )
+    pipe = CostAwarePipeline([("scale", StandardScaler()), ("route", router)]).fit(X, y)
+    assert pipe.predict_routed(X, budget=2).cost.mean() <= 2.6
+    assert pipe.score(X, y, budget=3) > 0.3
+    with pytest.raises(TypeError, match="fit needs rows with all"):
+        pipe.fit(LazyFeatures({0: X[:, 0]}), y)
+    plain = CostAwarePipeline([("scale", StandardScaler()), ("model", LogisticRegression())])
+    assert not hasattr(plain.fit(X, y), "predict_routed")
+
+
+def test_parts_of_lazy_rows_share_the_receipt():
+    X = np.arange(12.0).reshape(6, 2)
+    lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=6)
+    part = lazy[np.array([5, 1, 3])][1:]
+    np.testing.assert_array_equal(part.read([1], np.array([1, 0])), X[[3, 1]][:, [1]])
+    (purchase,) = lazy.acquisition_log_
+    assert purchase.columns == [1] and purchase.rows.tolist() == [3, 1]
+    assert part.shape == (2,) and len(part) == 2
+
+
+def test_queries_that_cannot_work_are_refused():
+    database = duckdb.connect()
+    database.execute("CREATE TABLE t (k INTEGER, a DOUBLE)")
+    database.execute("INSERT INTO t VALUES (1, 2.5), (2, NULL), (2, 3)")
+    query = "SELECT k, a FROM t WHERE k IN ({keys})"
+    for queries, message in [
+        ({}, "queries must be a mapping"),
+        ({"t": "SELECT k, a FROM t"}, r"must be an SQL query with \{keys\}"),
+        ({"t": query, "again": query}, "select column 'a' in 't' and in 'again'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            LazyFeatures.from_sql(database, queries, [1, 2])
+    with pytest.raises(ValueError, match="keys must have one axis"):
+        LazyFeatures.from_sql(database, {"t": query}, [])
+    with pytest.raises(ValueError, match="max_keys must be"):
+        LazyFeatures.from_sql(database, {"t": query}, [1], max_keys=0)
+    lazy = LazyFeatures.from_sql(database, {"t": query}, np.array([1, 7, 2]))
+    np.testing.assert_array_equal(lazy.read(["a"], np.array([0, 1])), [[2.5], [np.nan]])
+    with pytest.raises(ValueError, match="more than one row for a key"):
+        lazy.read(["a"], np.array([2]))
+    with pytest.raises(ValueError, match="select no column"):
+        lazy.read(["b"], np.array([0]))
+    with pytest.raises(duckdb.Error) as caught:
+        LazyFeatures.from_sql(database, {"t": query.replace("t W", "nowhere W")}, [1])
+    assert "in the query of 't' for 0 keys" in str(caught.value.__notes__)
+    assert len(lazy.acquisition_log_) == 1
+
+
+@pytest.mark.parametrize(
+    "check", [check_classifier_data_not_an_array, check_estimators_pickle, check_n_features_in]
+)
+def test_checks_of_scikit_learn(check):
+    """Those of mutated `steps`, and of NaN by the first step's tag, Pipeline itself fails."""
+    buy = GreedyMiserClassifier(n_estimators=2)
+    check("CostAwarePipeline", CostAwarePipeline([("scale", StandardScaler()), ("buy", buy)]))

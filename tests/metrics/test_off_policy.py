@@ -1,0 +1,255 @@
+"""What a log of one answer per request says of another policy: estimators, coverage, refusals."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skroute.quality._logged as mechanism
+from skroute.metrics import OffPolicyDisplay, off_policy_curve
+from skroute.metrics._off_policy import direct_method, doubly_robust, snips
+from skroute.routing import BudgetRouter
+
+COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
+NAMES = np.array(list(COSTS))
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    monkeypatch.setattr(mechanism, "_N_TREES", 5)
+
+
+def table(n, seed=0):
+    """Rows, chances of success, and costs that grow with difficulty."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    odds = np.column_stack([X[:, 0], 1 + 0.5 * X[:, 1], np.full(n, 2.0)])
+    costs = np.outer(np.exp(0.4 * X[:, 0]), list(COSTS.values()))
+    return X, 1 / (1 + np.exp(-odds)), costs
+
+
+def chances(X, kind):
+    """Three policies that write logs."""
+    if kind == "uniform":
+        return np.full((len(X), 3), 1 / 3)
+    if kind == "cheap":
+        return np.tile([0.7, 0.2, 0.1], (len(X), 1))
+    first = np.where(X[:, 0] > 0, 0.8, 0.1)
+    return np.column_stack([first, 0.1 + 0 * first, 0.9 - first])
+
+
+def draw_log(kind, n, seed):
+    X, chance, costs = table(n, seed)
+    rng = np.random.default_rng(seed + 1)
+    Q = (rng.random(chance.shape) < chance).astype(float)
+    P = chances(X, kind)
+    choice = (rng.random((n, 1)) > P.cumsum(axis=1)).sum(axis=1).clip(0, 2)
+    rows = np.arange(n)
+    return X, Q[rows, choice], choice, P[rows, choice], costs[rows, choice]
+
+
+@pytest.fixture(scope="module")
+def router():
+    X, chance, _ = table(400, seed=99)
+    Q = (np.random.default_rng(98).random(chance.shape) < chance).astype(float)
+    return BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, Q)
+
+
+# --- the estimators ------------------------------------------------------------------------
+
+
+def coverage(mutate, n_draws=300, n=600):
+    """How often 1.96 standard errors hold the truth; the model of quality is wrong."""
+    held = np.zeros(n_draws, dtype=bool)
+    for seed in range(n_draws):
+        X, q, choice, b, _ = draw_log("depends", n, 10 * seed)
+        route = np.where(X[:, 1] > 0, 0, 2)
+        wrong = np.tile([0.9, 0.5, 0.95], (n, 1))
+        rows = np.arange(n)
+        weight = mutate(np.where(route == choice, 1 / b, 0.0))
+        found, error = doubly_robust(wrong[rows, route], wrong[rows, choice], q, weight)
+        held[seed] = abs(found - TRUTH) < 1.96 * error
+    return held.mean()
+
+
+def true_mean():
+    X, chance, _ = table(400_000, seed=5)
+    return chance[np.arange(len(X)), np.where(X[:, 1] > 0, 0, 2)].mean()
+
+
+TRUTH = true_mean()
+
+
+def test_doubly_robust_covers_the_truth_though_the_model_is_wrong():
+    assert coverage(lambda weight: weight) > 0.925
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        pytest.param(lambda weight: 0 * weight, id="no correction"),
+        pytest.param(lambda weight: (weight > 0) * 1.0, id="no propensity"),
+        pytest.param(lambda weight: np.minimum(weight, 2.0), id="clipped"),
+    ],
+)
+def test_the_coverage_test_notices(mutate):
+    assert coverage(mutate, n_draws=100) < 0.85
+
+
+def test_estimators_by_hand():
+    value, weight = np.array([1.0, 0.0, 1.0]), np.array([2.0, 4.0, 0.0])
+    assert snips(value, weight)[0] == pytest.approx(2 / 6)
+    assert snips(value, weight)[1] == pytest.approx(np.sqrt(4 * (4 / 6) ** 2 + 16 / 9 * 1) / 6)
+    model, own = np.array([0.5, 0.2, 0.6]), np.array([0.5, 0.1, 0.3])
+    terms = model + weight * (value - own)
+    assert doubly_robust(model, own, value, weight)[0] == pytest.approx(terms.mean())
+    assert direct_method(model)[0] == pytest.approx(model.mean())
+
+
+# --- the curve -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["uniform", "cheap", "depends"])
+def test_the_whole_curve_covers_the_truth(router, kind):
+    """Over fresh logs, quality and cost at every budget; the truth by 100,000 rows."""
+    budgets = [1.5, 3, 6]
+    X, chance, costs = table(100_000, seed=7)
+    rows = np.arange(len(X))
+    routes = [router.route(X, budget=budget) for budget in budgets]
+    truth = np.array([[t[rows, route].mean() for route in routes] for t in (chance, costs)])
+    held = []
+    for seed in range(8):
+        X, q, choice, b, c = draw_log(kind, 400, 1000 + 10 * seed)
+        curve = off_policy_curve(
+            router, X, q, choice=NAMES[choice], propensity=b, costs=c, budgets=budgets
+        )
+        for found, true in zip((curve.quality, curve.cost), truth):
+            dr = found.doubly_robust
+            held.append((dr.low < true) & (true < dr.high))
+            assert np.all(np.abs(dr.estimate - true) < 5 * dr.standard_error)
+    assert np.mean(held) > 0.88
+
+
+def test_propensities_are_estimated_from_what_made_the_choice(router):
+    X, q, choice, b, _ = draw_log("depends", 1500, 3)
+    given = off_policy_curve(router, X, q, choice=choice, propensity=b, budgets=[3])
+    found = off_policy_curve(router, X, q, choice=choice, budgets=[3])
+    assert found.estimated and not given.estimated
+    assert abs(found.mean_weight[0] - 1) < 0.15
+    gap = found.quality.doubly_robust.estimate - given.quality.doubly_robust.estimate
+    assert abs(gap[0]) < 2 * given.quality.doubly_robust.standard_error[0]
+
+
+def test_what_the_curve_says_of_itself(router):
+    X, q, choice, b, _ = draw_log("cheap", 600, 4)
+    curve = off_policy_curve(make_pipeline(router), X, q, choice=choice, propensity=b)
+    assert len(curve.budget) == 9 and curve.choices == list(COSTS)
+    np.testing.assert_allclose(curve.route_share.sum(axis=1), 1)
+    route = router.route(X, budget=curve.budget[4])
+    weight = (route == choice) / b
+    assert curve.matched[4] == (route == choice).sum()
+    assert curve.max_weight[4] == weight.max()
+    assert curve.mean_weight[4] == pytest.approx(weight.mean())
+    assert curve.effective_sample_size[4] == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+    # No costs were logged: those of the price list.
+    for found in curve.cost:
+        assert found.estimate[4] == pytest.approx(
+            router.predict_cost(X, budget=curve.budget[4]).mean()
+        )
+    assert curve.n_fitted == 0
+
+
+def test_rows_with_unknown_outcomes_do_not_count(router):
+    X, q, choice, b, _ = draw_log("uniform", 600, 4)
+    q[::3] = np.nan
+    curve = off_policy_curve(router, X, q, choice=choice, propensity=b, budgets=[3])
+    assert curve.matched[0] == (router.route(X, budget=3) == choice)[~np.isnan(q)].sum()
+
+
+def test_it_says_so_where_the_router_knows_the_rows():
+    X, q, choice, b, _ = draw_log("uniform", 300, 4)
+    router = BudgetRouter(costs=COSTS).fit(X[:200], q[:200], choice=NAMES[choice[:200]])
+    with pytest.warns(UserWarning, match="200 of 300 rows are rows that the router was fitted on"):
+        curve = off_policy_curve(router, X, q, choice=choice, propensity=b, budgets=[4])
+    assert curve.n_fitted == 200
+
+
+def test_columns_left_out_of_the_router_stay_in_the_log():
+    X, chance, _ = table(400, seed=11)
+    Q = np.column_stack([chance[:, 0], chance[:, 0] - 0.2, chance[:, 2]])
+    router = BudgetRouter(Ridge(), costs=[1, 3, 8], drop_dominated=True).fit(X, Q)
+    assert router.choices_ == ["choice0", "choice2"]
+    X, q, choice, b, _ = draw_log("uniform", 600, 12)
+    curve = off_policy_curve(router, X, q, choice=choice, propensity=b, budgets=[np.inf])
+    assert curve.matched[0] == (router.columns_[router.route(X)] == choice).sum()
+
+
+# --- refusals ------------------------------------------------------------------------------
+
+
+def test_a_log_without_overlap_is_refused(router):
+    X, q, _, _, _ = draw_log("uniform", 400, 4)
+    large = np.full(400, 2)
+    with pytest.raises(ValueError, match="'small', and on none of them has the log made"):
+        off_policy_curve(router, X, q, choice=large, propensity=np.ones(400), budgets=[2])
+    # A rule wrote the log: it made every choice, but not on the rows that the router sends there.
+    route = router.route(X)
+    rule = np.where(X[:, 1] > 0, route, (route + 1) % 3)
+    with pytest.raises(ValueError, match="stand for .* of all rows by their propensities"):
+        off_policy_curve(router, X, q, choice=rule, propensity=np.ones(400), budgets=[np.inf])
+    few, first = (route + 1) % 3, np.unique(route, return_index=True)[1]
+    few[first] = route[first]
+    with pytest.raises(ValueError, match="effective sample size of .*, below 10: too few"):
+        off_policy_curve(router, X, q, choice=few, propensity=np.full(400, 0.01), budgets=[np.inf])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"choice": [0, 1]}, "choice must name one choice for each of the 50 rows"),
+        ({"choice": np.full(50, 0.5)}, "choice must be names of choices or whole numbers"),
+        ({"choice": np.full(50, -1)}, "choice must have numbers from 0 up, got -1"),
+        ({"propensity": np.zeros(50)}, "propensity must have numbers above 0"),
+        ({"propensity": [0.5]}, "propensity must have one number for each row"),
+        ({"costs": -np.ones(50)}, "costs must not be below 0"),
+        ({"q": np.full(50, np.nan)}, "q must be finite numbers"),
+        ({"q": np.ones((50, 2))}, "q must have one number for each row"),
+        ({"confidence_level": 1.5}, "confidence_level"),
+    ],
+)
+def test_what_is_no_log_is_refused(router, change, message):
+    X, q, choice, b, _ = draw_log("uniform", 50, 4)
+    call = {"q": q, "choice": choice, "propensity": b, "budgets": [3], **change}
+    with pytest.raises(ValueError, match=message):
+        off_policy_curve(router, X, **call)
+
+
+# --- the picture ---------------------------------------------------------------------------
+
+
+def test_display(router):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    X, q, choice, b, _ = draw_log("uniform", 400, 4)
+    display = OffPolicyDisplay.from_estimator(
+        router, X, q, choice=choice, propensity=b, budgets=[2, 4]
+    )
+    assert [line.get_label() for line in display.lines_] == [
+        "doubly robust",
+        "SNIPS",
+        "direct method",
+    ]
+    np.testing.assert_allclose(
+        display.lines_[0].get_ydata(), display.curve.quality.doubly_robust.estimate
+    )
+    again = OffPolicyDisplay(curve=display.curve).plot(ax=display.ax_, estimators=("snips",))
+    assert again.band_ is None and again.figure_ is display.figure_
+    with pytest.raises(ValueError, match="got 'ips' among them"):
+        again.plot(estimators=("ips",))
+    pyplot.close("all")
+
+
+def test_scaled_features_change_nothing_of_the_refusals(router):
+    X, q, choice, b, _ = draw_log("uniform", 200, 4)
+    piped = make_pipeline(StandardScaler().fit(X), router)
+    assert off_policy_curve(piped, X, q, choice=choice, propensity=b, budgets=[4]).budget[0] == 4

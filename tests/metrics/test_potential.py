@@ -1,0 +1,123 @@
+"""routing_potential: gains by brute force, errors as statistics, forecasts, bad input."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.neighbors import KNeighborsRegressor
+
+from skroute.datasets import make_routing_problem
+from skroute.metrics import reference_curves, routing_potential
+from skroute.metrics._potential import Learning, forecast, gains_of, mix_at, oracle_gain
+from skroute.quality._stacking import judged_budgets
+
+
+def some_quality(seed, n=40, m=4):
+    rng = np.random.default_rng(seed)
+    costs = np.cumsum(rng.random(m)) + 0.1
+    return rng.random((n, m)), costs, rng
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_gain_is_what_the_references_say(seed):
+    quality, costs, rng = some_quality(seed)
+    routes = rng.integers(0, len(costs), size=(3, len(quality)))
+    expected = []
+    for route in routes:
+        paid = costs[route].mean()
+        random = reference_curves(quality, costs, [paid]).random[0]
+        expected.append(quality[np.arange(len(quality)), route].mean() - random)
+    assert gains_of(routes, quality, costs).mean() == pytest.approx(np.mean(expected))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.0, 1.2))
+def test_slope_of_the_mix_is_its_derivative(seed, share):
+    quality, costs, _ = some_quality(seed)
+    spent = costs.min() + share * np.ptp(costs)
+    step = 1e-7
+    mix, further = mix_at(quality, costs, spent), mix_at(quality, costs, spent + step)
+    if mix.slope == further.slope:  # no corner of the hull between them
+        moved = further.quality.mean() - mix.quality.mean()
+        assert moved == pytest.approx(step * mix.slope, abs=1e-12)
+
+
+def test_oracle_gain_is_that_of_the_references():
+    quality, costs, _ = some_quality(3)
+    known = reference_curves(quality, costs, judged_budgets(quality, costs))
+    assert oracle_gain(quality, costs) == pytest.approx(np.mean(known.oracle - known.random))
+
+
+def test_standard_error_is_the_spread_over_fresh_rows():
+    """Fixed routing rule, fresh rows: the delta method's error is the spread of the gain."""
+    rng = np.random.default_rng(0)
+    costs = np.array([1.0, 2.0, 5.0])
+    found, errors, plain = [], [], []
+    for _ in range(400):
+        x = rng.random(300)
+        quality = (rng.random((300, 3)) < np.column_stack([x, 0.3 + 0.5 * x, 0.9 + 0 * x])) * 1.0
+        routes = np.where(x > 0.7, 0, np.where(x > 0.4, 1, 2))[np.newaxis]
+        gains = gains_of(routes, quality, costs)
+        found.append(gains.mean())
+        errors.append(gains.std(ddof=1) / np.sqrt(300))
+        # The mutation: what the rows cost is not on the bill.
+        rows = np.arange(300)
+        mix = mix_at(quality, costs, costs[routes[0]].mean())
+        plain.append((quality[rows, routes[0]] - mix.quality).std(ddof=1) / np.sqrt(300))
+    assert np.mean(errors) == pytest.approx(np.std(found), rel=0.12)
+    assert abs(np.mean(plain) / np.std(found) - 1) > 0.12
+
+
+def test_forecast_knows_more_of_near_than_of_far():
+    gains = np.random.default_rng(0).normal(0.02, 0.3, (3, 500))
+    learning = Learning(0.03, 0.02, 0.7, 1.0)
+    widths, middles = [], []
+    for doublings in (0.0, 1.0, 3.0, 8.0):
+        middle, low, high = forecast(gains, 0.2, doublings, 1.96, learning)
+        widths.append(high - low)
+        middles.append(middle)
+    assert np.all(np.diff(widths) > 0)
+    assert middles[0] == pytest.approx(gains[-1].mean())
+    assert widths[0] == pytest.approx(2 * 1.96 * gains[-1].std(ddof=1) / np.sqrt(500))
+
+
+def test_features_that_tell_and_features_that_do_not():
+    log = make_routing_problem(1000, n_models=3, n_features=2, random_state=0)
+    near = KNeighborsRegressor(40)
+    noise = np.random.default_rng(0).standard_normal(log.data.shape)
+    told = routing_potential(log.data, log.quality, log.costs, accuracy_estimator=near)
+    blind = routing_potential(noise, log.quality, log.costs, accuracy_estimator=near)
+    assert told.low > 0 and str(told).startswith("Routing pays:")
+    assert blind.low < 0
+    assert told.oracle == blind.oracle > told.gain
+    assert told.gain > blind.gain
+
+
+def test_default_estimator_frames_and_names():
+    log = make_routing_problem(80, n_models=2, n_features=2, random_state=0)
+    X = pd.DataFrame(log.data, columns=["a", "b"])
+    Q = pd.DataFrame(log.quality, columns=["small", "large"])
+    by_name = dict(zip(Q.columns, log.costs))
+    found = routing_potential(X, Q, by_name, n_rows_later=80)
+    assert found == routing_potential(log.data, log.quality, log.costs, n_rows_later=80)
+    assert found.n_rows == found.n_rows_later == 80
+    assert found.forecast == found.gain
+
+
+def test_bad_input():
+    log = make_routing_problem(100, n_models=3, n_features=2, random_state=0)
+    X, Q, costs = log.data, log.quality, log.costs
+    with pytest.raises(ValueError, match="100 rows and Q 99"):
+        routing_potential(X, Q[:99], costs)
+    with pytest.raises(ValueError, match="59 rows are too few"):
+        routing_potential(X[:59], Q[:59], costs)
+    with pytest.raises(ValueError, match="n_rows_later must be at least"):
+        routing_potential(X, Q, costs, n_rows_later=50)
+    with pytest.raises(ValueError, match="costs"):
+        routing_potential(X, Q, costs[:2])
+    with pytest.raises(ValueError, match="NaN"):
+        routing_potential(X, np.where(np.arange(3) == 1, np.nan, Q), costs)
+    with pytest.raises(ValueError, match="confidence_level"):
+        routing_potential(X, Q, costs, confidence_level=1.0)

@@ -1,0 +1,199 @@
+"""BudgetRouter on logs of one answer per request, and on tables with unknown outcomes."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+
+import skroute.quality._logged as mechanism
+from skroute.routing import BudgetRouter
+from tests.metrics.test_off_policy import COSTS, NAMES, draw_log, table
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    monkeypatch.setattr(mechanism, "_N_TREES", 5)
+
+
+def test_validation_figures_are_those_of_new_rows():
+    """Over fresh logs: quality and cost of the policy, beside its means over many new rows."""
+    X_new, chance, costs = table(20_000, seed=7)
+    off = []
+    for seed in range(10):
+        X, q, choice, b, c = draw_log("depends", 500, 20 * seed)
+        router = BudgetRouter(costs=COSTS, budget=3.5)
+        router.fit(X, q, choice=NAMES[choice], propensity=b, costs=c)
+        rows, route = np.arange(len(X_new)), router.route(X_new)
+        off.append(
+            [
+                (router.validation_quality_ - chance[rows, route].mean())
+                / router.validation_quality_se_,
+                (router.validation_cost_ - costs[rows, route].mean()) / router.validation_cost_se_,
+            ]
+        )
+    # The mean of 10 standard normal numbers has a standard deviation of .32.
+    assert np.all(np.abs(np.mean(off, axis=0)) < 1.1)
+    assert np.all(np.abs(off) < 5)
+
+
+def test_means_have_no_bias_where_the_log_prefers_easy_rows():
+    """The plain mean of what was logged is that of easy rows; the router's is not."""
+    found, naive = [], []
+    for seed in range(10):
+        X, q, choice, b, _ = draw_log("depends", 500, 20 * seed + 7)
+        router = BudgetRouter(costs=COSTS).fit(X, q, choice=NAMES[choice], propensity=b)
+        found.append(router.mean_quality_[0])
+        naive.append(q[choice == 0].mean())
+    truth = table(100_000, seed=3)[1][:, 0].mean()
+    assert abs(np.mean(found) - truth) < 0.05
+    assert np.mean(naive) - truth > 0.1
+
+
+@pytest.mark.parametrize("estimator", [None, Ridge()])
+def test_a_policy_from_a_log_is_nearly_that_of_the_table(estimator, monkeypatch):
+    monkeypatch.setattr(mechanism, "_N_TREES", 30)
+    X, chance, _ = table(1500, seed=1)
+    X_new, Q_new, _ = table(4000, seed=2)
+    rng = np.random.default_rng(0)
+    Q = (rng.random(chance.shape) < chance).astype(float)
+    choice = rng.integers(0, 3, len(X))
+    q = Q[np.arange(len(X)), choice]
+    whole = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, Q)
+    router = BudgetRouter(estimator, costs=COSTS, budget=3)
+    router.fit(X, q, choice=choice, propensity=np.full(len(X), 1 / 3))
+    mixed = Q_new.mean(axis=0)
+    # A third of the outcomes: most of what the table gains over a random mix is left.
+    mix = mixed[0] + (3 - 1) * max((mixed[1] - mixed[0]) / 2, (mixed[2] - mixed[0]) / 7)
+    gain = [r.score(X_new, Q_new) - mix for r in (router, whole)]
+    assert gain[1] > 0.02 and gain[0] > 0.6 * gain[1]
+    assert abs(router.predict_cost(X_new).mean() - 3) < 0.4
+
+
+def test_views_and_life_after_fit():
+    X, q, choice, b, c = draw_log("uniform", 300, 1)
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=3)
+    router.fit(X, q, choice=NAMES[choice], propensity=b, costs=c)
+    assert router.choices_ == list(COSTS)
+    assert set(router.predict(X)) <= set(COSTS)
+    np.testing.assert_array_equal(router.n_known_, np.bincount(choice))
+    again = pickle.loads(pickle.dumps(router))
+    np.testing.assert_array_equal(again.route(X), router.route(X))
+    np.testing.assert_array_equal(again.overlap_.needed, router.overlap_.needed)
+    quality, std = router.predict_quality(X, return_std=True)
+    assert quality.shape == std.shape == (300, 3) and np.all(std > 0)
+    before = router.price_
+    router.set_params(costs={**COSTS, "middle": 5.0})
+    assert router.price_ != before
+    assert 1 not in router.route(X, exclude=["middle"])
+    stream = router.stream(30.0, n_expected=10)
+    assert stream.route(X[0]).name in COSTS
+    assert not hasattr(clone(router), "choices_")
+
+
+def test_costs_of_the_answers_given_are_learned():
+    X, q, choice, b, c = draw_log("uniform", 900, 1)
+    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), budget=3)
+    router.fit(X, q, choice=choice, propensity=b, costs=c)
+    _, _, costs = table(4000, seed=2)
+    X_new = table(4000, seed=2)[0]
+    route = router.route(X_new)
+    assert abs(costs[np.arange(4000), route].mean() - 3) < 0.5
+    assert router.choices_ == ["choice0", "choice1", "choice2"]
+
+
+def test_the_overlap_is_reported():
+    X, q, choice, b, _ = draw_log("cheap", 600, 1)
+    router = BudgetRouter(costs=COSTS, budget=3).fit(X, q, choice=NAMES[choice], propensity=b)
+    found = router.overlap_
+    np.testing.assert_array_equal(found.n_rows, np.bincount(choice))
+    np.testing.assert_allclose(found.effective_sample_size, found.n_rows)
+    np.testing.assert_allclose(found.max_weight, [1 / 0.7, 5, 10])
+    assert found.needed.sum() == pytest.approx(1) and not found.estimated
+
+
+def test_a_policy_beyond_the_log_is_warned_of():
+    """By a rule the log had the expensive choice on easy rows only; a ridge goes elsewhere."""
+    x = np.linspace(-1, 1, 400)[:, None]
+    rule = np.where(x[:, 0] > 0.5, "large", "small")
+    q = np.where(rule == "large", 1.0, 0.5 + 0.3 * x[:, 0])
+    with pytest.warns(UserWarning, match="of the rows to 'large', and on none of them"):
+        router = BudgetRouter(Ridge(), costs={"small": 1.0, "large": 2.0}, budget=1.3)
+        router.fit(x, q, choice=rule, propensity=np.ones(400))
+    assert router.overlap_.never == ["large"]
+
+
+def test_unknown_outcomes_of_a_table():
+    X, chance, _ = table(900, seed=1)
+    rng = np.random.default_rng(0)
+    Q = (rng.random(chance.shape) < chance).astype(float)
+    full = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, Q)
+    np.testing.assert_array_equal(full.n_known_, [900, 900, 900])
+    holes = np.where(rng.random(Q.shape) < [0.1, 0.3, 0.6], np.nan, Q)
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, holes)
+    np.testing.assert_array_equal(router.n_known_, (~np.isnan(holes)).sum(axis=0))
+    X_new, Q_new, _ = table(3000, seed=2)
+    assert router.score(X_new, Q_new) > full.score(X_new, Q_new) - 0.02
+    assert abs(router.validation_quality_ - router.score(X_new, Q_new)) < 0.06
+    with pytest.raises(AttributeError, match="overlap_ is of logs of one answer"):
+        router.overlap_  # noqa: B018
+
+
+def test_score_leaves_out_what_is_not_known():
+    X, chance, _ = table(300, seed=1)
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, chance)
+    route, rows = router.route(X), np.arange(300)
+    holes = chance.copy()
+    holes[::2] = np.nan
+    assert router.score(X, holes) == pytest.approx(chance[rows, route][1::2].mean())
+    with pytest.raises(ValueError, match="NaN, not known, for every choice that was made"):
+        router.score(X, np.full((300, 3), np.nan))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"choice": NAMES[[0, 1]]}, "choice must name one choice for each of the 60 rows"),
+        ({"choice": np.full(60, "huge")}, "choice has 'huge', which is not among"),
+        ({"choice": np.zeros(60, dtype=int)}, "fewer than two answers of 'middle'"),
+        ({"choice": None}, "propensity belongs to a log"),
+        ({"propensity": np.full(60, 1.5)}, "above 0 and up to 1"),
+        ({"costs": np.full(60, -1.0)}, "costs must not be below 0"),
+        ({"y": np.full(60, np.nan)}, "y must be finite numbers"),
+        ({"y": np.ones((60, 3))}, "y must have one number for each row"),
+    ],
+)
+def test_what_is_no_log_is_refused(change, message):
+    X, q, choice, b, _ = draw_log("uniform", 60, 4)
+    call = {"y": q, "choice": NAMES[choice], "propensity": b, **change}
+    router = BudgetRouter(Ridge(), costs=COSTS)
+    with pytest.raises(ValueError, match=message):
+        router.fit(X, **call)
+    assert not hasattr(router, "choices_")
+
+
+def test_costs_must_say_what_other_choices_would_have_cost():
+    X, q, choice, b, c = draw_log("uniform", 60, 4)
+    with pytest.raises(ValueError, match="do not say what the other choices would have cost"):
+        BudgetRouter(Ridge()).fit(X, q, choice=choice, costs=c)
+    with pytest.raises(ValueError, match="Give costs as a mapping"):
+        BudgetRouter(Ridge(), costs=[1, 3, 8]).fit(X, q, choice=NAMES[choice])
+    with pytest.raises(ValueError, match="fewer than two rows on which the quality"):
+        Q = np.ones((60, 2))
+        Q[1:, 1] = np.nan
+        BudgetRouter(Ridge(), costs=[1, 3]).fit(X, Q)
+
+
+def test_texts_and_frames():
+    """The rows that the default reads in a table it reads in a log."""
+    rng = np.random.default_rng(0)
+    words = np.array(["add the numbers", "write a poem", "prove the lemma"])
+    kind, choice = rng.integers(0, 3, 200), rng.integers(0, 2, 200)
+    q = np.where(choice == 1, 0.9, np.array([0.95, 0.5, 0.1])[kind])
+    frame = pd.DataFrame({"prompt": words[kind], "n": rng.normal(size=200)})
+    router = BudgetRouter(costs={"small": 1, "large": 5}, budget=3)
+    router.fit(frame, q, choice=np.array(["small", "large"])[choice])
+    assert router.predict(frame[kind == 0]).tolist().count("small") > 0.8 * (kind == 0).sum()
+    assert router.overlap_.estimated

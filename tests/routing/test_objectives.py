@@ -1,0 +1,468 @@
+"""What an answer is worth: `quality` of routers, baselines and the oracle."""
+
+import io
+import itertools
+
+import joblib
+import numpy as np
+import pytest
+import sklearn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from skroute.assignment import assignment_path, solve_assignment
+from skroute.metrics import (
+    AccuracyCostDisplay,
+    accuracy_cost_curve,
+    make_budget_scorer,
+    mean_quality_scorer,
+)
+from skroute.metrics._objectives import (
+    OF_NUMBERS,
+    Sums,
+    means_of,
+    objective_of_labels,
+    objective_of_numbers,
+)
+from skroute.routing import (
+    FrugalMCTClassifier,
+    FrugalMLClassifier,
+    OccamRouterClassifier,
+    OracleRouterClassifier,
+    RandomRouterClassifier,
+    SequentialRouterClassifier,
+    SingleBestClassifier,
+    export_policy,
+)
+from skroute.routing._ratio_policy import dinkelbach
+from skroute.routing._validation import weighted_path
+
+TREE = DecisionTreeRegressor(max_depth=4, min_samples_leaf=10, random_state=0)
+COSTS = [1.0, 2.0, 5.0]
+MATRIX = {("no", "yes"): 1.0, ("yes", "no"): 20.0}
+
+
+def problem(n=600, seed=0, share=0.15):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    y = X[:, 0] + X[:, 1] * (X[:, 2] > 0) + 0.5 * rng.normal(size=n)
+    return X, np.where(y > np.quantile(y, 1 - share), "yes", "no")
+
+
+def members():
+    return [
+        ("stump", DecisionTreeClassifier(max_depth=1)),
+        ("bayes", GaussianNB()),
+        ("neighbors", KNeighborsClassifier(15)),
+    ]
+
+
+def occam(**params):
+    params = {"costs": COSTS, "budget": 2.5, "accuracy_estimator": TREE, "cv": 3, **params}
+    return OccamRouterClassifier(members(), **params)
+
+
+# --- the numbers of rows -------------------------------------------------------------------
+
+CLASSES = np.array(["a", "b", "c"])
+
+
+@given(st.integers(0, 10_000), st.booleans())
+@settings(max_examples=10, deadline=None)
+def test_means_are_those_of_scikit_learn(seed, weighted):
+    rng = np.random.default_rng(seed)
+    n, k = 40, int(rng.integers(2, 4))
+    target, given_ = np.r_[np.arange(k), rng.integers(0, k, n - k)], rng.integers(0, k, n)
+    proba = rng.dirichlet(np.ones(k), n)
+    weight = rng.integers(1, 5, n).astype(float) if weighted else None
+
+    def mean(quality, answers, classes=CLASSES[:k]):
+        rows = objective_of_labels(quality, classes).rows(target, answers, weight)
+        return np.average(rows, weights=weight)
+
+    kw = {"sample_weight": weight}
+    assert mean("accuracy", given_) == pytest.approx(metrics.accuracy_score(target, given_, **kw))
+    assert mean("balanced_accuracy", given_) == pytest.approx(
+        metrics.balanced_accuracy_score(target, given_, **kw)
+    )
+    assert mean("log_loss", proba) == pytest.approx(-metrics.log_loss(target, proba, **kw))
+    if k == 2:
+        assert mean("f1", given_) == pytest.approx(metrics.f1_score(target, given_, **kw))
+        assert mean("brier", proba) == pytest.approx(
+            -metrics.brier_score_loss(target, proba[:, 1], **kw)
+        )
+    table = rng.normal(size=(k, k))
+    confusion = metrics.confusion_matrix(target, given_, labels=range(k), **kw)
+    total = confusion.sum()
+    assert mean(table, given_) == pytest.approx(-(confusion * table).sum() / total)
+    pairs = itertools.product(range(k), repeat=2)
+    mapping = {(str(CLASSES[i]), str(CLASSES[j])): table[i, j] for i, j in pairs}
+    assert mean(mapping, given_) == pytest.approx(mean(table, given_))
+
+    def jaccard(true, answers):
+        assert set(true) <= set(CLASSES)
+        return (true == "b") & (answers == "b"), (true == "b") | (answers == "b")
+
+    if ((target == 1) | (given_ == 1)).any():
+        expected = metrics.jaccard_score(target, given_, labels=[1], average="macro", **kw)
+        assert mean(("ratio", jaccard), given_) == pytest.approx(expected)
+
+
+ELEMENTWISE = {
+    "squared_error": metrics.mean_squared_error,
+    "absolute_error": metrics.mean_absolute_error,
+    "squared_log_error": metrics.mean_squared_log_error,
+    "absolute_percentage_error": metrics.mean_absolute_percentage_error,
+    "poisson_deviance": metrics.mean_poisson_deviance,
+    "gamma_deviance": metrics.mean_gamma_deviance,
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_losses_of_numbers_are_those_of_scikit_learn(name):
+    rng = np.random.default_rng(0)
+    true, answer = rng.gamma(2.0, size=(2, 50)) + 0.01
+    rows = objective_of_numbers(name).of(true, answer)
+    single = [ELEMENTWISE[name]([t], [a]) for t, a in zip(true, answer)]
+    np.testing.assert_allclose(-rows, single, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("quality", "message"),
+    [
+        ("auc", "'quality' parameter"),
+        ({("no", "yes"): 1.0}, r"no entry for \('yes', 'no'\)"),
+        ({("no", "maybe"): 1.0}, "whose key is not a pair"),
+        ({("no", "yes"): np.nan, ("yes", "no"): 1.0}, "finite numbers|no entry"),
+        (np.eye(3), r"shape \(2, 2\)"),
+        (("predict_proba", 3), "needs a function"),
+        (("scores", len), "as a pair must be"),
+        (lambda true, given: 1.0, "one finite number for each row"),
+        (("ratio", lambda true, given: (true == given) * 1.0), "a tuple of two"),
+    ],
+)
+def test_what_is_no_quality_is_refused_before_a_member_is_fitted(quality, message):
+    X, y = problem(120)
+
+    class Untouchable(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            raise AssertionError("a member was fitted")
+
+        def predict(self, X):
+            raise AssertionError("a member was asked")
+
+        predict_proba = predict
+
+    late = callable(quality) or (isinstance(quality, tuple) and quality[0] == "ratio")
+    pair = members()[:2] if late else [("a", Untouchable()), ("b", Untouchable())]
+    for kind in (OccamRouterClassifier, SingleBestClassifier, OracleRouterClassifier):
+        router = kind(pair, costs=[1, 2], quality=quality, cv=2)
+        with pytest.raises(ValueError, match=message):
+            router.fit(X, y)
+        assert not hasattr(router, "choices_")
+
+
+def test_f1_is_for_two_classes():
+    X, y = problem(120)
+    y = np.where(X[:, 1] > 1, "maybe", y)
+    with pytest.raises(ValueError, match="for two classes"):
+        occam(quality="f1").fit(X, y)
+
+
+# --- ratios --------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=8, deadline=None)
+def test_dinkelbach_is_the_best_of_all_routes(seed):
+    rng = np.random.default_rng(seed)
+    above, below = rng.integers(0, 4, (2, 5, 3)).astype(float)
+    below += 0.5
+    costs, budget = np.array([0.0, 1.0, 2.0]), 0.8
+    rows = np.arange(5)
+    best = max(
+        above[rows, list(route)].sum() / below[rows, list(route)].sum()
+        for route in itertools.product(range(3), repeat=5)
+        if costs[list(route)].mean() <= budget
+    )
+    sums = Sums(above, below)
+    route, level = dinkelbach(
+        sums, lambda v: solve_assignment(v, costs, budget, solver="exact").choices
+    )
+    assert level == pytest.approx(best)
+    assert above[rows, route].sum() / below[rows, route].sum() == pytest.approx(best)
+
+
+def test_a_ratio_is_linear_at_the_level_that_it_reaches():
+    X, y = problem(800)
+    router = occam(quality="f1").fit(X, y)
+    for budget in (1.0, 2.5, np.inf):
+        policy = router._priced.at_budget(budget)
+        above, below = router._priced.reached(policy, budget)
+        # Of what the policy does the linear quality has the ratio as its mean.
+        assert abs(above / below - policy.estimator.level) < 0.02
+        found = router.set_params(budget=budget).validation_quality_
+        assert found == pytest.approx(above / below, abs=0.04)
+    levels = [router._priced.at_budget(b).estimator.level for b in (1.0, 2.5, 5.0)]
+    assert levels[0] < levels[-1]
+
+
+def test_f1_routing_has_a_better_f1_than_accuracy_routing_of_rare_positives():
+    gains = []
+    for seed in range(3):
+        X, y = problem(1600, seed, share=0.08)
+        train, test = slice(0, 800), slice(800, None)
+        f1 = [
+            metrics.f1_score(
+                y[test],
+                occam(quality=quality).fit(X[train], y[train]).predict(X[test]),
+                pos_label="yes",
+            )
+            for quality in ("f1", "accuracy")
+        ]
+        gains.append(f1[0] - f1[1])
+    assert np.mean(gains) > 0
+
+
+# --- money ---------------------------------------------------------------------------------
+
+
+def test_a_cost_matrix_buys_fewer_expensive_errors_than_accuracy():
+    X, y = problem(1200)
+    costs = {}
+    for quality in ("accuracy", MATRIX):
+        router = occam(quality=quality).fit(X[:600], y[:600])
+        given_ = router.predict(X[600:])
+        costs[str(quality)[:3]] = np.mean(
+            1.0 * ((y[600:] == "no") & (given_ == "yes"))
+            + 20.0 * ((y[600:] == "yes") & (given_ == "no"))
+        )
+        if quality is MATRIX:
+            found = -router.row_quality(X[600:], y[600:]).quality.mean()
+            assert found == pytest.approx(costs["{('"])
+            assert abs(router.validation_quality_ + found) < 5 * router.validation_quality_se_
+    assert costs["{('"] < costs["acc"]
+
+
+def test_without_a_budget_errors_and_prices_are_minimised_together():
+    X, y = problem(1500)
+    train, test = slice(0, 750), slice(750, None)
+    router = occam(quality=MATRIX, budget=None).fit(X[train], y[train])
+    assert router.price_ == 1.0
+
+    def total(**params):
+        found = router.set_params(**params).row_quality(X[test], y[test])
+        return (found.cost - found.quality).mean()
+
+    free, bound = total(), total(exchange_rate=0.0)
+    assert router.price_ == 0.0 and free <= bound
+    spent = [
+        router.set_params(exchange_rate=rate).predict_cost(X[test]).mean()
+        for rate in (0.0, 0.1, 1.0, 100.0)
+    ]
+    assert (np.diff(spent) <= 0).all() and spent[-1] == 1.0
+    # A budget is a cap beside the rate, which acts below it where it is given.
+    router.set_params(exchange_rate=1.0, budget=4.9)
+    assert router.price_ == 1.0
+    router.set_params(exchange_rate=None)
+    assert router.price_ < 1.0
+    # Neither the file of a policy nor its batches know a rate.
+    router.set_params(exchange_rate=1.0)
+    with pytest.raises(ValueError, match="exchange rate cannot be exported"):
+        export_policy(router)
+    batch = router.set_params(policy="batch").predict_cost(X[test]).mean()
+    online = router.set_params(policy="online").predict_cost(X[test]).mean()
+    assert batch == pytest.approx(online)
+
+
+def test_baselines_know_money():
+    X, y = problem(600)
+    single = SingleBestClassifier(members(), costs=COSTS, quality=MATRIX, cv=3).fit(X, y)
+    best = int(np.argmax(single.mean_quality_ - single.costs_))
+    assert (single.route(X) == best).all()
+    single.set_params(exchange_rate=0.0).fit(X, y)
+    assert (single.route(X) == single.mean_quality_.argmax()).all()
+    oracle = OracleRouterClassifier(members(), costs=COSTS, quality=MATRIX, cv=3).fit(X, y)
+    net = oracle.member_quality(X, y) - np.array(COSTS)
+    found = oracle.row_quality(X, y, y_true=y)
+    assert (found.quality - found.cost).mean() == pytest.approx(net.max(axis=1).mean())
+
+
+# --- members as they answer ----------------------------------------------------------------
+
+
+def test_thresholds_of_members_are_measured():
+    X, y = problem(800)
+    plain = LogisticRegression()
+    low = FixedThresholdClassifier(plain, threshold=0.05, response_method="predict_proba")
+    pair = [("plain", plain), ("low", low)]
+    router = OccamRouterClassifier(
+        pair, costs=[1, 1], quality=MATRIX, exchange_rate=0.0, accuracy_estimator=TREE, cv=3
+    ).fit(X, y)
+    assert router.mean_quality_[1] > router.mean_quality_[0] + 0.3
+
+
+@pytest.mark.parametrize("quality", ["accuracy", "f1", MATRIX])
+def test_weights_stand_for_copies_of_rows(quality):
+    """Of constant members and estimates nothing depends on the folds: weights are counts."""
+    rng = np.random.default_rng(0)
+    X, y = problem(300)
+    counts = rng.integers(1, 4, len(y))
+    pair = [
+        ("no", DummyClassifier(strategy="constant", constant="no")),
+        ("yes", DummyClassifier(strategy="constant", constant="yes")),
+    ]
+    kw = {"costs": [1, 2], "quality": quality, "cv": 2, "accuracy_estimator": TREE, "budget": 1.4}
+    weighted = OccamRouterClassifier(pair, **kw).fit(X, y, sample_weight=counts)
+    copied = OccamRouterClassifier(pair, **kw).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
+    plain = OccamRouterClassifier(pair, **kw).fit(X, y)
+    np.testing.assert_allclose(weighted.mean_quality_, copied.mean_quality_)
+    assert not np.allclose(weighted.mean_quality_, plain.mean_quality_)
+    single = SingleBestClassifier(pair, costs=[1, 2], quality=quality, cv=2)
+    single.fit(X, y, sample_weight=counts)
+    np.testing.assert_allclose(single.mean_quality_, copied.mean_quality_)
+    # The budget is one of weighted rows.
+    spent = np.average(weighted._validation()[1], weights=counts)
+    assert weighted.validation_cost_ == pytest.approx(spent)
+    assert weighted.validation_cost_ < 1.55
+
+
+def test_weighted_prices_are_those_of_copied_rows():
+    rng = np.random.default_rng(0)
+    values, counts = rng.random((60, 3)), rng.integers(1, 5, 60)
+    for costs in (np.array([1.0, 2.0, 4.0]), rng.random((60, 3))):
+        rows = costs if costs.ndim == 1 else np.repeat(costs, counts, 0)
+        path = weighted_path(values, costs, None, counts.astype(float))
+        copies = assignment_path(np.repeat(values, counts, 0), rows)
+        for budget in np.linspace(copies.budgets[0] + 0.01, copies.budgets[-1], 7):
+            assert path.price(budget) == pytest.approx(copies.price(budget))
+
+
+def test_weights_reach_the_members_or_are_refused():
+    X, y = problem(300)
+    weight = np.where(y == "yes", 10.0, 1.0)
+    pair = [("logreg", LogisticRegression()), ("neighbors", KNeighborsClassifier())]
+    router = OccamRouterClassifier(pair, costs=[1, 2], accuracy_estimator=TREE, cv=2)
+    with pytest.raises(ValueError, match="fit of 'neighbors'"):
+        router.fit(X, y, sample_weight=weight)
+    router.set_params(neighbors="drop", costs=[1]).fit(X, y, sample_weight=weight)
+    expected = LogisticRegression().fit(X, y, sample_weight=weight).coef_
+    np.testing.assert_allclose(router.estimators_[0].coef_, expected)
+    for wrong in (-weight, 0 * weight, weight[:-1]):
+        with pytest.raises(ValueError):
+            router.fit(X, y, sample_weight=wrong)
+    with sklearn.config_context(enable_metadata_routing=True):
+        asks = LogisticRegression().set_fit_request(sample_weight=True)
+        silent = KNeighborsClassifier()
+        both = OccamRouterClassifier(
+            [("logreg", asks), ("neighbors", silent)], costs=[1, 2], accuracy_estimator=TREE, cv=2
+        ).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(both.estimators_[0].coef_, expected)
+    share = np.average(y == "yes", weights=weight)
+    assert 0 < share and both.validation_quality_ != both._validation()[0].mean()
+
+
+# --- service routers -----------------------------------------------------------------------
+
+SERVICE = {
+    "FrugalML": (FrugalMLClassifier, {}),
+    "FrugalMCT": (FrugalMCTClassifier, {"accuracy_estimator": TREE, "base": "bayes"}),
+    "Sequential": (SequentialRouterClassifier, {"accuracy_estimator": TREE, "n_prices": 3}),
+}
+
+
+@pytest.mark.parametrize("name", SERVICE)
+@pytest.mark.filterwarnings("ignore:On validation rows")
+def test_service_routers_take_means_of_labels_and_refuse_the_rest(name):
+    kind, params = SERVICE[name]
+    X, y = problem(600)
+    kw = {"costs": COSTS, "budget": 4.0, "cv": 2, **params}
+    accuracy = kind(members(), **kw).fit(X[:400], y[:400])
+    money = kind(members(), quality=MATRIX, **kw).fit(X[:400], y[:400])
+
+    def lost(router):
+        given_, true = router.predict(X[400:]), y[400:]
+        return ((true != given_) * np.where(true == "yes", 20.0, 1.0)).mean()
+
+    assert lost(money) <= lost(accuracy) + 0.1
+    rows = money.row_quality(X[400:], y[400:])
+    assert -rows.quality.mean() == pytest.approx(lost(money))
+    same = kind(members(), quality=lambda true, given: (true == given) * 1.0, **kw)
+    np.testing.assert_array_equal(
+        same.fit(X[:400], y[:400]).route(X[400:]), accuracy.route(X[400:])
+    )
+    for refused in ("log_loss", "f1", ("ratio", len)):
+        with pytest.raises(ValueError, match="keeps or replaces labels by their scores"):
+            kind(members(), quality=refused, **kw).fit(X, y)
+
+
+# --- scorers, curves, pictures, pickles ----------------------------------------------------
+
+
+@pytest.mark.parametrize("quality", ["f1", "log_loss", MATRIX, "accuracy"])
+def test_scorers_and_curves_know_the_quality(quality):
+    X, y = problem(700)
+    router = occam(quality=quality).fit(X[:400], y[:400])
+    X, y = X[400:], y[400:]
+    rows = router.row_quality(X, y)
+    if quality == "f1":
+        expected = metrics.f1_score(y, router.predict(X), pos_label="yes")
+    elif quality == "log_loss":
+        expected = -metrics.log_loss(y, router.predict_proba(X))
+    elif quality == "accuracy":
+        expected = router.score(X, y)
+    else:
+        expected = rows.quality.mean()
+    assert mean_quality_scorer(router, X, y) == pytest.approx(expected)
+    at_budget = make_budget_scorer(2.5, mean_quality_scorer)
+    assert at_budget(router, X, y) == pytest.approx(expected)
+    curve = accuracy_cost_curve(router, X, y, [1.0, 2.5])
+    assert curve.quality[1] == pytest.approx(expected)
+    np.testing.assert_allclose(curve.cost[1], rows.cost.mean())
+    # What scikit-learn scores is accuracy, whatever the quality.
+    assert router.score(X, y) == pytest.approx((router.predict(X) == y).mean())
+    weight = np.where(y == "yes", 3.0, 1.0)
+    weighted = accuracy_cost_curve(router, X, y, [2.5], sample_weight=weight).quality[0]
+    assert weighted == pytest.approx(mean_quality_scorer(router, X, y, sample_weight=weight))
+    # Stored and loaded, nothing is lost.
+    buffer = io.BytesIO()
+    joblib.dump(router, buffer)
+    buffer.seek(0)
+    loaded = joblib.load(buffer)
+    np.testing.assert_array_equal(loaded.row_quality(X, y).quality, rows.quality)
+    with pytest.raises(ValueError, match="a label that fit has not seen"):
+        router.row_quality(X, np.full(len(y), "maybe"))
+
+
+def test_pictures_name_the_quality():
+    pytest.importorskip("matplotlib")
+    import matplotlib.pyplot as plt
+
+    X, y = problem(300)
+    random = RandomRouterClassifier(members(), costs=COSTS, quality="f1").fit(X, y)
+    shown = AccuracyCostDisplay.from_estimator(random, X, y, budgets=[1.0, 3.0])
+    assert shown.ax_.get_ylabel() == "Quality (f1)"
+    plt.close("all")
+
+
+def test_streams_route_by_every_quality():
+    X, y = problem(400)
+    for quality in ("f1", MATRIX):
+        router = occam(quality=quality, budget=2.5).fit(X, y)
+        stream = router.stream(1e6)
+        choices = [stream.route(x[np.newaxis]).choice for x in X[:40]]
+        assert np.mean(choices == router.route(X[:40])) > 0.9
+
+
+def test_means_of_members():
+    assert means_of(np.array([[1.0, 0.0], [0.0, 0.0]]), [3.0, 1.0]).tolist() == [0.75, 0.0]
+    sums = Sums(np.array([[1.0], [1.0]]), np.array([[1.0], [3.0]]))
+    assert means_of(sums).tolist() == [0.5]

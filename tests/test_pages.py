@@ -1,0 +1,180 @@
+"""Code blocks of the pages that are no doctests run as written, after a page's setting.
+
+Doctests of the pages run by themselves (``--doctest-glob``). What is left is python that needs
+something which a page does not make: a client, a log, a net. `SETTINGS` makes a small one.
+"""
+
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+DOC = Path(__file__).parents[1] / "doc"
+BLOCK = re.compile(
+    r"^( *)\.\. code-block:: python\n(?:\1 +:.*\n)*\n((?:(?:\1   +\S.*)?\n)+)", re.MULTILINE
+)
+
+LOG = """
+import numpy as np
+rng = np.random.default_rng(0)
+X = rng.normal(size=(400, 3)); y = (X[:, 0] + 0.3 * rng.normal(size=400) > 0).astype(int)
+"""
+SERVICES = (
+    LOG
+    + """
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+cnn = base = LogisticRegression()
+facepp, microsoft = DecisionTreeClassifier(max_depth=2), DecisionTreeClassifier(max_depth=4)
+"""
+)
+SETTINGS = {
+    "getting_started.rst": """
+import joblib
+from types import SimpleNamespace
+from sklearn.linear_model import LogisticRegression
+search = SimpleNamespace(best_estimator_=LogisticRegression())
+""",
+    "user_guide/budget_router.rst": """
+import numpy as np
+from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from skroute.routing import BudgetRouter
+words = [f"w{i}" for i in range(80)]
+rng = np.random.default_rng(0)
+prompts = [" ".join(rng.choice(words, 12)) for _ in range(120)]
+scores, prices = rng.random((120, 2)), {"small": 0.1, "large": 1.0}
+""",
+    "user_guide/cascades.rst": """
+import numpy as np
+from types import SimpleNamespace
+from skroute.routing import CascadeRouter
+rng = np.random.default_rng(0)
+sure = rng.random((300, 3)); Q = (rng.random((300, 3)) < sure).astype(float)
+names = ["small", "middle", "large"]
+router = CascadeRouter(costs=dict(zip(names, [1, 3, 9])), budget=4).fit(
+    None, Q, signals={name: sure[:, [k]] for k, name in enumerate(names)}
+)
+reply = SimpleNamespace(text="yes", logprob=-0.1)
+client = SimpleNamespace(complete=lambda name, rows: [reply] * len(rows))
+middle = large = lambda rows: (["no"] * len(rows), [0.3] * len(rows))
+prompts = np.array(["a question"] * 5)
+""",
+    "user_guide/early_exit.rst": """
+from sklearn.ensemble import RandomForestClassifier
+from skroute.early_exit import QWYCEnsemble
+model, labels = RandomForestClassifier(), ["fraud", "none"]
+""",
+    "user_guide/fast_forest.rst": LOG
+    + """
+import joblib
+from sklearn.ensemble import RandomForestClassifier
+from skroute.forests import FastForest
+X_train = X; model = RandomForestClassifier(5, random_state=0).fit(X, y)
+""",
+    "user_guide/frugalml.rst": SERVICES + "from skroute.routing import FrugalMLClassifier",
+    "user_guide/frugalmct.rst": SERVICES
+    + """
+from skroute.routing import FrugalMCTClassifier
+ssd, everypixel, Y, X_new = cnn, facepp, y, X[:9]
+""",
+    "user_guide/hundred_million_rows.rst": """
+import dask.array as da
+import numpy as np
+import pandas as pd
+from pathlib import Path
+from skroute.routing import BudgetRouter
+from sklearn.linear_model import Ridge
+rng = np.random.default_rng(0)
+Path("quality").mkdir()
+pd.DataFrame(rng.random((50, 3)), columns=list("abc")).to_parquet("quality/0.parquet")
+rows, Q = rng.random((300, 4)), rng.random((300, 3))
+router = BudgetRouter(Ridge(), costs=[1, 2, 5], budget=2.2).fit(rows, Q)
+X = da.from_array(rows, chunks=(100, 2))
+""",
+    "user_guide/members.rst": """
+import numpy as np
+from sklearn.compose import ColumnTransformer
+from skroute.members import CallableClassifier, RecordedClassifier
+from skroute.routing import OccamRouterClassifier
+answers = {"google": ["question", "statement"] * 5, "microsoft": ["question"] * 10}
+prices = {"google": 6, "microsoft": 10}
+class RateLimitError(Exception): pass
+client = lambda rows: ["question"] * len(rows)
+""",
+    "user_guide/metrics.rst": """
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from skroute.metrics import best_within_budget, mean_cost_scorer
+from skroute.routing import OccamRouterClassifier
+router = OccamRouterClassifier([("a", GaussianNB()), ("b", GaussianNB())], costs=[0.1, 1])
+""",
+    "user_guide/multi_exit.rst": LOG
+    + """
+from types import SimpleNamespace
+from sklearn.naive_bayes import GaussianNB
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+from skroute.members import MultiExitClassifier
+from skroute.routing import SequentialRouterClassifier
+module, X_rest, y_rest = nn.Module(), X, y
+exits = [("exit0", GaussianNB()), ("exit1", LogisticRegression())]
+net = SimpleNamespace(exits=lambda: exits, n_exits_=2)
+""",
+    "user_guide/occam.rst": """
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
+from skroute.routing import OccamRouterClassifier
+""",
+    "user_guide/sequential.rst": SERVICES
+    + "from skroute.routing import SequentialRouterClassifier",
+    "user_guide/streams.rst": """
+import numpy as np
+from sklearn.linear_model import Ridge
+from skroute.routing import BudgetRouter
+rng = np.random.default_rng(0)
+rows, Q = rng.random((100, 2)), rng.random((100, 2))
+router = BudgetRouter(Ridge(), costs=[1, 5], budget=3).fit(rows, Q)
+stream, x, call = router.stream(budget_total=300), rows[:1], lambda name, x: ("answer", 1.0)
+""",
+}
+
+
+def blocks_of(page):
+    """The python of a page that is no doctest."""
+    text = (DOC / page).read_text(encoding="utf-8")
+    return [dedent(found[2]) for found in BLOCK.finditer(text)]
+
+
+PAGES = sorted(
+    str(path.relative_to(DOC).as_posix())
+    for path in [DOC / "getting_started.rst", *(DOC / "user_guide").glob("*.rst")]
+    if ".. code-block:: python" in path.read_text(encoding="utf-8")
+)
+
+
+def test_no_setting_is_left_over():
+    assert not set(SETTINGS) - set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_run_as_written(page, tmp_path, monkeypatch):
+    """In order, in one namespace, where files may be left."""
+    if page in ("user_guide/neural_nets.rst", "user_guide/multi_exit.rst"):
+        pytest.importorskip("skorch")
+    if page == "user_guide/hundred_million_rows.rst":
+        pytest.importorskip("dask.dataframe")
+    monkeypatch.chdir(tmp_path)
+    blocks = blocks_of(page)
+    text = (DOC / page).read_text(encoding="utf-8")
+    assert len(blocks) == text.count(".. code-block:: python")
+    namespace: dict = {"__name__": "page"}
+    exec(compile(SETTINGS.get(page, ""), f"setting of {page}", "exec"), namespace)
+    for block in blocks:
+        exec(compile(block, page, "exec"), namespace)

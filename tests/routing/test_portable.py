@@ -264,7 +264,8 @@ def test_a_router_without_rows_saves_none(family):
     entries = [X, *rows, cosine, cosine.astype(np.float16)]
     known = np.unique(np.concatenate([np.float64(part[:, 0]) for part in entries]))
     held = sum(np.isin(known, np.float64(a)).sum() for a in arrays_in(router) if a.dtype != object)
-    # What keeps rows holds one form of each; without them a threshold may hit one by chance.
-    assert held >= 200 if "cosine neighbors" in family else held <= 2
+    # What keeps rows holds one form of each, some equal in half precision; without them a
+    # threshold or an estimate, which is rounded, may hit one by chance.
+    assert held >= 150 if "cosine neighbors" in family else held <= 10
     predictor = json.dumps(export_policy(router)["predictor"])
     assert ("closest" in predictor) is ("cosine neighbors" in family)

@@ -196,12 +196,12 @@ class RouterDiagnosticsDisplay:
             return _gains(quality, costs, route, spent)
 
         if X_fit is None:
-            used, points = [np.nan], [gains(estimator)]
+            used, points = np.array([np.nan]), [gains(estimator)]
         else:
             outcomes = np.asarray(y_fit)
             n_all = len(outcomes)
-            used = np.unique(n_all // np.array([8, 4, 2, 1])) if n_rows is None else n_rows
-            used = np.asarray(used, dtype=np.int64)
+            shares = np.unique(n_all // np.array([8, 4, 2, 1]))
+            used = shares if n_rows is None else np.asarray(n_rows, dtype=np.int64)
             if not len(used) or used.min() < 1 or used.max() > n_all:
                 raise ValueError(
                     f"n_rows must be numbers of rows from 1 to {n_all}, those of X_fit, got "

@@ -9,6 +9,7 @@ from skroute.metrics._curve_displays import (
     ComplementarityDisplay,
     RouteShareDisplay,
 )
+from skroute.metrics._diagnostics import RouterDiagnosticsDisplay
 from skroute.metrics._objectives import RowQuality
 from skroute.metrics._off_policy import (
     OffPolicyCurve,
@@ -61,6 +62,7 @@ __all__ = [
     "ReplayDisplay",
     "RiskCoverageCurve",
     "RouteShareDisplay",
+    "RouterDiagnosticsDisplay",
     "RoutingPotential",
     "RowQuality",
     "Shift",

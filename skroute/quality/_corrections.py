@@ -127,13 +127,13 @@ def finished(estimate, low, high):
     -------
     ndarray of shape (n_rows, n_choices)
     """
-    unit = unit_of(low, high)
-    if unit is None:
-        return np.clip(estimate, low, high)
-    return np.clip(np.round(estimate / unit) * unit, low, high)
+    unit = rounding_unit(low, high)
+    if unit is not None:
+        estimate = np.round(estimate / unit) * unit
+    return np.clip(estimate, low, high)
 
 
-def unit_of(low, high):
-    """What estimates are rounded to multiples of; None where no choice varies."""
+def rounding_unit(low, high):
+    """About a millionth of the widest range, a power of two; None where no range has a width."""
     widest = float((high - low).max())
     return float(2.0 ** (np.ceil(np.log2(widest)) - 20)) if widest > 0 else None

@@ -20,14 +20,23 @@ from skroute.quality._family import (
     pack,
     unpack,
 )
-from skroute.quality._stacking import Compared, choose_weights
+from skroute.quality._stacking import Compared, choose_weights, weigh
 from skroute.quality._trees import join
+from skroute.quality._uncertainty import (
+    error_curves,
+    iterated,
+    made_up_outcomes,
+    standard_errors,
+)
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
+# Standard errors are learned on about this many rows, and twice of so many.
+_ROWS_OF_ERRORS = 500
+_ROWS_OF_TWO_ERRORS = 2000
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
 _FEWEST_ROWS = 20
 # Squares of larger outcomes, times the rows of a table, are beyond all floats.
@@ -50,6 +59,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Nearest neighbours are part of the family with ``keep_rows="auto"``, and are kept only if
     decisions are better with them by more than noise, since they need the rows of `fit`.
+
+    Standard errors, ``predict(X, return_std=True)``, come from outcomes that are made up: the
+    out-of-sample estimates stand for the truth, each row's error for its noise, with a sign drawn
+    at random, and what is taken of the family is fitted on these again. They are known by the size
+    of the estimate only: a row far from all others has that of its estimate.
 
     Parameters
     ----------
@@ -245,6 +259,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._range = quality.min(axis=0), quality.max(axis=0)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
             self.compared_, self._parts, self._knots = [], [], None
+            of_means = quality.std(axis=0, ddof=1) if len(X) > 1 else np.full(mean.shape, np.nan)
+            self._errors = list(np.stack([mean, of_means / len(X) ** 0.5]).T[:, :, None])
             self.mean_ = mean
             estimate = quality.copy()
             for train, test in folds:
@@ -260,6 +276,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         choice = choose_weights(names, estimates, quality - means, quality, tests, costs, heavy)
         self._fit_members(names, choice, rows, quality - mean)
         self.compared_, self._knots = choice.compared, choice.knots
+        self._errors = self._made_up_errors(names, choice, rows, quality, folds)
         estimate = choice.estimate
         self.mean_ = mean
         return estimate[:, 0] if self._is_single else estimate
@@ -334,7 +351,53 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if forests:
             self._parts.insert(0, Forest(join(forests).rounded()))
 
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+    def _made_up_errors(self, names, choice, rows, quality, folds):
+        """Errors of what is taken on rows whose quality is known, as it is made up.
+
+        Of many rows twice: the errors of the second time are known to be errors of a first
+        time that are known as well, and by their ratio the first ones are too small, or too
+        large.
+        """
+        rng = np.random.default_rng(self.random_state)
+        truth, known = choice.estimate, made_up_outcomes(choice.estimate, quality, rng)
+        some, ratio = folds[: -(-_ROWS_OF_ERRORS // len(folds[0][1]))], 1.0
+        twice = len(quality) >= _ROWS_OF_TWO_ERRORS
+        estimate = self._estimated_again(names, choice, rows, known, folds if twice else some)
+        error = estimate - truth
+        if twice:
+            second = made_up_outcomes(estimate, known, rng)
+            again = self._estimated_again(names, choice, rows, second, some)
+            ratio = iterated((error**2).mean(), np.nanmean((again - estimate) ** 2))
+        seen = np.isfinite(error).all(axis=1)
+        return error_curves(estimate[seen], error[seen] * ratio, truth.std(axis=0))
+
+    def _estimated_again(self, names, choice, rows, outcomes, folds):
+        """Out-of-sample estimates of other outcomes, with the same weights and corrections."""
+        known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
+        used = np.flatnonzero(np.maximum(weights.level, weights.difference) > 0)
+
+        def deviations(k, i):
+            train, test = folds[k]
+            apart = outcomes[train] - outcomes[train].mean(axis=0)
+            member = known[names[i]](rows[train], apart, self.random_state + k + 1, _OF_A_FOLD)
+            return member.predict(rows[test])
+
+        jobs = [(k, i) for k in range(len(folds)) for i in used]
+        fits = (delayed(deviations)(*job) for job in jobs)
+        found = dict(zip(jobs, Parallel(n_jobs=self._threads, require="sharedmem")(fits)))
+        estimate = np.full(outcomes.shape, np.nan)
+        for k, (train, test) in enumerate(folds):
+            parts = np.zeros((len(names), len(test), outcomes.shape[1]))
+            for i in used:
+                parts[i] = found[k, i]
+            estimate[test] = outcomes[train].mean(axis=0) + weigh(parts, weights)
+            if choice.knots is not None:
+                estimate[test] = corrected(estimate[test], choice.knots)
+        return np.clip(estimate, *self._range)
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
         """Estimate the quality of each choice.
 
         Parameters
@@ -342,9 +405,18 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X : array-like or data frame of shape (n_samples, n_features), or sequence of str
             The rows, as in `fit`.
 
+        return_std : bool, default=False
+            Whether to return the standard error of each estimate as well.
+
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs), dtype=float64
+        y_mean : ndarray of shape (n_samples,) or (n_samples, n_outputs), dtype=float64
+            The estimates.
+
+        y_std : ndarray of the same shape, dtype=float64
+            How far estimates of this size are from the true quality, root mean square; the
+            spread of single outcomes is not in it. Only if `return_std`. NaN after a fit
+            on one row.
         """
         check_is_fitted(self)
         rows = self._rows(self._checked(X))
@@ -357,7 +429,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             estimate = corrected(estimate, self._knots)
         if self._parts:
             estimate = finished(estimate, *self._range)
-        return estimate[:, 0] if self._is_single else estimate
+        found = (estimate, standard_errors(estimate, self._errors)) if return_std else (estimate,)
+        found = tuple(part[:, 0] if self._is_single else part for part in found)
+        return found if return_std else found[0]
 
     def _checked(self, X):
         """Rows as an array; a plain one is checked in a few microseconds."""

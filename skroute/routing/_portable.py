@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
-from skroute.quality._corrections import unit_of
+from skroute.quality._corrections import rounding_unit
 from skroute.quality._family import Forest, Landmarks, Linear, Neighbors
 from skroute.routing._priced_views import LoggedMixin
 
@@ -200,7 +200,7 @@ def _stacked(estimator):
         "mean": estimator.mean_.tolist(),
         "low": low.tolist(),
         "high": high.tolist(),
-        "step": unit_of(low, high),
+        "step": rounding_unit(low, high) if estimator._parts else None,
         "knots": None if knots is None else [knot.tolist() for knot in knots],
         "parts": [_part(part) for part in estimator._parts],
     }

@@ -160,8 +160,8 @@ class LoggedMixin(PricedMixin):
 
         std : ndarray of shape (n_samples, n_choices)
             Only if `return_std`. Where ``predict`` of `accuracy_estimator` takes
-            ``return_std``, as that of :class:`~skroute.quality.BaggedNeighborsRegressor`
-            does, its own standard error of the estimate. Else the root mean squared error
+            ``return_std``, as that of :class:`~skroute.quality.QualityRegressor` does, its
+            own standard error of the estimate. Else the root mean squared error
             of the cross-fitted estimates of about the same size, in which the spread of
             single outcomes is included.
 

@@ -1,0 +1,153 @@
+"""Corrections of estimates, and their standard errors."""
+
+import numpy as np
+import pytest
+
+from skroute.quality import QualityRegressor
+from skroute.quality import _stacking as stacking
+from skroute.quality._corrections import corrected, corrections, finished
+from skroute.quality._uncertainty import (
+    error_curves,
+    iterated,
+    made_up_outcomes,
+    standard_errors,
+)
+
+
+def drawn(n, seed, bend=0.0, k=3):
+    """Estimates, and outcomes whose mean is bent away from them."""
+    rng = np.random.default_rng(seed)
+    estimate = rng.random((n, k))
+    truth = estimate + bend * estimate * (1 - estimate)
+    return estimate, truth, (rng.random((n, k)) < truth).astype(float)
+
+
+def test_what_is_off_is_mended():
+    estimate, truth, Q = drawn(4000, 0, bend=-0.8)
+    new, new_truth, _ = drawn(4000, 1, bend=-0.8)
+    found = corrected(new, corrections(estimate, Q))
+    before, after = (np.sqrt(((e - new_truth) ** 2).mean()) for e in (new, found))
+    assert after < 0.25 * before
+
+
+def test_what_is_right_is_left_but_for_noise():
+    moved = []
+    for seed in range(20):
+        estimate, _, Q = drawn(1000, seed)
+        moved.append(np.abs(corrected(estimate, corrections(estimate, Q)) - estimate).mean())
+    # A curve of five powers that is not shrunk is off by about .03.
+    assert np.mean(moved) < 0.012
+
+
+def test_a_choice_that_is_off_alone_is_mended_alone():
+    estimate, _, Q = drawn(4000, 0)
+    low = estimate.copy()
+    low[:, 1] -= 0.3
+    found = corrected(low, corrections(low, Q))
+    assert np.abs((found - estimate).mean(axis=0)).max() < 0.03
+    shared = corrections(low, Q, own=False)
+    assert all(np.array_equal(curve, shared[0]) for curve in shared)
+
+
+def test_the_order_of_estimates_stays():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        estimate = np.sort(rng.standard_normal((60, 2)), axis=0)
+        found = corrected(estimate, corrections(estimate, rng.standard_normal((60, 2))))
+        assert (np.diff(found, axis=0) > -1e-9).all()
+
+
+@pytest.mark.parametrize("few", [1, 2, 3])
+def test_ties_are_not_cut(few):
+    """Of few different estimates, noise in the last digit, as sums in other orders have it."""
+    rng = np.random.default_rng(0)
+    values = np.linspace(0.2, 0.8, few)[rng.integers(few, size=(2000, 4))]
+    Q = (rng.random(values.shape) < values).astype(float)
+    shaken = values * (1 + 1e-15 * rng.standard_normal(values.shape))
+    found = corrected(shaken, corrections(shaken, Q))
+    assert np.abs(found - values).max() < 0.05
+    np.testing.assert_allclose(found, corrected(values, corrections(values, Q)), atol=1e-6)
+
+
+def test_rounding_buys_nothing():
+    low, high = np.zeros(2), np.ones(2)
+    found = finished(np.array([[1 - 1e-9, 1.0], [0.5, 0.5 + 1e-9], [1.3, -2.0]]), low, high)
+    assert found[0, 0] == found[0, 1] and found[1, 0] == found[1, 1]
+    assert found[2].tolist() == [1.0, 0.0]
+    assert np.abs(finished(np.full((1, 2), 1 / 3), low, high) - 1 / 3).max() < 1e-6
+
+
+def test_corrections_never_cost_decisions_more_than_noise():
+    """Estimates that tie say that the cheaper is as good; a curve of each would part them."""
+    rng = np.random.default_rng(0)
+    easy = rng.random(3000) < 0.8
+    quality = np.column_stack([easy | (rng.random(3000) < 0.2), np.ones(3000)]).astype(float)
+    deviation = np.column_stack([np.where(easy, 1, 0.2), np.ones(3000)]) - quality.mean(axis=0)
+    splits = stacking.others(3000, np.array_split(np.arange(3000), 5))
+    costs = np.array([1.0, 10.0])
+    found = stacking.correct_by_others(deviation, quality, splits, costs)
+    plain = np.empty(quality.shape)
+    for rows, rest in splits:
+        plain[rows] = quality[rest].mean(axis=0) + deviation[rows]
+    plain = stacking.gain_over_mix(finished(plain, np.zeros(2), np.ones(2)), quality, costs)
+    assert not stacking.beyond_noise(plain - found.gain)
+
+
+def made_up_table(seed, n):
+    rng = np.random.default_rng(seed)
+    X, W = rng.standard_normal((n + 1000, 6)), rng.standard_normal((6, 3)) / 2
+    truth = 1 / (1 + np.exp(-X @ W - np.sin(2 * X[:, :3])))
+    return X, truth, (rng.random(truth.shape) < truth).astype(float)
+
+
+def test_intervals_hold_the_true_quality():
+    """90 % intervals, over fresh tables; half the standard error, and they do not."""
+    held, halved = [], []
+    for seed in range(4):
+        X, truth, Q = made_up_table(seed, 600)
+        model = QualityRegressor(keep_rows=False).fit(X[:600], Q[:600])
+        mean, std = model.predict(X[600:], return_std=True)
+        held.append((np.abs(mean - truth[600:]) <= 1.645 * std).mean())
+        halved.append((np.abs(mean - truth[600:]) <= 1.645 * std / 2).mean())
+    assert 0.8 < np.mean(held) < 0.97
+    assert np.mean(halved) < 0.7
+
+
+def test_standard_errors_fall_with_rows():
+    found = []
+    for n in (200, 1600):
+        X, _, Q = made_up_table(0, n)
+        model = QualityRegressor(family=["linear"], cv=3).fit(X[:n], Q[:n])
+        found.append(model.predict(X[n:], return_std=True)[1].mean())
+    assert found[1] < 0.6 * found[0]
+
+
+def test_standard_errors_of_one_output_and_of_few_rows():
+    X, _, Q = made_up_table(0, 100)
+    mean, std = QualityRegressor(cv=2).fit(X[:60], Q[:60, 0]).predict(X[:9], return_std=True)
+    assert mean.shape == std.shape == (9,) and (std > 0).all()
+    mean, std = QualityRegressor().fit(X[:10], Q[:10]).predict(X[:2], return_std=True)
+    np.testing.assert_allclose(std[0], Q[:10].std(axis=0, ddof=1) / 10**0.5)
+    assert np.isnan(QualityRegressor().fit(X[:1], Q[:1]).predict(X[:1], return_std=True)[1]).all()
+
+
+def test_made_up_outcomes_have_the_noise_of_the_rows():
+    estimate, truth, Q = drawn(2000, 0)
+    fake = made_up_outcomes(truth, Q, np.random.default_rng(0))
+    np.testing.assert_allclose(np.abs(fake - truth), np.abs(Q - truth))
+    # One sign for a row: what choices have in common stays.
+    signs = np.sign((fake - truth) * (Q - truth))
+    assert (signs == signs[:, :1]).all() and abs(signs.mean()) < 0.1
+
+
+def test_error_curves_are_root_mean_squares():
+    rng = np.random.default_rng(0)
+    estimate = rng.random((5000, 2))
+    error = rng.standard_normal(estimate.shape) * [0.1, 0.3] * (1 + estimate)
+    curves = error_curves(estimate, error, np.array([100.0, 100.0]))
+    found = standard_errors(np.array([[0.1, 0.1], [0.9, 0.9]]), curves)
+    np.testing.assert_allclose(found, [[0.11, 0.33], [0.19, 0.57]], rtol=0.1)
+    same = error_curves(np.zeros((50, 1)), np.full((50, 1), 2.0), np.zeros(1))
+    assert standard_errors(np.zeros((1, 1)), same).item() == 2.0
+    assert iterated(1.96, 1.0) == pytest.approx(1.4) and iterated(1.0, 0.0) == 1.0
+    assert iterated(100.0, 1.0) == pytest.approx(2**0.5)

@@ -250,17 +250,17 @@ def onboarding(val, test, seeds, published, short):
     changes = {"good_cheap": (1, 1), "good_expensive": (10, 1), "bad_cheap": (1, 0.5)}
     ceilings = CEILINGS | {"unconstrained": np.inf}
     # Its price list stands beside the others' prices, as 0.30 / 2.50 beside 1.25 / 10 dollars.
-    for what, (dearer, worse) in changes.items():
+    for what, (factor, worse) in changes.items():
         Q, C = test.Q.copy(), test.C.copy()
         Q[:, 3] *= worse
-        C[:, 3] *= dearer
+        C[:, 3] *= factor
         for name, ceiling in ceilings.items():
             runs = []
             for seed in range(seeds):
                 rng = np.random.default_rng(9000 + seed)
                 rng.permutation(len(val.X))
                 router = started(val, ceiling)
-                price = router.costs[PRO] * 0.25 * dearer
+                price = router.costs[PRO] * 0.25 * factor
                 router.add_choice(FLASH, cost=price, n_trials=20)
                 order = rng.permutation(len(test.X))
                 reward, cost, chosen = serve(router, test, order, reward=Q, cost=C)

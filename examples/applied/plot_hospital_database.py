@@ -166,6 +166,10 @@ forest = CostAwarePipeline([("encode", encode), ("forest", gate.estimator)]).fit
 figure, axis = plt.subplots()
 axis.plot(cost, accuracy, "o-", label="tuned gate")
 axis.plot(17.5, forest.score(new, y_new), "s", label="forest, all panels")
-axis.set(xlabel="mean cost per patient", ylabel="accuracy")
+axis.set(
+    xlabel="mean cost per patient",
+    ylabel="accuracy",
+    title="What buying panels one after another is worth",
+)
 axis.legend()
 plt.show()

@@ -83,6 +83,7 @@ display = ReplayDisplay.from_estimator(
 happened = replay(fitted, X_new, Q_new, C_new, choices=names, shifts=shifts)
 ReplayDisplay.from_predictions(happened, ax=display.axes_, name="fitted once")
 display.axes_[0].axhline(ceiling, color="0.3", linestyle="--")
+display.axes_[0].set_title("A model fails in silence for 600 requests")
 plt.show()
 
 # %%

@@ -156,7 +156,7 @@ def replay(
         raise ValueError(f"delay must be a whole number of at least 0, got {delay!r}.")
     true_quality, true_costs = _shifted(quality, costs, names, shifts)
     n = len(quality)
-    kind = _Fitted
+    kind: type = _Fitted
     if hasattr(router, "decide"):
         kind = _Online
     elif hasattr(router, "top_up"):
@@ -165,8 +165,8 @@ def replay(
     route = np.full(n, -1, dtype=np.int64)
     marks = {0, n, *(shift.start for shift in shifts)}
     marks |= {shift.stop for shift in shifts if shift.stop is not None}
-    marks = sorted(mark for mark in marks if 0 <= mark <= n)
-    for start, stop in zip(marks, marks[1:]):
+    ends = sorted(mark for mark in marks if 0 <= mark <= n)
+    for start, stop in zip(ends, ends[1:]):
         runner.announce(start, shifts)
         rows = _safe_indexing(X, np.arange(start, stop))
         table = true_quality[start:stop], true_costs[start:stop]

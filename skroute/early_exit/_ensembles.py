@@ -2,6 +2,7 @@
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import get_tags
 
 from skroute.base import note_failure
 from skroute.early_exit._engines import check_ensemble, ensemble_engine
@@ -34,9 +35,13 @@ class OneEnsemble:
         self.labels = ["estimator"]
 
     @property
-    def prepares(self):
-        """Whether the first step of a pipeline says which rows it takes."""
-        return any(take_apart(model).before for model in self.models.values())
+    def takes_nan(self):
+        """Whether a pipeline's first step, or an ensemble behind its threshold, reads NaN."""
+        parts = [take_apart(model) for model in self.models.values()]
+        if any(part.before for part in parts):
+            return True
+        behind = [part.ensemble for part in parts if part.cut is not None]
+        return bool(behind) and all(get_tags(one).input_tags.allow_nan for one in behind)
 
     @property
     def frozen(self):

@@ -562,7 +562,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         tags.input_tags.allow_nan = True
         if members:
             inherit_member_tags(tags, members)
-            tags.input_tags.allow_nan |= given.prepares
+            tags.input_tags.allow_nan |= given.takes_nan
             tags.classifier_tags.multi_class = all(
                 (kind := get_tags(member).classifier_tags) is None or kind.multi_class
                 for member in members

@@ -29,7 +29,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -801,3 +801,17 @@ def test_frames_take_the_short_path_only_with_the_columns_that_were_checked(prob
     missing.iloc[0, 0] = np.inf
     with pytest.raises(ValueError, match="infinity"):
         quick.predict(missing)
+
+
+def test_missing_values_where_the_ensemble_behind_a_threshold_reads_them():
+    """The classifier that moves the threshold does not say so; its ensemble does."""
+    X, y = make_classification(600, 6, random_state=0)
+    X[::7, 0] = np.nan
+    moved = FixedThresholdClassifier(HistGradientBoostingClassifier(max_iter=20), threshold=0.3)
+    exits = QWYCEnsemble(FrozenEstimator(moved.fit(X[:300], y[:300])), alpha=0).fit(
+        X[300:], y[300:]
+    )
+    assert np.array_equal(exits.predict(X), moved.predict(X))
+    forest = FixedThresholdClassifier(GradientBoostingClassifier(n_estimators=5), threshold=0.3)
+    with pytest.raises(ValueError, match="NaN"):
+        QWYCEnsemble(forest, alpha=0).fit(X, y)

@@ -132,6 +132,23 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 from skroute.routing import OccamRouterClassifier
 """,
+    "user_guide/feature_sources.rst": """
+from types import SimpleNamespace
+from skroute.features import LazyFeatures
+ids = ["a", "b"]
+pipe = SimpleNamespace(predict_routed=lambda lazy, budget: len(lazy))
+""",
+    "user_guide/objectives.rst": """
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+from skroute.routing import OccamRouterClassifier
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 3)); y = np.where(X[:, 0] > 1, "fraud", "ok")
+members = [("rules", GaussianNB()), ("boosting", LogisticRegression())]
+members.append(("review", DecisionTreeClassifier()))
+""",
     "user_guide/sequential.rst": SERVICES
     + "from skroute.routing import SequentialRouterClassifier",
     "user_guide/streams.rst": """
@@ -170,6 +187,8 @@ def test_blocks_run_as_written(page, tmp_path, monkeypatch):
         pytest.importorskip("skorch")
     if page == "user_guide/hundred_million_rows.rst":
         pytest.importorskip("dask.dataframe")
+    if page == "user_guide/feature_sources.rst":
+        pytest.importorskip("urllib3")
     monkeypatch.chdir(tmp_path)
     blocks = blocks_of(page)
     text = (DOC / page).read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ class RouterDiagnosticsDisplay:
     >>> from skroute.metrics import RouterDiagnosticsDisplay
     >>> from skroute.routing import BudgetRouter
     >>> problem = make_routing_problem(600, random_state=0)
-    >>> X, Q = problem.X, problem.quality
+    >>> X, Q = problem.data, problem.quality
     >>> router = BudgetRouter(Ridge(), costs=problem.costs).fit(X[:300], Q[:300])
     >>> display = RouterDiagnosticsDisplay.from_estimator(
     ...     router, X[300:], Q[300:], X_fit=X[:300], y_fit=Q[:300], n_rows=[50, 300]

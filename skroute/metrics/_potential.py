@@ -342,6 +342,8 @@ def routing_potential(
             f"at least {LEAST_ROWS}."
         )
     prices = check_costs(costs, names)
+    # Gains do not depend on the unit of costs.
+    prices = prices / (prices.max() or 1.0)
     if n_rows_later is not None and n_rows_later < n:
         raise ValueError(
             f"n_rows_later must be at least the number of rows given, {n}, got {n_rows_later!r}."

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import _safe_indexing, check_array, check_consistent_length
+from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.base import check_costs
 from skroute.ledgers import BudgetExhaustedError
+from skroute.utils._compat import num_samples
 
 
 class Shift(NamedTuple):
@@ -188,14 +190,17 @@ def _check_log(router, X, quality, costs, choices):
     check_is_fitted(inner)
     if choices is None:
         choices = getattr(quality, "columns", inner.choices_)
+    if isinstance(choices, (str, bytes)) or not np.iterable(choices):
+        raise ValueError(f"choices must be a list of names of choices, got {choices!r}.")
     names = [str(name) for name in choices]
     if missing := [name for name in inner.choices_ if name not in names]:
         raise ValueError(f"quality has no column for {missing!r} of the router, only {names!r}.")
     quality = check_array(quality, dtype=np.float64, input_name="quality")
     if isinstance(costs, Mapping):
-        costs = [costs[name] for name in names]
+        costs = check_costs(costs, names)
     costs = check_array(costs, dtype=np.float64, ensure_2d=False, input_name="costs")
-    check_consistent_length(X, quality)
+    if num_samples(X) != len(quality):
+        raise ValueError(f"X has {num_samples(X)} rows and quality {len(quality)}.")
     if quality.shape[1] != len(names) or costs.shape not in (quality.shape, (len(names),)):
         raise ValueError(
             f"quality and costs must have one column for each of {names!r}, got shapes "
@@ -207,6 +212,8 @@ def _check_log(router, X, quality, costs, choices):
 
 
 def _check_shifts(shifts, names):
+    if not np.iterable(shifts):
+        raise ValueError(f"shifts must be a list of Shift, got {shifts!r}.")
     shifts = tuple(shifts)
     for shift in shifts:
         if not isinstance(shift, Shift):

@@ -1,7 +1,6 @@
 """Curves that bring estimates to the outcomes of other rows, and no further than noise allows."""
 
 import numpy as np
-from numpy.polynomial.legendre import legvander
 
 # Highest power of a curve, points that it is kept at, and how far its ends are from the extremes.
 _DEGREE = 4
@@ -11,7 +10,12 @@ _ENDS = 0.005
 _APART = 1e-3
 
 
-def corrections(estimate, quality, own=True):
+def shared_curve(estimate, quality):
+    """The curve that all choices share, as estimates and what to add there."""
+    return _curves(estimate.reshape(-1, 1), quality.reshape(-1, 1))[0]
+
+
+def corrections(estimate, quality, own=True, shared=None):
     """How far estimates are off, by their size: a curve that choices share, then one of each.
 
     Each curve is a polynomial. Of each power what is noise is shrunk away, judged over all
@@ -24,13 +28,15 @@ def corrections(estimate, quality, own=True):
         Out of sample, and what came out.
     own : bool, default=True
         Whether choices have curves of their own.
+    shared : ndarray of shape (2, n_points), default=None
+        From `shared_curve` of the same; None learns it.
 
     Returns
     -------
     list of ndarray of shape (2, n_points)
         For each choice, estimates and what to add there; in between it is interpolated.
     """
-    shared = _curves(estimate.reshape(-1, 1), quality.reshape(-1, 1))[0]
+    shared = shared_curve(estimate, quality) if shared is None else shared
     moved = estimate + np.interp(estimate, *shared)
     # The same points for all: equal estimates of two choices stay equal where curves are shared.
     at = np.linspace(estimate.min(), estimate.max(), 2 * _POINTS)
@@ -49,53 +55,54 @@ def _shrinkage(coefs, noise):
 
 def _curves(estimate, quality):
     """One curve for each column, as points and what to add there."""
-    bases = [_Basis(column) for column in estimate.T]
-    apart = (quality - estimate).T
-    found = [basis.coefs(values) for basis, values in zip(bases, apart)]
-    coefs, noise = (np.array(part) for part in zip(*found))
-    return [
-        basis.curve(coef * share)
-        for basis, coef, share in zip(bases, coefs, _shrinkage(coefs, noise))
-    ]
+    low, high = _ends(estimate)
+    values, ends = estimate.T, (low[:, None], high[:, None])
+    raw = _legendre(values, *ends)
+    gram = raw.transpose(0, 2, 1) @ raw / len(estimate)
+    used = np.arange(_DEGREE + 1) < _powers(gram)[:, None]
+    gram = np.where(used[:, :, None] & used[:, None, :], gram, np.eye(_DEGREE + 1))
+    # Polynomials that are orthonormal on the values of a column.
+    turn = np.linalg.inv(np.linalg.cholesky(gram)).transpose(0, 2, 1) * used[:, None, :]
+    products = raw @ turn
+    products *= (quality.T - values)[:, :, None]
+    coefs = products.mean(axis=1)
+    noise = products.var(axis=1) / len(estimate)
+    coefs = coefs * _shrinkage(coefs, noise)
+    at = np.linspace(low, high, _POINTS, axis=1)
+    add = (_legendre(at, *ends) @ (turn @ coefs[:, :, None]))[:, :, 0]
+    return list(np.stack([at, np.maximum.accumulate(at + add, axis=1) - at], axis=1))
 
 
-class _Basis:
-    """Polynomials that are orthonormal on some values."""
+def _ends(estimate):
+    """Quantiles near the extremes of each column, as `numpy.quantile` has them."""
+    place = np.array([_ENDS, 1 - _ENDS]) * (len(estimate) - 1)
+    below = place.astype(np.intp)
+    above = np.minimum(below + 1, len(estimate) - 1)
+    ordered = np.partition(estimate, np.unique([below, above]), axis=0)
+    return ordered[below] + (place - below)[:, None] * (ordered[above] - ordered[below])
 
-    def __init__(self, values):
-        self.low, self.high = np.quantile(values, [_ENDS, 1 - _ENDS])
-        raw = self._raw(values)
-        # Values that are few have few powers.
-        self.n_powers = 1
-        gram = raw.T @ raw / len(raw)
-        for n_powers in range(2, _DEGREE + 2):
-            part = gram[:n_powers, :n_powers]
-            squares = np.linalg.eigvalsh(part)
-            if squares[0] < _APART**2 * squares[-1]:
-                break
-            self.n_powers = n_powers
-        factor = np.linalg.cholesky(gram[: self.n_powers, : self.n_powers])
-        self.turn = np.linalg.inv(factor).T
-        self.on_rows = raw[:, : self.n_powers] @ self.turn
 
-    def _raw(self, values):
-        width = self.high - self.low
-        flat = not width > 1e-9 * max(abs(self.low), abs(self.high), 1e-300)
-        inside = np.zeros_like(values) if flat else (values - self.low) / width
-        return legvander(2 * np.clip(inside, 0, 1) - 1, _DEGREE)
+def _legendre(values, low, high):
+    """Legendre polynomials up to the highest power, of the places of values between two ends."""
+    width = high - low
+    flat = ~(width > 1e-9 * np.maximum(np.maximum(abs(low), abs(high)), 1e-300))
+    inside = np.where(flat, 0.0, (values - low) / np.where(flat, 1.0, width))
+    x = 2 * np.clip(inside, 0, 1) - 1
+    found = np.empty((*values.shape, _DEGREE + 1))
+    found[..., 0], found[..., 1] = 1.0, x
+    for k in range(1, _DEGREE):
+        found[..., k + 1] = ((2 * k + 1) * x * found[..., k] - k * found[..., k - 1]) / (k + 1)
+    return found
 
-    def coefs(self, apart):
-        """Least-squares coefficients and their variances, padded with zeros."""
-        products = self.on_rows * apart[:, None]
-        pad = np.zeros(_DEGREE + 1 - self.n_powers)
-        mean = products.mean(axis=0)
-        noise = ((products - mean) ** 2).mean(axis=0) / len(apart)
-        return np.concatenate([mean, pad]), np.concatenate([noise, pad])
 
-    def curve(self, coefs):
-        at = np.linspace(self.low, self.high, _POINTS)
-        add = self._raw(at)[:, : self.n_powers] @ self.turn @ coefs[: self.n_powers]
-        return np.stack([at, np.maximum.accumulate(at + add) - at])
+def _powers(gram):
+    """How many powers tell the values of each column apart: few values have few."""
+    n_powers = np.ones(len(gram), dtype=np.intp)
+    for size in range(2, _DEGREE + 2):
+        squares = np.linalg.eigvalsh(gram[:, :size, :size])
+        apart = squares[:, 0] >= _APART**2 * squares[:, -1]
+        n_powers[apart & (n_powers == size - 1)] = size
+    return n_powers
 
 
 def corrected(estimate, knots):

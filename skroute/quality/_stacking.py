@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.quality._corrections import corrected, corrections, finished
+from skroute.quality._corrections import corrected, corrections, finished, shared_curve
 
 # Where between the cheapest choice and the best one the decisions are judged.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
@@ -403,15 +403,19 @@ def correct_by_others(deviation, quality, splits, costs):
     Candidate
     """
     low, high = quality.min(axis=0), quality.max(axis=0)
+    means = [quality[rest].mean(axis=0) for _, rest in splits]
+    shared = [
+        shared_curve(mean + deviation[rest], quality[rest])
+        for mean, (_, rest) in zip(means, splits)
+    ]
     found = None
     for curves in ("own", "shared", None):
         estimate = np.empty(quality.shape)
-        for rows, rest in splits:
-            mean = quality[rest].mean(axis=0)
+        for (rows, rest), mean, curve in zip(splits, means, shared):
             estimate[rows] = mean + deviation[rows]
             if curves is not None:
-                knots = corrections(mean + deviation[rest], quality[rest], curves == "own")
-                estimate[rows] = corrected(estimate[rows], knots)
+                of_rest = mean + deviation[rest], quality[rest], curves == "own", curve
+                estimate[rows] = corrected(estimate[rows], corrections(*of_rest))
         estimate = finished(estimate, low, high)
         gain = gain_over_mix(estimate, quality, costs)
         if found is None or beyond_noise(gain - found.gain):

@@ -11,6 +11,8 @@ _NOISE_PRIOR, _NOISE_MEMORY = 10, 300
 # Variance of the level of a choice of which nothing is known, in units of the noise; the level's
 # drift never makes it less certain than this.
 LEVEL_VARIANCE = 4.0
+# A smaller one is as good as none, and its inverse no number.
+_LEAST_ALPHA = 1e-12
 # The same of a choice that is expected to be as others are, or as a fitted router says.
 NEWCOMER_VARIANCE, PRIOR_VARIANCE = 0.3, 0.05
 # Noise before any outcome: that of qualities between 0 and 1.
@@ -77,7 +79,7 @@ def new_beliefs(n_choices, n_features, alpha, drift, *, now=0, level=LEVEL_VARIA
         alpha,
         drift,
     )
-    variance = np.full(n_features, 1.0 / alpha)
+    variance = np.full(n_features, 1.0 / max(alpha, _LEAST_ALPHA))
     variance[0] = level
     beliefs.cov[:] = np.diag(variance)
     beliefs.mean[:, COST, 0] = 1.0

@@ -9,6 +9,7 @@ from sklearn.utils import check_array, check_consistent_length
 from skroute.base import check_costs
 from skroute.routing._online_beliefs import COST
 from skroute.routing._online_serving import Decision
+from skroute.utils._texts import hiding_texts
 
 
 def choices_of(costs, prior, named=()):
@@ -38,14 +39,15 @@ def check_outcomes(n_rows, names, y, costs):
             checked.append(np.full(shape, np.nan))
             continue
         values = by_name(values, names, name)
-        values = check_array(
-            values,
-            dtype=np.float64,
-            ensure_2d=False,
-            ensure_all_finite="allow-nan",
-            input_name=name,
-            copy=True,
-        )
+        with hiding_texts(values):
+            values = check_array(
+                values,
+                dtype=np.float64,
+                ensure_2d=False,
+                ensure_all_finite="allow-nan",
+                input_name=name,
+                copy=True,
+            )
         values = values.reshape(len(values), -1)
         check_consistent_length(np.empty(n_rows), values)
         if values.shape[1] != len(names):

@@ -40,6 +40,10 @@ def align_proba(proba, own_classes, classes):
     return aligned
 
 
+# Squares of differences of larger targets are no numbers.
+_LARGEST = 1e150
+
+
 class SingleLabel:
     """One label per row. Encoded answers are positions in ``classes``.
 
@@ -208,6 +212,11 @@ class Numbers:
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         y = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
+        if np.abs(y).max() > _LARGEST:
+            raise ValueError(
+                f"y must lie within {_LARGEST:g} of 0, or the square of an error is infinite. "
+                "Scale it."
+            )
         # Members get the numbers as they were given.
         return y, None
 

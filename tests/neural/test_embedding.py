@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler
 
 from skroute.quality import BaggedNeighborsRegressor
-from skroute.routing import OccamRouterClassifier, _occam
+from skroute.routing import OccamRouterClassifier, _occam_base
 from skroute.routing._embedding import call_with_layer
 from tests.neural.nets import COMMON, NeuralNetClassifier, conv, images, nn, rows, seen, torch
 
@@ -215,8 +215,8 @@ def test_layers_are_held_for_a_block_of_rows(monkeypatch):
         held.append(len(embedding))
         return answer, embedding
 
-    monkeypatch.setattr(_occam, "call_with_layer", noting)
-    monkeypatch.setattr(_occam, "_BLOCK", 16)
+    monkeypatch.setattr(_occam_base, "call_with_layer", noting)
+    monkeypatch.setattr(_occam_base, "_BLOCK", 16)
     for found, whole in zip(router.predict_routed(X), expected):
         np.testing.assert_array_equal(found, whole)
     assert held == [16, 16, 16, 12]

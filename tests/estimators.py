@@ -105,7 +105,7 @@ ESTIMATORS = [
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
     BudgetRouter(costs=[1.0], cv=2),
-    CascadeRouter(costs=[1.0], cv=2, n_prices=4),
+    CascadeRouter(_SMALL_TREE, costs=[1.0], cv=2, n_prices=4),
     OnlineBudgetRouter([1.0]),
     BaggedNeighborsRegressor(),
     FrameEncoder(n_components=2),

@@ -132,7 +132,7 @@ def column_of(dtype, missing, rng):
     return pd.Series(values).astype(dtype)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from(sorted(KINDS)), st.booleans(), st.integers(0, 99))
 def test_every_dtype_of_pandas_is_read(dtype, missing, seed):
     if dtype == "string[pyarrow]":

@@ -4,7 +4,7 @@ Gain: realised quality on test rows above the best random mix of choices that sp
 mean of five budgets, in points; the router learned from all training rows (at most 10,000), on one
 split.
 The forecast is :func:`skroute.metrics.routing_potential` on 100, 300 and 1,000 of the training
-rows, several draws each. How gains grow with rows (four constants) is learned from the other
+rows, several draws each. How gains grow with rows (three constants) is learned from the other
 tables alone; the package has what all of them say.
 
     python benchmarks/bench_where.py [--short]
@@ -103,14 +103,13 @@ def learn(cases):
     weight = np.array([1 / tables.count(name) for name in tables])
 
     def surprise(theta):
-        captured, spread, fading = theta
-        learning = Learning(captured, np.exp(spread), 1 / (1 + np.exp(-fading)), 1.0)
+        learning = Learning(theta[0], np.exp(theta[1]), 1.0)
         apart, errors = standardized(cases, learning)
         # A Student law: one odd table does not decide.
         return weight @ (np.log(errors) + 2.5 * np.log1p(apart**2 / 4))
 
-    best = minimize(surprise, [0.05, np.log(0.05), 0.8], method="Nelder-Mead").x
-    learning = Learning(best[0], np.exp(best[1]), 1 / (1 + np.exp(-best[2])), 1.0)
+    best = minimize(surprise, [0.05, np.log(0.05)], method="Nelder-Mead").x
+    learning = Learning(float(best[0]), float(np.exp(best[1])), 1.0)
     apart = np.abs(standardized(cases, learning)[0])
     order = np.argsort(apart)
     reached = np.cumsum(weight[order]) / weight.sum()

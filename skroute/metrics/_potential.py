@@ -31,20 +31,19 @@ class Learning(NamedTuple):
         Share of what is left to the oracle that a doubling of the rows captures, on average.
     spread : float
         Standard deviation of that share between tables.
-    fading : float
-        What a doubling captures, as a share of what the one before did.
     width : float
         Factor on the standard error, for what a normal law leaves out.
     """
 
     captured: float
     spread: float
-    fading: float
     width: float
 
 
 # From all tables of benchmarks/bench_where.py, which prints them.
-LEARNED = Learning(captured=0.02, spread=0.02, fading=0.7, width=1.0)
+LEARNED = Learning(captured=0.02, spread=0.02, width=1.0)
+# What a doubling of the rows captures, as a share of what the one before did.
+FADING = 0.7
 
 
 class RoutingPotential(NamedTuple):
@@ -234,12 +233,12 @@ def forecast(gains, oracle, doublings, z, learning=LEARNED):
     n = gains.shape[1]
     gain = gains[-1].mean()
     left = max(oracle - gain, 0.0)
-    step = learning.fading * (gains[-1] - gains[0]) / 2
+    step = FADING * (gains[-1] - gains[0]) / 2
     variance = max(step.var(ddof=1) / n, 1e-12)
     prior_variance = max((learning.spread * left) ** 2, 1e-12)
     weight = prior_variance / (prior_variance + variance)
     expected = (1 - weight) * learning.captured * left + weight * step.mean()
-    reach = (1 - learning.fading**doublings) / (1 - learning.fading)
+    reach = (1 - FADING**doublings) / (1 - FADING)
     middle = gain + expected * reach
     unsure = prior_variance * (1 - weight) * reach**2
     error = learning.width * np.sqrt(gains[-1].var(ddof=1) / n + unsure)

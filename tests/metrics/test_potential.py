@@ -72,7 +72,7 @@ def test_standard_error_is_the_spread_over_fresh_rows():
 
 def test_forecast_knows_more_of_near_than_of_far():
     gains = np.random.default_rng(0).normal(0.02, 0.3, (3, 500))
-    learning = Learning(0.03, 0.02, 0.7, 1.0)
+    learning = Learning(0.03, 0.02, 1.0)
     widths, middles = [], []
     for doublings in (0.0, 1.0, 3.0, 8.0):
         middle, low, high = forecast(gains, 0.2, doublings, 1.96, learning)

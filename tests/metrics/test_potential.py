@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsRegressor
 
+from skroute.assignment import assignment_path
 from skroute.datasets import make_routing_problem
 from skroute.metrics import reference_curves, routing_potential
 from skroute.metrics._potential import Learning, forecast, gains_of, mix_at, oracle_gain
@@ -44,10 +45,18 @@ def test_slope_of_the_mix_is_its_derivative(seed, share):
         assert moved == pytest.approx(step * mix.slope, abs=1e-12)
 
 
-def test_oracle_gain_is_that_of_the_references():
+def test_oracle_gain_is_that_of_the_references_at_what_it_spends():
     quality, costs, _ = some_quality(3)
-    known = reference_curves(quality, costs, judged_budgets(quality, costs))
+    # An oracle that every choice satisfies in some rows stops short of the larger budgets.
+    most = assignment_path(quality, costs).budgets[-1]
+    spent = np.minimum(judged_budgets(quality, costs), most)
+    known = reference_curves(quality, costs, spent)
     assert oracle_gain(quality, costs) == pytest.approx(np.mean(known.oracle - known.random))
+    easy = np.ones((30, 2))
+    easy[0, 0] = 0
+    assert oracle_gain(easy, np.array([1.0, 9.0])) == pytest.approx(
+        1 - np.mean(reference_curves(easy, [1.0, 9.0], [1 + 8 / 30]).random)
+    )
 
 
 def test_standard_error_is_the_spread_over_fresh_rows():

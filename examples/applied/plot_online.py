@@ -1,7 +1,7 @@
 """
-=====================================
+======================================
 Learning while serving: a replayed log
-=====================================
+======================================
 
 A router was fitted on a table; then the best affordable model silently loses quality. What would
 have happened to the bill and to the answers? A log of three language models (ParetoBandit's:

@@ -23,7 +23,9 @@ def test_prox_equals_cvxpy(seed):
     norms = [cp.norm(W[np.flatnonzero(group_of == g)], "fro") for g in range(3)]
     objective = 0.5 * cp.sum_squares(W - V) + sum(t * n for t, n in zip(thresholds, norms))
     cp.Problem(cp.Minimize(objective)).solve(solver="CLARABEL")
-    assert_allclose(lin.prox_group_norm(V, group_of, thresholds), W.value, atol=1e-5)
+    assert_allclose(
+        lin.prox_group_norm(V, group_of, thresholds), W.value, atol=3e-5
+    )  # the solver's
 
 
 def data(seed=0, n_classes=2, n=60):

@@ -83,7 +83,8 @@ def test_bounds_are_in_range_monotone_and_mirrored(method, data):
     np.testing.assert_allclose(mirrored, -bound, atol=1e-6)
     # The bound is where the test begins to refuse.
     if bound < high:
-        assert mean_p_value(scaled, bound + 1e-9, bounds=(low, high), **options) <= 1 - less + 1e-9
+        above = bound + 1e-8 * (high - low)
+        assert mean_p_value(scaled, above, bounds=(low, high), **options) <= 1 - less + 1e-9
 
 
 @pytest.mark.parametrize("method", SMOOTH)

@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing, check_array, check_random_state
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import check_costs
 from skroute.quality import QualityRegressor
-from skroute.quality._stacking import judged_budgets, upper_hull
+from skroute.quality._stacking import best_mix, judged_budgets
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, num_samples, validate_params
 
 # Parts that the rows are cut into, to see how the gain grows with the rows that were learned from.
@@ -101,46 +101,6 @@ class RoutingPotential(NamedTuple):
         )
 
 
-class Mixed(NamedTuple):
-    """The best random mix of choices at a mean cost.
-
-    Attributes
-    ----------
-    quality : ndarray of shape (n_rows,)
-        Expected quality of each row under the mix.
-    slope : float
-        Quality that one more unit of cost buys.
-    """
-
-    quality: np.ndarray
-    slope: float
-
-
-def mix_at(quality, costs, spent):
-    """The best random mix of choices, picked with the rows in hand.
-
-    Parameters
-    ----------
-    quality : ndarray of shape (n_rows, n_choices)
-    costs : ndarray of shape (n_choices,)
-    spent : float
-
-    Returns
-    -------
-    Mixed
-    """
-    mean = quality.mean(axis=0)
-    hull = upper_hull(costs, mean)
-    if len(hull) == 1 or spent >= costs[hull[-1]]:
-        return Mixed(quality[:, hull[-1]], 0.0)
-    k = max(int(np.searchsorted(costs[hull], spent, side="right")) - 1, 0)
-    below, above = hull[k], hull[k + 1]
-    apart = costs[above] - costs[below]
-    share = np.clip((spent - costs[below]) / apart, 0, 1)
-    mixed = (1 - share) * quality[:, below] + share * quality[:, above]
-    return Mixed(mixed, float((mean[above] - mean[below]) / apart))
-
-
 def gains_of(routes, quality, costs):
     """Each row's gain over the best random mix that spends the same.
 
@@ -160,8 +120,8 @@ def gains_of(routes, quality, costs):
     total = np.zeros(len(quality))
     for route in routes:
         paid = costs[route]
-        mix = mix_at(quality, costs, paid.mean())
-        total += quality[rows, route] - mix.quality - mix.slope * (paid - paid.mean())
+        mix = best_mix(quality, costs, paid.mean())
+        total += quality[rows, route] - mix.of(quality) - mix.slope * (paid - paid.mean())
     return total / len(routes)
 
 
@@ -207,7 +167,7 @@ def oracle_gain(quality, costs):
     path = assignment_path(quality, costs)
     # It need not spend all of a budget.
     spent = np.minimum(judged_budgets(quality, costs), path.budgets[-1])
-    mixed = [mix_at(quality, costs, cost).quality.mean() for cost in spent]
+    mixed = [best_mix(quality, costs, cost).of(quality).mean() for cost in spent]
     return float(np.mean([path.objective(cost) for cost in spent]) - np.mean(mixed))
 
 

@@ -162,8 +162,31 @@ def upper_hull(costs, quality):
     return np.array(hull)
 
 
-def mixed_quality(quality, costs, spent):
-    """Each row's expected quality under the best random mix of choices at a mean cost.
+class Mix(NamedTuple):
+    """A random mix of two choices.
+
+    Attributes
+    ----------
+    below, above : int
+        The choices; the same where one is best.
+    share : float
+        Of the rows that `above` gets.
+    slope : float
+        Quality that one more unit of cost buys.
+    """
+
+    below: int
+    above: int
+    share: float
+    slope: float
+
+    def of(self, quality):
+        """Expected quality of each row, from that of each choice."""
+        return (1 - self.share) * quality[:, self.below] + self.share * quality[:, self.above]
+
+
+def best_mix(quality, costs, spent):
+    """The best random mix of choices at a mean cost, picked with the rows in hand.
 
     Parameters
     ----------
@@ -173,15 +196,17 @@ def mixed_quality(quality, costs, spent):
 
     Returns
     -------
-    ndarray of shape (n_rows,)
+    Mix
     """
-    hull = upper_hull(costs, quality.mean(axis=0))
+    mean = quality.mean(axis=0)
+    hull = upper_hull(costs, mean)
     if len(hull) == 1 or spent >= costs[hull[-1]]:
-        return quality[:, hull[-1]]
+        return Mix(hull[-1], hull[-1], 0.0, 0.0)
     k = max(int(np.searchsorted(costs[hull], spent, side="right")) - 1, 0)
     below, above = hull[k], hull[k + 1]
-    share = np.clip((spent - costs[below]) / (costs[above] - costs[below]), 0, 1)
-    return (1 - share) * quality[:, below] + share * quality[:, above]
+    apart = costs[above] - costs[below]
+    share = float(np.clip((spent - costs[below]) / apart, 0, 1))
+    return Mix(below, above, share, float((mean[above] - mean[below]) / apart))
 
 
 def judged_budgets(quality, costs):
@@ -221,7 +246,7 @@ def gain_over_mix(estimate, quality, costs, new_estimate=None, new_quality=None,
     for budget in budgets:
         route = choose_at_price(new_estimate, costs, path.price(budget))
         total += new_quality[rows, route]
-        total -= mixed_quality(new_quality, costs, costs[route].mean())
+        total -= best_mix(new_quality, costs, costs[route].mean()).of(new_quality)
     return total / len(budgets)
 
 

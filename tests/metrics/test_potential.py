@@ -10,8 +10,8 @@ from sklearn.neighbors import KNeighborsRegressor
 from skroute.assignment import assignment_path
 from skroute.datasets import make_routing_problem
 from skroute.metrics import reference_curves, routing_potential
-from skroute.metrics._potential import Learning, forecast, gains_of, mix_at, oracle_gain
-from skroute.quality._stacking import judged_budgets
+from skroute.metrics._potential import Learning, forecast, gains_of, oracle_gain
+from skroute.quality._stacking import best_mix, judged_budgets
 
 
 def some_quality(seed, n=40, m=4):
@@ -39,9 +39,9 @@ def test_slope_of_the_mix_is_its_derivative(seed, share):
     quality, costs, _ = some_quality(seed)
     spent = costs.min() + share * np.ptp(costs)
     step = 1e-7
-    mix, further = mix_at(quality, costs, spent), mix_at(quality, costs, spent + step)
+    mix, further = best_mix(quality, costs, spent), best_mix(quality, costs, spent + step)
     if mix.slope == further.slope:  # no corner of the hull between them
-        moved = further.quality.mean() - mix.quality.mean()
+        moved = (further.of(quality) - mix.of(quality)).mean()
         assert moved == pytest.approx(step * mix.slope, abs=1e-12)
 
 
@@ -73,8 +73,8 @@ def test_standard_error_is_the_spread_over_fresh_rows():
         errors.append(gains.std(ddof=1) / np.sqrt(300))
         # The mutation: what the rows cost is not on the bill.
         rows = np.arange(300)
-        mix = mix_at(quality, costs, costs[routes[0]].mean())
-        plain.append((quality[rows, routes[0]] - mix.quality).std(ddof=1) / np.sqrt(300))
+        mix = best_mix(quality, costs, costs[routes[0]].mean())
+        plain.append((quality[rows, routes[0]] - mix.of(quality)).std(ddof=1) / np.sqrt(300))
     assert np.mean(errors) == pytest.approx(np.std(found), rel=0.12)
     assert abs(np.mean(plain) / np.std(found) - 1) > 0.12
 

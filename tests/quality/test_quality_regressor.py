@@ -117,7 +117,7 @@ def test_the_mix_is_that_of_the_metrics():
         Q, costs = rng.random((50, 5)), rng.random(5)
         for spent in np.linspace(costs.min(), costs.max(), 6):
             peer = reference_curves(Q, costs, [spent]).random[0]
-            found = stacking.mixed_quality(Q, costs, spent).mean()
+            found = stacking.best_mix(Q, costs, spent).of(Q).mean()
             assert found == pytest.approx(peer)
 
 

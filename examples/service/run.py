@@ -123,8 +123,8 @@ def settle(path):
 
 def serve(path):
     """Settle, then serve until a signal ends it."""
-    # prometheus_client keeps the counts of each worker in a file. It reads the folder's name when it
-    # is imported, in this process too: a single worker runs here.
+    # prometheus_client keeps the counts of each worker in a file. It reads the folder's name when
+    # it is imported, in this process too: a single worker runs here.
     counts = Path(path).resolve().parent / "metrics"
     shutil.rmtree(counts, ignore_errors=True)
     counts.mkdir()

@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student
 from sklearn.utils import check_consistent_length
 
+from skroute.distributed._blocks import is_collection
 from skroute.metrics._curve import check_budgets, find_router
 from skroute.quality._logged import (
     as_numbers,
-    effective_size,
     estimate_cells,
     estimate_propensities,
     folds_of_log,
@@ -128,7 +128,7 @@ class OffPolicyCurve(NamedTuple):
     estimated: bool
 
 
-class _Terms(NamedTuple):
+class Terms(NamedTuple):
     """Estimate and standard error of the three estimators at one budget."""
 
     direct: tuple[float, float]
@@ -177,7 +177,7 @@ def _three(table, choice, value, route, weight):
     """The three estimators for one policy and one kind of value."""
     rows = np.arange(len(route))
     model = table[rows, route]
-    return _Terms(
+    return Terms(
         direct_method(model),
         snips(value, weight),
         doubly_robust(model, table[rows, choice], value, weight),
@@ -196,15 +196,39 @@ def _with_intervals(terms, degrees, confidence_level):
     return OffPolicyEstimates(*found)
 
 
-def _check_overlap(route, logged, weight, names, budget):
+class Agreement(NamedTuple):
+    """On which rows log and policy agree; sums over rows, but for the largest weight."""
+
+    n: int
+    made: NDArray[np.float64]
+    agreed: NDArray[np.float64]
+    logged: NDArray[np.float64]
+    weight: float
+    squares: float
+    most: float
+
+    @classmethod
+    def of(cls, route, logged, weight, n_choices):
+        """Of choices of a policy and of the log, and weights, 0 where these differ."""
+        count = [
+            np.bincount(rows, minlength=n_choices)[:n_choices].astype(float)
+            for rows in (route, route[route == logged], logged)
+        ]
+        most = weight.max() if len(weight) else 0.0
+        return cls(len(route), *count, weight.sum(), weight @ weight, most)
+
+    @property
+    def size(self):
+        """Effective sample size, ``(sum w)^2 / sum w^2``."""
+        return self.weight**2 / self.squares if self.squares > 0 else 0.0
+
+
+def check_overlap(found, names, budget):
     """Refuse a policy that the log says nothing of.
 
     Parameters
     ----------
-    route, logged : ndarray of shape (n_rows,)
-        Choices of the policy and of the log.
-    weight : ndarray of shape (n_rows,)
-        0 where the log made another choice.
+    found : Agreement
     names : list of str
     budget : float
     """
@@ -212,30 +236,31 @@ def _check_overlap(route, logged, weight, names, budget):
     advice = (
         "Leave the budget out of budgets, or log some requests at random (with their propensities)."
     )
-    match = route == logged
-    made = np.bincount(route, minlength=len(names))
-    agreed = np.bincount(route[match], minlength=len(names))
-    for name, n, m in zip(names, made, agreed):
-        if never_matched(n, m, np.count_nonzero(logged == names.index(name)), len(route)):
+    for name, made, agreed, logged in zip(names, found.made, found.agreed, found.logged):
+        if never_matched(made, agreed, logged, found.n):
             raise ValueError(
-                f"{where} the policy sends {n / len(route):.1%} of the rows to {name!r}, and on "
+                f"{where} the policy sends {made / found.n:.1%} of the rows to {name!r}, and on "
                 f"none of them has the log made this choice: it cannot say what that is worth. "
                 f"{advice}"
             )
-    size = effective_size(weight)
-    if size < _LEAST_ROWS:
+    if found.size < _LEAST_ROWS:
         raise ValueError(
-            f"{where} the log agrees with the policy on {int(match.sum())} of {len(route)} rows, "
-            f"an effective sample size of {size:.1f}, below {_LEAST_ROWS}: too few to say what the "
-            f"policy is worth. {advice}"
+            f"{where} the log agrees with the policy on {int(found.agreed.sum())} of {found.n} "
+            f"rows, an effective sample size of {found.size:.1f}, below {_LEAST_ROWS}: too few to "
+            f"say what the policy is worth. {advice}"
         )
-    lacks = 1 - weight.mean()
-    if lacks > max(_LACKS, 5 * _standard_error(weight)):
+    mean = found.weight / found.n
+    if 1 - mean > max(_LACKS, 5 * standard_error_of(found.n, found.weight, found.squares)):
         raise ValueError(
-            f"{where} the rows on which log and policy agree stand for {1 - lacks:.1%} of all rows "
+            f"{where} the rows on which log and policy agree stand for {mean:.1%} of all rows "
             "by their propensities: the log never made the policy's choice on the others (or "
             f"propensities are too large), and cannot say what it is worth there. {advice}"
         )
+
+
+def standard_error_of(n, total, squares):
+    """Standard error of the mean of `n` terms with this sum and sum of squares."""
+    return float(np.sqrt(max(squares - total**2 / n, 0.0) / (n - 1) / n)) if n > 1 else np.nan
 
 
 @validate_params(
@@ -275,7 +300,9 @@ def off_policy_curve(
         warning if they are more than one in a hundred.
 
     X : array-like of shape (n_samples, n_features)
-        The requests.
+        The requests. Of a Dask array or data frame, with the rest of the log in the same blocks,
+        sums are added up over the blocks: propensities must be given then, and the model is the
+        router's own estimate, so that the rows must not be those of its fit.
 
     q : array-like of shape (n_samples,)
         Quality of the answer that was given, higher is better. Rows with NaN, not known, are
@@ -356,16 +383,21 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     >>> bool(found.low[0] < truth < found.high[0])
     True
     """
+    if is_collection(X):
+        from skroute.metrics._off_policy_blocks import off_policy_over_blocks
+
+        log = {"q": q, "choice": choice, "propensity": propensity, "costs": costs}
+        return off_policy_over_blocks(estimator, X, log, budgets, confidence_level, params)
     router, X = find_router(estimator, X)
     n = num_samples(X)
     check_consistent_length(X, q)
     value = read_values(q, "q", n, allow_nan=True)
     position, _ = read_choice(choice, [str(name) for name in router.choices_], n)
-    position = _of_choices(router, position, choice)
+    position = positions_of(router, position, choice)
     n_choices = max(len(router.choices_), int(position.max()) + 1)
     chance = None if propensity is None else read_propensity(propensity, n)
     paid = None if costs is None else read_values(costs, "costs", n, least=0.0)
-    limits = check_budgets(_budgets_of(router) if budgets is None else budgets)
+    limits = check_budgets(budgets_of(router) if budgets is None else budgets)
     # The router says first what is wrong with the rows.
     routes = [router.route(X, budget=limit, **params) for limit in limits]
     rows, folds = as_numbers(X), folds_of_log(n, cv)
@@ -384,28 +416,38 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
         route = routes[k][at]
         match = route == logged
         weight = np.where(match, 1 / chance[at], 0.0)
-        _check_overlap(route, logged, weight, list(router.choices_), limit)
+        agreement = Agreement.of(route, logged, weight, len(router.choices_))
+        check_overlap(agreement, list(router.choices_), limit)
         found["quality"].append(_three(quality_model, logged, value[at], route, weight))
         if paid is not None:
             found["cost"].append(_three(cost_model, logged, paid[at], route, weight))
         else:
             reported = direct_method(router.predict_cost(X, budget=limit, **params)[at])
-            found["cost"].append(_Terms(reported, reported, reported))
-        found["of"].append([match.sum(), effective_size(weight), weight.max(), weight.mean()])
+            found["cost"].append(Terms(reported, reported, reported))
+        found["of"].append(agreement)
         share[k] = np.bincount(route, minlength=len(router.choices_)) / len(route)
-    matched, size, most, mean = np.array(found["of"]).T
+    n_fitted = count_fitted(router, X)
+    warn_of_fitted(n_fitted, n)
+    return curve_of(
+        router, limits, found["of"], found["quality"], found["cost"], share, confidence_level
+    )._replace(n_fitted=n_fitted, estimated=propensity is None)
+
+
+def curve_of(router, limits, agreements, quality, cost, share, confidence_level):
+    """The curve from what is known at each budget."""
+    size = np.array([one.size for one in agreements])
     return OffPolicyCurve(
         budget=limits,
-        quality=_with_intervals(found["quality"], size - 1, confidence_level),
-        cost=_with_intervals(found["cost"], size - 1, confidence_level),
+        quality=_with_intervals(quality, size - 1, confidence_level),
+        cost=_with_intervals(cost, size - 1, confidence_level),
         route_share=share,
         choices=[str(name) for name in router.choices_],
-        matched=matched.astype(np.int64),
+        matched=np.array([one.agreed.sum() for one in agreements]).astype(np.int64),
         effective_sample_size=size,
-        max_weight=most,
-        mean_weight=mean,
-        n_fitted=_count_fitted(router, X),
-        estimated=propensity is None,
+        max_weight=np.array([one.most for one in agreements]),
+        mean_weight=np.array([one.weight / one.n for one in agreements]),
+        n_fitted=0,
+        estimated=False,
     )
 
 
@@ -416,7 +458,7 @@ def _model(rows, choice, value, n_choices, folds, *, ratio=False):
     return estimate_cells(rows, table, folds, ratio=ratio)
 
 
-def _of_choices(router, position, choice):
+def positions_of(router, position, choice):
     """Column numbers of `fit` as positions in ``choices_``; those left out come behind."""
     columns = getattr(router, "columns_", None)
     if columns is None or np.asarray(choice).dtype.kind not in "iu":
@@ -428,7 +470,7 @@ def _of_choices(router, position, choice):
     return found[position]
 
 
-def _budgets_of(router):
+def budgets_of(router):
     """Nine budgets from the smallest to the largest that is of use."""
     if not hasattr(router, "price_path_"):
         raise ValueError(
@@ -439,16 +481,18 @@ def _budgets_of(router):
     return np.linspace(least, least + max(own[-1] - own[0], 0.0), 9)
 
 
-def _count_fitted(router, X):
-    """Rows that the router has learned from, as far as it knows; a warning where there are."""
+def count_fitted(router, X):
+    """Rows that the router has learned from, as far as it knows."""
     seen = getattr(router, "_seen", None)
-    count = 0 if seen is None else int(np.count_nonzero(seen(X)))
-    # Some requests come again: these are no rows of the fit.
-    if count > _REPEATED * num_samples(X):
+    return 0 if seen is None else int(np.count_nonzero(seen(X)))
+
+
+def warn_of_fitted(count, n):
+    """Warn where a log is that of the fit; some requests come again, and are not."""
+    if count > _REPEATED * n:
         warnings.warn(
-            f"{count} of {num_samples(X)} rows are rows that the router was fitted on: for these "
-            "it is judged too well. Give rows that it has not seen.",
+            f"{count} of {n} rows are rows that the router was fitted on: for these it is judged "
+            "too well. Give rows that it has not seen.",
             UserWarning,
             stacklevel=4,
         )
-    return count

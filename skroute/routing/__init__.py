@@ -13,6 +13,7 @@ from skroute.routing._baselines_regressor import (
 from skroute.routing._budget_router import BudgetRouter
 from skroute.routing._cascade import CascadeRouter
 from skroute.routing._cascade_run import CascadeRun
+from skroute.routing._dask_router import DaskRouter
 from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier
@@ -31,6 +32,7 @@ __all__ = [
     "BudgetStream",
     "CascadeRouter",
     "CascadeRun",
+    "DaskRouter",
     "Decision",
     "FrugalMCTClassifier",
     "FrugalMLClassifier",

@@ -6,7 +6,7 @@ import numpy as np
 
 from skroute.distributed._blocks import sum_blocks
 from skroute.metrics._curve import check_budgets, find_router, router_in
-from skroute.metrics._off_policy import (
+from skroute.metrics._off_policy_sums import (
     Agreement,
     Terms,
     budgets_of,

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 import skroute.quality._logged as mechanism
 from skroute.metrics import OffPolicyDisplay, off_policy_curve
-from skroute.metrics._off_policy import direct_method, doubly_robust, snips
+from skroute.metrics._off_policy_sums import direct_method, doubly_robust, snips
 from skroute.routing import BudgetRouter
 
 COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}

@@ -36,6 +36,8 @@ def setting(total, **told):
     llm = litellm.Router(model_list=deployments, num_retries=0)
     strategy = SkrouteStrategy(llm, stream, lambda messages: [[len(messages[0]["content"]) / 100]])
     llm.set_custom_routing_strategy(strategy)
+    # LiteLLM keeps one callback of each class for the whole process.
+    litellm.logging_callback_manager._reset_all_callbacks()
     litellm.callbacks = [strategy]
     return llm, stream, strategy
 

@@ -80,15 +80,6 @@ def test_checks_outside_the_list(model):
     check_dataframe_column_names_consistency(type(model).__name__, clone(model))
 
 
-def test_import_loads_nothing_heavy():
-    code = (
-        "import sys, skroute.feature_sets; "
-        "print([m for m in ('numba', 'matplotlib', 'lightgbm', 'torch') if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
-
-
 # What is chosen
 
 

@@ -304,10 +304,8 @@ def another_process():
     return child
 
 
-def check_decision_pickles_into_another_process(estimator):
-    model, X = fitted(estimator), rows()[2]
-    expected = model.predict_routed(X)
-    same(expected, pickle.loads(pickle.dumps(model)).predict_routed(X))
+def answered_elsewhere(model, X):
+    """What ``predict_routed`` says in another process, after joblib."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.joblib"
         joblib.dump((model, X), path)
@@ -317,7 +315,14 @@ def check_decision_pickles_into_another_process(estimator):
         if child.stdout.readline() != "done\n":
             another_process.cache_clear()
             raise AssertionError("the other process ended; its error is printed above")
-        same(expected, joblib.load(f"{path}.out"))
+        return joblib.load(f"{path}.out")
+
+
+def check_decision_pickles_into_another_process(estimator):
+    model, X = fitted(estimator), rows()[2]
+    expected = model.predict_routed(X)
+    same(expected, pickle.loads(pickle.dumps(model)).predict_routed(X))
+    same(expected, answered_elsewhere(model, X))
 
 
 def check_decision_skops_round_trip(estimator):

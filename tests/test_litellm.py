@@ -74,7 +74,9 @@ def test_a_failed_call_is_refunded_and_an_empty_purse_raises():
     with pytest.raises(litellm.RateLimitError):
         ask(llm, 1)
     assert stream.books().spent == 0 and stream.books().n_open == 0
-    llm, stream, _ = setting(1e-4, mock_response="an answer")
+    llm, stream, _ = setting(3e-4, mock_response="an answer")
+    # Another worker's call is under way.
+    stream.route([[0.01]])
     with pytest.raises(BudgetExhaustedError):
         ask(llm, 1)
 

@@ -2,8 +2,6 @@
 
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 
 import joblib

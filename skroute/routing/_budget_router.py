@@ -20,7 +20,8 @@ from skroute.base import (
     note_failure,
 )
 from skroute.metrics import pareto_front
-from skroute.routing._draws import keys_seen_once, tie_draws
+from skroute.routing._changing import ChangingChoicesMixin
+from skroute.routing._draws import row_keys, tie_draws
 from skroute.routing._fit_warnings import warn_of_fit
 from skroute.routing._limits import limits_of
 from skroute.routing._logged import LogReportMixin, read_log, table_outcomes, warn_of_overlap
@@ -43,7 +44,14 @@ from skroute.utils._compat import (
 )
 
 
-class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
+class BudgetRouter(
+    ChangingChoicesMixin,
+    LogReportMixin,
+    LoggedMixin,
+    CostAwareMixin,
+    MetaEstimatorMixin,
+    BaseEstimator,
+):
     r"""Choose per row what is worth its cost, learned from logged outcomes alone.
 
     For whoever has a log of what several models, services or language models made of past
@@ -114,7 +122,10 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         then answers with the column of Q, 0, 1, ...
 
     n_known_ : ndarray of shape (n_choices,)
-        Rows of `fit` on which the quality of each choice is known.
+        Rows on which the quality of each choice is known: of `fit`, or of `add_choice`.
+
+    newcomers_ : dict from str to Newcomer
+        What is known of the choices added after `fit`.
 
     overlap_ : Overlap
         For logs of one answer per request: what the log says of the policy at `budget`.
@@ -325,6 +336,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
 
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
         check_policy(self.policy, self.objective)
+        self._newcomers, self._later, self._dropped = {}, [], []
         routed = self._route_metadata(params)
         if y is None:
             raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
@@ -369,7 +381,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
             fit_params=routed["accuracy_estimator"]["fit"],
             known=outcomes.known,
         )
-        self._log, self._keys = outcomes.kind, keys_seen_once(X)
+        self._log, self._row_keys = outcomes.kind, row_keys(X)
         self.choices_ = [self._names[column] for column in self.columns_]
         check_affordable(budget, self._priced.least)
         warn_of_fit(self._priced, self.choices_, budget)
@@ -405,10 +417,14 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         return names
 
     def _fixed_costs(self):
-        """The constructor's cost of each column of Q."""
-        costs = self.costs
+        """The constructor's cost of each column of Q, and those of later choices."""
+        costs, known = self.costs, self._newcomers
+        later = {name: known[name].record.cost if name in known else 0.0 for name in self._later}
         if isinstance(costs, Mapping):
             costs = {str(name): cost for name, cost in costs.items()}
+            costs = dict.fromkeys(self._dropped, 0.0) | later | costs
+        elif later and not isinstance(costs, str) and len(costs) == len(self._names) - len(later):
+            costs = [*costs, *later.values()]
         return check_costs(costs, self._names)
 
     def _check_fit_costs(self, costs, shape):

@@ -100,8 +100,8 @@ class ChangingChoicesMixin:
         (cost,) = check_costs({name: cost}, [name], name="cost").tolist()
         if isinstance(self.costs, Mapping) and self.costs.get(name, cost) != cost:
             raise ValueError(
-                f"costs has {self.costs[name]!r} for {name!r}, but cost={cost!r}: set_params(costs=...) "
-                "changes the price of a choice that costs names."
+                f"costs has {self.costs[name]!r} for {name!r}, but cost={cost!r}: "
+                "set_params(costs=...) changes the price of a choice that costs names."
             )
         known = self._newcomers.get(name)
         scored = self._scored(name, X, q, known, _LEAST if estimator is None else _LEAST_LEARNED)
@@ -206,12 +206,11 @@ class ChangingChoicesMixin:
             )
         if not isinstance(name, str) or (name in self._names and name not in self._newcomers):
             raise ValueError(
-                f"name must be a new one, a string, beside {self._names!r}, got {name!r}. Scores of "
-                "a choice that fit knew need a new fit."
+                f"name must be a new one, a string, beside {self._names!r}, got {name!r}. Scores "
+                "of a choice that fit knew need a new fit."
             )
-        if min_evidence is not None and not (
-            isinstance(min_evidence, Real) and 0 < min_evidence < 1
-        ):
+        is_number = isinstance(min_evidence, Real) and not isinstance(min_evidence, bool)
+        if min_evidence is not None and not (is_number and 0 < min_evidence < 1):
             raise ValueError(
                 f"min_evidence must be a probability above 0 and below 1, or None, got "
                 f"{min_evidence!r}."

@@ -169,9 +169,10 @@ def _parts_of(outputs):
 def shrunk_regression(outputs, q, columns, noise, low, high):
     r"""A new choice as one more draw from the population that the other choices were drawn from.
 
-    A priori its quality is :math:`m(x) + a + \sum_j w_j (\hat q_j(x) - m(x))`, with m the mean of the
-    k choices' estimates and the w independent with variance 1 / (k - 1), so that it varies, and
-    goes along with the others, as they do among themselves. The level a lets it differ from all.
+    A priori its quality is :math:`m(x) + a + \sum_j w_j (\hat q_j(x) - m(x))`, with m the mean
+    of the k choices' estimates and the w independent with variance 1 / (k - 1), so that it
+    varies, and goes along with the others, as they do among themselves. The level a lets it
+    differ from all.
     The scores update this in closed form (a Gaussian process whose kernel is the covariance of
     the choices); with none it is the mean of the others.
 

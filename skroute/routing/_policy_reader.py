@@ -23,8 +23,8 @@ a ``predictor``:
   interpolation between the ``knots`` of each choice, rounded to multiples of ``step`` (null: not),
   and cut to the range ``low`` to ``high``
 - ``changed``: the choices of predictor ``of`` and, behind them, ``added`` ones: of the ``columns``
-  of `of`, ``x @ coef + intercept``, cut to the range ``low`` to ``high``, less ``caution`` times the
-  length of ``(x - mean(x), 1) @ root``, cut again; of all these the columns ``kept``
+  of `of`, ``x @ coef + intercept``, cut to the range ``low`` to ``high``, less ``caution`` times
+  the length of ``(x - mean(x), 1) @ root``, cut again; of all these the columns ``kept``
 
 Each row goes to the best of quality less docked less price times cost. Rows that are tied at the
 price go to the cheaper choice here; skroute itself divides them so that all of the budget is used.

@@ -508,7 +508,8 @@ class BudgetRouter(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        return predict_costs(self.cost_estimator_, X, len(self.choices_))
+        found = predict_costs(self.cost_estimator_, X, self._priced._n_outputs)
+        return found if self._priced.kept is None else found[:, self._priced.kept]
 
     def _answer(self, X, plan, response):
         # What nothing names is answered by its column of Q.

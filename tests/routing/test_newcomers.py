@@ -135,7 +135,8 @@ def test_after_a_drop_it_decides_as_one_fitted_without_the_choice(seed, kind, dr
     new, Q_new = log(80, seed + 1, 3)
     told = rng.uniform(0.5, 1.5, (80, 3)) * prices
     call, other = ({"costs": told}, {"costs": told[:, keep]}) if kind == "known" else ({}, {})
-    budget = float(without.price_path_.budgets[-1]) * 0.8 + 0.3
+    budget = float(without.price_path_.budgets[-1]) + (1.0 if told is not None else -0.1)
+    budget = max(budget, without.min_budget_)
     ours = router.predict_routed(new, budget=budget, **call)
     theirs = without.predict_routed(new, budget=budget, **other)
     np.testing.assert_array_equal(ours.route, theirs.route)
@@ -218,7 +219,7 @@ def test_what_is_made_of_a_router_knows_its_choices(reg_lambda):
     assert 2 not in router.route(rows, allowed=allowed)
     assert "new" not in router.predict(rows, exclude=["new"])
     fresh = clone(router)
-    assert not hasattr(fresh, "choices_") and fresh.get_params() == router.get_params()
+    assert not hasattr(fresh, "choices_") and repr(fresh) == repr(router)
     # A new fit knows what it is given.
     router.fit(X, Q[:, :3])
     assert router.choices_ == list(COSTS) and router.newcomers_ == {}
@@ -262,7 +263,7 @@ def test_a_regressor_of_ones_own():
     assert router.newcomers_["new"].standard_error > 0 and (std > 0).all()
     base = router.accuracy_estimator_.predict(X)
     ((model),) = router._priced.estimator.models
-    expected = own.predict(base) - CAUTION * model.std(base)
+    expected = own.predict(base).clip(0, 1) - CAUTION * model.std(base)
     np.testing.assert_allclose(router.predict_quality(X)[:, 3], expected.clip(0, 1))
     with pytest.raises(TypeError, match="add it without one"):
         export_policy(router)
@@ -335,10 +336,10 @@ def evidence(gap, n, n_draws=60):
 
 def test_min_evidence_keeps_out_what_may_harm(monkeypatch):
     """Of choices that gain nothing one draw in ten at most; a mean above 0 as proof fails this."""
-    assert evidence(0.0, 100) <= 0.1
+    assert evidence(0.0, 100) <= 0.05
     assert evidence(0.25, 300, 10) >= 0.8
     monkeypatch.setattr(_changing, "lowest_gain", lambda gains, bounds, confidence: gains.mean())
-    assert evidence(0.0, 100, 30) > 0.2
+    assert evidence(0.0, 100) > 0.1
 
 
 def test_one_that_waits_joins_with_more_rows_or_is_forgotten():

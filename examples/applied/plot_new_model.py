@@ -89,8 +89,8 @@ plt.show()
 # apart. (The right panel keeps the price of the left one, so that its spend is not exactly equal;
 # ``benchmarks/bench_lifecycle.py`` compares at equal spend.)
 #
-# ``newcomers_`` says what is known. With ``min_evidence`` a model stays out until its scores promise
-# that it does no harm, which takes many: a gain of half a point in all is easily chance.
+# ``newcomers_`` says what is known. With ``min_evidence`` a model stays out until its scores
+# promise that it does no harm, which takes many: half a point in all is easily chance.
 
 best = max(gain, key=lambda name: gain[name][-1])
 router = fitted([name for name in prices if name != best])

@@ -418,8 +418,7 @@ class BudgetRouter(
 
     def _fixed_costs(self):
         """The constructor's cost of each column of Q, and those of later choices."""
-        costs, known = self.costs, self._newcomers
-        later = {name: known[name].record.cost if name in known else 0.0 for name in self._later}
+        costs, later = self.costs, self._later_costs()
         if isinstance(costs, Mapping):
             costs = {str(name): cost for name, cost in costs.items()}
             costs = dict.fromkeys(self._dropped, 0.0) | later | costs
@@ -508,8 +507,9 @@ class BudgetRouter(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        found = predict_costs(self.cost_estimator_, X, self._priced._n_outputs)
-        return found if self._priced.kept is None else found[:, self._priced.kept]
+        return self._priced.narrowed(
+            predict_costs(self.cost_estimator_, X, self._priced._n_outputs)
+        )
 
     def _answer(self, X, plan, response):
         # What nothing names is answered by its column of Q.

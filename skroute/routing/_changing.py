@@ -197,6 +197,11 @@ class ChangingChoicesMixin:
         vars(self).update(vars(other))
         return self
 
+    def _later_costs(self):
+        """Prices of the choices that were ever taken in after `fit`; 0 of those that went."""
+        known = self._newcomers
+        return {name: known[name].record.cost if name in known else 0.0 for name in self._later}
+
     def _check_newcomer(self, name, min_evidence):
         if self._priced.per_row:
             raise ValueError(

@@ -294,18 +294,14 @@ def stacked(predictor, X):
 
 
 def changed(predictor, X):
-    found = KINDS[predictor["of"]["kind"]](predictor["of"], X).reshape(len(X), -1)
-    columns = list(found.T)
-    for choice in predictor["added"]:
-        x, ends = found[:, choice["columns"]], (choice["low"], choice["high"])
+    columns = [KINDS[predictor["of"]["kind"]](predictor["of"], X).reshape(len(X), -1)]
+    for new in predictor["added"]:
+        x, ends = columns[0][:, new["columns"]], (new["low"], new["high"])
         parts = np.column_stack([x - x.mean(axis=1, keepdims=True), np.ones(len(x))])
-        std = np.linalg.norm(parts @ np.array(choice["root"]), axis=1)
-        value = np.clip(x @ np.array(choice["coef"]) + choice["intercept"], *ends)
-        columns.append(np.clip(value - choice["caution"] * std, *ends))
+        less = new["caution"] * np.linalg.norm(parts @ new["root"], axis=1)
+        columns.append(np.clip(np.clip(linear(new, x), *ends) - less, *ends))
     return np.column_stack(columns)[:, predictor["kept"]]
 
 
-KINDS = {
-    kind.__name__: kind
-    for kind in (linear, trees, subsets, nearest, closest, similar, stacked, changed)
-}
+FUNCTIONS = linear, trees, subsets, nearest, closest, similar, stacked, changed
+KINDS = {kind.__name__: kind for kind in FUNCTIONS}

@@ -244,7 +244,11 @@ class PricedPolicy:
     def estimates(self, features):
         """Quality of each choice for each row, before the penalty."""
         found = predict_matrix(self.estimator, features, self._n_outputs, "accuracy_estimator")
-        return found if self.kept is None else found[:, self.kept]
+        return self.narrowed(found)
+
+    def narrowed(self, outputs):
+        """Columns of what all choices of `fit`, and later ones, have: those that there are."""
+        return outputs if self.kept is None else outputs[:, self.kept]
 
     def values(self, features):
         """What each choice is worth for each row: its quality less the penalty."""
@@ -261,7 +265,7 @@ class PricedPolicy:
             with note_failure("accuracy_estimator", num_samples(features), "predict"):
                 found = self.estimator.predict(features, return_std=True)
             found = [np.asarray(part, dtype=np.float64).reshape(shape) for part in found]
-            return tuple(part if self.kept is None else part[:, self.kept] for part in found)
+            return tuple(map(self.narrowed, found))
         estimates = self.estimates(features)
         if self._levels is None:
             table = self.quality if self.known is None else self.known.table

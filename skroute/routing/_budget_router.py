@@ -416,16 +416,6 @@ class BudgetRouter(
             )
         return names
 
-    def _fixed_costs(self):
-        """The constructor's cost of each column of Q, and those of later choices."""
-        costs, later = self.costs, self._later_costs()
-        if isinstance(costs, Mapping):
-            costs = {str(name): cost for name, cost in costs.items()}
-            costs = dict.fromkeys(self._dropped, 0.0) | later | costs
-        elif later and not isinstance(costs, str) and len(costs) == len(self._names) - len(later):
-            costs = [*costs, *later.values()]
-        return check_costs(costs, self._names)
-
     def _check_fit_costs(self, costs, shape):
         if self.costs is not None:
             if self.cost_estimator is not None:

@@ -197,10 +197,16 @@ class ChangingChoicesMixin:
         vars(self).update(vars(other))
         return self
 
-    def _later_costs(self):
-        """Prices of the choices that were ever taken in after `fit`; 0 of those that went."""
-        known = self._newcomers
-        return {name: known[name].record.cost if name in known else 0.0 for name in self._later}
+    def _fixed_costs(self):
+        """The constructor's cost of each column of Q, and those of later choices."""
+        costs, known = self.costs, self._newcomers
+        later = {name: known[name].record.cost if name in known else 0.0 for name in self._later}
+        if isinstance(costs, Mapping):
+            costs = {str(name): cost for name, cost in costs.items()}
+            costs = dict.fromkeys(self._dropped, 0.0) | later | costs
+        elif later and not isinstance(costs, str) and len(costs) == len(self._names) - len(later):
+            costs = [*costs, *later.values()]
+        return check_costs(costs, self._names)
 
     def _check_newcomer(self, name, min_evidence):
         if self._priced.per_row:

@@ -14,7 +14,6 @@ from skroute.base import (
     CostAwareMixin,
     check_affordable,
     check_budget,
-    check_costs,
     check_rows,
     inherit_member_tags,
     note_failure,

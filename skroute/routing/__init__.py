@@ -16,6 +16,7 @@ from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._dask_router import DaskRouter
 from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._frugal_ml import FrugalMLClassifier
+from skroute.routing._newcomers import Newcomer
 from skroute.routing._occam import OccamRouterClassifier
 from skroute.routing._occam_regressor import OccamRouterRegressor
 from skroute.routing._online import OnlineBudgetRouter
@@ -36,6 +37,7 @@ __all__ = [
     "Decision",
     "FrugalMCTClassifier",
     "FrugalMLClassifier",
+    "Newcomer",
     "OccamRouterClassifier",
     "OccamRouterRegressor",
     "OnlineBudgetRouter",

@@ -14,13 +14,13 @@ from skroute.base import (
     CostAwareMixin,
     check_affordable,
     check_budget,
-    check_costs,
     check_rows,
     inherit_member_tags,
     note_failure,
 )
 from skroute.metrics import pareto_front
-from skroute.routing._draws import keys_seen_once, tie_draws
+from skroute.routing._changing import ChangingChoicesMixin
+from skroute.routing._draws import row_keys, tie_draws
 from skroute.routing._fit_warnings import warn_of_fit
 from skroute.routing._limits import limits_of
 from skroute.routing._logged import LogReportMixin, read_log, table_outcomes, warn_of_overlap
@@ -43,7 +43,14 @@ from skroute.utils._compat import (
 )
 
 
-class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
+class BudgetRouter(
+    ChangingChoicesMixin,
+    LogReportMixin,
+    LoggedMixin,
+    CostAwareMixin,
+    MetaEstimatorMixin,
+    BaseEstimator,
+):
     r"""Choose per row what is worth its cost, learned from logged outcomes alone.
 
     For whoever has a log of what several models, services or language models made of past
@@ -114,7 +121,10 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         then answers with the column of Q, 0, 1, ...
 
     n_known_ : ndarray of shape (n_choices,)
-        Rows of `fit` on which the quality of each choice is known.
+        Rows on which the quality of each choice is known: of `fit`, or of `add_choice`.
+
+    newcomers_ : dict from str to Newcomer
+        What is known of the choices added after `fit`.
 
     overlap_ : Overlap
         For logs of one answer per request: what the log says of the policy at `budget`.
@@ -325,6 +335,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
 
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
         check_policy(self.policy, self.objective)
+        self._newcomers, self._later, self._dropped = {}, [], []
         routed = self._route_metadata(params)
         if y is None:
             raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
@@ -369,7 +380,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
             fit_params=routed["accuracy_estimator"]["fit"],
             known=outcomes.known,
         )
-        self._log, self._keys = outcomes.kind, keys_seen_once(X)
+        self._log, self._row_keys = outcomes.kind, row_keys(X)
         self.choices_ = [self._names[column] for column in self.columns_]
         check_affordable(budget, self._priced.least)
         warn_of_fit(self._priced, self.choices_, budget)
@@ -403,13 +414,6 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
                 f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
             )
         return names
-
-    def _fixed_costs(self):
-        """The constructor's cost of each column of Q."""
-        costs = self.costs
-        if isinstance(costs, Mapping):
-            costs = {str(name): cost for name, cost in costs.items()}
-        return check_costs(costs, self._names)
 
     def _check_fit_costs(self, costs, shape):
         if self.costs is not None:
@@ -492,7 +496,9 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        return predict_costs(self.cost_estimator_, X, len(self.choices_))
+        return self._priced.narrowed(
+            predict_costs(self.cost_estimator_, X, self._priced._n_outputs)
+        )
 
     def _answer(self, X, plan, response):
         # What nothing names is answered by its column of Q.

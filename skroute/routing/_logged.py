@@ -272,16 +272,20 @@ def warn_of_overlap(overlap):
 class LogReportMixin:
     """Mixin for routers that learn from logs: what these know, and which rows were in them.
 
-    `_fit` sets ``_log``, the `kind` of its `Outcomes`, and ``_keys`` of the rows seen once.
+    `_fit` sets ``_log``, the `kind` of its `Outcomes`, and ``_row_keys`` of its rows.
     """
 
     @property
     def n_known_(self):
-        """Rows of `fit` on which the quality of each choice is known, of shape (n_choices,)."""
+        """Rows on which the quality of each choice is known, of shape (n_choices,)."""
         policy = self._policy()
         if policy.known is None:
-            return np.full(len(self.choices_), len(policy.quality))
-        return (policy.known.weight > 0).sum(axis=0)
+            found = np.full(len(self.choices_), len(policy.quality))
+        else:
+            found = (policy.known.weight > 0).sum(axis=0)
+        for k in np.flatnonzero(policy.added):
+            found[k] = self._newcomers[self.choices_[k]].record.n_rows
+        return found
 
     @property
     def overlap_(self):
@@ -294,4 +298,5 @@ class LogReportMixin:
 
     def _seen(self, X):
         """Which rows are those of `fit`, as far as a row was there once."""
-        return np.isin(row_keys(X), self._keys)
+        keys, counts = np.unique(self._row_keys, return_counts=True)
+        return np.isin(row_keys(X), keys[counts == 1])

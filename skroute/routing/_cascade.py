@@ -300,6 +300,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         quality = _check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
         self.model_names_ = check_names(self, quality.shape[1])
+        # Frames of costs and of quality are read by these names from here on.
+        self._frame_columns = self.model_names_ if self._named else None
         row_costs = check_fit_costs(self, costs, quality.shape)
         columns = self._check_signals(signals, len(quality))
         n_models = quality.shape[1]

@@ -12,6 +12,8 @@ from skroute.certified import CertifiedRouter
 from skroute.metrics import (
     RouterDiagnosticsDisplay,
     accuracy_cost_curve,
+    compare_with_references,
+    reference_curves,
     replay,
     routing_potential,
 )
@@ -123,6 +125,26 @@ def test_curves_and_diagnostics(log):
         for costs in (COSTS, SERIES)
     ]
     assert found[0] == found[1]
+
+
+def test_references(log):
+    X, Q, costs = log
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X[:300], Q[:300])
+    curve = accuracy_cost_curve(router, X[300:], Q[300:], [2, 3])
+    compared = []
+    for table, order in ((Q, list("abc")), (Q[OTHER], OTHER)):
+        table = table[300:]
+        expected = reference_curves(table.to_numpy(), [COSTS[name] for name in order], [2, 3])
+        for prices in (COSTS, SERIES, costs[300:].assign(**COSTS)):
+            found = reference_curves(table, prices, [2, 3])
+            np.testing.assert_allclose(found, expected)
+        compared.append(
+            compare_with_references(curve, table, SERIES, n_resamples=2, random_state=0)
+        )
+    gains = [found["apgr"]["oracle"].estimate for found in compared]
+    assert gains[0] == pytest.approx(gains[1])
+    with pytest.raises(ValueError, match="Q has no names"):
+        reference_curves(Q.to_numpy(), SERIES, [3])
 
 
 def test_replay(log):

@@ -22,6 +22,7 @@ from skroute.routing._newcomers import (
 from skroute.routing._priced import offers_std
 from skroute.routing._values import predict_matrix
 from skroute.utils._compat import Real, num_samples
+from skroute.utils._named import by_label
 
 # Scores that a newcomer needs, and that it needs where a regressor is to be left parts of them.
 _LEAST, _LEAST_LEARNED = 2, 10
@@ -199,7 +200,7 @@ class ChangingChoicesMixin:
 
     def _fixed_costs(self):
         """The constructor's cost of each column of Q, and those of later choices."""
-        costs, known = self.costs, self._newcomers
+        costs, known = by_label(self.costs), self._newcomers
         later = {name: known[name].record.cost if name in known else 0.0 for name in self._later}
         if isinstance(costs, Mapping):
             costs = {str(name): cost for name, cost in costs.items()}

@@ -162,6 +162,49 @@ def quality_name(estimator):
     return "given function" if callable(quality) or isinstance(quality, tuple) else "minus cost"
 
 
+def handed_over(estimator, route):
+    """Which rows a fitted estimator hands over instead of answering them.
+
+    Parameters
+    ----------
+    estimator : fitted decision estimator
+    route : ndarray of shape (n_samples,), dtype=int64
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=bool
+    """
+    if getattr(estimator, "abstain_quality_", None) is None:
+        return np.zeros(len(route), dtype=bool)
+    # Behind a prefix where several candidates are certified.
+    handing = [str(name).rpartition(": ")[2] == "abstain" for name in estimator.choices_]
+    return np.array(handing)[route]
+
+
+def models_of(estimator):
+    """Names of the choices of a fitted estimator that answer."""
+    if getattr(estimator, "abstain_quality_", None) is None:
+        return list(estimator.choices_)
+    return [name for name in estimator.choices_ if str(name).rpartition(": ")[2] != "abstain"]
+
+
+def _quality_or_handed(router, y, y_pred, route, row_quality):
+    """Quality of each answer; that of handing over where there is none."""
+    handed, y = handed_over(router, route), np.asarray(y)
+    if not handed.any():
+        if row_quality is not None:
+            return row_quality(y, y_pred)
+        return _quality_of_answers(y, y_pred, route, len(models_of(router)))
+    found, rows = np.full(len(y), router.abstain_quality_), np.flatnonzero(~handed)
+    if len(rows):
+        answers = np.array(y_pred[rows].tolist())
+        if row_quality is not None:
+            found[rows] = row_quality(y[rows], answers)
+        else:
+            found[rows] = _quality_of_answers(y[rows], answers, route[rows], len(models_of(router)))
+    return found
+
+
 def _quality_of_answers(y, y_pred, route, n_choices):
     """As `sample_quality`; that of the choice made where `y` is a quality matrix."""
     y, y_pred = np.asarray(y), np.asarray(y_pred)
@@ -224,7 +267,8 @@ def accuracy_cost_curve(
         (n_samples,), higher is better. None takes the estimator's own `quality` where it
         has one other than accuracy, whose mean is a ratio where that is; else, by the shapes:
         whether the label is right; the Jaccard index of the label sets (1 where both are
-        empty); the quality of the choice made.
+        empty); the quality of the choice made. A row that is handed over instead of answered
+        counts as the estimator's ``abstain_quality_`` in each case.
 
     **params : keyword arguments
         Further arguments of ``predict_routed``, for example ``costs`` of each row for
@@ -285,10 +329,7 @@ def accuracy_cost_curve(
             qualities[:, k], route, costs[:, k] = found
         else:
             y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
-            if row_quality is None:
-                qualities[:, k] = _quality_of_answers(y, y_pred, route, len(router.choices_))
-            else:
-                qualities[:, k] = row_quality(y, y_pred)
+            qualities[:, k] = _quality_or_handed(router, y, y_pred, route, row_quality)
         share[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
     known = ~np.isnan(qualities)
     # Divided last: rows that all cost 1 cost exactly 1 on average.

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.routing._abstaining import Beside
 from skroute.routing._limits import limits_of
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import Real, num_samples
@@ -123,7 +124,8 @@ class LoggedMixin(PricedMixin):
     @property
     def accuracy_estimator_(self):
         """The accuracy estimator, fitted on all rows."""
-        return self._policy().estimator
+        found = self._policy().estimator
+        return found.estimator if isinstance(found, Beside) else found
 
     @property
     def mean_quality_(self):

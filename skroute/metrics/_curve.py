@@ -182,6 +182,49 @@ def is_pair(quality):
     return isinstance(quality, tuple) and bool(quality) and isinstance(quality[0], str)
 
 
+def handed_over(estimator, route):
+    """Which rows a fitted estimator hands over instead of answering them.
+
+    Parameters
+    ----------
+    estimator : fitted decision estimator
+    route : ndarray of shape (n_samples,), dtype=int64
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=bool
+    """
+    if getattr(estimator, "abstain_quality_", None) is None:
+        return np.zeros(len(route), dtype=bool)
+    # Behind a prefix where several candidates are certified.
+    handing = [str(name).rpartition(": ")[2] == "abstain" for name in estimator.choices_]
+    return np.array(handing)[route]
+
+
+def models_of(estimator):
+    """Names of the choices of a fitted estimator that answer."""
+    if getattr(estimator, "abstain_quality_", None) is None:
+        return list(estimator.choices_)
+    return [name for name in estimator.choices_ if str(name).rpartition(": ")[2] != "abstain"]
+
+
+def _quality_or_handed(router, y, y_pred, route, row_quality):
+    """Quality of each answer; that of handing over where there is none."""
+    handed, y = handed_over(router, route), np.asarray(y)
+    if not handed.any():
+        if row_quality is not None:
+            return row_quality(y, y_pred)
+        return _quality_of_answers(y, y_pred, route, models_of(router))
+    found, rows = np.full(len(y), router.abstain_quality_), np.flatnonzero(~handed)
+    if len(rows):
+        answers = np.array(y_pred[rows].tolist())
+        if row_quality is not None:
+            found[rows] = row_quality(y[rows], answers)
+        else:
+            found[rows] = _quality_of_answers(y[rows], answers, route[rows], models_of(router))
+    return found
+
+
 def _quality_of_answers(y, y_pred, route, names):
     """As `sample_quality`; that of the choice made where `y` is a quality matrix."""
     if np.ndim(y_pred) == 1:
@@ -241,7 +284,8 @@ def accuracy_cost_curve(
         (n_samples,), higher is better. None takes the estimator's own `quality` where it
         has one other than accuracy, whose mean is a ratio where that is; else, by the shapes:
         whether the label is right; the Jaccard index of the label sets (1 where both are
-        empty); the quality of the choice made.
+        empty); the quality of the choice made. A row that is handed over instead of answered
+        counts as the estimator's ``abstain_quality_`` in each case.
 
     **params : keyword arguments
         Further arguments of ``predict_routed``, for example ``costs`` of each row for
@@ -324,10 +368,7 @@ def _sums(estimator, X, y, sample_weight, limits, row_quality, params):
             qualities[:, k], route, costs[:, k] = found
         else:
             y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
-            if row_quality is None:
-                qualities[:, k] = _quality_of_answers(y, y_pred, route, router.choices_)
-            else:
-                qualities[:, k] = row_quality(y, y_pred)
+            qualities[:, k] = _quality_or_handed(router, y, y_pred, route, row_quality)
         routed[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
     known = ~np.isnan(qualities)
     quality = weight @ np.where(known, qualities, 0.0)

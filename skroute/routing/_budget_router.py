@@ -19,6 +19,14 @@ from skroute.base import (
     note_failure,
 )
 from skroute.metrics import pareto_front
+from skroute.routing._abstaining import (
+    ABSTAIN_COST,
+    ABSTAIN_NAME,
+    HandingLogMixin,
+    check_abstain_name,
+    quality_of_handing,
+    with_handed,
+)
 from skroute.routing._changing import ChangingChoicesMixin
 from skroute.routing._draws import row_keys, tie_draws
 from skroute.routing._fit_warnings import warn_of_fit
@@ -46,6 +54,7 @@ from skroute.utils._named import by_label, in_order
 
 class BudgetRouter(
     ChangingChoicesMixin,
+    HandingLogMixin,
     LogReportMixin,
     LoggedMixin,
     CostAwareMixin,
@@ -97,6 +106,11 @@ class BudgetRouter(
     objective : {"mean", "min"}, default="mean"
         With ``policy="batch"``: maximise the mean estimated quality or the smallest one.
 
+    abstain_cost : float, default=None
+        What it costs, in units of quality, to hand a row over instead of having it answered:
+        the row counts as the best quality in the log minus this, and costs no more than
+        `routing_cost`. None never does. Raising it hands fewer rows over.
+
     drop_dominated : bool, default=False
         Whether to leave out choices that are more expensive and on average no better than
         another.
@@ -119,7 +133,8 @@ class BudgetRouter(
     choices_ : list of str
         Names of the choices that `route` indexes: the columns of Q where it is a data
         frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...; `predict`
-        then answers with the column of Q, 0, 1, ...
+        then answers with the column of Q, 0, 1, ... With an `abstain_cost` the last one is
+        ``"abstain"``, which `predict` gives for a row that is handed over (-1 beside columns).
 
     n_known_ : ndarray of shape (n_choices,)
         Rows on which the quality of each choice is known: of `fit`, or of `add_choice`.
@@ -140,7 +155,10 @@ class BudgetRouter(
         Fitted on all rows, where costs per row are learned.
 
     costs_ : ndarray of shape (n_choices,)
-        Cost of each choice; the mean where costs are per row.
+        Cost of each choice; the mean where costs are per row; 0 for handing over.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     mean_quality_ : ndarray of shape (n_choices,)
         Mean logged quality of each choice.
@@ -249,6 +267,7 @@ class BudgetRouter(
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
         "objective": [StrOptions({"mean", "min"})],
+        "abstain_cost": ABSTAIN_COST,
         "drop_dominated": ["boolean"],
         "routing_cost": [Interval(Real, 0, None, closed="left")],
         "cv": ["cv_object"],
@@ -269,6 +288,7 @@ class BudgetRouter(
         reg_lambda=0.0,
         policy="online",
         objective="mean",
+        abstain_cost=None,
         drop_dominated=False,
         routing_cost=0.0,
         cv=5,
@@ -281,6 +301,7 @@ class BudgetRouter(
         self.reg_lambda = reg_lambda
         self.policy = policy
         self.objective = objective
+        self.abstain_cost = abstain_cost
         self.drop_dominated = drop_dominated
         self.routing_cost = routing_cost
         self.cv = cv
@@ -344,12 +365,15 @@ class BudgetRouter(
         if self.accuracy_estimator is None:
             check_default_reads(X)
         outcomes = self._read(X, y, costs, choice, propensity)
+        check_abstain_name(self._names, self.abstain_cost)
         self.columns_ = np.arange(outcomes.quality.shape[1])
         if self.drop_dominated:
             self.columns_ = np.sort(pareto_front(*outcomes.means()))
         outcomes = outcomes.of(self.columns_)
+        self.abstain_quality_ = quality_of_handing(outcomes.quality, self.abstain_cost)
         budget = check_budget(self.budget)
-        check_affordable(budget, outcomes.cheapest() + self.routing_cost)
+        cheapest = outcomes.cheapest() if self.abstain_quality_ is None else 0.0
+        check_affordable(budget, cheapest + self.routing_cost)
 
         folds = folds_of(self.cv, X, outcomes.quality, **routed["splitter"]["split"])
         # The price must be learned on costs as they will be known: estimated.
@@ -380,9 +404,11 @@ class BudgetRouter(
             n_jobs=self.n_jobs,
             fit_params=routed["accuracy_estimator"]["fit"],
             known=outcomes.known,
+            handed=self.abstain_quality_,
         )
         self._log, self._row_keys = outcomes.kind, row_keys(X)
         self.choices_ = [self._names[column] for column in self.columns_]
+        self.choices_ += [ABSTAIN_NAME] * (self.abstain_quality_ is not None)
         check_affordable(budget, self._priced.least)
         warn_of_fit(self._priced, self.choices_, budget)
         if self._log is not None:
@@ -443,6 +469,7 @@ class BudgetRouter(
                 "it back."
             )
         costs = None if fitted.per_row else self._fixed_costs()[self.columns_]
+        costs = with_handed(costs, self.abstain_quality_)
         check_lambda(self.reg_lambda)
         return fitted.solved(self.reg_lambda, costs)
 
@@ -492,22 +519,20 @@ class BudgetRouter(
                 "calls are expected to cost by the log is predict_routed(X).expected_cost."
             )
         if costs is not None:
-            return _check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
+            costs = _check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
+            return with_handed(costs, self.abstain_quality_)
         if self.cost_estimator_ is None:
             raise ValueError(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        return self._priced.narrowed(
-            predict_costs(self.cost_estimator_, X, self._priced._n_outputs)
+        estimated = predict_costs(
+            self.cost_estimator_, X, self._priced._n_outputs - (self.abstain_quality_ is not None)
         )
-
-    def _answer(self, X, plan, response):
-        # What nothing names is answered by its column of Q.
-        return (np.asarray(self.choices_) if self._named else self.columns_)[plan.route]
+        return self._priced.narrowed(with_handed(estimated, self.abstain_quality_))
 
     def score(self, X, y, sample_weight=None, budget=None, costs=None, **context):
-        """Realised mean quality of the choices made.
+        """Realised mean quality of the choices made; a row handed over counts as in `fit`.
 
         Parameters
         ----------
@@ -543,7 +568,7 @@ class BudgetRouter(
                 f"y must have the {len(self._names)} columns that fit saw, got {quality.shape[1]}."
             )
         route = self.route(X, budget=budget, costs=costs, **context)
-        realised = quality[np.arange(len(route)), self.columns_[route]]
+        realised = self._realised(quality, route)
         weight = check_sample_weight(sample_weight, X)
         known = ~np.isnan(realised)
         if not weight[known].sum() > 0:

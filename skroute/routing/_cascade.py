@@ -18,9 +18,9 @@ from skroute.base import (
     inherit_member_tags,
     note_failure,
 )
+from skroute.routing._abstaining import ABSTAIN_COST, ABSTAIN_NAME
 from skroute.routing._budget_router import _check_matrix, _column_names
 from skroute.routing._cascade_checks import (
-    ABSTAIN_NAME,
     check_fit_costs,
     check_folds,
     check_names,
@@ -118,6 +118,9 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     costs_ : ndarray of shape (n_models,)
         Cost of each model's call; the mean of the log where costs are per row.
 
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
+
     mean_quality_ : ndarray of shape (n_models,)
         Mean logged quality of each model.
 
@@ -213,7 +216,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "order": ["array-like", None],
         "max_calls": [Interval(Integral, 1, None, closed="left")],
-        "abstain_cost": [Interval(Real, 0, None, closed="left"), None],
+        "abstain_cost": ABSTAIN_COST,
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "cv": ["cv_object"],
         "n_jobs": [
@@ -549,6 +552,14 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         route = self.route(X, budget=budget, **context)
         weight = check_sample_weight(sample_weight, quality)
         return float(np.average(self._realised(quality, route), weights=weight))
+
+    @property
+    def abstain_quality_(self):
+        """What a row counts as that is handed over; None where none is."""
+        check_is_fitted(self)
+        if self.choices_[-1] != ABSTAIN_NAME or self.abstain_cost is None:
+            return None
+        return self._rules[0].fitted.abstain * self._span + self._low
 
     def _realised(self, quality, route):
         handed = self._rules[0].fitted.abstain * self._span + self._low

@@ -92,10 +92,11 @@ class ChangingChoicesMixin:
         ------
         ValueError
             For a name that `fit` knew or that was dropped, for a router whose costs differ from
-            row to row, and for rows and scores that are none. Nothing is changed then.
+            row to row or that has an `abstain_cost`, and for rows and scores that are none. Nothing is changed then.
         """
         check_is_fitted(self)
         self._check_unchanged()
+        self._check_none_is_handed_over()
         self._policy()
         self._check_newcomer(name, min_evidence)
         (cost,) = check_costs({name: cost}, [name], name="cost").tolist()
@@ -176,6 +177,7 @@ class ChangingChoicesMixin:
         """
         check_is_fitted(self)
         self._check_unchanged()
+        self._check_none_is_handed_over()
         newcomers = {key: found for key, found in self._newcomers.items() if key != name}
         if name in self._newcomers and name not in self.choices_:
             self._newcomers = newcomers
@@ -208,6 +210,13 @@ class ChangingChoicesMixin:
         elif later and not isinstance(costs, str) and len(costs) == len(self._names) - len(later):
             costs = [*costs, *later.values()]
         return check_costs(costs, self._names)
+
+    def _check_none_is_handed_over(self):
+        if self.abstain_quality_ is not None:
+            raise ValueError(
+                "The choices of a router with an abstain_cost change by a new fit alone: give "
+                "what is not known of a new one as NaN, or use exclude for one that is gone."
+            )
 
     def _check_newcomer(self, name, min_evidence):
         if self._priced.per_row:

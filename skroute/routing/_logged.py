@@ -35,14 +35,23 @@ class Known(NamedTuple):
         The outcomes, NaN where not known.
     weight : ndarray of shape (n_rows, n_choices)
         One over the probability that a cell is known; 0 where it is not.
+    noise : float, default=None
+        See `prior`; None takes it from `weight`.
     """
 
     table: np.ndarray
     weight: np.ndarray
+    noise: float | None = None
 
     def of(self, columns):
         """The same of some choices."""
-        return Known(self.table[:, columns], self.weight[:, columns])
+        return Known(self.table[:, columns], self.weight[:, columns], self.noise)
+
+    def with_handed(self, handed):
+        """The same with a last choice whose quality is known of every row."""
+        tables = zip((self.table, self.weight), (handed, 1.0))
+        table, weight = (np.insert(part, part.shape[1], value, axis=1) for part, value in tables)
+        return Known(table, weight, self.prior)
 
     def means(self):
         """Mean of each choice, by weight."""
@@ -69,6 +78,8 @@ class Known(NamedTuple):
     @property
     def prior(self):
         """By how much single outcomes are noisier than where all are known."""
+        if self.noise is not None:
+            return self.noise
         made = self.weight > 0
         return float(self.weight[made].mean()) if made.any() else 1.0
 

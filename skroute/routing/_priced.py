@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 from skroute.assignment import decide
 from skroute.assignment._decide import check_policy
 from skroute.base import Plan, affords, check_affordable, note_failure
+from skroute.routing._abstaining import Beside, with_handed
 from skroute.routing._limits import stand_ins
 from skroute.routing._mixtures import price_curve, spread_prices
 from skroute.routing._validation import (
@@ -428,6 +429,8 @@ class PricedPolicy:
 
 def offers_std(estimator):
     """Whether `predict` says how uncertain it is when asked to."""
+    if isinstance(estimator, Beside):
+        estimator = estimator.estimator
     if isinstance(estimator, Pipeline):
         estimator = estimator[-1]
     try:
@@ -453,6 +456,7 @@ def fit_policy(
     fit_params=None,
     known=None,
     weight=None,
+    handed=None,
 ):
     """Learn a policy from a log: cross-fitted estimates, and the estimator on all rows.
 
@@ -478,6 +482,9 @@ def fit_policy(
         Where `quality` has NaN: which cells are known.
     weight : ndarray of shape (n_rows,), default=None
         As in `PricedPolicy`.
+    handed : float, default=None
+        What a row counts as that is handed over, which is then the last choice of the policy,
+        costs nothing and is not estimated. None where no row is.
 
     Returns
     -------
@@ -504,6 +511,17 @@ def fit_policy(
     judged = quality if known is None else known.judged(estimate)
     # Costs that are known row by row do not repeat.
     known_costs = np.ndim(costs) == 2 and planned is None
+    repeats = None if known_costs else find_repeats(X, part, of_rows)
+    alone = leave_one_out(fitted, X, quality) if exchangeable else None
+    if handed is not None:
+        fitted = Beside(fitted, handed)
+        estimate, judged = fitted.table(estimate), fitted.table(judged)
+        alone = None if alone is None else fitted.table(alone)
+        costs, planned = with_handed(costs, handed), with_handed(planned, handed)
+        known = None if known is None else known.with_handed(handed)
+        if repeats is not None:
+            own = with_handed(repeats.planned, handed)
+            repeats = repeats._replace(values=fitted.table(repeats.values), planned=own)
     return PricedPolicy(
         fitted,
         estimate,
@@ -513,8 +531,8 @@ def fit_policy(
         reg_lambda=reg_lambda,
         deciding=deciding,
         part=part,
-        repeats=None if known_costs else find_repeats(X, part, of_rows),
-        alone=leave_one_out(fitted, X, quality) if exchangeable else None,
+        repeats=repeats,
+        alone=alone,
         known=known,
         weight=weight,
     )

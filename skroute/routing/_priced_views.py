@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.routing._abstaining import Beside
 from skroute.routing._limits import limits_of
 from skroute.routing._newcomers import base_of
 from skroute.routing._stream import StreamMixin
@@ -124,7 +125,8 @@ class LoggedMixin(PricedMixin):
     @property
     def accuracy_estimator_(self):
         """The accuracy estimator, fitted on all rows."""
-        return base_of(self._policy())[0]
+        found = base_of(self._policy())[0]
+        return found.estimator if isinstance(found, Beside) else found
 
     @property
     def mean_quality_(self):

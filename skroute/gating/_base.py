@@ -102,6 +102,11 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             )
         return values, encoded, weight
 
+    @property
+    def _categorical(self):
+        """Which columns hold codes of categories; None where none does."""
+        return None if self._codes is None else self._codes.categorical
+
     def _feature_cost(self, *columns):
         """Cost of buying all of these columns."""
         groups = np.unique(self.group_of_[np.concatenate(columns)])

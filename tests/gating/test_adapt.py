@@ -221,7 +221,7 @@ def test_model_costs():
 
 
 def test_nested_stages_cost_less_than_they_would_apart():
-    X, y, X_new, _ = problem(1200)
+    X, y, X_new, _ = problem(1200, seed=3)
     inner = adapt(gamma=0.002, p_full=0.6)
     model = adapt(inner, gamma=0.02, p_full=0.5).fit(X, y)
     routed = model.predict_routed(X_new)

@@ -60,7 +60,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
       the largest; for up to twenty groups.
 
     One model answers for all subsets of groups. It is trained on copies of the rows in which
-    groups are hidden as the policies hide them.
+    groups are hidden as the policies hide them. From 5,000 rows on the static order has one of
+    its own.
 
     Parameters
     ----------
@@ -216,6 +217,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _fit(self, X, y, *, task):
         values, encoded, _ = self._checked(X, y, None)
+        encoded, self._inner = name_free(encoded)
         if len(values) < FEWEST:
             raise ValueError(
                 f"X has {len(values)} rows; at least {FEWEST} are needed, since what is learned is "
@@ -385,7 +387,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             columns = np.flatnonzero(np.isin(self.group_of_, self._order[: point.n_first]))
             values = ledger.take(np.arange(len(plan.route)), columns)
             proba = self._learned.sets[point.n_first].proba(values)
-        return self._answers_of(proba, response)
+        if response == "predict":
+            return self.classes_[self._inner[proba.argmax(axis=1)]]
+        return proba[:, np.argsort(self._inner)]
 
     def bought(self, X, budget=None, **context):
         """Which groups are bought for each row, and in which round.
@@ -435,6 +439,7 @@ class _Walk:
         self.learned = model._judged if priced else model._learned
         self.path = model._held_out.paths[point.candidate]
         self.policy = self.learned.policies[point.candidate]
+        self.masked = self.learned.masked[point.candidate]
         n_rows = len(rows)
         every = np.arange(n_rows)
         self.memory = self.policy.start(n_rows)
@@ -463,7 +468,7 @@ class _Walk:
 
     def _look(self, at):
         """Answer so far, next group, and the price up to which rows go on."""
-        self.proba[at] = self.learned.masked.proba(self.values[at])
+        self.proba[at] = self.masked.proba(self.values[at])
         self.next[at] = self.memory.next_groups(at, self.values[at], self.known[at])
         # What is known from the start counts as a step: the table is of what is known.
         step = (self.known[at] & self.groups.priced).sum(axis=1)
@@ -508,6 +513,26 @@ class _Walk:
                     return
                 left -= price[len(paid) - 1]
                 self._buy(np.sort(paid))
+
+
+def name_free(encoded):
+    """Codes of classes that do not depend on what the classes are called.
+
+    Parameters
+    ----------
+    encoded : ndarray of shape (n_samples,), dtype=int
+        Codes in the order of the names.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_samples,), dtype=int
+        0 is the most frequent class; of equally frequent ones the first that occurs.
+    order : ndarray of shape (n_classes,), dtype=int
+        The code in the order of the names, of each.
+    """
+    _, first, counts = np.unique(encoded, return_index=True, return_counts=True)
+    order = np.lexsort((first, -counts))
+    return np.argsort(order)[encoded], order
 
 
 def held_out_part(y, rng):

@@ -308,7 +308,8 @@ def settings():
     yield Setting(name, draw, partial(learned, forest()), heavy=True)
     for name, read in (("Adult", adult), ("Covertype", covertype)):
         yield Setting(f"Adapt on {name}", partial(labelled, read), gate, sizes=SIZES)
-    for name, read, gamma in (("Letter", letter, 0.02), ("Covertype", covertype, 0.01)):
+    features = ("Letter", letter, 0.02), ("Covertype", covertype, 0.01), ("Adult", adult, 0.01)
+    for name, read, gamma in features:
         router, draw = partial(feature_gate, gamma), partial(labelled, read)
         yield Setting(f"Adapt, features of {name}", draw, router, sizes=SIZES)
 

@@ -124,7 +124,7 @@ class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
         """Fit the full model, and all else that does not depend on `p_full` and `gamma`."""
         X, y = indexable(X, y)
         values, encoded, weight = self._checked(X, y, sample_weight)
-        y = self.classes_[encoded]
+        y = self.classes_[self._named[encoded]]
         fit_params, split_params = self._inner_params(sample_weight, weight, params)
         names = ["gate", "cheap", "full"]
         costs = dict.fromkeys(names, 0.0) if self.model_costs is None else self.model_costs

@@ -217,7 +217,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _fit(self, X, y, *, task):
         values, encoded, _ = self._checked(X, y, None)
-        encoded, self._inner = name_free(encoded)
         if len(values) < FEWEST:
             raise ValueError(
                 f"X has {len(values)} rows; at least {FEWEST} are needed, since what is learned is "
@@ -387,9 +386,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             columns = np.flatnonzero(np.isin(self.group_of_, self._order[: point.n_first]))
             values = ledger.take(np.arange(len(plan.route)), columns)
             proba = self._learned.sets[point.n_first].proba(values)
-        if response == "predict":
-            return self.classes_[self._inner[proba.argmax(axis=1)]]
-        return proba[:, np.argsort(self._inner)]
+        return self._answers_of(proba, response)
 
     def bought(self, X, budget=None, **context):
         """Which groups are bought for each row, and in which round.
@@ -513,26 +510,6 @@ class _Walk:
                     return
                 left -= price[len(paid) - 1]
                 self._buy(np.sort(paid))
-
-
-def name_free(encoded):
-    """Codes of classes that do not depend on what the classes are called.
-
-    Parameters
-    ----------
-    encoded : ndarray of shape (n_samples,), dtype=int
-        Codes in the order of the names.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_samples,), dtype=int
-        0 is the most frequent class; of equally frequent ones the first that occurs.
-    order : ndarray of shape (n_classes,), dtype=int
-        The code in the order of the names, of each.
-    """
-    _, first, counts = np.unique(encoded, return_index=True, return_counts=True)
-    order = np.lexsort((first, -counts))
-    return np.argsort(order)[encoded], order
 
 
 def held_out_part(y, rng):

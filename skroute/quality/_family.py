@@ -107,14 +107,8 @@ class Linear(NamedTuple):
         return X.astype(np.float64) @ self.coef + self.offset
 
     def ready(self):
-        from skroute.quality._predict_kernels import add_products
-
-        coef, offset = np.ascontiguousarray(self.coef), self.offset
-
         def add(rows, out):
-            X = rows.plain if self.plain else rows.standard
-            add_products(X if self.columns is None else X.take(self.columns, axis=1), coef, out)
-            out += offset
+            out += self.predict(rows)
 
         return add
 
@@ -163,14 +157,10 @@ class Landmarks(NamedTuple):
         return _predicted(self, rows, len(self.linear.offset))
 
     def ready(self):
-        from skroute.quality._predict_kernels import add_products
-
         similarities, linear = self._similarities(), self.linear
-        coef, offset = np.ascontiguousarray(linear.coef), linear.offset
 
         def add(rows, out):
-            add_products(similarities(rows), coef, out)
-            out += offset
+            out += linear.of(similarities(rows))
 
         return add
 

@@ -1,4 +1,4 @@
-"""Compiled parts of a prediction. The sums of a row are made in one order in any batch.
+"""Compiled parts of a prediction. Sums in single precision have one order in any batch.
 
 Imported on first use. Trees are walked in a layout of their own (:func:`laid_out`): a leaf is its
 own child, so that some rows, or some trees, take steps together and no branch depends on the data.
@@ -201,25 +201,6 @@ def exponents(X, centres, gamma, out):
                 squares[c] += d0 * d0
         for c in range(n_centres):
             squares[c] *= -gamma
-
-
-@njit(cache=True, nogil=True, fastmath=_FMA)
-def add_products(X, coef, out):
-    """Add ``X @ coef`` to `out`.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_columns), dtype=float32
-    coef : ndarray of shape (n_columns, n_outputs), dtype=float64
-    out : ndarray of shape (n_rows, n_outputs), dtype=float64
-        Changed.
-    """
-    for row in range(X.shape[0]):
-        sums = out[row]
-        for j in range(X.shape[1]):
-            x, of_column = np.float64(X[row, j]), coef[j]
-            for output in range(coef.shape[1]):
-                sums[output] += x * of_column[output]
 
 
 @njit(cache=True, nogil=True)

@@ -35,7 +35,7 @@ from skroute.utils._texts import hiding_texts
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
 # Standard errors are learned on about this many rows, and twice of so many.
-_ROWS_OF_ERRORS = 500
+_ROWS_OF_ERRORS = 300
 _ROWS_OF_TWO_ERRORS = 2000
 # Rows that are estimated at once: what is between two kernels stays in the cache.
 _BLOCK = 1024
@@ -97,7 +97,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Mean quality of each choice.
 
     compared_ : list of Compared
-        For the stack and for each member: its `name`, the `gain` over the random mix out of
+        For the stack and for each member, of neighbours for the metric that explains most: its
+        `name`, the `gain` over the random mix out of
         sample with its standard error `gain_se`, and its weights, `difference` and `level`.
 
     encoder_ : FrameEncoder or None

@@ -6,7 +6,12 @@ import numpy as np
 from scipy.optimize import nnls
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.quality._corrections import corrected, corrections, finished, shared_curve
+from skroute.quality._corrections import (
+    corrected,
+    corrections,
+    corrections_of_several,
+    finished,
+)
 
 # Where between the cheapest choice and the best one the decisions are judged.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
@@ -14,6 +19,8 @@ SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 _PENALTY = 0.02
 # Rows are kept for at least this share more of gain.
 _WORTH_KEEPING = 0.05
+# Estimates are corrected together, so many numbers at a time.
+_TOGETHER = 100_000
 # Of the sum of squares over all rows: what is less than this without some rows is rounding.
 _ROUNDING = 1e-10
 
@@ -355,20 +362,21 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
     parts = [moments(estimates[:, rows], outcomes[rows]) for rows in folds]
     total = moments(estimates, outcomes)
     light = [name for name in names if name not in heavy]
+    if heavy:
+        # The one that explains most by itself.
+        explained = {name: _explained(total, names.index(name)) for name in heavy}
+        heavy = [max(heavy, key=explained.__getitem__)]
     rules = {}
-    for i, name in enumerate(names):
-        rules[name] = lambda found, i=i: single_weights(found, i)
+    for name in [*light, *heavy]:
+        rules[name] = lambda found, i=names.index(name): single_weights(found, i)
     for one in [None, *heavy]:
         some = [i for i, name in enumerate(names) if name in light or name == one]
         rules["stack", one] = lambda found, some=some: stacked_weights(found, some)
-
-    def candidate(rule):
-        deviation = np.empty(quality.shape)
+    deviations = np.empty((len(rules), *quality.shape))
+    for deviation, rule in zip(deviations, rules.values()):
         for rows, part in zip(folds, parts):
             deviation[rows] = weigh(estimates[:, rows], rule(total.less(part)))
-        return correct_by_others(deviation, quality, splits, costs)
-
-    found = {key: candidate(rule) for key, rule in rules.items()}
+    found = dict(zip(rules, corrected_by_others(deviations, quality, splits, costs)))
 
     def best_of(some, one, rows):
         """The stack of some members, or the one that decides better, by some rows."""
@@ -380,19 +388,21 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
         """What decides best on some rows; None where that is worse than a coin."""
         key = best_of(light, None, rows)
         if heavy:
-            one = max(heavy, key=lambda name: found[name].gain[rows].mean())
+            one = heavy[0]
             large = best_of([*light, one], one, rows)
             lead, gain = (found[large].gain - found[key].gain)[rows], found[key].gain[rows].mean()
             if beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain:
                 key = large
         return None if found[key].gain[rows].mean() < 0 else key
 
-    estimate = np.empty(quality.shape)
-    for rows, rest in splits:
-        key = taken(rest)
-        mean = quality[rest].mean(axis=0)
-        estimate[rows] = mean if key is None else found[key].estimate[rows]
+    keys = [taken(rest) for _, rest in splits]
     key = taken(slice(None))
+    for one in {*keys, key} - {None}:
+        found[one] = simplest(found[one], quality, splits, costs)
+    estimate = np.empty(quality.shape)
+    for (rows, rest), one in zip(splits, keys):
+        mean = quality[rest].mean(axis=0)
+        estimate[rows] = mean if one is None else found[one].estimate[rows]
     stack = key if isinstance(key, tuple) else ("stack", key if key in heavy else None)
     weights = Weights(np.zeros(len(names)), np.zeros(len(names)))
     knots = None
@@ -402,7 +412,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
             whole = quality.mean(axis=0) + found[key].deviation
             knots = corrections(whole, quality, curves == "own")
     compared = []
-    for name in [stack, *names]:
+    for name in [stack, *light, *heavy]:
         whole, gain = isinstance(name, tuple), found[name].gain
         taken_of = [float(w.sum() if whole else w[names.index(name)]) for w in weights]
         shown = "stack" if whole else name
@@ -410,40 +420,79 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
     return Choice(weights, knots, estimate, gain_over_mix(estimate, quality, costs), compared)
 
 
-def correct_by_others(deviation, quality, splits, costs):
-    """Estimates of each fold, corrected by what the rows of the others say.
+def _explained(found, member):
+    """Share of the squares that one member explains: of the differences and of the level."""
+    return sum(
+        max(with_outcomes[member], 0.0) ** 2 / products[member, member]
+        for products, with_outcomes in found
+        if products[member, member] > 0
+    )
 
-    Choices have curves of their own, unless decisions are better by more than noise with a
-    curve that all share, or with none.
+
+def corrected_by_others(deviations, quality, splits, costs):
+    """Several estimates of each fold, corrected by what the rows of the others say.
+
+    Choices have curves of their own.
 
     Parameters
     ----------
-    deviation, quality : ndarray of shape (n_rows, n_choices)
+    deviations : ndarray of shape (n_estimates, n_rows, n_choices)
+    quality : ndarray of shape (n_rows, n_choices)
     splits : list of (ndarray of int, ndarray of int)
         Rows, and those of the other folds.
     costs : ndarray of shape (n_choices,)
 
     Returns
     -------
-    Candidate
+    list of Candidate
     """
     low, high = quality.min(axis=0), quality.max(axis=0)
-    means = [quality[rest].mean(axis=0) for _, rest in splits]
-    shared = [
-        shared_curve(mean + deviation[rest], quality[rest])
-        for mean, (_, rest) in zip(means, splits)
-    ]
-    found = None
-    for curves in ("own", "shared", None):
+    estimates = np.empty(deviations.shape)
+    together = max(1, _TOGETHER // quality.size)
+    for rows, rest in splits:
+        mean = quality[rest].mean(axis=0)
+        for i in range(0, len(deviations), together):
+            some = deviations[i : i + together]
+            curves = corrections_of_several(mean + some[:, rest], quality[rest])
+            for j, of_one in enumerate(curves):
+                estimates[i + j, rows] = corrected(mean + some[j, rows], of_one)
+    found = []
+    for deviation, estimate in zip(deviations, estimates):
+        estimate = finished(estimate, low, high)
+        found.append(
+            Candidate(deviation, "own", estimate, gain_over_mix(estimate, quality, costs))
+        )
+    return found
+
+
+def simplest(candidate, quality, splits, costs):
+    """The same with a curve that all choices share, or with none, if decisions are better.
+
+    By more than noise.
+
+    Parameters
+    ----------
+    candidate : Candidate
+    quality, splits, costs
+        As in :func:`corrected_by_others`.
+
+    Returns
+    -------
+    Candidate
+    """
+    low, high, deviation = quality.min(axis=0), quality.max(axis=0), candidate.deviation
+    found = candidate
+    for curves in ("shared", None):
         estimate = np.empty(quality.shape)
-        for (rows, rest), mean, curve in zip(splits, means, shared):
+        for rows, rest in splits:
+            mean = quality[rest].mean(axis=0)
             estimate[rows] = mean + deviation[rows]
             if curves is not None:
-                of_rest = mean + deviation[rest], quality[rest], curves == "own", curve
-                estimate[rows] = corrected(estimate[rows], corrections(*of_rest))
+                knots = corrections(mean + deviation[rest], quality[rest], own=False)
+                estimate[rows] = corrected(estimate[rows], knots)
         estimate = finished(estimate, low, high)
         gain = gain_over_mix(estimate, quality, costs)
-        if found is None or beyond_noise(gain - found.gain):
+        if beyond_noise(gain - found.gain):
             found = Candidate(deviation, curves, estimate, gain)
     return found
 

@@ -29,21 +29,21 @@ def corrections(estimate, quality, own=True):
     list of ndarray of shape (2, n_points)
         For each choice, estimates and what to add there; in between it is interpolated.
     """
-    return corrections_of_several(estimate[None], quality, own)[0]
+    return corrections_of_several(estimate[None], quality)[0 if own else 1][0]
 
 
-def corrections_of_several(estimates, quality, own=True):
+def corrections_of_several(estimates, quality):
     """:func:`corrections` of several estimates of the same outcomes.
 
     Parameters
     ----------
     estimates : ndarray of shape (n_estimates, n_rows, n_choices)
     quality : ndarray of shape (n_rows, n_choices)
-    own : bool, default=True
 
     Returns
     -------
-    list of list of ndarray of shape (2, n_points)
+    own, shared : list of list of ndarray of shape (2, n_points)
+        For each estimate and choice: with curves of their own, and with the shared one.
     """
     n_estimates, n_rows, n_choices = estimates.shape
     flat = estimates.reshape(n_estimates, -1)
@@ -51,15 +51,15 @@ def corrections_of_several(estimates, quality, own=True):
     # The same points for all: equal estimates of two choices stay equal where curves are shared.
     at = np.linspace(flat.min(axis=1), flat.max(axis=1), 2 * _POINTS, axis=1)
     ends = np.stack([x + np.interp(x, *curve) for x, curve in zip(at, shared)])
-    found = np.repeat(ends[:, None], n_choices, axis=1)
-    if own:
-        moved = np.stack([e + np.interp(e, *curve) for e, curve in zip(estimates, shared)])
-        columns = moved.transpose(1, 0, 2).reshape(n_rows, -1)
-        curves = iter(_curves(columns, np.tile(quality, n_estimates), n_choices))
-        for i, j in np.ndindex(n_estimates, n_choices):
-            found[i, j] += np.interp(ends[i], *next(curves))
-    add = np.maximum.accumulate(found, axis=2) - at[:, None]
-    return [[np.stack([x, of]) for of in of_all] for x, of_all in zip(at, add)]
+    moved = np.stack([e + np.interp(e, *curve) for e, curve in zip(estimates, shared)])
+    columns = moved.transpose(1, 0, 2).reshape(n_rows, -1)
+    curves = iter(_curves(columns, np.tile(quality, n_estimates), n_choices))
+    own = [[end + np.interp(end, *next(curves)) for _ in range(n_choices)] for end in ends]
+    rising = np.maximum.accumulate([own, [[end] * n_choices for end in ends]], axis=3)
+    return tuple(
+        [[np.stack([x, y - x]) for y in of_one] for x, of_one in zip(at, of_all)]
+        for of_all in rising
+    )
 
 
 def _shrinkage(coefs, noise, n_together):

@@ -97,8 +97,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Mean quality of each choice.
 
     compared_ : list of Compared
-        For the stack and for each member, of neighbours for the metric that explains most: its
-        `name`, the `gain` over the random mix out of
+        For the stack and for each member: its `name`, the `gain` over the random mix out of
         sample with its standard error `gain_se`, and its weights, `difference` and `level`.
 
     encoder_ : FrameEncoder or None

@@ -206,7 +206,10 @@ def best_mix(quality, costs, spent):
     Mix
     """
     mean = quality.mean(axis=0)
-    hull = upper_hull(costs, mean)
+    return _mix_on(upper_hull(costs, mean), mean, costs, spent)
+
+
+def _mix_on(hull, mean, costs, spent):
     if len(hull) == 1 or spent >= costs[hull[-1]]:
         return Mix(hull[-1], hull[-1], 0.0, 0.0)
     k = max(int(np.searchsorted(costs[hull], spent, side="right")) - 1, 0)
@@ -249,11 +252,12 @@ def gain_over_mix(estimate, quality, costs, new_estimate=None, new_quality=None,
     budgets = judged_budgets(quality, costs) if budgets is None else budgets
     path = assignment_path(estimate, costs)
     total = np.zeros(len(new_quality))
-    rows = np.arange(len(new_quality))
+    rows, mean = np.arange(len(new_quality)), new_quality.mean(axis=0)
+    hull = upper_hull(costs, mean)
     for budget in budgets:
         route = choose_at_price(new_estimate, costs, path.price(budget))
         total += new_quality[rows, route]
-        total -= best_mix(new_quality, costs, costs[route].mean()).of(new_quality)
+        total -= _mix_on(hull, mean, costs, costs[route].mean()).of(new_quality)
     return total / len(budgets)
 
 
@@ -362,21 +366,22 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
     parts = [moments(estimates[:, rows], outcomes[rows]) for rows in folds]
     total = moments(estimates, outcomes)
     light = [name for name in names if name not in heavy]
-    if heavy:
-        # The one that explains most by itself.
-        explained = {name: _explained(total, names.index(name)) for name in heavy}
-        heavy = [max(heavy, key=explained.__getitem__)]
     rules = {}
-    for name in [*light, *heavy]:
-        rules[name] = lambda found, i=names.index(name): single_weights(found, i)
+    for i, name in enumerate(names):
+        rules[name] = lambda found, i=i: single_weights(found, i)
     for one in [None, *heavy]:
         some = [i for i, name in enumerate(names) if name in light or name == one]
         rules["stack", one] = lambda found, some=some: stacked_weights(found, some)
-    deviations = np.empty((len(rules), *quality.shape))
-    for deviation, rule in zip(deviations, rules.values()):
-        for rows, part in zip(folds, parts):
-            deviation[rows] = weigh(estimates[:, rows], rule(total.less(part)))
-    found = dict(zip(rules, corrected_by_others(deviations, quality, splits, costs)))
+
+    def candidates(keys):
+        deviations = np.empty((len(keys), *quality.shape))
+        for deviation, key in zip(deviations, keys):
+            for rows, part in zip(folds, parts):
+                deviation[rows] = weigh(estimates[:, rows], rules[key](total.less(part)))
+        return dict(zip(keys, correct_by_others(deviations, quality, splits, costs)))
+
+    # Stacks with rows that are kept: only those that are asked for.
+    found = candidates([*names, ("stack", None)])
 
     def best_of(some, one, rows):
         """The stack of some members, or the one that decides better, by some rows."""
@@ -388,7 +393,9 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
         """What decides best on some rows; None where that is worse than a coin."""
         key = best_of(light, None, rows)
         if heavy:
-            one = heavy[0]
+            one = max(heavy, key=lambda name: found[name].gain[rows].mean())
+            if ("stack", one) not in found:
+                found.update(candidates([("stack", one)]))
             large = best_of([*light, one], one, rows)
             lead, gain = (found[large].gain - found[key].gain)[rows], found[key].gain[rows].mean()
             if beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain:
@@ -397,8 +404,6 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
 
     keys = [taken(rest) for _, rest in splits]
     key = taken(slice(None))
-    for one in {*keys, key} - {None}:
-        found[one] = simplest(found[one], quality, splits, costs)
     estimate = np.empty(quality.shape)
     for (rows, rest), one in zip(splits, keys):
         mean = quality[rest].mean(axis=0)
@@ -412,7 +417,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
             whole = quality.mean(axis=0) + found[key].deviation
             knots = corrections(whole, quality, curves == "own")
     compared = []
-    for name in [stack, *light, *heavy]:
+    for name in [stack, *names]:
         whole, gain = isinstance(name, tuple), found[name].gain
         taken_of = [float(w.sum() if whole else w[names.index(name)]) for w in weights]
         shown = "stack" if whole else name
@@ -420,19 +425,11 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
     return Choice(weights, knots, estimate, gain_over_mix(estimate, quality, costs), compared)
 
 
-def _explained(found, member):
-    """Share of the squares that one member explains: of the differences and of the level."""
-    return sum(
-        max(with_outcomes[member], 0.0) ** 2 / products[member, member]
-        for products, with_outcomes in found
-        if products[member, member] > 0
-    )
-
-
-def corrected_by_others(deviations, quality, splits, costs):
+def correct_by_others(deviations, quality, splits, costs):
     """Several estimates of each fold, corrected by what the rows of the others say.
 
-    Choices have curves of their own.
+    Choices have curves of their own, unless decisions are better by more than noise with a
+    curve that all share, or with none.
 
     Parameters
     ----------
@@ -446,54 +443,27 @@ def corrected_by_others(deviations, quality, splits, costs):
     -------
     list of Candidate
     """
-    low, high = quality.min(axis=0), quality.max(axis=0)
-    estimates = np.empty(deviations.shape)
+    found, low, high = [], quality.min(axis=0), quality.max(axis=0)
     together = max(1, _TOGETHER // quality.size)
-    for rows, rest in splits:
-        mean = quality[rest].mean(axis=0)
-        for i in range(0, len(deviations), together):
-            some = deviations[i : i + together]
-            curves = corrections_of_several(mean + some[:, rest], quality[rest])
-            for j, of_one in enumerate(curves):
-                estimates[i + j, rows] = corrected(mean + some[j, rows], of_one)
-    found = []
-    for deviation, estimate in zip(deviations, estimates):
-        estimate = finished(estimate, low, high)
-        found.append(
-            Candidate(deviation, "own", estimate, gain_over_mix(estimate, quality, costs))
-        )
-    return found
-
-
-def simplest(candidate, quality, splits, costs):
-    """The same with a curve that all choices share, or with none, if decisions are better.
-
-    By more than noise.
-
-    Parameters
-    ----------
-    candidate : Candidate
-    quality, splits, costs
-        As in :func:`corrected_by_others`.
-
-    Returns
-    -------
-    Candidate
-    """
-    low, high, deviation = quality.min(axis=0), quality.max(axis=0), candidate.deviation
-    found = candidate
-    for curves in ("shared", None):
-        estimate = np.empty(quality.shape)
+    for i in range(0, len(deviations), together):
+        some = deviations[i : i + together]
+        estimates = np.empty((3, *some.shape))
         for rows, rest in splits:
             mean = quality[rest].mean(axis=0)
-            estimate[rows] = mean + deviation[rows]
-            if curves is not None:
-                knots = corrections(mean + deviation[rest], quality[rest], own=False)
-                estimate[rows] = corrected(estimate[rows], knots)
-        estimate = finished(estimate, low, high)
-        gain = gain_over_mix(estimate, quality, costs)
-        if beyond_noise(gain - found.gain):
-            found = Candidate(deviation, curves, estimate, gain)
+            estimates[2, :, rows] = (mean + some[:, rows]).swapaxes(0, 1)
+            for kind, curves in enumerate(
+                corrections_of_several(mean + some[:, rest], quality[rest])
+            ):
+                for j, of_one in enumerate(curves):
+                    estimates[kind, j, rows] = corrected(estimates[2, j, rows], of_one)
+        for j, deviation in enumerate(some):
+            best = None
+            for curves, estimate in zip(("own", "shared", None), estimates[:, j]):
+                estimate = finished(estimate, low, high)
+                gain = gain_over_mix(estimate, quality, costs)
+                if best is None or beyond_noise(gain - best.gain):
+                    best = Candidate(deviation, curves, estimate, gain)
+            found.append(best)
     return found
 
 

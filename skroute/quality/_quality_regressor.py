@@ -252,10 +252,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         costs = None if costs is None else np.asarray(costs, dtype=np.float64)
         if folds is None:
             folds = self._folds(len(X))
-        self._centre, self._spread = _scale(X)
-        # All features in one unit, in which rows are of length about one.
-        widest = float(self._spread.max())
-        self._unit = widest * float(np.linalg.norm(self._spread / widest))
+        self._set_scales(X)
         rows, mean = self._rows(X), quality.mean(axis=0)
         # No estimate leaves the range of what was seen.
         self._range = quality.min(axis=0), quality.max(axis=0)
@@ -307,6 +304,12 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return []
         splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
         return list(splitter.split(np.empty(n_rows)))
+
+    def _set_scales(self, X):
+        self._centre, self._spread = _scale(X)
+        # All features in one unit, in which rows are of length about one.
+        widest = float(self._spread.max())
+        self._unit = widest * float(np.linalg.norm(self._spread / widest))
 
     def _rows(self, X):
         """Rows as the members read them; what float32 cannot hold is clipped."""

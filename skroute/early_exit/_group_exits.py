@@ -11,10 +11,12 @@ from joblib import effective_n_jobs
 
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._order import greedy_mse_order
-from skroute.early_exit._policies import PRICES, WIDER
+from skroute.early_exit._policies import N_POLICIES, WIDER
 from skroute.early_exit._thresholds import lagrangian_path, widened
 from skroute.forests._bitvector import bit_trees
 
+# What a top that changes costs, in evaluations of all rows of a group by all members.
+_PRICES = np.geomspace(16.0, 1 / 64, N_POLICIES)
 # Rows that pass through all stages together, but for the rest of a group.
 _CHUNK = 16384
 
@@ -127,8 +129,7 @@ def learn_group_exits(scores, offset, group, k):
     above = staged_gaps(scores[:, long], order, ends, offset, counted, k)
     top = above[-1] >= 0
     costs = np.diff(ends, prepend=0).astype(np.float64)
-    # A group that loses a row of its top costs as much as many of its size.
-    prices = n_members * (n_samples / len(sizes)) * PRICES
+    prices = n_members * (n_samples / len(sizes)) * _PRICES
     bad = np.broadcast_to(~top, above.shape)
     path = lagrangian_path(above, bad, costs, prices, use_hi=False)
     path = widened(above, *path[0], WIDER) + path

@@ -92,7 +92,8 @@ class ChangingChoicesMixin:
         ------
         ValueError
             For a name that `fit` knew or that was dropped, for a router whose costs differ from
-            row to row or that has an `abstain_cost`, and for rows and scores that are none. Nothing is changed then.
+            row to row or that has an `abstain_cost`, and for rows and scores that are none.
+            Nothing is changed then.
         """
         check_is_fitted(self)
         self._check_unchanged()

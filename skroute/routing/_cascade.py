@@ -471,8 +471,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         x : row, default=None
-            What is known of the request; one row as in `fit`, without its outer dimension.
-            None where `fit` got no X.
+            What is known of the request: one row as in `fit`, without its outer dimension, or
+            a table with one row, as streams take it. None where `fit` got no X.
 
         budget : float, default=None
             Mean cost per request. None takes the constructor's.
@@ -509,7 +509,11 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         if self._informed:
             if x is None:
                 raise ValueError("x must be a row like those of fit, got None.")
-            x = self._check_X(x.to_frame().T if hasattr(x, "to_frame") else [x])
+            if getattr(x, "ndim", 1) != 2:
+                x = x.to_frame().T if hasattr(x, "to_frame") else [x]
+            elif x.shape[0] != 1:
+                raise ValueError(f"x must be one row, got a table of {x.shape[0]}.")
+            x = self._check_X(x)
         known = known_scores(self, [None] if x is None else x)
         low, high, share = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()

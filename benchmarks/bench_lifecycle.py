@@ -22,7 +22,7 @@ not looked at.
 
 Any part can be measured alone (``--part "new CARROT"``); its rows replace those that were kept.
 
-    python benchmarks/bench_lifecycle.py [--short] [--part NAME ...] [--draws N]
+    python benchmarks/bench_lifecycle.py [--short] [--part NAME ...] [--draws N] [--splits N]
 """
 
 import os
@@ -370,7 +370,7 @@ HEADERS = {
 }
 
 
-def measure(short, n_draws, asked):
+def measure(short, n_draws, n_splits, asked):
     """Rows of the tables, by the part that they belong to."""
     parts = {}
 
@@ -385,7 +385,7 @@ def measure(short, n_draws, asked):
             run(
                 f"{what} {name}",
                 lambda w=what, m=measured, n=name, log=log, h=header: [
-                    dict(zip(h, changes(w, m, n, log, 1 if short else SPLITS.get(n, 5))))
+                    dict(zip(h, changes(w, m, n, log, n_splits or SPLITS.get(n, 5))))
                 ],
             )
     for name, log in sets_of_new(short):
@@ -401,11 +401,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--draws", type=int, default=10, help="of scored rows, for each new model")
+    parser.add_argument("--splits", type=int, help="random halves for prices and outages")
     parser.add_argument("--part", nargs="*", help="these alone; they replace what was kept")
     arguments = parser.parse_args()
     short = arguments.short
     warnings.simplefilter("ignore")
-    parts = measure(short, 1 if short else arguments.draws, arguments.part)
+    n_draws, n_splits = (1, 1) if short else (arguments.draws, arguments.splits)
+    parts = measure(short, n_draws, n_splits, arguments.part)
     measured = {part: {key: provenance()[key] for key in ("date", "commit")} for part in parts}
     if arguments.part and not short and (RESULTS / "lifecycle.json").is_file():
         kept = json.loads((RESULTS / "lifecycle.json").read_text())["result"]

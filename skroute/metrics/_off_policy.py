@@ -120,9 +120,10 @@ def off_policy_curve(
 
     Notes
     -----
-    Intervals are normal ones of the mean of the rows' terms, with Student's quantile for as
-    many degrees of freedom as the effective sample size has rows. They are about the router
-    as it is, on new rows of this kind.
+    Intervals are of the mean of the rows' terms, with Student's quantile for as many degrees
+    of freedom as the effective sample size has rows, and corrected for skewness [3]_: where a
+    few rows have much weight, or costs heavy tails, they are longer on one side. They are
+    about the router as it is, on new rows of this kind.
 
     In Open Bandit Pipeline the three are ``DirectMethod``, ``SelfNormalizedInverseProbability\
 Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and `propensity`
@@ -135,6 +136,8 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
        2011.
     .. [2] A. Swaminathan, T. Joachims, "The Self-Normalized Estimator for Counterfactual
        Learning", NeurIPS 2015.
+    .. [3] P. Hall, "On the Removal of Skewness by Transformation", Journal of the Royal
+       Statistical Society B 54, 1992.
 
     Examples
     --------

@@ -22,41 +22,55 @@ from skroute.utils._compat import num_samples
 
 
 class _Moments(NamedTuple):
-    """What the three estimators need of one value at one budget, as sums over rows."""
+    """What the three estimators need of one value at one budget, as sums over rows.
 
-    model: float
-    model_squares: float
-    weighted: float
-    weighted_squares: float
-    weighted_twice: float
-    corrected: float
-    corrected_squares: float
+    Attributes
+    ----------
+    model, corrected : ndarray of shape (3,)
+        Sums of the terms of the direct and of the doubly robust estimate, of their squares and
+        of their cubes.
+    weighted : ndarray of shape (9,)
+        Sums of ``w^p v^q``, p from 1 to 3 and q from 0 to p.
+    """
+
+    model: Any
+    corrected: Any
+    weighted: Any
 
     @classmethod
     def of(cls, model, own, value, weight):
         """Of rows: expected of the policy's choice and of the log's, what came of it, weights."""
         corrected = model + weight * (value - own)
-        twice = weight**2 * value
         return cls(
-            model.sum(),
-            model @ model,
-            weight @ value,
-            twice.sum(),
-            twice @ value,
-            corrected.sum(),
-            corrected @ corrected,
+            np.array([(model**p).sum() for p in (1, 2, 3)]),
+            np.array([(corrected**p).sum() for p in (1, 2, 3)]),
+            np.array([weight**p @ value**q for p, q in _POWERS]),
         )
 
-    def terms(self, agreement):
-        """Estimates and standard errors."""
-        n, total, squares = agreement.n, agreement.weight, agreement.squares
-        snips = self.weighted / total
-        spread = self.weighted_twice - 2 * snips * self.weighted_squares + snips**2 * squares
-        return Terms(
-            (self.model / n, standard_error_of(n, self.model, self.model_squares)),
-            (snips, float(np.sqrt(max(spread, 0.0)) / total)),
-            (self.corrected / n, standard_error_of(n, self.corrected, self.corrected_squares)),
-        )
+    def terms(self, n):
+        """Estimates, standard errors and skewness."""
+        w = dict(zip(_POWERS, self.weighted))
+        snips = w[1, 1] / w[1, 0]
+        squares = w[2, 2] - 2 * snips * w[2, 1] + snips**2 * w[2, 0]
+        cubes = w[3, 3] - 3 * snips * w[3, 2] + 3 * snips**2 * w[3, 1] - snips**3 * w[3, 0]
+        error = float(np.sqrt(max(squares, 0.0)) / w[1, 0])
+        own = snips, error, _skewness(squares, cubes)
+        return Terms(_mean_of(n, self.model), own, _mean_of(n, self.corrected))
+
+
+_POWERS = [(p, q) for p in (1, 2, 3) for q in range(p + 1)]
+
+
+def _mean_of(n, sums):
+    """Mean of n terms by their sums, its standard error and skewness."""
+    mean = sums[0] / n
+    squares = sums[1] - n * mean**2
+    cubes = sums[2] - 3 * mean * sums[1] + 2 * n * mean**3
+    return mean, standard_error_of(n, sums[0], sums[1]), _skewness(squares, cubes)
+
+
+def _skewness(squares, cubes):
+    return float(cubes / squares**1.5) if squares > 0 else 0.0
 
 
 class _AtBudget(NamedTuple):
@@ -122,8 +136,8 @@ def off_policy_over_blocks(estimator, X, log, budgets, confidence_level, params)
         check_overlap(one.agreement, list(router.choices_), limit)
     agreements = [one.agreement for one in sums]
     share = np.array([one.made / one.n for one in agreements])
-    quality = [one.quality.terms(one.agreement) for one in sums]
-    cost = [one.cost.terms(one.agreement) for one in sums]
+    quality = [one.quality.terms(one.agreement.n) for one in sums]
+    cost = [one.cost.terms(one.agreement.n) for one in sums]
     if log["costs"] is None:
         # What the router reports is known of every row: three times the same.
         cost = [Terms(one.direct, one.direct, one.direct) for one in cost]

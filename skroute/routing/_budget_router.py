@@ -540,8 +540,9 @@ class BudgetRouter(
             Features of the requests.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices)
-            Q: quality of each choice on each row, with the columns that `fit` saw. Rows of
-            which the choice made has NaN, not known, do not count.
+            Q: quality of each choice on each row, with the columns that `fit` saw and those of
+            choices added later; dropped ones may be left out. Rows of which the choice made
+            has NaN, not known, do not count.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
@@ -561,14 +562,15 @@ class BudgetRouter(
         float
         """
         check_is_fitted(self)
-        quality = _check_matrix(y, "y", self._frame_columns, allow_nan=True)
+        names, at = self._columns_in(y)
+        quality = _check_matrix(y, "y", names if self._named else None, allow_nan=True)
         check_consistent_length(X, quality)
-        if quality.shape[1] != len(self._names):
+        if quality.shape[1] != len(names):
             raise ValueError(
-                f"y must have the {len(self._names)} columns that fit saw, got {quality.shape[1]}."
+                f"y must have the {len(names)} columns that fit saw, got {quality.shape[1]}."
             )
         route = self.route(X, budget=budget, costs=costs, **context)
-        realised = self._realised(quality, route)
+        realised = self._realised(quality, route, at)
         weight = check_sample_weight(sample_weight, X)
         known = ~np.isnan(realised)
         if not weight[known].sum() > 0:

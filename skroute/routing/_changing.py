@@ -156,9 +156,9 @@ class ChangingChoicesMixin:
     def drop_choice(self, name):
         """Do without a choice for good; the rest is priced anew, no estimate is fitted.
 
-        Tables that are given later (quality in `score`, costs per row) keep the column of a choice
-        that `fit` knew, which is not read; a mapping of costs may leave it out. For a choice
-        that comes back there is ``exclude``.
+        Tables of quality and mappings of costs that are given later may leave it out; where they
+        have it, it is not read. Costs per row keep its column. For a choice that comes back
+        there is ``exclude``.
 
         Parameters
         ----------
@@ -218,6 +218,16 @@ class ChangingChoicesMixin:
                 "The choices of a router with an abstain_cost change by a new fit alone: give "
                 "what is not known of a new one as NaN, or use exclude for one that is gone."
             )
+
+    def _columns_in(self, y):
+        """Names of the columns of a table of quality, and where the choices are among them."""
+        left = [name for name in self._names if name not in self._dropped]
+        own = list(map(str, y.columns)) if hasattr(y, "columns") else None
+        shape = np.shape(y)
+        narrow = len(shape) > 1 and shape[1] == len(left) if own is None else set(own) == set(left)
+        if narrow:
+            return left, np.array([left.index(name) for name in self.choices_ if name in left])
+        return self._names, self.columns_
 
     def _check_newcomer(self, name, min_evidence):
         if self._priced.per_row:

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
+from skroute.metrics import accuracy_cost_curve
 from skroute.routing import BudgetRouter, PortablePolicy, _changing, export_policy
 from skroute.routing._newcomers import CAUTION, shrunk_regression
 
@@ -236,7 +237,14 @@ def test_frames_name_the_new_choice():
     unnamed.add_choice("new", X[400:], Q[400:, 3], cost=2.0)
     assert set(unnamed.predict(X)) <= {0, 1, 2, 3}
     assert unnamed.drop_choice("choice0").predict(X).min() >= 1
-    assert unnamed.score(X, Q) > 0
+    # A dropped choice may have a column or not, as it may in curves.
+    assert unnamed.score(X, Q) == unnamed.score(X, Q[:, 1:]) > 0
+    router.drop_choice("small")
+    assert router.score(X, shuffled) == router.score(X, shuffled.drop(columns="small"))
+    curve = accuracy_cost_curve(router, X, Q[:, 1:], [4.0])
+    assert curve.quality[0] == pytest.approx(router.score(X, Q, budget=4.0))
+    with pytest.raises(ValueError, match="y must have the 4 columns"):
+        unnamed.score(X, Q[:, 2:])
 
 
 def test_a_log_of_one_answer_takes_a_new_choice():

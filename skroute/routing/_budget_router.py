@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.model_selection import KFold
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,6 +29,7 @@ from skroute.routing._abstaining import (
 )
 from skroute.routing._changing import ChangingChoicesMixin
 from skroute.routing._draws import row_keys, tie_draws
+from skroute.routing._fit_tables import check_fit_costs, check_matrix, check_row_costs, column_names
 from skroute.routing._fit_warnings import warn_of_fit
 from skroute.routing._limits import limits_of
 from skroute.routing._logged import LogReportMixin, read_log, table_outcomes, warn_of_overlap
@@ -49,7 +50,7 @@ from skroute.utils._compat import (
     check_sample_weight,
     num_samples,
 )
-from skroute.utils._named import by_label, in_order
+from skroute.utils._named import by_label
 
 
 class BudgetRouter(
@@ -420,13 +421,13 @@ class BudgetRouter(
             return read_log(self, X, y, choice, propensity, costs)
         if propensity is not None:
             raise ValueError("propensity belongs to a log of one answer per request: give choice.")
-        self._frame_columns = _column_names(y)
-        quality = _check_matrix(y, "y", allow_nan=True)
+        self._frame_columns = column_names(y)
+        quality = check_matrix(y, "y", allow_nan=True)
         check_consistent_length(X, quality)
         self._names = self._check_names(quality.shape[1])
         # Frames of costs and of quality are read by these names from here on.
         self._frame_columns = self._names if self._named else None
-        return table_outcomes(quality, self._check_fit_costs(costs, quality.shape), self._names)
+        return table_outcomes(quality, check_fit_costs(self, costs, quality.shape), self._names)
 
     def _check_names(self, n_choices):
         """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
@@ -442,23 +443,6 @@ class BudgetRouter(
                 f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
             )
         return names
-
-    def _check_fit_costs(self, costs, shape):
-        if self.costs is not None:
-            if self.cost_estimator is not None:
-                raise ValueError(
-                    "cost_estimator learns costs per row, but the constructor has fixed "
-                    f"costs={self.costs!r}. Leave one of them out."
-                )
-            fixed = self._fixed_costs()
-            if costs is None:
-                return fixed
-        if costs is None:
-            raise ValueError(
-                f"costs must say what each of {self._names!r} costs, got None. Give a mapping or "
-                "an array to the constructor, or one cost per row and choice to fit."
-            )
-        return _check_row_costs(costs, self._frame_columns, shape)
 
     def _policy(self):
         check_is_fitted(self)
@@ -519,7 +503,7 @@ class BudgetRouter(
                 "calls are expected to cost by the log is predict_routed(X).expected_cost."
             )
         if costs is not None:
-            costs = _check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
+            costs = check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
             return with_handed(costs, self.abstain_quality_)
         if self.cost_estimator_ is None:
             raise ValueError(
@@ -563,7 +547,7 @@ class BudgetRouter(
         """
         check_is_fitted(self)
         names, at = self._columns_in(y)
-        quality = _check_matrix(y, "y", names if self._named else None, allow_nan=True)
+        quality = check_matrix(y, "y", names if self._named else None, allow_nan=True)
         check_consistent_length(X, quality)
         if quality.shape[1] != len(names):
             raise ValueError(
@@ -609,48 +593,3 @@ class BudgetRouter(
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags
-
-
-def _column_names(frame):
-    """The columns of a data frame as strings; None of anything else."""
-    if not hasattr(frame, "columns"):
-        return None
-    names = [str(column) for column in frame.columns]
-    if len(set(names)) < len(names):
-        raise ValueError(f"y must not have two columns of the same name, got {names!r}.")
-    return names
-
-
-def _check_matrix(matrix, name, columns=None, allow_nan=False):
-    """A matrix with one column per choice; a frame's columns in the order that fit saw."""
-    if columns is not None:
-        matrix = in_order(matrix, columns, name)
-    found = np.asarray(matrix)
-    readable = True
-    if found.dtype.kind in "OUS":
-        try:
-            found = found.astype(np.float64)
-        except (TypeError, ValueError):
-            readable = False
-    if not readable:
-        # Outside, so that what numpy said, which quotes the entry, is not told along.
-        raise ValueError(f"{name} must be numbers, one column for each choice.")
-    found = check_array(
-        found,
-        dtype=np.float64,
-        ensure_2d=False,
-        input_name=name,
-        ensure_all_finite="allow-nan" if allow_nan else True,
-    )
-    return found.reshape(len(found), -1)
-
-
-def _check_row_costs(costs, columns, shape):
-    costs = _check_matrix(costs, "costs", columns)
-    if costs.shape != shape:
-        raise ValueError(
-            f"costs must have one cost per row and choice, shape {shape}, got {costs.shape}."
-        )
-    if costs.min() < 0:
-        raise ValueError(f"costs must not be negative, got {float(costs.min())!r}.")
-    return costs

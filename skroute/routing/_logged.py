@@ -21,6 +21,7 @@ from skroute.quality._logged import (
     read_values,
 )
 from skroute.routing._draws import row_keys
+from skroute.routing._fit_tables import check_fit_costs
 from skroute.routing._values import default_accuracy_estimator
 from skroute.utils._compat import num_samples
 from skroute.utils._named import by_label
@@ -217,11 +218,11 @@ def read_log(router, X, q, choice, propensity, costs):
                 "then met in the logged costs), or a cost_estimator that learns them."
             )
         if fixed is not None:
-            router._check_fit_costs(None, None)
+            check_fit_costs(router, None, None)
         known_costs = table(read_values(costs, "costs", n, least=0.0))
         costs = known_costs.table
     else:
-        costs = router._check_fit_costs(costs, quality.table.shape)
+        costs = check_fit_costs(router, costs, quality.table.shape)
     kind = "given" if propensity is not None else "estimated"
     return Outcomes(quality.table, quality, costs, known_costs, kind)
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import check_budget
 from skroute.distributed._blocks import is_collection, sum_blocks
 from skroute.utils._compat import check_sample_weight, num_samples
+from skroute.utils._handing import handed_over, models_of
 from skroute.utils._named import in_order
 
 
@@ -180,32 +181,6 @@ def quality_name(estimator):
 def is_pair(quality):
     """Whether a quality is a kind and a function; a tuple of rows is a cost matrix."""
     return isinstance(quality, tuple) and bool(quality) and isinstance(quality[0], str)
-
-
-def handed_over(estimator, route):
-    """Which rows a fitted estimator hands over instead of answering them.
-
-    Parameters
-    ----------
-    estimator : fitted decision estimator
-    route : ndarray of shape (n_samples,), dtype=int64
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=bool
-    """
-    if getattr(estimator, "abstain_quality_", None) is None:
-        return np.zeros(len(route), dtype=bool)
-    # Behind a prefix where several candidates are certified.
-    handing = [str(name).rpartition(": ")[2] == "abstain" for name in estimator.choices_]
-    return np.array(handing)[route]
-
-
-def models_of(estimator):
-    """Names of the choices of a fitted estimator that answer."""
-    if getattr(estimator, "abstain_quality_", None) is None:
-        return list(estimator.choices_)
-    return [name for name in estimator.choices_ if str(name).rpartition(": ")[2] != "abstain"]
 
 
 def _quality_or_handed(router, y, y_pred, route, row_quality):

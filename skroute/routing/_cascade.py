@@ -19,7 +19,6 @@ from skroute.base import (
     note_failure,
 )
 from skroute.routing._abstaining import ABSTAIN_COST, ABSTAIN_NAME
-from skroute.routing._budget_router import _check_matrix, _column_names
 from skroute.routing._cascade_checks import (
     check_fit_costs,
     check_folds,
@@ -32,6 +31,7 @@ from skroute.routing._cascade_log import as_columns, names_of_columns, split_sig
 from skroute.routing._cascade_rules import Log, candidates, fixed_order
 from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._cascade_walk import known_scores, walk
+from skroute.routing._fit_tables import check_matrix, column_names
 from skroute.routing._mixtures import Mixture
 from skroute.routing._priced import cross_fit
 from skroute.routing._priced_views import standard_error
@@ -302,8 +302,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             X = check_rows(self, X, reset=True)
             if self.accuracy_estimator is None:
                 check_default_reads(X)
-        self._frame_columns = _column_names(y)
-        quality = _check_matrix(y, "y")
+        self._frame_columns = column_names(y)
+        quality = check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
         self.model_names_ = check_names(self, quality.shape[1])
         # Frames of costs and of quality are read by these names from here on.
@@ -545,7 +545,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         float
         """
         check_is_fitted(self)
-        quality = _check_matrix(y, "y", self._frame_columns)
+        quality = check_matrix(y, "y", self._frame_columns)
         if quality.shape[1] != len(self.model_names_):
             raise ValueError(
                 f"y must have the {len(self.model_names_)} columns that fit saw, got "

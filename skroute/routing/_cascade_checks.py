@@ -6,8 +6,8 @@ import numpy as np
 
 from skroute.base import check_costs
 from skroute.routing._abstaining import check_abstain_name
-from skroute.routing._budget_router import _check_row_costs
 from skroute.routing._cascade_rules import n_candidates
+from skroute.routing._fit_tables import check_row_costs
 from skroute.routing._values import folds_of
 from skroute.utils._named import by_label
 
@@ -49,7 +49,7 @@ def check_fit_costs(router, costs, shape):
             f"costs must say what each of {router.model_names_!r} costs, got None. Give a "
             "mapping or an array to the constructor, or one cost per row and model to fit."
         )
-    return _check_row_costs(costs, router._frame_columns, shape)
+    return check_row_costs(costs, router._frame_columns, shape)
 
 
 def check_order(order, names, max_calls):

@@ -2,8 +2,6 @@
 
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 
 import joblib
@@ -81,15 +79,6 @@ CHECKED = [
 def test_checks_outside_the_list(model):
     check_param_validation(type(model).__name__, clone(model))
     check_dataframe_column_names_consistency(type(model).__name__, clone(model))
-
-
-def test_import_loads_nothing_heavy():
-    code = (
-        "import sys, skroute.feature_sets; "
-        "print([m for m in ('numba', 'matplotlib', 'lightgbm', 'torch') if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
 
 
 # What is chosen

@@ -21,18 +21,24 @@ from skroute.gating import _losses as losses
 
 @settings(max_examples=10, deadline=None)
 @example(564)
+@example(44581)
 @given(st.integers(0, 10**6))
 def test_prox_equals_cvxpy(seed):
+    """Of a strongly convex problem a value as small as the minimum belongs to the minimiser."""
     cp = pytest.importorskip("cvxpy")
     rng = np.random.default_rng(seed)
     V, group_of = rng.normal(size=(5, 3)), np.array([0, 1, 1, 2, 0])
     thresholds = rng.random(3) * 2
+    groups = [np.flatnonzero(group_of == g) for g in range(3)]
     W = cp.Variable(V.shape)
-    norms = [cp.norm(W[np.flatnonzero(group_of == g)], "fro") for g in range(3)]
+    norms = [cp.norm(W[rows], "fro") for rows in groups]
     objective = 0.5 * cp.sum_squares(W - V) + sum(t * n for t, n in zip(thresholds, norms))
-    tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-12)
-    cp.Problem(cp.Minimize(objective)).solve(solver="CLARABEL", **tight)
-    assert_allclose(lin.prox_group_norm(V, group_of, thresholds), W.value, atol=1e-5)
+    least = cp.Problem(cp.Minimize(objective)).solve(solver="CLARABEL")
+    ours = lin.prox_group_norm(V, group_of, thresholds)
+    norms = [np.linalg.norm(ours[rows]) for rows in groups]
+    assert 0.5 * ((ours - V) ** 2).sum() + thresholds @ norms <= least + 1e-9 * (1 + abs(least))
+    # The solver stops near the kinks: 0.5 |ours - W|^2 is at most what it is above the minimum.
+    assert_allclose(ours, W.value, atol=1e-3)
 
 
 def data(seed=0, n_classes=2, n=60):

@@ -21,6 +21,10 @@ to the range of what was seen: .035, standard error .011, in 40 splits of 1,000 
 first 8 of them. Cross-fitted estimates were clipped more often than later ones, and prices are so
 low there that a level of .003 matters. With smooth corrections these 8 splits are .002 above.
 
+"Adapt on" a set has a cheap model of all features: where it is as good as the full one, no row is
+sent, and nothing is counted ("not spendable"). "Adapt, features of" a set pays for columns, and
+the cheap model reads few; its gate has few values and many ties.
+
 Standard errors are those over splits: the budgets of a split are not independent.
 
     python benchmarks/bench_budgets.py [--short] [--splits N]

@@ -177,9 +177,8 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
 
     def _answers_of(self, proba, response):
         """Answers of probabilities by code of class."""
-        if response == "predict_proba":
-            return proba[:, np.argsort(self._named)]
-        return self.classes_[self._named[proba.argmax(axis=1)]]
+        proba = proba[:, np.argsort(self._named)]
+        return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
 
 
 def name_free(encoded):

@@ -148,7 +148,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = SequentialFeatureClassifier(budget=2, random_state=0).fit(X[::2], y[::2])
     >>> routed = model.predict_routed(X[1::2])
-    >>> bool((routed.y_pred == y[1::2]).mean() > 0.9), bool(routed.cost.mean() < 2.5)
+    >>> bool((routed.y_pred == y[1::2]).mean() > 0.85), bool(routed.cost.mean() < 2.5)
     (True, True)
     >>> bool(model.predict_cost(X, max_cost=3).max() <= 3)
     True

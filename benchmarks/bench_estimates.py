@@ -472,18 +472,17 @@ SHORT_NAMES = {
 def guide_table(entries):
     """The table of the guide, as reStructuredText; the best of a row is in bold."""
     everyone = [BEFORE, *KNOWN, DEFAULT]
-    lines = [["table", "rows", *(SHORT_NAMES.get(who, who) for who in everyone), "s.e.", "bins", "few"]]
+    lines = [["table", "rows", *(SHORT_NAMES.get(who, who) for who in everyone), "s.e.", "bins"]]
     for name, entry in entries.items():
         gain = [entry["gain"].get(who, np.nan) for who in everyone]
         cells = [f"**{g:.2f}**" if g == np.nanmax(gain) else f"{g:.2f}" for g in gain]
-        bins = f"{entry['calibrated']:.2f}", f"{entry['calibrated_fold']:.2f}"
-        ends = f"{entry['se'][DEFAULT]:.2f}", *bins
+        ends = f"{entry['se'][DEFAULT]:.2f}", f"{entry['calibrated']:.2f}"
         lines.append([name, str(entry["rows"]), *cells, *ends])
     means = [
         np.nanmean([entry["gain"].get(who, np.nan) for entry in entries.values()])
         for who in everyone
     ]
-    lines.append(["mean", "\\", *(f"{mean:.2f}" for mean in means), "\\", "\\", "\\"])
+    lines.append(["mean", "\\", *(f"{mean:.2f}" for mean in means), "\\", "\\"])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     rule = "  ".join("=" * width for width in widths)
     text = ["  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in lines]

@@ -6,11 +6,14 @@ one, in points. Prices are learned on out-of-sample estimates of training rows, 
 them. 5 folds or the given split, fixed seeds; everything is fitted and chosen on training rows.
 Of tables with more than 12,500 rows 10,000 train.
 
-    python benchmarks/bench_estimates.py [--short] [--tables WORD] [--folds N] [--seconds S]
+    python benchmarks/bench_estimates.py [--short] [--part NAME] [--tables WORD] [--rows N]
+                                         [--folds N] [--seconds S]
 
-It runs in parts: what members estimate is cached in ``benchmarks/.cache``, a file for each fold of
-a table, first folds first; after S seconds no new fold is begun. The results are of all folds that
-are there, and say how many. Delete the files ``evidence_*`` to begin anew.
+It runs in parts (`tables`, `speed`, `searches`, `made_up`), each in a process of its own if asked
+for: what is there of the others, in ``benchmarks/.cache``, is merged into one file. What members
+estimate of a fold is kept there too, first folds first; after S seconds no new fold is begun. The
+results are of all folds that are there, and say how many. ``--rows`` draws at most so many training
+rows and one and a half times as many test rows.
 """
 
 import os
@@ -18,8 +21,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import json
 import pickle
 import time
+import zlib
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -30,9 +36,10 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
+import skroute.quality
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.quality._corrections import corrected, finished
-from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, nearest
+from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, searching
 from skroute.quality._quality_regressor import _OF_A_FOLD
 from skroute.quality._stacking import (
     Weights,
@@ -162,24 +169,47 @@ def picked(found, i):
     return Weights(*(weights[[i]] for weights in single_weights(found, i)))
 
 
-def file_of(name, i):
-    return CACHE / f"evidence_{''.join(c if c.isalnum() else '_' for c in name)}_{i}.pkl"
+def file_of(name, i, rows):
+    name = "".join(c if c.isalnum() else "_" for c in name)
+    return CACHE / f"evidence_{rows or 'all'}_{name}_{i}.pkl"
 
 
-def collect(names, n_folds, seconds):
+def drawn(fold, rows):
+    """At most so many training rows, and one and a half times as many test rows."""
+    if not rows:
+        return fold
+    train = np.random.RandomState(1).permutation(len(fold.X))[:rows]
+    test = np.random.RandomState(2).permutation(len(fold.X_test))[: 3 * rows // 2]
+    return Fold(
+        fold.X[train], fold.quality[train], fold.X_test[test], fold.quality_test[test], fold.costs
+    )
+
+
+def cached_gains(name, i, fold, rows):
+    """:func:`gains`, computed again when the stack has changed."""
+    files = sorted(Path(skroute.quality.__file__).parent.glob("_[cs]*.py"))
+    code = zlib.crc32(b"".join(file.read_bytes() for file in files))
+    path = file_of(name, i, rows).with_suffix(f".{code:08x}.gains")
+    if not path.exists():
+        seen = Evidence(*pickle.loads(file_of(name, i, rows).read_bytes()))
+        path.write_bytes(pickle.dumps(gains(fold, seen)))
+    return pickle.loads(path.read_bytes())
+
+
+def collect(names, n_folds, seconds, rows):
     """Collect what is missing, first folds first, until the time is over."""
     start = time.monotonic()
     for i in range(n_folds):
         for name in names:
-            if file_of(name, i).exists():
+            if file_of(name, i, rows).exists():
                 continue
             if time.monotonic() - start > seconds:
                 return
             folds = load(name)
             if i < len(folds):
                 begun = time.process_time()
-                found = collected(folds[i])
-                file_of(name, i).write_bytes(pickle.dumps(tuple(found)))
+                found = collected(drawn(folds[i], rows))
+                file_of(name, i, rows).write_bytes(pickle.dumps(tuple(found)))
                 print(f"{name}, fold {i}: {time.process_time() - begun:.0f} s", flush=True)
 
 
@@ -197,16 +227,14 @@ def calibrated_share(estimate, quality):
     return float(np.mean(agree))
 
 
-def all_tables(names):
+def all_tables(names, n_folds, most_rows):
     rows, payload = [], {}
     for name in names:
-        folds = load(name)
-        there = [i for i in range(len(folds)) if file_of(name, i).exists()]
+        folds = [drawn(fold, most_rows) for fold in load(name)]
+        there = [i for i in range(len(folds)) if file_of(name, i, most_rows).exists()][:n_folds]
         if not there:
             continue
-        parts = []
-        for i in there:
-            parts.append(gains(folds[i], Evidence(*pickle.loads(file_of(name, i).read_bytes()))))
+        parts = [cached_gains(name, i, folds[i], most_rows) for i in there]
         gain = {who: np.concatenate([part[0][who] for part in parts]) for who in parts[0][0]}
         estimate = np.concatenate([new for _, new in parts])
         quality = np.concatenate([folds[i].quality_test for i in there])
@@ -230,6 +258,11 @@ def all_tables(names):
     return payload
 
 
+def first_rows(estimate, quality, n):
+    """All of a table of folds; the first n where many more are tested."""
+    return (estimate[:n], quality[:n]) if len(quality) >= 6 * n else (estimate, quality)
+
+
 def table_entry(fold, gain, estimate, quality):
     return {
         "rows": len(fold.X),
@@ -240,6 +273,9 @@ def table_entry(fold, gain, estimate, quality):
             for who, values in gain.items()
         },
         "calibrated": calibrated_share(estimate, quality),
+        # Of as many test rows as a fifth fold would have: where 20,000 are tested, the noise of
+        # the 10,000 training rows is larger than that of a bin.
+        "calibrated_fold": calibrated_share(*first_rows(estimate, quality, len(fold.X) // 4)),
     }
 
 
@@ -286,12 +322,11 @@ def searches(short):
     for metric in ("euclidean", "cosine"):
         own = X / np.linalg.norm(X, axis=1, keepdims=True) if metric == "cosine" else X
         peer = NearestNeighbors(algorithm="brute", metric=metric).fit(X)
-        estimator = BaggedNeighborsRegressor(metric="euclidean", subset_size=n // 60)
-        estimator.fit(own, np.zeros(n))
+        search = searching(own, metric, 60)
         seconds = alternate(
             {
                 "sklearn": lambda p=peer: p.kneighbors(Q, 60),
-                "family": lambda o=own, m=metric: nearest(o, Q, m, 60),
+                "family": lambda s=search: s(Q),
             },
             repeats=3 if short else 9,
         )
@@ -421,29 +456,83 @@ def claims(result):
     return found
 
 
+GUIDE = Path(__file__).parents[1] / "doc" / "user_guide" / "estimates_table.inc"
+SHORT_NAMES = {
+    BEFORE: "bagged",
+    "coarse trees": "coarse",
+    "plain linear": "plain",
+    "landmarks": "centres",
+    "cosine landmarks": "by angle",
+    "cosine neighbors": "cosine",
+    "euclidean neighbors": "euclid",
+    "chebyshev neighbors": "cheb",
+}
+
+
+def guide_table(entries):
+    """The table of the guide, as reStructuredText; the best of a row is in bold."""
+    everyone = [BEFORE, *KNOWN, DEFAULT]
+    lines = [["table", "rows", *(SHORT_NAMES.get(who, who) for who in everyone), "s.e.", "bins"]]
+    for name, entry in entries.items():
+        gain = [entry["gain"].get(who, np.nan) for who in everyone]
+        cells = [f"**{g:.2f}**" if g == np.nanmax(gain) else f"{g:.2f}" for g in gain]
+        ends = f"{entry['se'][DEFAULT]:.2f}", f"{entry['calibrated']:.2f}"
+        lines.append([name, str(entry["rows"]), *cells, *ends])
+    means = [
+        np.nanmean([entry["gain"].get(who, np.nan) for entry in entries.values()])
+        for who in everyone
+    ]
+    lines.append(["mean", "\\", *(f"{mean:.2f}" for mean in means), "\\", "\\"])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    rule = "  ".join("=" * width for width in widths)
+    text = ["  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in lines]
+    return "\n".join([rule, text[0], rule, *text[1:], rule, ""])
+
+
+PARTS = "tables", "speed", "searches", "made_up"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="a made-up table, in seconds")
+    parser.add_argument("--part", choices=PARTS, help="only this, and what is there of the others")
     parser.add_argument("--tables", default="", help="only tables whose name has this word")
+    parser.add_argument("--rows", type=int, default=0, help="training rows at most; 0: all")
     parser.add_argument("--folds", type=int, default=5, help="at most so many of each table")
     parser.add_argument("--seconds", type=float, default=np.inf, help="to begin new folds in")
     options = parser.parse_args()
-    if options.short:
-        fold = made_up_fold()[0]
-        gain, estimate = gains(fold, collected(fold))
-        payload = {"made up": table_entry(fold, gain, estimate, fold.quality_test)}
-        # The trees that are kept are in half precision.
-        assert agrees(fold, estimate) < 2e-3
-    else:
+
+    def tables():
+        if options.short:
+            fold = made_up_fold()[0]
+            gain, estimate = gains(fold, collected(fold))
+            # The trees that are kept are in half precision.
+            assert agrees(fold, estimate) < 2e-3
+            return {"made up": table_entry(fold, gain, estimate, fold.quality_test)}
         names = [name for name in LOGS if options.tables in name]
-        collect(names, options.folds, options.seconds)
-        payload = all_tables(names)
-    result = {
-        "tables": payload,
-        "speed": sizes_and_seconds(options.short),
-        "searches": searches(options.short),
-        "made_up": made_up(options.short),
+        collect(names, options.folds, options.seconds, options.rows)
+        return all_tables(names, options.folds, options.rows)
+
+    runs = {
+        "tables": tables,
+        "speed": lambda: sizes_and_seconds(options.short),
+        "searches": lambda: searches(options.short),
+        "made_up": lambda: made_up(options.short),
     }
+    result = {}
+    for part in PARTS:
+        kept = CACHE / f"part_{part}.json"
+        if options.part in (None, part):
+            result[part] = runs[part]()
+            if not options.short:
+                CACHE.mkdir(exist_ok=True)
+                kept.write_text(json.dumps(result[part]))
+        elif kept.exists():
+            result[part] = json.loads(kept.read_text())
+    if len(result) < len(PARTS):
+        print("To come:", *(part for part in PARTS if part not in result))
+        return
+    result["most_rows"] = options.rows
     save(
         "estimates",
         result,
@@ -451,6 +540,8 @@ def main():
         claims=claims(result),
         write=not options.short and not options.tables,
     )
+    if not options.short and not options.tables:
+        GUIDE.write_text(guide_table(result["tables"]))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ _ROWS = 256
 _FMA = {"contract"}
 
 
+@njit(cache=True, nogil=True)
 def laid_out(feature, threshold, child):
     """Nodes of trees as the walks take them: what a step needs lies side by side.
 
@@ -28,13 +29,16 @@ def laid_out(feature, threshold, child):
     cuts : ndarray of the same shape, dtype=float32
         The same memory: the fourth entry is the threshold.
     """
-    nodes, leaf = np.zeros((len(feature), 4), dtype=np.uint32), feature < 0
+    nodes = np.zeros(4 * len(feature), dtype=np.uint32)
     cuts = nodes.view(np.float32)
-    nodes[:, 0] = np.where(leaf, 0, feature)
-    nodes[:, 1] = 4 * np.where(leaf, np.arange(len(feature)), child)
-    nodes[:, 2] = np.where(leaf, child, 0)
-    cuts[:, 3] = np.where(leaf, np.inf, threshold)
-    return nodes.ravel(), cuts.ravel()
+    for node in range(len(feature)):
+        at = 4 * node
+        if feature[node] < 0:
+            nodes[at + 1], nodes[at + 2], cuts[at + 3] = at, child[node], np.inf
+        else:
+            nodes[at], nodes[at + 1] = feature[node], 4 * child[node]
+            cuts[at + 3] = threshold[node]
+    return nodes, cuts
 
 
 # Indices are without sign: there is no test for negative ones.

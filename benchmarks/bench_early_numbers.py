@@ -58,7 +58,12 @@ def regress(n_trees, n_rows, repeats):
         X, y = X[:n_rows], y[:n_rows]
         fit, learn, test = thirds(len(X))
         model = lgb.LGBMRegressor(
-            n_trees, max_depth=5, learning_rate=0.05, n_jobs=1, verbose=-1, random_state=0
+            n_estimators=n_trees,
+            max_depth=5,
+            learning_rate=0.05,
+            n_jobs=1,
+            verbose=-1,
+            random_state=0,
         ).fit(X[fit], y[fit])
         rows, full = X[test], model.predict(X[test])
         fast = FastForest.from_ensemble(model)

@@ -107,7 +107,9 @@ ESTIMATORS = [
     RandomRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5),
     OracleRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2),
     # The batch policy depends on the batch, but not on these checks' small ones.
-    OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
+    OccamRouterClassifier(
+        members(), costs=COSTS, budget=2.0, cv=2, policy="batch", accuracy_estimator=_SMALL_TREE
+    ),
     BudgetRouter(costs=[1.0], cv=2),
     CascadeRouter(_SMALL_TREE, costs=[1.0], cv=2, n_prices=4),
     OnlineBudgetRouter([1.0]),
@@ -186,4 +188,4 @@ three_stages = ThreeStages()
 
 # Estimators that need torch to be fitted. `tests/neural/` runs scikit-learn's checks on them,
 # where torch is.
-NETS = [MultiExitClassifier(three_stages, max_epochs=40, lr=0.03, batch_size=16, random_state=0)]
+NETS = [MultiExitClassifier(three_stages, max_epochs=12, lr=0.1, batch_size=16, random_state=0)]

@@ -442,6 +442,32 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     # Prediction -------------------------------------------------------------------
 
+    def predict(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
+        """Predict with as many members as each row needs.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            The rows. One row as an array of floats takes a path of a few microseconds.
+
+        budget : float, default=None
+            Mean cost per row for this call.
+
+        **context : keyword arguments
+            None: what is given is refused.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The answers.
+        """
+        known = vars(self)
+        short = known.get("_short")
+        if short is not None and budget is None and self.budget is None:
+            if not (context or known.get("_of_fit")) and (one := short.label(X)) is not None:
+                return one
+        return super().predict(X, budget=budget, **context)
+
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.
 

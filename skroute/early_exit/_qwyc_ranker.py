@@ -277,9 +277,11 @@ class QWYCRanker(EarlySums):
             sums = staged_sums(engine.scores(held_out[0])[:, :, 0], order, ends, offset)
             cost, changed = judge_groups(policies, sums, ends, _counted(held_out[1]), self.k)
         gaps = self._choose(policies, cost, changed, "group")
-        self.estimator_, self._reading = ensemble.estimator, reading
+        self.estimator_ = ensemble.estimator
         forest, self._before = forest_of(engine)
         self._walk = GroupWalk(forest.taken(order))
+        # One copy of the trees.
+        self._reading = reading._replace(forest=self._walk.forest)
         self.checkpoints_, self.gaps_ = self._walk.ends, -gaps
         self._finish(order, engine.n_members)
 

@@ -15,7 +15,7 @@ from skroute.early_exit._number_exits import (
     moved_too_far,
     partial_sums,
 )
-from skroute.early_exit._sum_ensembles import SumEnsemble, numbers
+from skroute.early_exit._sum_ensembles import SumEnsemble, forest_of, numbers
 from skroute.utils._compat import Interval, Real, num_samples
 from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
@@ -244,10 +244,18 @@ class QWYCRegressor(EarlySums):
         sums = partial_sums(held_out, order, offset)
         wrong = moved_too_far(sums, exits, answer, self.tol)
         chosen = self._choose(policies, *judge_numbers(policies, sums, wrong), "row")
-        self.estimator_, self._exits, self._reading = ensemble.estimator, exits, reading
+        self.estimator_, self._exits = ensemble.estimator, exits
         self.thresholds_ = np.column_stack([chosen.lo, chosen.hi])
         self._engine = engine.taken(order)
+        # One copy of the trees.
+        self._reading = reading._replace(forest=forest_of(self._engine)[0])
         self._finish(order, engine.n_members)
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "tradeoff_" in state:
+            for thresholds in self.tradeoff_.thresholds:
+                thresholds.checked(len(self.order_))
 
     def _plan(self, X, budget):
         policy = self.tradeoff_.thresholds[affordable(self.tradeoff_, budget)]

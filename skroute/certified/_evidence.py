@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from skroute.base import note_failure
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._means import check_numbers
+from skroute.utils._handing import handed_over, models_of
 
 FULL = "the full model"
 
@@ -108,6 +109,32 @@ def row_losses(y, y_pred, route, n_choices, loss):
     return (y != y_pred).astype(np.float64)
 
 
+def losses_or_handed(y, seen, path, loss):
+    """Loss of each answer; a row that is handed over loses what abstaining costs.
+
+    Parameters
+    ----------
+    y : ndarray
+    seen : Routed
+    path : fitted decision estimator
+    loss : callable or None
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+    """
+    handed, n_models = handed_over(path, seen.route), len(models_of(path))
+    if not handed.any():
+        return row_losses(y, seen.y_pred, seen.route, n_models, loss)
+    logged = loss is None and y.ndim == 2
+    found = np.full(len(y), 1.0 - path.abstain_quality_ if logged else float(path.abstain_cost))
+    rows = np.flatnonzero(~handed)
+    if len(rows):
+        answers = np.array(seen.y_pred[rows].tolist())
+        found[rows] = row_losses(y[rows], answers, seen.route[rows], n_models, loss)
+    return found
+
+
 def operating_budgets(path, X, n_points, context=None):
     """Budgets from unlimited to the smallest feasible one, by rows that are no evidence.
 
@@ -154,7 +181,7 @@ def collect(paths, budgets, X, y, contexts, *, reference, loss, group):
     for k, path in enumerate(paths):
         for budget in budgets[k]:
             seen = path.predict_routed(X, budget=budget, **contexts[k])
-            losses.append(row_losses(y, seen.y_pred, seen.route, len(path.choices_), loss))
+            losses.append(losses_or_handed(y, seen, path, loss))
             costs.append(seen.cost)
             routes.append((seen.route + n_choices).astype(np.int32))
             owner.append(k)
@@ -175,7 +202,9 @@ def collect(paths, budgets, X, y, contexts, *, reference, loss, group):
         np.array([cost for _, _, cost in found], dtype=np.float64),
         codes.astype(np.int64),
         names,
-        loss is None and (y.ndim == 1 or _logs_zero_or_one(y, paths)),
+        loss is None
+        and all(getattr(path, "abstain_quality_", None) is None for path in paths)
+        and (y.ndim == 1 or _logs_zero_or_one(y, paths)),
     )
 
 
@@ -192,7 +221,7 @@ def _references(paths, X, y, reference, loss, full_losses, full_cost):
     if hasattr(reference, "predict"):
         if hasattr(reference, "predict_routed"):
             seen = reference.predict_routed(X)
-            row = row_losses(y, seen.y_pred, seen.route, len(reference.choices_), loss)
+            row = losses_or_handed(y, seen, reference, loss)
             return [(type(reference).__name__, row, float(seen.cost.mean()))]
         y_pred = np.asarray(reference.predict(X))
         return [(type(reference).__name__, row_losses(y, y_pred, None, -1, loss), np.nan)]
@@ -224,14 +253,16 @@ def _references(paths, X, y, reference, loss, full_losses, full_cost):
 
 def _single_choices(path, y):
     """The single choices of an estimator: a logged column or a fitted member, and its cost."""
-    if y.ndim == 2 and y.shape[1] == len(path.choices_):
-        names, answers = path.choices_, list(np.asarray(y, dtype=np.float64).T)
+    if y.ndim == 2 and y.shape[1] == len(models_of(path)):
+        names, answers = models_of(path), list(np.asarray(y, dtype=np.float64).T)
     else:
         members = dict(getattr(path, "named_estimators_", {}))
         names, answers = list(members), list(members.values())
     if not names:
         return {}
     costs = np.asarray(getattr(path, "costs_", []), dtype=np.float64)
+    if getattr(path, "abstain_quality_", None) is not None:
+        costs = costs[: len(names)]
     costs = costs if costs.shape == (len(names),) else np.full(len(names), np.nan)
     return {name: (a, float(c)) for name, a, c in zip(names, answers, costs)}
 

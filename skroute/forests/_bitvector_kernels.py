@@ -13,8 +13,8 @@ from numba.extending import intrinsic
 _ZERO = float(np.float32(1e-35))
 # Rows that are worked on together.
 BLOCK = 1024
-# Up to this many cuts are counted, more are searched.
-_FEW_CUTS = 128
+# Up to this many bytes of cuts are counted, more are searched.
+_FEW_CUTS = 1024
 
 
 @intrinsic
@@ -97,7 +97,7 @@ def bin_column(x, m, columns, c, base, code):
     cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
     if columns.limit[c] >= 0:
         _categories(x, m, columns.limit[c], code)
-    elif len(cuts) > _FEW_CUTS:
+    elif len(cuts) * x.itemsize > _FEW_CUTS:
         _search_cuts(x, m, cuts, base.view(np.int32), code)
     elif x.itemsize == 4:
         _count_cuts(x, m, cuts, base.view(np.int32), code)
@@ -149,18 +149,33 @@ def find_leaves(codes, m, tests, limit, reads, cuts, clears, words, left):
     begin = every if tests[0] < tests[1] or every < 0 else clears.dtype.type(1)
     for j in range(m):
         left[j] = begin
-    for k in range(tests[0], tests[1]):
-        c, clear = reads[k], clears[k]
-        if limit[c] < 0:
-            cut = np.uint16(cuts[k])
+    k, end = tests
+    # Columns of categories come last.
+    if len(limit) == 0 or limit[-1] < 0:
+        # Four tests at a time: what is left of a row is read and written once.
+        while k + 4 <= end:
+            a, b, c, d = reads[k], reads[k + 1], reads[k + 2], reads[k + 3]
+            p, q, r, s = clears[k], clears[k + 1], clears[k + 2], clears[k + 3]
+            e, f = np.uint16(cuts[k]), np.uint16(cuts[k + 1])
+            g, h = np.uint16(cuts[k + 2]), np.uint16(cuts[k + 3])
             for j in range(m):
-                left[j] &= clear if codes[c, j] > cut else every
+                x = (p if codes[a, j] > e else every) & (q if codes[b, j] > f else every)
+                y = (r if codes[c, j] > g else every) & (s if codes[d, j] > h else every)
+                left[j] &= x & y
+            k += 4
+    while k < end:
+        a, p = reads[k], clears[k]
+        if limit[a] < 0:
+            e = np.uint16(cuts[k])
+            for j in range(m):
+                left[j] &= p if codes[a, j] > e else every
         else:
             word = cuts[k]
             for j in range(m):
-                code = np.int32(codes[c, j])
+                code = np.int32(codes[a, j])
                 inside = (words[word + (code >> 5)] >> np.uint32(code & 31)) & np.uint32(1)
-                left[j] &= every if inside else clear
+                left[j] &= every if inside else p
+        k += 1
 
 
 @njit(cache=True, nogil=True, inline="always")

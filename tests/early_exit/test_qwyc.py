@@ -14,6 +14,8 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.stats import binom
 from sklearn.base import clone
@@ -50,6 +52,7 @@ from skroute.early_exit import (
 from skroute.early_exit._calibration import cross_fit, hold_out
 from skroute.early_exit._policies import Recipe
 from skroute.early_exit._thresholds import is_wrong, running_values
+from skroute.forests import FastForest
 from skroute.routing import OccamRouterClassifier
 from tests.early_exit.reference import leaving
 
@@ -816,3 +819,43 @@ def test_missing_values_where_the_ensemble_behind_a_threshold_reads_them():
     forest = FixedThresholdClassifier(GradientBoostingClassifier(n_estimators=5), threshold=0.3)
     with pytest.raises(ValueError, match="NaN"):
         QWYCEnsemble(forest, alpha=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def fast(quick):
+    return FastForest.from_ensemble(quick.estimator_)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_one_row_is_answered_or_refused_as_in_a_batch(data, quick, fast, problem):
+    """The type, its memory, its values and its columns are drawn; so is the estimator."""
+    estimator = data.draw(st.sampled_from([quick, fast]))
+    method = data.draw(st.sampled_from(["predict", "predict_proba"]))
+    rows = problem[0][-60:].copy()
+    values = [np.nan, np.inf, 1e300, 0.0, -0.0, 1e-40, 1e30]
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, 59)), data.draw(st.integers(0, rows.shape[1] - 1))
+        rows[at] = data.draw(st.sampled_from(values))
+    kind = data.draw(st.sampled_from(["f2", "f4", "f8", "longdouble", ">f8", ">f4", "i4", "O"]))
+    with np.errstate(all="ignore"):
+        rows = np.nan_to_num(rows).astype(kind) if kind == "i4" else rows.astype(kind)
+    if data.draw(st.booleans()):
+        rows = np.asfortranarray(rows)
+    if data.draw(st.booleans()):
+        rows = rows[:, : data.draw(st.integers(1, rows.shape[1]))]
+    at = data.draw(st.integers(0, 59))
+    row = rows[at : at + 1]
+    row.flags.writeable = data.draw(st.booleans())
+
+    def outcome(X, i):
+        try:
+            return getattr(estimator, method)(X)[i]
+        except (TypeError, ValueError) as error:
+            return f"{type(error)}: {error}"
+
+    expected, found = outcome(np.repeat(row, 60, axis=0), 0), outcome(row, 0)
+    if method == "predict" or isinstance(expected, str) or isinstance(found, str):
+        assert found == expected
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -369,6 +369,15 @@ def test_any_dtype_and_memory_order(kind, dtype):
         np.testing.assert_array_equal(fast.predict_proba(rows[i : i + 1]), expected[i : i + 1])
 
 
+def test_a_catboost_model_from_a_pickle():
+    """Its `n_features_in_` is 0 there: seen to fail before names were counted."""
+    X, y = data(2, 0)
+    model = pickle.loads(pickle.dumps(cat.CatBoostClassifier(iterations=4, **CATS).fit(X, y)))
+    fast = FastForest.from_ensemble(model)
+    assert fast.n_features_in_ == X.shape[1]
+    np.testing.assert_array_equal(fast.predict(X[:9]), model.predict(X[:9]))
+
+
 def test_zeros_of_lightgbm_are_in_single_precision():
     """Values that its rows leave out count as zero; seen to fail with 1e-35 as a double."""
     zero = float(np.float32(1e-35))

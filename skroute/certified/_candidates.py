@@ -1,11 +1,20 @@
 """The estimators that a promise is about, and what they are told about the rows of a call."""
 
+from copy import copy
+
 import numpy as np
+from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 
-from skroute.base import CostAwareMixin
+from skroute.base import CostAwareMixin, note_failure
 from skroute.certified._evidence import is_missing
-from skroute.utils._compat import check_method_params, process_routing, routing_enabled
+from skroute.utils._compat import (
+    check_method_params,
+    num_samples,
+    process_routing,
+    routing_enabled,
+)
+from skroute.utils._named import in_order
 
 
 class ContextOfCandidates:
@@ -109,3 +118,58 @@ def groups_of_rows(groups, y):
             "group of their own."
         )
     return groups
+
+
+def is_table(y):
+    """Whether y is a frame of qualities or of labels, a column each."""
+    return hasattr(y, "columns") and y.shape[1] > 1
+
+
+def fitted_copy(name, model, X, y, params):
+    """A candidate fitted on some rows, or a copy of one that is fitted already.
+
+    What the owner of that one changes later, also in place, was not certified.
+    """
+    model = clone(model)
+    if not is_frozen(model):
+        with note_failure(name, num_samples(X), "fit"):
+            model.fit(X, np.asarray(y) if is_classifier(model) else y, **params)
+    own = copy(unfrozen(model))
+    for parameter in set(own._acts_at_once) & set(vars(own)):
+        # Not as an attribute is set: it is no change.
+        vars(own)[parameter] = copy(vars(own)[parameter])
+    return own
+
+
+def in_their_order(table, y, names, models):
+    """Columns of a quality frame as fitted candidates count them.
+
+    Parameters
+    ----------
+    table : array-like or dataframe
+        As it was given.
+    y : ndarray
+        The same, checked.
+    names : list of str
+        Of the candidates.
+    models : list of fitted decision estimators
+
+    Returns
+    -------
+    array-like
+        `y`, where `table` is no frame of more than one column.
+    """
+    orders = {}
+    for name, model in zip(names, models):
+        if getattr(model, "_named", False):
+            orders[name] = list(getattr(model, "model_names_", model.choices_))
+    if not is_table(table) or not orders:
+        return y
+    first = next(iter(orders))
+    for name, order in orders.items():
+        if order != orders[first]:
+            raise ValueError(
+                f"{name!r} has its choices in the order {order!r}, {first!r} in another: "
+                "evidence is read by position. Fit them on frames with the columns in one order."
+            )
+    return np.asarray(in_order(table, orders[first], "y"))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from skroute.base import note_failure
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._means import check_numbers
-from skroute.metrics._curve import handed_over, models_of
+from skroute.utils._handing import handed_over, models_of
 
 FULL = "the full model"
 

@@ -1,9 +1,7 @@
 """A promise around any decision estimator."""
 
-from copy import copy
-
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils import (
     _safe_indexing,
     check_consistent_length,
@@ -19,13 +17,15 @@ from skroute.base import (
     check_budget,
     check_rows,
     inherit_member_tags,
-    note_failure,
 )
 from skroute.certified._candidates import (
     ContextOfCandidates,
     context_of_rows,
+    fitted_copy,
     groups_of_rows,
+    in_their_order,
     is_frozen,
+    is_table,
     named_candidates,
     route_context,
     unfrozen,
@@ -261,6 +261,7 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
                 "There is nothing to promise: give max_loss, the largest mean loss against the "
                 "reference, budget, the largest mean cost, or both."
             )
+        told = y
         X, y, groups = self._checked(X, y, self.groups, reset=True)
         n, frozen = num_samples(X), all(map(is_frozen, candidates))
         fit_params, said = self._route_fit(params, frozen)
@@ -275,18 +276,16 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
                 f"calibration={self.calibration!r}: give more rows."
             )
         rest, rows = np.sort(order[:n_rest]), order[n_rest:]
-        X_rest, y_rest = _safe_indexing(X, rest), y[rest]
+        X_rest = _safe_indexing(X, rest)
+        # Of a quality frame the candidates are told whose columns they are.
+        y_rest = _safe_indexing(told, rest) if is_table(told) else y[rest]
         steps = [task.step(f"fit {name}") for name in names]
         fitted = []
         for name, model, step in zip(names, candidates, steps):
             with step:
-                model = clone(model)
-                if not is_frozen(model):
-                    extra = check_method_params(X, fit_params[name], indices=rest)
-                    with note_failure(name, len(rest), "fit"):
-                        model.fit(X_rest, y_rest, **extra)
-                # A copy: what the owner of a fitted one changes later was not certified.
-                fitted.append(copy(unfrozen(model)))
+                extra = check_method_params(X, fit_params[name], indices=rest)
+                fitted.append(fitted_copy(name, model, X_rest, y_rest, extra))
+        y = in_their_order(told, y, names, fitted)
         for name, model in zip(names, fitted):
             check_is_fitted(model)
             if not np.array_equal(_classes(model), _classes(fitted[0])):
@@ -342,6 +341,7 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
         given = self.groups if isinstance(self.groups, str) else groups
         if self.groups is not None and given is None:
             raise ValueError("groups must be given for the new rows, as they were in fit.")
+        y = in_their_order(y, y, self._names, self.estimators_)
         X, y, groups = self._checked(X, y, given, reset=False)
         if y.ndim != self._y_ndim:
             raise ValueError(

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import check_costs
 from skroute.ledgers import BudgetExhaustedError
 from skroute.utils._compat import num_samples
+from skroute.utils._named import by_label, in_order
 
 
 class Shift(NamedTuple):
@@ -65,7 +66,8 @@ class Replay(NamedTuple):
         Choice made for each request, into `choices`; -1 where a stream had no money left.
 
     quality : ndarray of shape (n_samples,)
-        What came of it, shifts included; NaN where no choice was made.
+        What came of it, shifts included; NaN where no choice was made, or where the log does
+        not know.
 
     cost : ndarray of shape (n_samples,)
         What it cost.
@@ -109,7 +111,8 @@ def replay(
         Features of the requests, the oldest first.
 
     quality : {array-like, dataframe} of shape (n_samples, n_choices)
-        Quality of each choice on each request.
+        Quality of each choice on each request; NaN where it is not known: an online router
+        then learns nothing of it.
 
     costs : array-like of shape (n_choices,) or (n_samples, n_choices), or mapping
         What calls cost.
@@ -195,7 +198,13 @@ def _check_log(router, X, quality, costs, choices):
     names = [str(name) for name in choices]
     if missing := [name for name in inner.choices_ if name not in names]:
         raise ValueError(f"quality has no column for {missing!r} of the router, only {names!r}.")
-    quality = check_array(quality, dtype=np.float64, input_name="quality")
+    quality = check_array(
+        in_order(quality, names),
+        dtype=np.float64,
+        input_name="quality",
+        ensure_all_finite="allow-nan",
+    )
+    costs = in_order(by_label(costs), names)
     if isinstance(costs, Mapping):
         costs = check_costs(costs, names)
     costs = check_array(costs, dtype=np.float64, ensure_2d=False, input_name="costs")
@@ -278,6 +287,7 @@ class _Runner:
                 "A change of prices cannot be announced to this router, which has no price list "
                 "that acts at once. Give Shift(..., announced=False), or fixed costs to the router."
             )
+        costs = by_label(costs)
         if isinstance(costs, Mapping):
             return {name: cost * ratios[str(name)] for name, cost in costs.items()}
         return [cost * ratios[name] for cost, name in zip(costs, router.choices_)]
@@ -330,6 +340,7 @@ class _Online(_Runner):
 
     def run(self, X, quality, costs, delay):
         route = np.empty(len(quality), dtype=np.int64)
+        self.router._check_X(X)
         X = np.asarray(X, dtype=np.float64)
         for i in range(len(route)):
             decision = self.router.decide(X[i])
@@ -337,5 +348,6 @@ class _Online(_Runner):
             self.waiting.append((decision, quality[i, k], costs[i, k]))
             while len(self.waiting) > delay:
                 told, worth, paid = self.waiting.popleft()
-                self.router.commit(told, quality=float(worth), cost=float(paid))
+                worth = None if np.isnan(worth) else float(worth)
+                self.router.commit(told, quality=worth, cost=float(paid))
         return route

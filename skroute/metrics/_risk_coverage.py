@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
-from skroute.metrics._curve import find_router, handed_over, models_of, sample_quality
+from skroute.metrics._curve import find_router, sample_quality
 from skroute.utils._compat import check_sample_weight
+from skroute.utils._handing import handed_over, models_of
 
 
 class RiskCoverageCurve(NamedTuple):

@@ -1,15 +1,17 @@
 """Numbers that sum up a curve of cost and quality, and the curves to compare it with."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from skroute.assignment import assignment_path
-from skroute.base import affords, check_affordable
+from skroute.base import affords, check_affordable, check_costs
 from skroute.metrics._curve import check_budgets
 from skroute.utils._compat import Interval, Real, validate_params
+from skroute.utils._named import by_label, in_order
 
 
 def check_curve(cost, quality):
@@ -477,7 +479,38 @@ class ReferenceCurves(NamedTuple):
     single: NDArray[np.float64]
 
 
-def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> ReferenceCurves:
+def check_all_known(Q):
+    """Quality of each choice on each row, none of it NaN: not known.
+
+    Parameters
+    ----------
+    Q : array-like of shape (n_samples, n_choices)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_choices), dtype=float64
+    """
+    quality = check_array(Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan")
+    if lacking := int(np.isnan(quality).any(axis=1).sum()):
+        raise ValueError(
+            f"Q has NaN, not known, in {lacking} of {len(quality)} rows: an oracle picks by all "
+            "outcomes. Give the rows on which all are known, ~np.isnan(Q).any(axis=1)."
+        )
+    return quality
+
+
+def costs_of_columns(costs, Q):
+    """Costs in the order of Q's columns: by name where both have names, else by position."""
+    names, costs = [str(column) for column in getattr(Q, "columns", ())], by_label(costs)
+    if isinstance(costs, Mapping) and not names:
+        raise ValueError(
+            f"costs has entries for {list(costs)!r}, but Q has no names: give it as a data frame, "
+            "or costs in the order of its columns."
+        )
+    return check_costs(costs, names) if isinstance(costs, Mapping) else in_order(costs, names)
+
+
+def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceCurves:
     """Oracle, cost-matched random mix and best single choice over a range of budgets.
 
     - **oracle**: the largest mean quality that any assignment of the rows has within the
@@ -496,10 +529,12 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     Parameters
     ----------
     Q : array-like of shape (n_samples, n_choices)
-        Quality of each choice on each row, higher is better.
+        Quality of each choice on each row, higher is better. All of it must be known: an
+        oracle picks by it.
 
-    costs : array-like of shape (n_choices,) or (n_samples, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative.
+    costs : mapping or array-like of shape (n_choices,) or (n_samples, n_choices)
+        Cost of each choice, shared by all rows or per row; not negative. What has names is
+        read by those of Q's columns.
 
     budgets : array-like of shape (n_budgets,)
         Mean costs per row; None is unlimited.
@@ -524,7 +559,7 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
     limits = check_budgets(budgets)
-    values = check_array(Q, dtype=np.float64, input_name="Q")
+    values, costs = check_all_known(Q), costs_of_columns(costs, Q)
     oracle = assignment_path(values, costs)
     check_affordable(
         float(limits.min()), oracle.budgets[0], advice="Raise the smallest of budgets."

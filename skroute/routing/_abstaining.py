@@ -77,9 +77,9 @@ class HandingLogMixin:
             columns = np.r_[columns, -1]
         return (np.asarray(self.choices_) if self._named else columns)[plan.route]
 
-    def _realised(self, quality, route):
-        """Quality of the choices made, by a matrix with the columns of `fit`."""
-        made = quality[:, self.columns_]
+    def _realised(self, quality, route, at):
+        """Quality of the choices made, by a matrix in whose columns `at` the models are."""
+        made = quality[:, at]
         if self.abstain_quality_ is not None:
             made = np.column_stack([made, np.full(len(made), self.abstain_quality_)])
         return made[np.arange(len(route)), route]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.model_selection import KFold
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,7 +14,6 @@ from skroute.base import (
     CostAwareMixin,
     check_affordable,
     check_budget,
-    check_costs,
     check_rows,
     inherit_member_tags,
     note_failure,
@@ -28,7 +27,9 @@ from skroute.routing._abstaining import (
     quality_of_handing,
     with_handed,
 )
-from skroute.routing._draws import keys_seen_once, tie_draws
+from skroute.routing._changing import ChangingChoicesMixin
+from skroute.routing._draws import row_keys, tie_draws
+from skroute.routing._fit_tables import check_fit_costs, check_matrix, check_row_costs, column_names
 from skroute.routing._fit_warnings import warn_of_fit
 from skroute.routing._limits import limits_of
 from skroute.routing._logged import LogReportMixin, read_log, table_outcomes, warn_of_overlap
@@ -49,10 +50,17 @@ from skroute.utils._compat import (
     check_sample_weight,
     num_samples,
 )
+from skroute.utils._named import by_label
 
 
 class BudgetRouter(
-    HandingLogMixin, LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator
+    ChangingChoicesMixin,
+    HandingLogMixin,
+    LogReportMixin,
+    LoggedMixin,
+    CostAwareMixin,
+    MetaEstimatorMixin,
+    BaseEstimator,
 ):
     r"""Choose per row what is worth its cost, learned from logged outcomes alone.
 
@@ -130,7 +138,10 @@ class BudgetRouter(
         ``"abstain"``, which `predict` gives for a row that is handed over (-1 beside columns).
 
     n_known_ : ndarray of shape (n_choices,)
-        Rows of `fit` on which the quality of each choice is known.
+        Rows on which the quality of each choice is known: of `fit`, or of `add_choice`.
+
+    newcomers_ : dict from str to Newcomer
+        What is known of the choices added after `fit`.
 
     overlap_ : Overlap
         For logs of one answer per request: what the log says of the policy at `budget`.
@@ -347,6 +358,7 @@ class BudgetRouter(
 
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
         check_policy(self.policy, self.objective)
+        self._newcomers, self._later, self._dropped = {}, [], []
         routed = self._route_metadata(params)
         if y is None:
             raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
@@ -395,7 +407,7 @@ class BudgetRouter(
             known=outcomes.known,
             handed=self.abstain_quality_,
         )
-        self._log, self._keys = outcomes.kind, keys_seen_once(X)
+        self._log, self._row_keys = outcomes.kind, row_keys(X)
         self.choices_ = [self._names[column] for column in self.columns_]
         self.choices_ += [ABSTAIN_NAME] * (self.abstain_quality_ is not None)
         check_affordable(budget, self._priced.least)
@@ -409,51 +421,28 @@ class BudgetRouter(
             return read_log(self, X, y, choice, propensity, costs)
         if propensity is not None:
             raise ValueError("propensity belongs to a log of one answer per request: give choice.")
-        self._frame_columns = _column_names(y)
-        quality = _check_matrix(y, "y", allow_nan=True)
+        self._frame_columns = column_names(y)
+        quality = check_matrix(y, "y", allow_nan=True)
         check_consistent_length(X, quality)
         self._names = self._check_names(quality.shape[1])
         # Frames of costs and of quality are read by these names from here on.
         self._frame_columns = self._names if self._named else None
-        return table_outcomes(quality, self._check_fit_costs(costs, quality.shape), self._names)
+        return table_outcomes(quality, check_fit_costs(self, costs, quality.shape), self._names)
 
     def _check_names(self, n_choices):
         """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
         names = self._frame_columns
-        self._named = names is not None or isinstance(self.costs, Mapping)
+        costs = by_label(self.costs)
+        named = isinstance(costs, Mapping)
+        self._named = names is not None or named
         if names is None:
-            named = isinstance(self.costs, Mapping)
-            names = list(map(str, self.costs if named else range(n_choices)))
+            names = list(map(str, costs if named else range(n_choices)))
             names = names if named else [f"choice{name}" for name in names]
         if len(names) != n_choices:
             raise ValueError(
                 f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
             )
         return names
-
-    def _fixed_costs(self):
-        """The constructor's cost of each column of Q."""
-        costs = self.costs
-        if isinstance(costs, Mapping):
-            costs = {str(name): cost for name, cost in costs.items()}
-        return check_costs(costs, self._names)
-
-    def _check_fit_costs(self, costs, shape):
-        if self.costs is not None:
-            if self.cost_estimator is not None:
-                raise ValueError(
-                    "cost_estimator learns costs per row, but the constructor has fixed "
-                    f"costs={self.costs!r}. Leave one of them out."
-                )
-            fixed = self._fixed_costs()
-            if costs is None:
-                return fixed
-        if costs is None:
-            raise ValueError(
-                f"costs must say what each of {self._names!r} costs, got None. Give a mapping or "
-                "an array to the constructor, or one cost per row and choice to fit."
-            )
-        return _check_row_costs(costs, self._frame_columns, shape)
 
     def _policy(self):
         check_is_fitted(self)
@@ -514,15 +503,17 @@ class BudgetRouter(
                 "calls are expected to cost by the log is predict_routed(X).expected_cost."
             )
         if costs is not None:
-            costs = _check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
+            costs = check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
             return with_handed(costs, self.abstain_quality_)
         if self.cost_estimator_ is None:
             raise ValueError(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        estimated = predict_costs(self.cost_estimator_, X, len(self.columns_))
-        return with_handed(estimated, self.abstain_quality_)
+        estimated = predict_costs(
+            self.cost_estimator_, X, self._priced._n_outputs - (self.abstain_quality_ is not None)
+        )
+        return self._priced.narrowed(with_handed(estimated, self.abstain_quality_))
 
     def score(self, X, y, sample_weight=None, budget=None, costs=None, **context):
         """Realised mean quality of the choices made; a row handed over counts as in `fit`.
@@ -533,8 +524,9 @@ class BudgetRouter(
             Features of the requests.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices)
-            Q: quality of each choice on each row, with the columns that `fit` saw. Rows of
-            which the choice made has NaN, not known, do not count.
+            Q: quality of each choice on each row, with the columns that `fit` saw and those of
+            choices added later; dropped ones may be left out. Rows of which the choice made
+            has NaN, not known, do not count.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
@@ -554,14 +546,15 @@ class BudgetRouter(
         float
         """
         check_is_fitted(self)
-        quality = _check_matrix(y, "y", self._frame_columns, allow_nan=True)
+        names, at = self._columns_in(y)
+        quality = check_matrix(y, "y", names if self._named else None, allow_nan=True)
         check_consistent_length(X, quality)
-        if quality.shape[1] != len(self._names):
+        if quality.shape[1] != len(names):
             raise ValueError(
-                f"y must have the {len(self._names)} columns that fit saw, got {quality.shape[1]}."
+                f"y must have the {len(names)} columns that fit saw, got {quality.shape[1]}."
             )
         route = self.route(X, budget=budget, costs=costs, **context)
-        realised = self._realised(quality, route)
+        realised = self._realised(quality, route, at)
         weight = check_sample_weight(sample_weight, X)
         known = ~np.isnan(realised)
         if not weight[known].sum() > 0:
@@ -600,51 +593,3 @@ class BudgetRouter(
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags
-
-
-def _column_names(frame):
-    """The columns of a data frame as strings; None of anything else."""
-    if not hasattr(frame, "columns"):
-        return None
-    names = [str(column) for column in frame.columns]
-    if len(set(names)) < len(names):
-        raise ValueError(f"y must not have two columns of the same name, got {names!r}.")
-    return names
-
-
-def _check_matrix(matrix, name, columns=None, allow_nan=False):
-    """A matrix with one column per choice; a frame's columns in the order that fit saw."""
-    if columns is not None and hasattr(matrix, "columns"):
-        own = {str(column): column for column in matrix.columns}
-        if sorted(columns) != sorted(own):
-            raise ValueError(f"{name} must have the columns {columns!r}, got {list(own)!r}.")
-        matrix = matrix[[own[column] for column in columns]]
-    found = np.asarray(matrix)
-    readable = True
-    if found.dtype.kind in "OUS":
-        try:
-            found = found.astype(np.float64)
-        except (TypeError, ValueError):
-            readable = False
-    if not readable:
-        # Outside, so that what numpy said, which quotes the entry, is not told along.
-        raise ValueError(f"{name} must be numbers, one column for each choice.")
-    found = check_array(
-        found,
-        dtype=np.float64,
-        ensure_2d=False,
-        input_name=name,
-        ensure_all_finite="allow-nan" if allow_nan else True,
-    )
-    return found.reshape(len(found), -1)
-
-
-def _check_row_costs(costs, columns, shape):
-    costs = _check_matrix(costs, "costs", columns)
-    if costs.shape != shape:
-        raise ValueError(
-            f"costs must have one cost per row and choice, shape {shape}, got {costs.shape}."
-        )
-    if costs.min() < 0:
-        raise ValueError(f"costs must not be negative, got {float(costs.min())!r}.")
-    return costs

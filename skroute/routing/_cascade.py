@@ -19,7 +19,6 @@ from skroute.base import (
     note_failure,
 )
 from skroute.routing._abstaining import ABSTAIN_COST, ABSTAIN_NAME
-from skroute.routing._budget_router import _check_matrix, _column_names
 from skroute.routing._cascade_checks import (
     check_fit_costs,
     check_folds,
@@ -32,11 +31,15 @@ from skroute.routing._cascade_log import as_columns, names_of_columns, split_sig
 from skroute.routing._cascade_rules import Log, candidates, fixed_order
 from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._cascade_walk import known_scores, walk
+from skroute.routing._fit_tables import check_matrix, column_names
 from skroute.routing._mixtures import Mixture
 from skroute.routing._priced import cross_fit
 from skroute.routing._priced_views import standard_error
 from skroute.routing._values import check_default_reads, default_accuracy_estimator
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
+
+# Answers that make an array of a type of their own.
+_PLAIN = str, (bool, np.bool_), (int, float, np.number)
 
 
 class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
@@ -299,10 +302,12 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             X = check_rows(self, X, reset=True)
             if self.accuracy_estimator is None:
                 check_default_reads(X)
-        self._frame_columns = _column_names(y)
-        quality = _check_matrix(y, "y")
+        self._frame_columns = column_names(y)
+        quality = check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
         self.model_names_ = check_names(self, quality.shape[1])
+        # Frames of costs and of quality are read by these names from here on.
+        self._frame_columns = self.model_names_ if self._named else None
         row_costs = check_fit_costs(self, costs, quality.shape)
         columns = self._check_signals(signals, len(quality))
         n_models = quality.shape[1]
@@ -408,7 +413,9 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         for k in np.unique(plan.route[plan.route < n_models]):
             rows = np.flatnonzero(plan.route == k)
             answers[rows] = asked.answer(int(k), rows)
-        return answers if (plan.route == n_models).any() else np.array(answers.tolist())
+        plain = any(all(isinstance(a, kinds) for a in answers) for kinds in _PLAIN)
+        # What is of several kinds, or a list, stays what the models said.
+        return np.array(answers.tolist()) if plain else answers
 
     def models_asked(self, X, budget=None, **context):
         """Which models each row pays for.
@@ -464,8 +471,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         x : row, default=None
-            What is known of the request; one row as in `fit`, without its outer dimension.
-            None where `fit` got no X.
+            What is known of the request: one row as in `fit`, without its outer dimension, or
+            a table with one row, as streams take it. None where `fit` got no X.
 
         budget : float, default=None
             Mean cost per request. None takes the constructor's.
@@ -502,7 +509,11 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         if self._informed:
             if x is None:
                 raise ValueError("x must be a row like those of fit, got None.")
-            x = self._check_X(x.to_frame().T if hasattr(x, "to_frame") else [x])
+            if getattr(x, "ndim", 1) != 2:
+                x = x.to_frame().T if hasattr(x, "to_frame") else [x]
+            elif x.shape[0] != 1:
+                raise ValueError(f"x must be one row, got a table of {x.shape[0]}.")
+            x = self._check_X(x)
         known = known_scores(self, [None] if x is None else x)
         low, high, share = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
@@ -534,7 +545,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         float
         """
         check_is_fitted(self)
-        quality = _check_matrix(y, "y", self._frame_columns)
+        quality = check_matrix(y, "y", self._frame_columns)
         if quality.shape[1] != len(self.model_names_):
             raise ValueError(
                 f"y must have the {len(self.model_names_)} columns that fit saw, got "

@@ -21,8 +21,10 @@ from skroute.quality._logged import (
     read_values,
 )
 from skroute.routing._draws import row_keys
+from skroute.routing._fit_tables import check_fit_costs
 from skroute.routing._values import default_accuracy_estimator
 from skroute.utils._compat import num_samples
+from skroute.utils._named import by_label
 
 
 class Known(NamedTuple):
@@ -173,7 +175,8 @@ def read_log(router, X, q, choice, propensity, costs):
     """
     n = num_samples(X)
     quality = read_values(q, "y", n, allow_nan=True)
-    fixed, named = router.costs, isinstance(router.costs, Mapping)
+    fixed = by_label(router.costs)
+    named = isinstance(fixed, Mapping)
     names = None
     if fixed is not None:
         names = list(map(str, fixed)) if named else [f"choice{k}" for k in range(len(fixed))]
@@ -189,8 +192,9 @@ def read_log(router, X, q, choice, propensity, costs):
             f"The log has fewer than two answers of {never[0]!r} with a known quality: it says "
             "nothing of it. Leave the choice out of the router."
         )
-    router._names, router._frame_columns = found, None
     router._named = named or np.asarray(choice).dtype.kind not in "iu"
+    # Frames of costs and of quality are read by these names from here on.
+    router._names, router._frame_columns = found, found if router._named else None
     if propensity is None:
         chance = estimate_propensities(as_numbers(X), position, len(found), folds_of_log(n))
     else:
@@ -214,11 +218,11 @@ def read_log(router, X, q, choice, propensity, costs):
                 "then met in the logged costs), or a cost_estimator that learns them."
             )
         if fixed is not None:
-            router._check_fit_costs(None, None)
+            check_fit_costs(router, None, None)
         known_costs = table(read_values(costs, "costs", n, least=0.0))
         costs = known_costs.table
     else:
-        costs = router._check_fit_costs(costs, quality.table.shape)
+        costs = check_fit_costs(router, costs, quality.table.shape)
     kind = "given" if propensity is not None else "estimated"
     return Outcomes(quality.table, quality, costs, known_costs, kind)
 
@@ -283,16 +287,20 @@ def warn_of_overlap(overlap):
 class LogReportMixin:
     """Mixin for routers that learn from logs: what these know, and which rows were in them.
 
-    `_fit` sets ``_log``, the `kind` of its `Outcomes`, and ``_keys`` of the rows seen once.
+    `_fit` sets ``_log``, the `kind` of its `Outcomes`, and ``_row_keys`` of its rows.
     """
 
     @property
     def n_known_(self):
-        """Rows of `fit` on which the quality of each choice is known, of shape (n_choices,)."""
+        """Rows on which the quality of each choice is known, of shape (n_choices,)."""
         policy = self._policy()
         if policy.known is None:
-            return np.full(len(self.choices_), len(policy.quality))
-        return (policy.known.weight > 0).sum(axis=0)
+            found = np.full(len(self.choices_), len(policy.quality))
+        else:
+            found = (policy.known.weight > 0).sum(axis=0)
+        for k in np.flatnonzero(policy.added):
+            found[k] = self._newcomers[self.choices_[k]].record.n_rows
+        return found
 
     @property
     def overlap_(self):
@@ -305,4 +313,5 @@ class LogReportMixin:
 
     def _seen(self, X):
         """Which rows are those of `fit`, as far as a row was there once."""
-        return np.isin(row_keys(X), self._keys)
+        keys, counts = np.unique(self._row_keys, return_counts=True)
+        return np.isin(row_keys(X), keys[counts == 1])

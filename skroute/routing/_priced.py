@@ -114,6 +114,8 @@ class PricedPolicy:
         self.repeats = repeats
         # Columns of the estimator's output; None where none is left out.
         self.kept, self._n_outputs = None, quality.shape[1]
+        # Choices that came after `fit`, by few scores.
+        self.added = np.zeros(quality.shape[1], dtype=bool)
         planned = costs if planned is None else planned
         # The log in the prices of now is the log of then, scaled.
         self._logged, self._listed = costs, planned
@@ -147,18 +149,7 @@ class PricedPolicy:
 
     def __getstate__(self):
         # What is computed when it is asked for is not kept.
-        other = copy.copy(self.__dict__)
-        for name in (
-            "_other",
-            "_part_paths",
-            "_found",
-            "_corrected",
-            "_levels",
-            "_variant",
-            "_curve",
-        ):
-            other[name] = None
-        return other
+        return self.__dict__ | dict.fromkeys(_ON_DEMAND)
 
     @property
     def _realised(self):
@@ -229,7 +220,7 @@ class PricedPolicy:
         other.kept = kept if self.kept is None else self.kept[kept]
         for name in ("estimate", "alone", "quality"):
             setattr(other, name, np.ascontiguousarray(getattr(self, name)[:, kept]))
-        other.sigma = self.sigma[kept]
+        other.sigma, other.added = self.sigma[kept], self.added[kept]
         other.known = None if self.known is None else self.known.of(kept)
         if self.repeats is not None:
             values, planned = self.repeats.values[:, kept], self.repeats.planned
@@ -254,7 +245,11 @@ class PricedPolicy:
     def estimates(self, features):
         """Quality of each choice for each row, before the penalty."""
         found = predict_matrix(self.estimator, features, self._n_outputs, "accuracy_estimator")
-        return found if self.kept is None else found[:, self.kept]
+        return self.narrowed(found)
+
+    def narrowed(self, outputs):
+        """Columns of what all choices of `fit`, and later ones, have: those that there are."""
+        return outputs if self.kept is None else outputs[:, self.kept]
 
     def values(self, features):
         """What each choice is worth for each row: its quality less the penalty."""
@@ -267,14 +262,17 @@ class PricedPolicy:
         cross-fitted errors of estimates of about this size.
         """
         shape = -1, self._n_outputs
-        if _offers_std(self.estimator):
+        if offers_std(self.estimator):
             with note_failure("accuracy_estimator", num_samples(features), "predict"):
                 found = self.estimator.predict(features, return_std=True)
-            return tuple(np.asarray(part, dtype=np.float64).reshape(shape) for part in found)
+            found = [np.asarray(part, dtype=np.float64).reshape(shape) for part in found]
+            return tuple(map(self.narrowed, found))
         estimates = self.estimates(features)
         if self._levels is None:
             table = self.quality if self.known is None else self.known.table
             self._levels = error_by_level(self.estimate, table)
+            for k in np.flatnonzero(self.added):
+                self._levels[k] = np.zeros(1), self.sigma[k : k + 1]
         pairs = zip(estimates.T, self._levels)
         return estimates, np.column_stack([np.interp(part, *level) for part, level in pairs])
 
@@ -429,7 +427,7 @@ class PricedPolicy:
         return self._curve
 
 
-def _offers_std(estimator):
+def offers_std(estimator):
     """Whether `predict` says how uncertain it is when asked to."""
     if isinstance(estimator, Beside):
         estimator = estimator.estimator

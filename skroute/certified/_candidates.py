@@ -1,10 +1,15 @@
 """The estimators that a promise is about, and what they are told about the rows of a call."""
 
+from copy import copy, deepcopy
+
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from skroute.base import CostAwareMixin
 from skroute.certified._evidence import is_missing
+from skroute.certified._losses import column_names, of_path
+from skroute.routing import BudgetRouter, OnlineBudgetRouter
+from skroute.routing._priced_views import LoggedMixin
 from skroute.utils._compat import check_method_params, process_routing, routing_enabled
 
 
@@ -109,3 +114,72 @@ def groups_of_rows(groups, y):
             "group of their own."
         )
     return groups
+
+
+def detached(model):
+    """A fitted candidate that its owner no longer changes: not its parameters, nor what it learns.
+
+    Members and estimators are shared, since they may be large, or stand for services.
+    """
+    own = copy(unfrozen(model))
+    for name in own._get_param_names():
+        value = getattr(own, name)
+        if isinstance(value, (dict, list, set, np.ndarray)) and _is_plain(value):
+            vars(own)[name] = deepcopy(value)
+    if isinstance(own, OnlineBudgetRouter):
+        own._serving = copy(own._serving)
+    return own
+
+
+def at_once(model):
+    """What a fitted estimator decides by at once, beside its budget, as text to compare."""
+    values = [getattr(model, name) for name in model._acts_at_once if name != "budget"]
+    return repr([value.tolist() if hasattr(value, "tolist") else value for value in values])
+
+
+def _is_plain(value):
+    """Whether nothing in a container is an estimator."""
+    if isinstance(value, np.ndarray):
+        return value.dtype != object
+    parts = value.values() if isinstance(value, dict) else value
+    return all(isinstance(part, (str, float, int, np.generic, list)) for part in parts)
+
+
+# Costs ------------------------------------------------------------------------------------
+
+
+def takes_bills(model):
+    """Whether each choice is one call, so that what a log says it cost is what it costs."""
+    return isinstance(unfrozen(model), (BudgetRouter, OnlineBudgetRouter))
+
+
+def is_told(model):
+    """Whether a call is told the costs of its rows; else they are known only after it."""
+    model = unfrozen(model)
+    if isinstance(model, BudgetRouter):
+        return model.costs is None and model.cost_estimator is None
+    return "costs" in model._call_context
+
+
+def is_billed(model):
+    """Whether the budget of a fitted router is one of costs that its calls are not told."""
+    return isinstance(model, LoggedMixin) and model._policy()._realised is not None
+
+
+def bills_of(costs, n_rows, path):
+    """What each choice has cost on each row, in the order of the path's ``choices_``."""
+    values = np.asarray(costs)
+    if values.dtype.kind not in "iuf":
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("costs must be numbers, one column for each choice.") from None
+    found = of_path(values.astype(np.float64), column_names(costs), path, "costs")
+    shape = n_rows, len(path.choices_)
+    if found.shape != shape:
+        raise ValueError(
+            f"costs must have one cost per row and choice, shape {shape}, got {values.shape}."
+        )
+    if not np.isfinite(found).all() or found.min() < 0:
+        raise ValueError("costs must be finite and not negative: they are what calls have cost.")
+    return found

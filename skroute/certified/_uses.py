@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import check_budget, check_rows
 from skroute.certified._batch import answer_batch, check_batch, check_enough, check_price
 from skroute.certified._candidates import is_frozen, unfrozen
+from skroute.certified._losses import measure_of
 from skroute.certified._monitor import ChoicePromise, PromiseMonitor
 from skroute.utils._compat import num_samples
 
@@ -61,6 +62,8 @@ class CertifiedUses:
         `reference` is ``"full"``, the name of a member, or a fitted estimator, such as a person
         behind a `predict`; ``"best"`` cannot be known without labels. `max_loss` is the share of
         the rows whose answers may differ, or with `loss` the mean of ``loss(bought, answer)``.
+        Of a router that measures labels or numbers by its own `quality` it is the mean of what
+        an answer loses beside the bought one, by that quality.
         Members are asked once about a labelled row; estimators whose choices are not members
         are called at every operating point up to the last.
 
@@ -93,7 +96,8 @@ class CertifiedUses:
         self._check_unchanged()
         X = check_rows(self, X, reset=False) if hasattr(self, "choices_") else X
         said = self._said(context)
-        test = check_batch(self, num_samples(X), n_labels, label_cost, len(names))
+        measure = measure_of(names, paths, None, self.loss, self.loss_range)
+        test = check_batch(self, num_samples(X), n_labels, label_cost, len(names), measure)
         check_price(paths, self.reference, label_cost)
         check_enough(test)
         return answer_batch(
@@ -151,7 +155,7 @@ class CertifiedUses:
         if not hasattr(model, "stream"):
             raise ValueError(f"{type(model).__name__} has no streams: it decides row by row.")
         model.budget = float(evidence.budget[k])
-        return model.stream(
+        made = model.stream(
             budget_total,
             max_costs=max_costs,
             ledger=ledger,
@@ -160,6 +164,9 @@ class CertifiedUses:
             period=period,
             rollover=rollover,
         )
+        if (single := int(evidence.single[k])) >= 0:
+            made.exclude([name for j, name in enumerate(model.choices_) if j != single])
+        return made
 
     def monitor(self, *, audit_rate=0.02, false_alarm=0.05, random_state=None):
         """A monitor of what was promised, which names the choice that an alarm is about.
@@ -180,7 +187,7 @@ class CertifiedUses:
         """
         check_is_fitted(self)
         self._check_unchanged()
-        budget, loss_range = check_budget(self.budget), float(self.loss_range)
+        budget, loss_range = check_budget(self.budget), self._selection.asked.loss_range
         certificate = self._selection.certificate(budget)
         if not certificate.promised:
             raise ValueError("There is nothing to watch: the certificate promises nothing.")

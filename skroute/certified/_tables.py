@@ -1,0 +1,181 @@
+"""Evidence in numbers alone: the operating points without some choices, or at other prices."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+
+from skroute.base import affords
+from skroute.certified._evidence import Points, Reference, paid
+from skroute.routing._draws import tie_draws
+from skroute.routing._priced_views import LoggedMixin
+from skroute.utils._compat import num_samples
+
+
+class Table(NamedTuple):
+    """The evidence rows as numbers, for one path: nothing of what the rows hold is kept.
+
+    Attributes
+    ----------
+    estimates : ndarray of shape (n_rows, n_choices)
+        Of quality, before the penalty.
+    losses : ndarray of shape (n_rows, n_choices)
+        Of each choice's answer.
+    planned : ndarray of shape (n_rows, n_choices) or None
+        Costs that rows are decided by, where they differ from row to row.
+    told : bool
+        Whether these were said, and are no estimates.
+    bills : ndarray of shape (n_rows, n_choices) or None
+    draws : ndarray of shape (n_rows,)
+        Uniform numbers by which ties go.
+    """
+
+    estimates: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    planned: Any
+    told: bool
+    bills: Any
+    draws: NDArray[np.float64]
+
+
+def table_of(path, X, of_rows, found):
+    """The table of a path; None where the loss of some choice is not known, or costs a call.
+
+    Parameters
+    ----------
+    path : fitted decision estimator
+    X : the evidence rows
+    of_rows : Told
+    found : list of Reference
+    """
+    context = of_rows.context
+    if not isinstance(path, LoggedMixin) or set(context) - {"costs", "request_id"}:
+        return None
+    if getattr(path, "_embedder", None) is not None:
+        return None
+    losses = _losses_of_choices(path, of_rows.y, found)
+    if losses is None:
+        return None
+    X = path._check_X(X)
+    policy = path._policy()
+    planned = None
+    if policy.per_row:
+        planned = path._row_costs(X, context.get("costs"))
+    return Table(
+        path._estimates(X, policy.estimates),
+        losses,
+        planned,
+        context.get("costs") is not None,
+        of_rows.bills,
+        tie_draws(X, context.get("request_id"))(np.arange(num_samples(X))),
+    )
+
+
+def _losses_of_choices(path, y, found):
+    if y.ndim == 2 and y.shape[1] == len(path.choices_) and not is_classifier(path):
+        return 1.0 - y.astype(np.float64)
+    members = dict(getattr(path, "named_estimators_", {}))
+    known = {id(one.model): one.losses for one in found if one.model is not None}
+    if list(members) != list(path.choices_) or any(id(m) not in known for m in members.values()):
+        return None
+    return np.column_stack([known[id(member)] for member in members.values()])
+
+
+def replanned(evidence, paths, tables, excluded):
+    """The evidence for what is left of the choices, at the prices of now.
+
+    No row is needed, no label and no call: operating points are planned anew from the tables,
+    at the budgets of the evidence and the smallest one that is left. Paths without a table, and
+    those that nothing is left of, have none.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    paths : list of fitted decision estimators
+    tables : list of Table or None
+    excluded : frozenset of str
+
+    Returns
+    -------
+    Evidence or None
+        With the references of before.
+    """
+    points, offset, firsts = Points(), 0, []
+    for k, (path, table) in enumerate(zip(paths, tables)):
+        kept = [j for j, name in enumerate(path.choices_) if name not in excluded]
+        if table is not None and kept:
+            _add_points(points, evidence, k, path, table, np.array(kept), offset)
+            firsts.append(k)
+        offset += len(path.choices_)
+    if not firsts:
+        return None
+    costs = evidence.reference_costs.copy()
+    for r, name in enumerate(evidence.reference_names):
+        for k in firsts:
+            if name in paths[k].choices_:
+                j = list(paths[k].choices_).index(name)
+                costs[r] = _costs_of(paths[k], tables[k])[:, j].mean()
+    found = [
+        Reference(name, losses, cost)
+        for name, losses, cost in zip(evidence.reference_names, evidence.references.T, costs)
+    ]
+    made = points.evidence(found, None, evidence.exact)
+    return made._replace(group=evidence.group, group_names=evidence.group_names)
+
+
+def _costs_of(path, table):
+    """What each choice costs on each row, without a decision."""
+    if table.bills is not None:
+        return table.bills
+    if table.planned is not None:
+        return table.planned
+    return np.broadcast_to(path.costs_, table.losses.shape)
+
+
+def _add_points(points, evidence, k, path, table, kept, offset):
+    rows = np.arange(len(table.losses))
+    names = [path.choices_[j] for j in kept]
+    before = np.flatnonzero(evidence.path == k)
+    ends = before[evidence.single[before] >= 0]
+    if len(ends):
+        j = int(evidence.single[ends[0]])
+        own = int(evidence.own[ends[0]])
+        if j not in kept:
+            # The best of the others on the rows of `fit`; what it loses is for the test to say.
+            j = int(kept[np.argmax(np.asarray(path.mean_quality_)[kept])])
+            name = path.choices_[j]
+            known = evidence.reference_names
+            own = known.index(name) if name in known else -1
+            if own >= 0 and not np.array_equal(table.losses[:, j], evidence.references[:, own]):
+                own = -1
+        cost = _costs_of(path, table)[:, j]
+        points.add(k, np.inf, j, np.full(len(rows), j + offset), table.losses[:, j], cost, own)
+    least = path._policy_at(np.inf).restricted(kept).least
+    grid = evidence.budget[before[evidence.single[before] < 0]]
+    grid = np.unique([*grid[affords(grid, least)], least])[::-1].tolist()
+    for budget in grid:
+        policy = path._policy_at(budget).restricted(kept)
+        plan = policy.decide(
+            table.estimates[:, kept] - policy.docked,
+            policy.planned if table.planned is None else table.planned[:, kept],
+            budget,
+            policy="online",
+            told=table.told,
+            draw=lambda tied: table.draws[tied],
+        )
+        route = kept[plan.route]
+        cost = paid(path, route, plan.cost, table.bills)
+        first = budget == np.inf and len(names) == len(path.choices_)
+        itself = first and len(evidence.own) and evidence.own[before[0]] == 0 and not len(ends)
+        same = itself and np.array_equal(route + offset, evidence.routes[:, before[0]])
+        loss = table.losses[rows, route]
+        points.add(k, budget, -1, route + offset, loss, cost, 0 if same else -1)
+
+
+def repriced(table, before, after):
+    """The table at another price list: what was logged is scaled as its list price."""
+    if table.bills is None:
+        return table
+    factor = np.divide(after, before, out=np.ones_like(after), where=before > 0)
+    return table._replace(bills=table.bills * factor)

@@ -30,6 +30,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
+from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._texts import hide_texts, hiding_texts
 from skroute.utils._timing import seconds_per_sample
@@ -248,7 +249,8 @@ def check_costs(costs, names, *, name="costs"):
     Parameters
     ----------
     costs : mapping from str to float, or array-like of shape (n_names,)
-        Cost per call of each choice. A mapping must name every choice and no other.
+        Cost per call of each choice. A mapping, or a series whose labels are names, must name
+        every choice and no other.
 
     names : sequence of str
         The choices, in the order of the result.
@@ -271,7 +273,7 @@ def check_costs(costs, names, *, name="costs"):
     >>> check_costs({"large": 10, "small": 1}, ["small", "large"])
     array([ 1., 10.])
     """
-    names = list(names)
+    names, costs = list(names), by_label(costs)
     if isinstance(costs, Mapping):
         if unknown := [key for key in costs if key not in names]:
             raise ValueError(f"{name} has entries for {unknown!r}, which are not among {names!r}.")

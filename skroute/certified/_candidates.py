@@ -119,15 +119,15 @@ def groups_of_rows(groups, y):
 def detached(model):
     """A fitted candidate that its owner no longer changes: not its parameters, nor what it learns.
 
-    Members and estimators are shared, since they may be large, or stand for services.
+    The copy of a router that goes on learning has books of its own. Members and estimators are
+    shared, since they may be large, or stand for services.
     """
     own = copy(unfrozen(model))
     for name in own._get_param_names():
         value = getattr(own, name)
-        if isinstance(value, (dict, list, set, np.ndarray)) and _is_plain(value):
+        if hasattr(value, "to_dict") or _is_plain(value):
+            # Not as an attribute is set: it is no change.
             vars(own)[name] = deepcopy(value)
-    if isinstance(own, OnlineBudgetRouter):
-        own._serving = copy(own._serving)
     return own
 
 
@@ -138,7 +138,9 @@ def at_once(model):
 
 
 def _is_plain(value):
-    """Whether nothing in a container is an estimator."""
+    """Whether it is a container of numbers and names, and not of estimators."""
+    if not isinstance(value, (dict, list, set, np.ndarray)):
+        return False
     if isinstance(value, np.ndarray):
         return value.dtype != object
     parts = value.values() if isinstance(value, dict) else value

@@ -283,11 +283,11 @@ def of_path(table, columns, path, name="y"):
     """
     if table.ndim != 2 or is_classifier(path) or is_regressor(path):
         return table
-    choices = [str(choice) for choice in path.choices_]
+    choices = [str(choice) for choice in getattr(path, "model_names_", path.choices_)]
     # A router that leaves choices out knows the names of all.
     every = [str(known) for known in path._names] if hasattr(path, "columns_") else choices
     kept = list(getattr(path, "columns_", range(len(choices))))
-    if columns is None or every == [f"choice{i}" for i in range(len(every))]:
+    if columns is None or not getattr(path, "_named", True):
         return table[:, kept] if table.shape[1] == len(every) else table
     if sorted(columns) != sorted(every):
         raise ValueError(f"{name} must have the columns {every!r}, got {columns!r}.")
@@ -309,7 +309,7 @@ class Target(NamedTuple):
     columns: Any
 
     def of_rows(self, rows):
-        """Some rows, a frame staying one."""
+        """Some rows; a frame of qualities stays one."""
         return _safe_indexing(self.given, rows)
 
     def of_path(self, path):

@@ -3,7 +3,7 @@
 import warnings
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import (
     _safe_indexing,
     check_random_state,
@@ -316,7 +316,7 @@ class CertifiedRouter(CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstim
                 if not is_frozen(model):
                     extra = check_method_params(X, fit_params[name], indices=rest)
                     with note_failure(name, len(rest), "fit"):
-                        model.fit(X_rest, y_rest, **extra)
+                        model.fit(X_rest, y[rest] if is_classifier(model) else y_rest, **extra)
                 # What the owner of a fitted one changes later was not certified.
                 fitted.append(detached(model))
         for name, model in zip(names, fitted):

@@ -2,15 +2,18 @@
 
 from copy import copy
 
+import numpy as np
+from sklearn.base import is_classifier, is_regressor
+from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget, check_rows
 from skroute.certified._batch import answer_batch, check_batch, check_enough, check_price
 from skroute.certified._candidates import is_frozen, unfrozen
-from skroute.certified._losses import measure_of
+from skroute.certified._losses import column_names, measure_of, of_path
 from skroute.certified._monitor import ChoicePromise, PromiseMonitor
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import check_sample_weight, num_samples
 
 
 class CertifiedUses:
@@ -113,6 +116,51 @@ class CertifiedUses:
             confidence=float(self.confidence),
             rng=check_random_state(self.random_state),
         )
+
+    def score(self, X, y, sample_weight=None, budget=None, **context):
+        """How good the answers are, by what the wrapped estimators answer.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_choices)
+            True labels, true numbers, or the quality of each choice; a frame of that is read by
+            name.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **context : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        float
+            Accuracy of labels, R2 of numbers, or the mean quality of the choices made.
+        """
+        check_is_fitted(self)
+        if is_regressor(self.estimators_[0]):
+            y_pred = self.predict(X, budget=budget, **context)
+            return float(r2_score(y, y_pred, sample_weight=sample_weight))
+        if is_classifier(self.estimators_[0]) or np.ndim(y) < 2:
+            return super().score(X, y, sample_weight, budget=budget, **context)
+        route = self.route(X, budget=budget, **context)
+        # All rows are those of one path.
+        owner = int(np.searchsorted(self._offsets, route[0], side="right")) - 1
+        path = self.estimators_[owner]
+        quality = of_path(np.asarray(y, dtype=np.float64), column_names(y), path)
+        if quality.shape != (len(route), len(path.choices_)):
+            raise ValueError(
+                f"y must have one column of quality per choice, of shape ({len(route)}, "
+                f"{len(path.choices_)}), got {quality.shape}."
+            )
+        realised = quality[np.arange(len(route)), route - self._offsets[owner]]
+        return float(np.average(realised, weights=check_sample_weight(sample_weight, X)))
 
     def stream(
         self,

@@ -15,6 +15,7 @@ from skroute.base import check_costs
 from skroute.feature_sets._index import evaluate_costs
 from skroute.feature_sets._lattice import indicator, set_coefficients
 from skroute.utils._compat import num_samples
+from skroute.utils._named import by_label
 from skroute.utils._timing import synchronize_device
 
 _clock = time.perf_counter
@@ -85,7 +86,7 @@ def check_feature_costs(costs, names, *, name="costs"):
     ValueError
         If a cost is missing, unknown, negative or not finite.
     """
-    names = list(names)
+    names, costs = list(names), by_label(costs)
     if isinstance(costs, Mapping):
         # The names alone are checked as those of other costs are.
         check_costs(dict.fromkeys(costs, 0.0), names, name=name)

@@ -37,11 +37,12 @@ class SqlSource:
         if not isinstance(max_keys, Integral) or max_keys < 1:
             raise ValueError(f"max_keys must be a positive integer, got {max_keys!r}.")
         # Drivers take Python's own numbers.
-        self.keys = np.asarray(keys).tolist() if not isinstance(keys, list) else keys
-        if np.ndim(keys) != 1 or not self.keys:
+        keys = keys if isinstance(keys, list) else np.asarray(keys)
+        if np.ndim(keys) != 1 or not len(keys):
             raise ValueError(
                 f"keys must have one axis and at least one key, got shape {np.shape(keys)}."
             )
+        self.keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
         self.connection, self.queries, self.max_keys = connection, dict(queries), int(max_keys)
         self._placeholder = _placeholder(connection)
         self.group_of = {}
@@ -98,6 +99,14 @@ class SqlSource:
             holders = ", ".join(self._placeholder.format(k) for k in range(1, len(part) + 1))
             names, rows = self._run(group, holders, part)
             places = [names.index(column) for column in columns]
+            known = set(part)
+            if other := [row[0] for row in rows if row[0] not in known]:
+                asked = sorted({type(key).__name__ for key in part})
+                raise ValueError(
+                    f"The query of {group!r} returned a key that was not asked for, of type "
+                    f"{type(other[0]).__name__}; keys are of type {asked!r}. The key must be the "
+                    "first column, as it is in keys: convert keys, or cast it in the query."
+                )
             n_before = len(found)
             found |= {row[0]: tuple(row[place] for place in places) for row in rows}
             if len(found) < n_before + len(rows):

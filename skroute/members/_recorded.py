@@ -48,6 +48,7 @@ class _Record:
                 f"{len(self.scores)}."
             )
         self.multilabel = labels is not None and labels.ndim == 2
+        self._check_headings(predictions, scores, classes)
         self.classes = self._check_classes(labels, scores, classes)
         self._check_scores()
         if labels is None:
@@ -57,6 +58,19 @@ class _Record:
         else:
             self.answers = np.searchsorted(self.classes, labels)
         self._check_ids(ids)
+
+    def _check_headings(self, predictions, scores, classes):
+        """Refuse frames and classes that name the same columns in two orders."""
+        tables = [scores] if np.ndim(self.scores) == 2 else []
+        tables += [predictions] if self.multilabel else []
+        headings = [list(table.columns) for table in tables if hasattr(table, "columns")]
+        if np.ndim(classes) == 1 and headings:
+            headings.append(list(classes))
+        if any(set(own) == set(headings[0]) and own != headings[0] for own in headings):
+            raise ValueError(
+                "The columns of predictions and of scores, and classes, must be in one order, got "
+                f"{' and '.join(map(reprlib.repr, headings))}."
+            )
 
     @staticmethod
     def _check_columns(matrix, classes):

@@ -15,6 +15,7 @@ from skroute.metrics._tradeoff import (
     check_anchors,
     check_curve,
     cost_reduction_at,
+    costs_of_columns,
     distance_to_pareto_front,
     pareto_front,
 )
@@ -106,8 +107,9 @@ def compare_with_references(
     Q : array-like of shape (n_samples, n_choices)
         Quality of each choice on the same rows.
 
-    costs : array-like of shape (n_choices,) or (n_samples, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative.
+    costs : mapping or array-like of shape (n_choices,) or (n_samples, n_choices)
+        Cost of each choice, shared by all rows or per row; not negative. What has names is
+        read by those of Q's columns.
 
     confidence_level : float, default=0.95
         Nominal coverage of the intervals. Higher makes them wider.
@@ -148,7 +150,7 @@ def compare_with_references(
     >>> {who: round(value.estimate, 2) for who, value in numbers["apgr"].items()}
     {'router': 0.8, 'random': 0.5, 'single': 0.0, 'oracle': 2.07, 'gain': 0.3}
     """
-    quality = check_array(Q, dtype=np.float64, input_name="Q")
+    quality, costs = check_array(Q, dtype=np.float64, input_name="Q"), costs_of_columns(costs, Q)
     check_consistent_length(quality, curve.row_quality)
     # Validates the costs too. The greedy plan is within one row of the best.
     plans = [

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
 from skroute.utils._compat import check_sample_weight, num_samples
+from skroute.utils._named import in_order
 
 
 class AccuracyCostCurve(NamedTuple):
@@ -159,12 +160,19 @@ def quality_name(estimator):
         return None
     if isinstance(quality, str):
         return None if quality == "accuracy" else quality
-    return "given function" if callable(quality) or isinstance(quality, tuple) else "minus cost"
+    return "given function" if callable(quality) or is_pair(quality) else "minus cost"
 
 
-def _quality_of_answers(y, y_pred, route, n_choices):
+def is_pair(quality):
+    """Whether a quality is a kind and a function; a tuple of rows is a cost matrix."""
+    return isinstance(quality, tuple) and bool(quality) and isinstance(quality[0], str)
+
+
+def _quality_of_answers(y, y_pred, route, names):
     """As `sample_quality`; that of the choice made where `y` is a quality matrix."""
-    y, y_pred = np.asarray(y), np.asarray(y_pred)
+    if np.ndim(y_pred) == 1:
+        y = in_order(y, names)
+    y, y_pred, n_choices = np.asarray(y), np.asarray(y_pred), len(names)
     if y.shape == y_pred.shape:
         return sample_quality(y, y_pred)
     if y.ndim == 2 and y_pred.ndim == 1 and y.shape[1] == n_choices:
@@ -210,8 +218,8 @@ def accuracy_cost_curve(
 
     y : array-like of shape (n_samples,) or (n_samples, n_columns)
         True labels, an indicator matrix for multi-label predictions, or, for an estimator
-        that only routes, the quality of each choice on each row; rows on which that of the
-        choice made is NaN, not known, do not count in the mean quality.
+        that only routes, the quality of each choice on each row, a frame's columns by name;
+        rows on which that of the choice made is NaN, not known, do not count in the mean.
 
     budgets : array-like of shape (n_budgets,)
         Mean costs per sample, in the unit of the estimator's costs; None is unlimited.
@@ -275,6 +283,9 @@ def accuracy_cost_curve(
     check_consistent_length(X, y)
     weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     total = weight.sum()
+    if "y_true" in getattr(router, "_call_context", ()):
+        # An oracle, which its own `score` tells as well.
+        params = {"y_true": y, **params}
     own = row_quality is None and quality_name(router) is not None
     qualities = np.empty((n, len(limits)))
     costs = np.empty((n, len(limits)))
@@ -286,7 +297,7 @@ def accuracy_cost_curve(
         else:
             y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
             if row_quality is None:
-                qualities[:, k] = _quality_of_answers(y, y_pred, route, len(router.choices_))
+                qualities[:, k] = _quality_of_answers(y, y_pred, route, router.choices_)
             else:
                 qualities[:, k] = row_quality(y, y_pred)
         share[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))

@@ -7,7 +7,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length
 
+from skroute.base import check_costs
 from skroute.metrics._tradeoff import reference_curves
+from skroute.utils._named import by_label, in_order
 from skroute.utils._optional import import_optional
 
 
@@ -148,7 +150,7 @@ class RouterDiagnosticsDisplay:
             Rows that the router has not been fitted on.
 
         y : array-like of shape (n_samples, n_choices)
-            What each choice was worth, in the order of ``choices_``.
+            What each choice was worth, in the order of ``choices_``; a frame is read by name.
 
         costs : array-like of shape (n_choices,) or (n_samples, n_choices), default=None
             Cost of each choice. None takes the router's ``costs_``.
@@ -187,8 +189,11 @@ class RouterDiagnosticsDisplay:
             raise ValueError("X_fit and y_fit must be given together, or neither of them.")
         if n_rows is not None and X_fit is None:
             raise ValueError(f"n_rows={n_rows!r} are of X_fit and y_fit. Give these as well.")
-        quality = check_array(y, dtype=np.float64, input_name="y")
-        costs = np.asarray(estimator.costs_ if costs is None else costs, dtype=np.float64)
+        names = list(estimator.choices_)
+        quality = check_array(in_order(y, names), dtype=np.float64, input_name="y")
+        costs = in_order(by_label(estimator.costs_ if costs is None else costs), names)
+        costs = check_costs(costs, names) if isinstance(costs, dict) else costs
+        costs = np.asarray(costs, dtype=np.float64)
 
         def gains(router):
             route = router.route(X, **params)
@@ -198,7 +203,8 @@ class RouterDiagnosticsDisplay:
         if X_fit is None:
             used, points = np.array([np.nan]), [gains(estimator)]
         else:
-            outcomes = np.asarray(y_fit)
+            outcomes = in_order(y_fit, names)
+            outcomes = outcomes if hasattr(outcomes, "columns") else np.asarray(outcomes)
             n_all = len(outcomes)
             shares = np.unique(n_all // np.array([8, 4, 2, 1]))
             used = shares if n_rows is None else np.asarray(n_rows, dtype=np.int64)
@@ -211,12 +217,19 @@ class RouterDiagnosticsDisplay:
             points = []
             for n in used:
                 rows = np.sort(order[:n])
-                part = clone(estimator).fit(_safe_indexing(X_fit, rows), outcomes[rows])
+                part = clone(estimator).fit(
+                    _safe_indexing(X_fit, rows), _safe_indexing(outcomes, rows)
+                )
+                if list(part.choices_) != names:
+                    raise ValueError(
+                        f"A router fitted on y_fit has the choices {part.choices_!r}, estimator "
+                        f"{names!r}. Give y_fit as a frame with these columns."
+                    )
                 points.append(gains(part))
         found, possible = np.transpose(points)
         display = cls(
             reliability=_reliability(estimator.predict_quality(X), quality, n_bins),
-            names=list(estimator.choices_),
+            names=names,
             n_rows=np.asarray(used, dtype=np.float64),
             found=found,
             possible=possible,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.metrics._curve import sample_quality
+from skroute.metrics._curve import is_pair, sample_quality
 
 # Least probability that log loss takes a logarithm of, as scikit-learn has it.
 _LEAST = np.finfo(np.float64).eps
@@ -246,7 +246,7 @@ def asks_of(quality):
 
 def is_money(quality):
     """Whether a quality is a cost matrix."""
-    if isinstance(quality, (str, tuple)) or callable(quality):
+    if isinstance(quality, str) or callable(quality) or is_pair(quality):
         return False
     return quality is not None
 
@@ -311,7 +311,7 @@ def _objective_of_labels(quality, classes, several):
                 "function) are for more."
             )
         return OF_LABELS[quality]()
-    if isinstance(quality, tuple) and quality and isinstance(quality[0], str):
+    if is_pair(quality):
         if len(quality) != 2 or quality[0] not in ("predict_proba", "ratio"):
             raise ValueError(
                 'quality as a pair must be ("predict_proba", function) or ("ratio", function), got '
@@ -338,7 +338,8 @@ def cost_objective(costs, classes):
     ----------
     costs : mapping or array-like of shape (n_classes, n_classes)
         From (true label, given label) to money. A mapping names every pair of different
-        labels; that of a label with itself is 0 where it is not named.
+        labels; that of a label with itself is 0 where it is not named. A frame with an index
+        is read by its labels.
     classes : ndarray of shape (n_classes,)
 
     Returns
@@ -365,6 +366,7 @@ def cost_objective(costs, classes):
                 "costs nothing is to be said so."
             )
     else:
+        costs = _by_label(costs, known)
         try:
             table = np.asarray(costs, dtype=np.float64)
         except (TypeError, ValueError):
@@ -378,6 +380,22 @@ def cost_objective(costs, classes):
     if not np.isfinite(table).all():
         raise ValueError("quality as a cost matrix must hold finite numbers.")
     return Objective("cost matrix", lambda target, answers: -table[target, answers], money=True)
+
+
+def _by_label(costs, known):
+    """A frame's rows and columns in the order of the labels; anything else as it is."""
+    if not (hasattr(costs, "columns") and hasattr(costs, "index")):
+        return costs
+    axes = [np.asarray(axis).tolist() for axis in (costs.index, costs.columns)]
+    if all(sorted(map(str, axis)) == sorted(map(str, known)) for axis in axes):
+        rows, columns = ([list(map(str, axis)).index(str(k)) for k in known] for axis in axes)
+        return costs.to_numpy()[np.ix_(rows, columns)]
+    if any(axis != list(range(len(axis))) for axis in axes):
+        raise ValueError(
+            "quality as a cost matrix in a frame must have the true labels as its index and the "
+            f"given ones as its columns, {known!r} both, got {axes[0]!r} and {axes[1]!r}."
+        )
+    return costs
 
 
 def _amount(value):

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import check_costs
 from skroute.ledgers import BudgetExhaustedError
 from skroute.utils._compat import num_samples
+from skroute.utils._named import by_label, in_order
 
 
 class Shift(NamedTuple):
@@ -195,7 +196,8 @@ def _check_log(router, X, quality, costs, choices):
     names = [str(name) for name in choices]
     if missing := [name for name in inner.choices_ if name not in names]:
         raise ValueError(f"quality has no column for {missing!r} of the router, only {names!r}.")
-    quality = check_array(quality, dtype=np.float64, input_name="quality")
+    quality = check_array(in_order(quality, names), dtype=np.float64, input_name="quality")
+    costs = in_order(by_label(costs), names)
     if isinstance(costs, Mapping):
         costs = check_costs(costs, names)
     costs = check_array(costs, dtype=np.float64, ensure_2d=False, input_name="costs")
@@ -278,6 +280,7 @@ class _Runner:
                 "A change of prices cannot be announced to this router, which has no price list "
                 "that acts at once. Give Shift(..., announced=False), or fixed costs to the router."
             )
+        costs = by_label(costs)
         if isinstance(costs, Mapping):
             return {name: cost * ratios[str(name)] for name, cost in costs.items()}
         return [cost * ratios[name] for cost, name in zip(costs, router.choices_)]
@@ -330,6 +333,7 @@ class _Online(_Runner):
 
     def run(self, X, quality, costs, delay):
         route = np.empty(len(quality), dtype=np.int64)
+        self.router._check_X(X)
         X = np.asarray(X, dtype=np.float64)
         for i in range(len(route)):
             decision = self.router.decide(X[i])

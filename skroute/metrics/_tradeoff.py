@@ -1,15 +1,17 @@
 """Numbers that sum up a curve of cost and quality, and the curves to compare it with."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from skroute.assignment import assignment_path
-from skroute.base import affords, check_affordable
+from skroute.base import affords, check_affordable, check_costs
 from skroute.metrics._curve import check_budgets
 from skroute.utils._compat import Interval, Real, validate_params
+from skroute.utils._named import by_label, in_order
 
 
 def check_curve(cost, quality):
@@ -477,7 +479,18 @@ class ReferenceCurves(NamedTuple):
     single: NDArray[np.float64]
 
 
-def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> ReferenceCurves:
+def costs_of_columns(costs, Q):
+    """Costs in the order of Q's columns: by name where both have names, else by position."""
+    names, costs = [str(column) for column in getattr(Q, "columns", ())], by_label(costs)
+    if isinstance(costs, Mapping) and not names:
+        raise ValueError(
+            f"costs has entries for {list(costs)!r}, but Q has no names: give it as a data frame, "
+            "or costs in the order of its columns."
+        )
+    return check_costs(costs, names) if isinstance(costs, Mapping) else in_order(costs, names)
+
+
+def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceCurves:
     """Oracle, cost-matched random mix and best single choice over a range of budgets.
 
     - **oracle**: the largest mean quality that any assignment of the rows has within the
@@ -498,8 +511,9 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     Q : array-like of shape (n_samples, n_choices)
         Quality of each choice on each row, higher is better.
 
-    costs : array-like of shape (n_choices,) or (n_samples, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative.
+    costs : mapping or array-like of shape (n_choices,) or (n_samples, n_choices)
+        Cost of each choice, shared by all rows or per row; not negative. What has names is
+        read by those of Q's columns.
 
     budgets : array-like of shape (n_budgets,)
         Mean costs per row; None is unlimited.
@@ -524,7 +538,7 @@ def reference_curves(Q: ArrayLike, costs: ArrayLike, budgets: ArrayLike) -> Refe
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
     limits = check_budgets(budgets)
-    values = check_array(Q, dtype=np.float64, input_name="Q")
+    values, costs = check_array(Q, dtype=np.float64, input_name="Q"), costs_of_columns(costs, Q)
     oracle = assignment_path(values, costs)
     check_affordable(
         float(limits.min()), oracle.budgets[0], advice="Raise the smallest of budgets."

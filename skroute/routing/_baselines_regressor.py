@@ -200,10 +200,10 @@ class RandomRouterRegressor(NumbersMixin, BaseRandom):
 class OracleRouterRegressor(NumbersMixin, BaseOracle):
     """The best that any routing of these members can do: it is told the true numbers.
 
-    For evaluation only. Given ``y_true`` (``score`` passes it on), every member is asked
-    about every row and the budget is spent by true quality; the cost reported is that of
-    the chosen members. Without ``y_true`` it knows no more than each member's mean
-    quality.
+    For evaluation only. Given ``y_true`` (``score``, ``row_quality`` and curves pass it on),
+    every member is asked about every row and the budget is spent by true quality; the cost
+    reported is that of the chosen members. Without ``y_true`` it knows no more than each
+    member's mean quality.
 
     Parameters
     ----------

@@ -41,6 +41,7 @@ from skroute.utils._compat import (
     check_sample_weight,
     num_samples,
 )
+from skroute.utils._named import by_label, in_order
 
 
 class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
@@ -393,10 +394,11 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
     def _check_names(self, n_choices):
         """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
         names = self._frame_columns
-        self._named = names is not None or isinstance(self.costs, Mapping)
+        costs = by_label(self.costs)
+        named = isinstance(costs, Mapping)
+        self._named = names is not None or named
         if names is None:
-            named = isinstance(self.costs, Mapping)
-            names = list(map(str, self.costs if named else range(n_choices)))
+            names = list(map(str, costs if named else range(n_choices)))
             names = names if named else [f"choice{name}" for name in names]
         if len(names) != n_choices:
             raise ValueError(
@@ -406,7 +408,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
 
     def _fixed_costs(self):
         """The constructor's cost of each column of Q."""
-        costs = self.costs
+        costs = by_label(self.costs)
         if isinstance(costs, Mapping):
             costs = {str(name): cost for name, cost in costs.items()}
         return check_costs(costs, self._names)
@@ -588,11 +590,8 @@ def _column_names(frame):
 
 def _check_matrix(matrix, name, columns=None, allow_nan=False):
     """A matrix with one column per choice; a frame's columns in the order that fit saw."""
-    if columns is not None and hasattr(matrix, "columns"):
-        own = {str(column): column for column in matrix.columns}
-        if sorted(columns) != sorted(own):
-            raise ValueError(f"{name} must have the columns {columns!r}, got {list(own)!r}.")
-        matrix = matrix[[own[column] for column in columns]]
+    if columns is not None:
+        matrix = in_order(matrix, columns, name)
     found = np.asarray(matrix)
     readable = True
     if found.dtype.kind in "OUS":

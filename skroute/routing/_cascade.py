@@ -38,6 +38,9 @@ from skroute.routing._priced_views import standard_error
 from skroute.routing._values import check_default_reads, default_accuracy_estimator
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 
+# Answers that make an array of a type of their own.
+_PLAIN = str, (bool, np.bool_), (int, float, np.number)
+
 
 class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     r"""Ask one model after another; what an answer shows decides whether to ask another.
@@ -300,6 +303,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         quality = _check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
         self.model_names_ = check_names(self, quality.shape[1])
+        # Frames of costs and of quality are read by these names from here on.
+        self._frame_columns = self.model_names_ if self._named else None
         row_costs = check_fit_costs(self, costs, quality.shape)
         columns = self._check_signals(signals, len(quality))
         n_models = quality.shape[1]
@@ -405,7 +410,9 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         for k in np.unique(plan.route[plan.route < n_models]):
             rows = np.flatnonzero(plan.route == k)
             answers[rows] = asked.answer(int(k), rows)
-        return answers if (plan.route == n_models).any() else np.array(answers.tolist())
+        plain = any(all(isinstance(a, kinds) for a in answers) for kinds in _PLAIN)
+        # What is of several kinds, or a list, stays what the models said.
+        return np.array(answers.tolist()) if plain else answers
 
     def models_asked(self, X, budget=None, **context):
         """Which models each row pays for.

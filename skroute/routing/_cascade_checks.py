@@ -8,6 +8,7 @@ from skroute.base import check_costs
 from skroute.routing._budget_router import _check_row_costs
 from skroute.routing._cascade_rules import n_candidates
 from skroute.routing._values import folds_of
+from skroute.utils._named import by_label
 
 # Sets of models that are compared; each is fitted for each fold.
 _MAX_SETS = 1023
@@ -16,10 +17,11 @@ ABSTAIN_NAME = "abstain"
 
 def check_names(router, n_models):
     """Names of the models: the frame's, else those in `costs`, else numbered."""
-    named = isinstance(router.costs, Mapping)
+    costs = by_label(router.costs)
+    named = isinstance(costs, Mapping)
     names = router._frame_columns
     if names is None:
-        names = list(map(str, router.costs if named else range(n_models)))
+        names = list(map(str, costs if named else range(n_models)))
         names = names if named else [f"choice{name}" for name in names]
     router._named = named or router._frame_columns is not None
     if len(names) != n_models:
@@ -39,7 +41,7 @@ def check_fit_costs(router, costs, shape):
                 "costs was given both to the constructor and to fit; costs per row need "
                 "CascadeRouter(costs=None)."
             )
-        fixed = router.costs
+        fixed = by_label(router.costs)
         if isinstance(fixed, Mapping):
             fixed = {str(name): cost for name, cost in fixed.items()}
         return np.tile(check_costs(fixed, router.model_names_), (shape[0], 1))

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skroute.utils._named import in_order
+
 
 class Limits(NamedTuple):
     """What the choices of a call are limited to.
@@ -50,12 +52,7 @@ def limits_of(names, n_samples, exclude, allowed):
         raise ValueError(f"exclude={exclude!r} leaves no choice: {names!r} are all there are.")
     if allowed is None:
         return Limits(kept, None)
-    if hasattr(allowed, "columns"):
-        own = {str(column): column for column in allowed.columns}
-        if sorted(own) != sorted(names):
-            raise ValueError(f"allowed must have the columns {names!r}, got {list(own)!r}.")
-        allowed = allowed[[own[name] for name in names]]
-    allowed = np.asarray(allowed)
+    allowed = np.asarray(in_order(allowed, names, "allowed"))
     if allowed.dtype != bool or allowed.shape != (n_samples, len(names)):
         raise ValueError(
             f"allowed must be booleans of shape ({n_samples}, {len(names)}), a column for "

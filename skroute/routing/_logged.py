@@ -23,6 +23,7 @@ from skroute.quality._logged import (
 from skroute.routing._draws import row_keys
 from skroute.routing._values import default_accuracy_estimator
 from skroute.utils._compat import num_samples
+from skroute.utils._named import by_label
 
 
 class Known(NamedTuple):
@@ -162,7 +163,8 @@ def read_log(router, X, q, choice, propensity, costs):
     """
     n = num_samples(X)
     quality = read_values(q, "y", n, allow_nan=True)
-    fixed, named = router.costs, isinstance(router.costs, Mapping)
+    fixed = by_label(router.costs)
+    named = isinstance(fixed, Mapping)
     names = None
     if fixed is not None:
         names = list(map(str, fixed)) if named else [f"choice{k}" for k in range(len(fixed))]
@@ -178,8 +180,9 @@ def read_log(router, X, q, choice, propensity, costs):
             f"The log has fewer than two answers of {never[0]!r} with a known quality: it says "
             "nothing of it. Leave the choice out of the router."
         )
-    router._names, router._frame_columns = found, None
     router._named = named or np.asarray(choice).dtype.kind not in "iu"
+    # Frames of costs and of quality are read by these names from here on.
+    router._names, router._frame_columns = found, found if router._named else None
     if propensity is None:
         chance = estimate_propensities(as_numbers(X), position, len(found), folds_of_log(n))
     else:

@@ -1,5 +1,6 @@
 """OnlineBudgetRouter: learn from the one outcome that each request shows, within a budget."""
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from skroute.base import CostAwareMixin, Plan, check_affordable, check_budget, c
 from skroute.routing._online_beliefs import LEVEL_VARIANCE, PRIOR_VARIANCE, new_beliefs
 from skroute.routing._online_inputs import (
     ask_prior,
+    check_labels,
     check_outcomes,
     checked,
     checked_prices,
     choices_of,
+    labels_of,
     number,
     numbers,
     same_prices,
@@ -178,6 +181,14 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self.drift = drift
         self.alpha = alpha
         self.n_expected = n_expected
+
+    def __copy__(self):
+        """Its own books and beliefs, as a pickle has them."""
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self))
+        if "_serving" in vars(self):
+            other._serving = copy(self._serving)
+        return other
 
     def fit(self, X, y=None, costs=None, **params):
         """Start from a log: learn from its rows, all of the same weight, and set the books to 0.
@@ -375,10 +386,12 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            For features that are not finite numbers of the right count, or a parameter that
-            was changed and needs `fit`.
+            For features that are not finite numbers of the right count, or that are named in
+            another order than in `fit`; for a parameter that was changed and needs `fit`.
         """
         serving = self._current()
+        if (names := labels_of(x)) is not None:
+            check_labels(names, getattr(self, "feature_names_in_", None))
         row = numbers(x)
         if row.shape != self._center.shape or not np.isfinite(row.sum()):
             raise ValueError(

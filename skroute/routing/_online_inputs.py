@@ -9,6 +9,7 @@ from sklearn.utils import check_array, check_consistent_length
 from skroute.base import check_costs
 from skroute.routing._online_beliefs import COST
 from skroute.routing._online_serving import Decision
+from skroute.utils._named import by_label, in_order
 from skroute.utils._texts import hiding_texts
 
 
@@ -19,7 +20,8 @@ def choices_of(costs, prior, named=()):
         if prior is None:
             raise ValueError("costs must be given, got None: what a call of each choice costs.")
         costs = dict(zip(prior_names, np.asarray(prior.costs_).tolist()))
-    keys = [str(name) for name in costs] if isinstance(costs, Mapping) else None
+    listed = by_label(costs)
+    keys = [str(name) for name in listed] if isinstance(listed, Mapping) else None
     names = list(named) or keys or prior_names or [f"choice{k}" for k in range(len(costs))]
     if len(set(names)) < len(names):
         raise ValueError(f"choices must have names of their own, got {names!r}.")
@@ -38,7 +40,7 @@ def check_outcomes(n_rows, names, y, costs):
         if values is None:
             checked.append(np.full(shape, np.nan))
             continue
-        values = by_name(values, names, name)
+        values = in_order(values, names, name)
         with hiding_texts(values):
             values = check_array(
                 values,
@@ -74,6 +76,7 @@ def ask_prior(prior, names, X, base):
 
 
 def checked_prices(prices, names):
+    prices = by_label(prices)
     if isinstance(prices, Mapping):
         prices = {str(name): cost for name, cost in prices.items()}
     return check_costs(prices, names)
@@ -81,23 +84,15 @@ def checked_prices(prices, names):
 
 def snapshot(costs):
     """What a price list is compared with, to see that it was changed, also in place."""
+    costs = by_label(costs)
     return dict(costs) if isinstance(costs, Mapping) else costs if costs is None else list(costs)
 
 
 def same_prices(costs, before):
+    costs = by_label(costs)
     if isinstance(costs, Mapping) or costs is None:
         return costs == before
     return isinstance(before, list) and list(costs) == before
-
-
-def by_name(values, names, name):
-    """A frame's columns in the order of the names."""
-    if not hasattr(values, "columns"):
-        return values
-    own = {str(column): column for column in values.columns}
-    if sorted(own) != sorted(names):
-        raise ValueError(f"{name} must have the columns {names!r}, got {list(own)!r}.")
-    return values[[own[column] for column in names]]
 
 
 def tables(y, choice, costs, names):
@@ -129,6 +124,20 @@ def tables(y, choice, costs, names):
             table[np.arange(len(y)), index] = values
         tables.append(table)
     return tables
+
+
+def labels_of(x):
+    """Names of the features of a series, or of a frame of one row; None of anything else."""
+    labels = getattr(x, "columns", None)
+    labels = getattr(x, "index", None) if labels is None else labels
+    return None if labels is None or callable(labels) else [*labels]
+
+
+def check_labels(labels, names):
+    """Refuse features in another order than in `fit`, as frames of rows are."""
+    named = names is not None and all(isinstance(label, str) for label in labels)
+    if named and labels != list(names):
+        raise ValueError(f"x must have the features {list(names)!r} in this order, got {labels!r}.")
 
 
 def numbers(x):

@@ -1,5 +1,6 @@
 """The state of an online router while it serves: decisions, outcomes, choices that come and go."""
 
+import secrets
 import threading
 from typing import NamedTuple
 
@@ -59,6 +60,9 @@ class Decision(NamedTuple):
 
     base : ndarray of shape (2,)
         What the prior said of quality and relative cost.
+
+    key : int
+        By which the router that made it knows it from those of others.
     """
 
     id: int
@@ -68,6 +72,7 @@ class Decision(NamedTuple):
     explored: float
     row: np.ndarray
     base: np.ndarray
+    key: int
 
 
 class OnlineStatus(NamedTuple):
@@ -172,12 +177,13 @@ class Serving:
                 explored,
                 x,
                 base[choice],
+                secrets.randbits(63),
             )
             pacer.n_decided += 1
             self.counts[choice] += 1
             self.total += decision.expected_cost
             self.explored += explored
-            self.open[decision.id] = None
+            self.open[decision.id] = decision.key, decision.name
             if len(self.open) > _MOST_OPEN:
                 del self.open[next(iter(self.open))]
             return decision
@@ -202,19 +208,21 @@ class Serving:
     def settle(self, decision, quality, cost, *, refund=False):
         """Close a decision: books and beliefs."""
         with self.lock:
-            if decision.id not in self.open:
+            key, name = self.open.get(decision.id, (None, None))
+            if key is None or key != decision.key:
                 raise ValueError(
                     f"Decision {decision.id} is not open: its outcome was told or refunded before, "
-                    "it is another router's, or it has waited too long."
+                    "it is another router's or of before a fit, or it has waited too long."
                 )
             del self.open[decision.id]
             paid = decision.expected_cost if cost is None else cost
             paid = 0.0 if refund else paid
             correct(self.pacer, paid - decision.expected_cost)
             self.total += paid - decision.expected_cost
-            if decision.name not in self.names or refund:
+            # The name of a choice that was dropped may have come again: it is another choice.
+            if name is None or refund:
                 return
-            choice = self.names.index(decision.name)
+            choice = self.names.index(name)
             self.learn(choice, decision.row, decision.base, quality, cost, made=decision.id)
 
     def learn(self, choice, x, base, quality, cost, *, made):
@@ -254,6 +262,9 @@ class Serving:
             self.names = [self.names[choice] for choice in left]
             for part in ("prices", "usable", "tries", "asked", "counts", "noise"):
                 setattr(self, part, getattr(self, part)[left])
+            for number, (key, made) in self.open.items():
+                if made == name:
+                    self.open[number] = key, None
             pacer = self.pacer
             pacer.base, pacer.bonus = pacer.base[:, left], pacer.bonus[:, left]
             pacer.stale = True

@@ -82,6 +82,9 @@ class RowQualityMixin:
             weight = check_sample_weight(sample_weight, X, dtype=np.float64)
         check_is_fitted(self)
         objective, target = self._objective(), self._encoded(y)
+        if "y_true" in self._call_context:
+            # An oracle, which `score` tells as well.
+            context = {"y_true": y, **context}
         routed = self._respond(X, objective.asks, budget=budget, **context)
         answers = routed.y_pred
         if objective.asks == "predict":

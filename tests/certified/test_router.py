@@ -12,7 +12,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
@@ -23,7 +23,7 @@ from skroute.certified._evidence import losses_of_points
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import PolyDomSelector
 from skroute.gating import AdaptGatingClassifier, BoostedGate
-from skroute.routing import BudgetRouter, OccamRouterClassifier
+from skroute.routing import BudgetRouter, OccamRouterClassifier, OnlineBudgetRouter
 
 DECIDING = [
     AdaptGatingClassifier(DecisionTreeClassifier(max_depth=6), gate=BoostedGate(n_estimators=10)),
@@ -473,3 +473,25 @@ def test_the_group_that_is_too_small_is_the_one_named(labelled):
     group[:30] = 1
     with pytest.raises(ValueError, match=r"on \d\d? evidence rows of its smallest or worst group"):
         CertifiedRouter(occam(), max_loss=0.1, groups=group, n_points=4, random_state=0).fit(X, y)
+
+
+def test_what_an_owner_changes_in_place_was_not_certified():
+    """A price list that is written into, and a router that goes on learning."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    Q = (rng.random((400, 2)) < np.column_stack([X[:, 0] > 0, np.full(400, 0.9)])).astype(float)
+    prices = {"small": 1.0, "large": 5.0}
+    routers = [BudgetRouter(Ridge(), costs=prices), OnlineBudgetRouter(prices)]
+    for router in routers:
+        router.fit(X[:100], Q[:100])
+        certified = CertifiedRouter(FrozenEstimator(router), max_loss=0.3, n_points=4)
+        certified.fit(X[100:], Q[100:])
+        before = certified.predict_routed(X)
+        prices["large"] = 50.0
+        if isinstance(router, OnlineBudgetRouter):
+            router.partial_fit(X, 1 - Q)
+        assert router.predict_cost(X, budget=np.inf).max() > 20
+        after = certified.predict_routed(X)
+        np.testing.assert_array_equal(after.cost, before.cost)
+        np.testing.assert_array_equal(after.route, before.route)
+        prices["large"] = 5.0

@@ -1,9 +1,11 @@
 """What is said about rows reaches the wrapped estimator; streams and monitors of a promise."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
@@ -12,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skroute.base import CostAwareMixin, Plan, check_affordable
 from skroute.certified import CertifiedRouter
-from skroute.routing import BudgetRouter
+from skroute.routing import BudgetRouter, OccamRouterRegressor
 from tests.certified.test_router import certified, table
 
 
@@ -224,3 +226,33 @@ def test_every_refusal_says_what_can_be_promised_and_what_it_takes():
         ValueError, match="they cost 1 on average there, which budget=1.0 is not above"
     ):
         alone.predict(X, budget=1.0)
+
+
+def test_scores_are_those_of_the_wrapped():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    Q = (rng.random((300, 2)) < np.column_stack([X[:, 0] > 0, np.full(300, 0.9)])).astype(float)
+    weight = rng.integers(1, 4, 300).astype(float)
+    prices = {"small": 1.0, "large": 5.0}
+    router = BudgetRouter(Ridge(), costs=prices).fit(X[:100], Q[:100])
+    members = [("mean", DummyRegressor()), ("ridge", Ridge())]
+    numbers = OccamRouterRegressor(members, costs=[1, 5], accuracy_estimator=Ridge())
+    target = X[:, 0] + 0.1 * rng.normal(size=300)
+    numbers.fit(X[:100], target[:100])
+    for fitted, y, loss in ((router, Q, None), (numbers, target, lambda t, p: np.abs(t - p) > 1)):
+        certified = CertifiedRouter(
+            [("one", FrozenEstimator(fitted)), ("two", FrozenEstimator(fitted))],
+            max_loss=0.3,
+            loss=loss,
+            n_points=3,
+            random_state=0,
+        )
+        certified.fit(X[100:], y[100:])
+        budget = certified.certificate_.operating_budget
+        expected = fitted.score(X, y, sample_weight=weight, budget=budget)
+        assert certified.score(X, y, sample_weight=weight) == pytest.approx(expected)
+    by_name = CertifiedRouter(FrozenEstimator(router), max_loss=0.3, n_points=3).fit(X, Q)
+    frame = pd.DataFrame(Q, columns=list(prices))
+    assert by_name.score(X, frame[["large", "small"]]) == by_name.score(X, Q)
+    with pytest.raises(ValueError, match="one column of quality per choice"):
+        by_name.score(X, Q[:, [0, 1, 1]])

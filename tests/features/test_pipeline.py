@@ -1,5 +1,7 @@
 """Pipelines that buy: raw columns, groups, transformers asked for what rows need."""
 
+import sqlite3
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -314,6 +316,23 @@ def test_queries_that_cannot_work_are_refused():
         LazyFeatures.from_sql(database, {"t": query.replace("t W", "nowhere W")}, [1])
     assert "in the query of 't' for 0 keys" in str(caught.value.__notes__)
     assert len(lazy.acquisition_log_) == 1
+
+
+def test_keys_are_those_of_the_database():
+    """Numpy's numbers are none to SQLite, and a key of another type was a row without cells."""
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE t (k INTEGER, a REAL)")
+    database.execute("INSERT INTO t VALUES (1, 2.5), (2, 3.5)")
+    query = {"t": "SELECT k, a FROM t WHERE k IN ({keys})"}
+    numbers = [np.int64(2), np.int32(1)]
+    for keys in (numbers, np.array(numbers, dtype=object), np.array(numbers), [2.0, 1]):
+        lazy = LazyFeatures.from_sql(database, query, keys)
+        np.testing.assert_array_equal(lazy.read(["a"], np.arange(2)), [[3.5], [2.5]])
+    # SQLite compares text with its numbers, and answers with the number.
+    lazy = LazyFeatures.from_sql(database, query, ["2", "1"])
+    with pytest.raises(ValueError, match="was not asked for, of type int; keys are of type .'str"):
+        lazy.read(["a"], np.arange(2))
+    assert not lazy.acquisition_log_
 
 
 @pytest.mark.parametrize(

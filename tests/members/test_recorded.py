@@ -116,6 +116,25 @@ def test_frames(library):
     assert matrix.predict([[0], [1]]).tolist() == ["a", "b"]
 
 
+def test_frames_in_two_orders_are_refused():
+    """Scores of one label were read as those of another."""
+    pd = pytest.importorskip("pandas")
+    scores = pd.DataFrame({"cat": [0.9, 0.2], "dog": [0.1, 0.8]})
+    named = pd.DataFrame({"dog": [0, 1], "cat": [1, 0]})
+    for params in (
+        {"predictions": named, "scores": scores},
+        {"scores": scores, "classes": ["dog", "cat"]},
+        {"predictions": named, "classes": ["cat", "dog"]},
+    ):
+        with pytest.raises(ValueError, match="in one order"):
+            RecordedClassifier(**params).predict([[0]])
+    # Names of columns that are no labels say nothing of them.
+    model = RecordedClassifier(scores=scores.to_numpy(), classes=["dog", "cat"])
+    other = RecordedClassifier(scores=scores.set_axis(["x", "y"], axis=1), classes=["dog", "cat"])
+    rows = [[0], [1]]
+    np.testing.assert_array_equal(model.predict(rows), other.predict(rows))
+
+
 def test_row_numbers_beside_features():
     X = np.column_stack([[0.3, 0.1], [3.0, 1.0]])
     assert RecordedClassifier(LABELS, column=1).predict(X).tolist() == ["eel", "dog"]

@@ -139,7 +139,7 @@ class TestQualityOfRows:
 
     def test_quality_matrix(self):
         Q = [[0.1, 0.9], [0.3, 0.7]]
-        assert_array_equal(_quality_of_answers(Q, [0, 1], np.array([1, 0]), 2), [0.9, 0.3])
+        assert_array_equal(_quality_of_answers(Q, [0, 1], np.array([1, 0]), "ab"), [0.9, 0.3])
 
     @pytest.mark.parametrize(
         "y_true, y_pred",
@@ -152,7 +152,7 @@ class TestQualityOfRows:
     def test_shapes_that_do_not_go_together(self, y_true, y_pred):
         message = f"y of shape {y_true.shape} and predictions of shape {y_pred.shape} do not go"
         with pytest.raises(ValueError, match=re.escape(message)):
-            _quality_of_answers(y_true, y_pred, np.zeros(3, dtype=int), 4)
+            _quality_of_answers(y_true, y_pred, np.zeros(3, dtype=int), "abcd")
 
     def test_lengths(self):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):

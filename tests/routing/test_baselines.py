@@ -6,6 +6,7 @@ import sklearn
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
+from skroute.metrics import accuracy_cost_curve, mean_quality_scorer
 from skroute.routing import (
     OracleRouterClassifier,
     RandomRouterClassifier,
@@ -34,6 +35,20 @@ def test_an_oracle_is_told_only_labels_that_fit_has_seen():
     for unseen in (2, -1):
         with pytest.raises(ValueError, match="a label that fit has not seen, in row .*; known are"):
             oracle.predict_routed(X, y_true=np.where(np.arange(len(Y)) == 5, unseen, Y))
+
+
+@pytest.mark.parametrize("quality", ["accuracy", "balanced_accuracy"])
+def test_an_oracle_is_told_by_all_that_know(quality):
+    oracle = OracleRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, quality=quality)
+    oracle.fit(X, Y)
+    best = oracle.row_quality(X, Y, y_true=Y).quality.mean()
+    assert best > oracle.score(X, Y, budget=1.0)
+    for found in (
+        oracle.row_quality(X, Y).quality.mean(),
+        mean_quality_scorer(oracle, X, Y),
+        accuracy_cost_curve(oracle, X, Y, [2.0]).quality[0],
+    ):
+        assert found == pytest.approx(best)
 
 
 @pytest.mark.parametrize(

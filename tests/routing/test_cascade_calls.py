@@ -254,3 +254,30 @@ class Seen(RegressorMixin, BaseEstimator):
 class NoTask:
     def step(self, name):
         return nullcontext()
+
+
+@pytest.mark.parametrize(
+    "of_small, of_large, kind",
+    [
+        ("word", "words", "U"),
+        (1, 2.5, "f"),
+        (True, False, "b"),
+        # What numpy would change, or has no array for once all models are paid.
+        (1, "words", "O"),
+        ([1, 2], [3], "O"),
+        ([1, 2], [3, 4], "O"),
+    ],
+)
+def test_answers_are_what_the_models_said(router, of_small, of_large, kind):
+    said = dict(zip(NAMES, [of_small, of_small, of_large]))
+    _, S, _ = log_of()
+
+    def model(k, name):
+        return lambda rows: ([said[name]] * len(rows), S[np.asarray(rows)[:, 0], k])
+
+    models = {name: model(k, name) for k, name in enumerate(NAMES)}
+    X = np.arange(300)[:, None]
+    y_pred, route, _ = router.predict_routed(X, models=models)
+    assert y_pred.dtype.kind == kind and y_pred.shape == (300,)
+    assert len(set(route.tolist())) > 1
+    assert all(answer == said[NAMES[k]] for answer, k in zip(y_pred.tolist(), route))

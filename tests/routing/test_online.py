@@ -347,3 +347,46 @@ def test_errors_say_what_is_wrong(call, words):
     router.set_params(drift=0.001, costs=COSTS)
     assert router.choices_ == list(COSTS)
     assert router.status().n_told == status.n_told
+
+
+def test_a_decision_is_known_where_it_was_made():
+    """Numbers begin at 0 in every router and after every fit: they alone say nothing."""
+    X, Q, _ = world(60)
+    routers = [OnlineBudgetRouter([1, 3, 9], budget=4).fit(X, Q) for _ in range(2)]
+    decision, _ = (router.decide(X[0]) for router in routers)
+    copied = pickle.loads(pickle.dumps(routers[0]))
+    later = routers[0].decide(X[1])
+    copied.decide(X[2])
+    refused = [(routers[1], decision), (copied, later)]
+    for router, foreign in refused:
+        before = router.status()
+        with pytest.raises(ValueError, match="another router's"):
+            router.commit(foreign, quality=1.0, cost=100.0)
+        assert router.status() == before
+    copied.commit(decision, quality=1.0)
+    routers[0].fit(10 * X, Q)
+    routers[0].decide(X[0])
+    with pytest.raises(ValueError, match="before a fit"):
+        routers[0].commit(decision, quality=1.0)
+
+
+def test_a_name_that_comes_again_is_another_choice():
+    X, Q, _ = world(60)
+    router = OnlineBudgetRouter({"a": 1, "b": 3, "c": 9}, budget=4).fit(X, Q)
+    decisions = [router.decide(x) for x in X]
+    gone = decisions[0].name
+    router.drop_choice(gone)
+    router.add_choice(gone, cost=2)
+    for decision in decisions:
+        router.commit(decision, quality=1.0, cost=7.0)
+    status = router.status()
+    assert status.n_told[gone] == 0 and status.n_open == 0
+    assert status.mean_cost == pytest.approx(7.0)
+
+
+def test_a_copy_has_its_own_books():
+    X, Q, _ = world(60)
+    router = OnlineBudgetRouter([1, 3, 9], budget=4).fit(X, Q)
+    twin = copy.copy(router)
+    router.decide(X[0])
+    assert (router.status().n_requests, twin.status().n_requests) == (1, 0)

@@ -1,0 +1,46 @@
+"""Labels of series and frames: whose numbers they are, whatever order they come in."""
+
+
+def by_label(values):
+    """A series whose labels are names as a mapping; anything else as it is.
+
+    Parameters
+    ----------
+    values : object
+        A mapping, a list, an array or a series.
+
+    Returns
+    -------
+    object
+    """
+    labels = getattr(values, "index", None)
+    # The index of a list is a method, and a frame has two axes.
+    if callable(labels) or getattr(values, "ndim", None) != 1 or not hasattr(values, "to_dict"):
+        return values
+    labels = list(labels)
+    named = labels and all(isinstance(label, str) for label in labels)
+    return values.to_dict() if named and len(set(labels)) == len(labels) else values
+
+
+def in_order(table, names, name=None):
+    """A frame's columns in the order of names; anything else as it is.
+
+    Parameters
+    ----------
+    table : array-like or dataframe of shape (n_rows, n_columns)
+    names : sequence of str
+    name : str, default=None
+        Of the argument: a frame that has other columns is then an error. None leaves it.
+
+    Returns
+    -------
+    array-like or dataframe
+    """
+    if not hasattr(table, "columns"):
+        return table
+    names, own = list(names), {str(column): column for column in table.columns}
+    if sorted(own) == sorted(names):
+        return table[[own[column] for column in names]]
+    if name is not None:
+        raise ValueError(f"{name} must have the columns {names!r}, got {list(own)!r}.")
+    return table

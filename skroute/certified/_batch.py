@@ -383,7 +383,11 @@ def check_answers(bought, paths, test):
     """Refuse names of choices where answers are compared: they say nothing about agreement."""
     names = {name for path in paths for name in path.choices_}
     known = any(hasattr(path, "classes_") for path in paths)
-    if test.loss is None and not known and {str(y) for y in np.ravel(bought.y_pred)} <= names:
+    if (
+        test.measure.loss is None
+        and not known
+        and {str(y) for y in np.ravel(bought.y_pred)} <= names
+    ):
         raise ValueError(
             "The answers are names of choices, so that two that differ may say the same: certify "
             "a router that has the models, or give a loss."

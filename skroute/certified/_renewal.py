@@ -353,7 +353,7 @@ class CertifiedRenewal:
             own = detached(own)
             tables.append(repriced(table, np.asarray(path.costs_), np.asarray(own.costs_)))
             paths.append(own)
-        evidence = replanned(self._selection.evidence, paths, tables, frozenset())
+        evidence = replanned(self._selection.evidence, paths, tables, frozenset(), anew=True)
         choices = [list(path.choices_) for path in paths]
         selection = Selection(evidence, self._names, self._selection.asked, choices)
         selection.point(check_budget(self.budget))

@@ -36,6 +36,7 @@ from skroute.certified._evidence import (
 )
 from skroute.certified._losses import measure_of
 from skroute.certified._renewal import CertifiedRenewal
+from skroute.certified._tables import affordable
 from skroute.certified._uses import CertifiedUses
 from skroute.utils._compat import (
     HasMethods,
@@ -396,7 +397,8 @@ class CertifiedRouter(CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstim
             cost = single_costs(model, X, j, Told(None, said))
             plan = Plan(np.full(num_samples(X), j), cost)
         else:
-            plan = model._plan(X, float(evidence.budget[k]), **said)
+            operating = affordable(model, float(evidence.budget[k]), said.get("exclude"))
+            plan = model._plan(X, operating, **said)
         return plan._replace(route=plan.route + self._offsets[owner], state=(owner, plan))
 
     def _answer(self, X, plan, response):

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from skroute.base import affords
 from skroute.certified._evidence import Points, Reference, paid
 from skroute.routing._draws import tie_draws
 from skroute.routing._priced_views import LoggedMixin
@@ -82,12 +81,11 @@ def _losses_of_choices(path, y, found):
     return np.column_stack([known[id(member)] for member in members.values()])
 
 
-def replanned(evidence, paths, tables, excluded):
+def replanned(evidence, paths, tables, excluded, anew=False):
     """The evidence for what is left of the choices, at the prices of now.
 
-    No row is needed, no label and no call: operating points are planned anew from the tables,
-    at the budgets of the evidence and the smallest one that is left. Paths without a table, and
-    those that nothing is left of, have none.
+    No row is needed, no label and no call: operating points are planned anew from the tables.
+    Paths without a table, and those that nothing is left of, have none.
 
     Parameters
     ----------
@@ -95,6 +93,9 @@ def replanned(evidence, paths, tables, excluded):
     paths : list of fitted decision estimators
     tables : list of Table or None
     excluded : frozenset of str
+    anew : bool, default=False
+        Whether budgets are set anew also where nothing is excluded. They come from the rows of
+        `fit`, which are no evidence.
 
     Returns
     -------
@@ -105,7 +106,7 @@ def replanned(evidence, paths, tables, excluded):
     for k, (path, table) in enumerate(zip(paths, tables)):
         kept = [j for j, name in enumerate(path.choices_) if name not in excluded]
         if table is not None and kept:
-            _add_points(points, evidence, k, path, table, np.array(kept), offset)
+            _add_points(points, evidence, k, path, table, np.array(kept), offset, anew)
             firsts.append(k)
         offset += len(path.choices_)
     if not firsts:
@@ -133,7 +134,7 @@ def _costs_of(path, table):
     return np.broadcast_to(path.costs_, table.losses.shape)
 
 
-def _add_points(points, evidence, k, path, table, kept, offset):
+def _add_points(points, evidence, k, path, table, kept, offset, anew):
     rows = np.arange(len(table.losses))
     names = [path.choices_[j] for j in kept]
     before = np.flatnonzero(evidence.path == k)
@@ -151,9 +152,12 @@ def _add_points(points, evidence, k, path, table, kept, offset):
                 own = -1
         cost = _costs_of(path, table)[:, j]
         points.add(k, np.inf, j, np.full(len(rows), j + offset), table.losses[:, j], cost, own)
-    least = path._policy_at(np.inf).restricted(kept).least
-    grid = evidence.budget[before[evidence.single[before] < 0]]
-    grid = np.unique([*grid[affords(grid, least)], least])[::-1].tolist()
+    grid = evidence.budget[before[evidence.single[before] < 0]].tolist()
+    if anew or len(kept) < len(path.choices_):
+        policy = path._policy_at(np.inf).restricted(kept)
+        most = max(float(policy.path.budgets[-1]) + policy.deciding, policy.least)
+        finite = np.linspace(policy.least, most, max(len(grid) - 1, 2))
+        grid = np.r_[np.inf, np.unique(finite)[::-1]].tolist()
     for budget in grid:
         policy = path._policy_at(budget).restricted(kept)
         plan = policy.decide(
@@ -179,3 +183,11 @@ def repriced(table, before, after):
         return table
     factor = np.divide(after, before, out=np.ones_like(after), where=before > 0)
     return table._replace(bills=table.bills * factor)
+
+
+def affordable(path, budget, exclude):
+    """A budget that pays for the cheapest of what is left, where a path knows what that takes."""
+    if not exclude or not isinstance(path, LoggedMixin):
+        return budget
+    kept = [j for j, name in enumerate(path.choices_) if name not in exclude]
+    return max(budget, path._policy_at(budget).restricted(kept).least) if kept else budget

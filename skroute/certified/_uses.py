@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget, check_rows
 from skroute.certified._batch import answer_batch, check_batch, check_enough, check_price
-from skroute.certified._candidates import is_frozen, unfrozen
+from skroute.certified._candidates import is_billed, is_frozen, unfrozen
 from skroute.certified._losses import column_names, measure_of, of_path
 from skroute.certified._monitor import ChoicePromise, PromiseMonitor
 from skroute.utils._compat import check_sample_weight, num_samples
@@ -100,6 +100,11 @@ class CertifiedUses:
         X = check_rows(self, X, reset=False) if hasattr(self, "choices_") else X
         said = self._said(context)
         measure = measure_of(names, paths, None, self.loss, self.loss_range)
+        if self.budget is not None and np.isfinite(self.budget) and any(map(is_billed, paths)):
+            raise ValueError(
+                f"budget={self.budget!r} cannot be held: what calls of the wrapped router cost is "
+                "known only after them. Leave it out; max_loss is promised without it."
+            )
         test = check_batch(self, num_samples(X), n_labels, label_cost, len(names), measure)
         check_price(paths, self.reference, label_cost)
         check_enough(test)
@@ -192,8 +197,8 @@ class CertifiedUses:
         skroute.routing.BudgetStream
             Every request is decided as `route` does it, at the operating point of now, and what
             is certified holds while the total lasts. A request that finds too little of it left
-            gets a cheaper choice or none, and about such requests nothing is promised. Its
-            choices are named as the wrapped router names them.
+            gets a cheaper choice or none, and about such requests nothing is promised; nor while
+            it excludes choices. Its choices are named as the wrapped router names them.
         """
         check_is_fitted(self)
         self._check_unchanged()

@@ -440,14 +440,15 @@ def _budgets_of(router):
 
 
 def _count_fitted(router, X):
-    """Rows that the router has learned from, as far as it knows; a warning where there are."""
+    """Rows equal to some that the router has learned from; a warning where there are."""
     seen = getattr(router, "_seen", None)
     count = 0 if seen is None else int(np.count_nonzero(seen(X)))
     # Some requests come again: these are no rows of the fit.
     if count > _REPEATED * num_samples(X):
         warnings.warn(
-            f"{count} of {num_samples(X)} rows are rows that the router was fitted on: for these "
-            "it is judged too well. Give rows that it has not seen.",
+            f"{count} of {num_samples(X)} rows equal rows that the router was fitted on. If they "
+            "are the same requests, it is judged too well for these: give requests that it has "
+            "not seen. New requests that only have equal features do no harm.",
             UserWarning,
             stacklevel=4,
         )

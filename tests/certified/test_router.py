@@ -305,7 +305,7 @@ def test_losses_and_costs_outside_of_their_ranges_are_refused():
     with pytest.raises(ValueError, match="max_cost=2 is below what an evidence row has cost"):
         certified(X, max_loss=0.1, max_cost=2)
     with pytest.raises(ValueError, match="loss must return one number per row"):
-        certified(X, max_loss=0.1, loss=lambda y, y_pred: 0.0)
+        certified(X, max_loss=0.1, loss=lambda y, y_pred: 0.0, loss_range=1.0)
     with pytest.raises(ValueError, match="target y is None"):
         CertifiedRouter(FROZEN, max_loss=0.1).fit(X)
 
@@ -453,7 +453,7 @@ def test_a_certified_router_can_be_certified(labelled):
 )
 def test_bad_losses_are_refused_by_name(labelled, loss, message):
     with pytest.raises(ValueError, match=message):
-        CertifiedRouter(occam(), max_loss=0.3, loss=loss, n_points=4).fit(*labelled)
+        CertifiedRouter(occam(), max_loss=0.3, loss=loss, loss_range=1.0, n_points=4).fit(*labelled)
 
 
 def test_nothing_is_said_after_a_parameter_was_changed(labelled):

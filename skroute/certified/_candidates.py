@@ -8,8 +8,6 @@ from sklearn.frozen import FrozenEstimator
 from skroute.base import CostAwareMixin
 from skroute.certified._evidence import is_missing
 from skroute.certified._losses import column_names, of_path
-from skroute.routing import BudgetRouter, OnlineBudgetRouter
-from skroute.routing._priced_views import LoggedMixin
 from skroute.utils._compat import check_method_params, process_routing, routing_enabled
 
 
@@ -152,20 +150,20 @@ def _is_plain(value):
 
 def takes_bills(model):
     """Whether each choice is one call, so that what a log says it cost is what it costs."""
-    return isinstance(unfrozen(model), (BudgetRouter, OnlineBudgetRouter))
+    return getattr(unfrozen(model), "_takes_bills", False)
 
 
 def is_told(model):
     """Whether a call is told the costs of its rows; else they are known only after it."""
     model = unfrozen(model)
-    if isinstance(model, BudgetRouter):
-        return model.costs is None and model.cost_estimator is None
+    if hasattr(model, "_is_told"):
+        return model._is_told()
     return "costs" in model._call_context
 
 
 def is_billed(model):
     """Whether the budget of a fitted router is one of costs that its calls are not told."""
-    return isinstance(model, LoggedMixin) and model._policy()._realised is not None
+    return hasattr(model, "_has_bills") and model._has_bills()
 
 
 def bills_of(costs, n_rows, path):

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from skroute.guarantees import mean_p_value, mean_upper_bound
-from skroute.routing._priced_views import LoggedMixin
-from skroute.utils._compat import num_samples
 
 FULL = "the full model"
 
@@ -236,9 +234,7 @@ def single_costs(path, X, j, of_rows):
     """What each row costs if one choice answers all, without a decision."""
     if of_rows.bills is not None:
         return of_rows.bills[:, j]
-    if hasattr(path, "_row_costs") and path._policy().per_row:
-        return path._row_costs(X, of_rows.context.get("costs"))[:, j]
-    return np.full(num_samples(X), float(path.costs_[j]))
+    return path._single_costs(X, j, of_rows.context.get("costs"))
 
 
 def _safe_end(path, of_rows, reference, found):
@@ -247,7 +243,7 @@ def _safe_end(path, of_rows, reference, found):
     Of several it is the one that was best on the rows of `fit`, which are no evidence.
     """
     limited = any(of_rows.context.get(name) is not None for name in ("exclude", "allowed"))
-    if limited or reference == "full" or not isinstance(path, LoggedMixin):
+    if limited or reference == "full" or not hasattr(path, "_single_costs"):
         return None
     choices = list(path.choices_)
     j = int(np.argmax(path.mean_quality_))

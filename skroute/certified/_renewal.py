@@ -340,7 +340,7 @@ class CertifiedRenewal:
         """
         check_is_fitted(self)
         self._check_unchanged()
-        if any(table is None or table.planned is not None for table in self._tables):
+        if any(table is None or table.rows.planned is not None for table in self._tables):
             raise ValueError(
                 "set_costs is for routers that decide by estimates and a price list, where every "
                 "choice was asked for the evidence rows. Change the prices of the estimator that "

@@ -7,9 +7,6 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from skroute.certified._evidence import Points, Reference, paid
-from skroute.routing._draws import tie_draws
-from skroute.routing._priced_views import LoggedMixin
-from skroute.utils._compat import num_samples
 
 
 class Table(NamedTuple):
@@ -17,25 +14,16 @@ class Table(NamedTuple):
 
     Attributes
     ----------
-    estimates : ndarray of shape (n_rows, n_choices)
-        Of quality, before the penalty.
+    rows : RowTable
+        What the path decides by.
     losses : ndarray of shape (n_rows, n_choices)
         Of each choice's answer.
-    planned : ndarray of shape (n_rows, n_choices) or None
-        Costs that rows are decided by, where they differ from row to row.
-    told : bool
-        Whether these were said, and are no estimates.
     bills : ndarray of shape (n_rows, n_choices) or None
-    draws : ndarray of shape (n_rows,)
-        Uniform numbers by which ties go.
     """
 
-    estimates: NDArray[np.float64]
+    rows: Any
     losses: NDArray[np.float64]
-    planned: Any
-    told: bool
     bills: Any
-    draws: NDArray[np.float64]
 
 
 def table_of(path, X, of_rows, found):
@@ -49,26 +37,11 @@ def table_of(path, X, of_rows, found):
     found : list of Reference
     """
     context = of_rows.context
-    if not isinstance(path, LoggedMixin) or set(context) - {"costs", "request_id"}:
-        return None
-    if getattr(path, "_embedder", None) is not None:
+    if not hasattr(path, "_row_table") or set(context) - {"costs", "request_id"}:
         return None
     losses = _losses_of_choices(path, of_rows.y, found)
-    if losses is None:
-        return None
-    X = path._check_X(X)
-    policy = path._policy()
-    planned = None
-    if policy.per_row:
-        planned = path._row_costs(X, context.get("costs"))
-    return Table(
-        path._estimates(X, policy.estimates),
-        losses,
-        planned,
-        context.get("costs") is not None,
-        of_rows.bills,
-        tie_draws(X, context.get("request_id"))(np.arange(num_samples(X))),
-    )
+    rows = None if losses is None else path._row_table(path._check_X(X), **context)
+    return None if rows is None else Table(rows, losses, of_rows.bills)
 
 
 def _losses_of_choices(path, y, found):
@@ -129,8 +102,8 @@ def _costs_of(path, table):
     """What each choice costs on each row, without a decision."""
     if table.bills is not None:
         return table.bills
-    if table.planned is not None:
-        return table.planned
+    if table.rows.planned is not None:
+        return table.rows.planned
     return np.broadcast_to(path.costs_, table.losses.shape)
 
 
@@ -154,22 +127,11 @@ def _add_points(points, evidence, k, path, table, kept, offset, anew):
         points.add(k, np.inf, j, np.full(len(rows), j + offset), table.losses[:, j], cost, own)
     grid = evidence.budget[before[evidence.single[before] < 0]].tolist()
     if anew or len(kept) < len(path.choices_):
-        policy = path._policy_at(np.inf).restricted(kept)
-        most = max(float(policy.path.budgets[-1]) + policy.deciding, policy.least)
-        finite = np.linspace(policy.least, most, max(len(grid) - 1, 2))
+        finite = np.linspace(*path._range_of_budgets(kept), max(len(grid) - 1, 2))
         grid = np.r_[np.inf, np.unique(finite)[::-1]].tolist()
     for budget in grid:
-        policy = path._policy_at(budget).restricted(kept)
-        plan = policy.decide(
-            table.estimates[:, kept] - policy.docked,
-            policy.planned if table.planned is None else table.planned[:, kept],
-            budget,
-            policy="online",
-            told=table.told,
-            draw=lambda tied: table.draws[tied],
-        )
-        route = kept[plan.route]
-        cost = paid(path, route, plan.cost, table.bills)
+        route, cost = path._replan(table.rows, budget, kept)
+        cost = paid(path, route, cost, table.bills)
         first = budget == np.inf and len(names) == len(path.choices_)
         itself = first and len(evidence.own) and evidence.own[before[0]] == 0 and not len(ends)
         same = itself and np.array_equal(route + offset, evidence.routes[:, before[0]])
@@ -187,7 +149,7 @@ def repriced(table, before, after):
 
 def affordable(path, budget, exclude):
     """A budget that pays for the cheapest of what is left, where a path knows what that takes."""
-    if not exclude or not isinstance(path, LoggedMixin):
+    if not exclude or not hasattr(path, "_range_of_budgets"):
         return budget
     kept = [j for j, name in enumerate(path.choices_) if name not in exclude]
-    return max(budget, path._policy_at(budget).restricted(kept).least) if kept else budget
+    return max(budget, path._range_of_budgets(kept)[0]) if kept else budget

@@ -35,6 +35,9 @@ from skroute.certified._tables import replanned, repriced, table_of
 from skroute.utils._compat import num_samples, raise_for_params, routing_enabled
 from skroute.utils._tensors import on_host
 
+# What evidence is kept as.
+_OF_EVIDENCE = ("_selection", "_tables", "_left", "_limited", "_of_promise")
+
 
 class CertifiedRenewal:
     """Mixin of :class:`CertifiedRouter`."""
@@ -85,22 +88,21 @@ class CertifiedRenewal:
         points = self._selection.evidence
         decides = points.single < 0
         budgets = [points.budget[decides & (points.path == k)] for k in range(len(self._names))]
-        for name, given in zip(*named_candidates(self.estimator)):
-            model = self.estimators_[self._names.index(name)]
-            if is_frozen(given) and at_once(given.estimator) != at_once(model):
+        for name, given, before in zip(*named_candidates(self.estimator), self._given):
+            if is_frozen(given) and at_once(given.estimator) != before:
                 warnings.warn(
                     f"{name!r} has other parameters than when it was given to fit: what is "
-                    "certified is the estimator of then, or that of set_costs. To certify it as "
-                    "it is now, fit again.",
+                    "certified is the estimator of then. To certify it as it is now, fit again; "
+                    "new prices are told with set_costs as well.",
                     UserWarning,
                     stacklevel=2,
                 )
-        before = self._selection
+        before = {name: vars(self)[name] for name in _OF_EVIDENCE}
         try:
             self._weigh(X, target, groups, order, budgets, said, costs)
             self._selection.point(check_budget(self.budget))
         except Exception:
-            self._selection = before
+            vars(self).update(before)
             raise
         return self
 

@@ -21,6 +21,7 @@ from skroute.base import (
 )
 from skroute.certified._candidates import (
     ContextOfCandidates,
+    at_once,
     context_of_rows,
     detached,
     is_frozen,
@@ -326,6 +327,7 @@ class CertifiedRouter(CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstim
             if not np.array_equal(_classes(model), _classes(fitted[0])):
                 raise ValueError(f"{name!r} knows other classes than {names[0]!r}.")
         self.estimators_ = fitted
+        self._given = [at_once(unfrozen(model)) for model in candidates]
         self._names, self._y_ndim = names, y.ndim
         if _classes(fitted[0]) is not None:
             self.classes_ = _classes(fitted[0])

@@ -42,6 +42,9 @@ class SqlSource:
             raise ValueError(
                 f"keys must have one axis and at least one key, got shape {np.shape(keys)}."
             )
+        if getattr(keys, "dtype", np.dtype(object)).kind == "M":
+            # Of finer times numpy makes whole numbers.
+            keys = keys.astype("datetime64[us]")
         self.keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
         self.connection, self.queries, self.max_keys = connection, dict(queries), int(max_keys)
         self._placeholder = _placeholder(connection)

@@ -333,6 +333,11 @@ def test_keys_are_those_of_the_database():
     with pytest.raises(ValueError, match="was not asked for, of type int; keys are of type .'str"):
         lazy.read(["a"], np.arange(2))
     assert not lazy.acquisition_log_
+    database = duckdb.connect()
+    database.execute("CREATE TABLE t AS SELECT TIMESTAMP '2026-01-02 03:04:05' AS k, 7.5 AS a")
+    times = pd.Series(pd.to_datetime(["2026-01-02 03:04:05"])).astype("datetime64[ns]")
+    lazy = LazyFeatures.from_sql(database, query, times)
+    np.testing.assert_array_equal(lazy.read(["a"], np.arange(1)), [[7.5]])
 
 
 @pytest.mark.parametrize(

@@ -263,10 +263,12 @@ def test_disagreements_count_from_the_first_budget_on():
             )
 
     from skroute.certified._batch import Bought
+    from skroute.guarantees._measures import Measure
 
     X = np.zeros((30, 1))
     bought = Bought("someone", np.zeros(30), np.full(30, -1), np.ones(30))
-    test = BatchTest(60, 30, 0.2, 0.1, None, 1.0, True)
+    measure = Measure(1.0, "wrong answers per row", exact=True)
+    test = BatchTest(60, 30, 0.2, 0.1, measure, True)
     stop = walk(Back(), np.array([3.0, 2.0, 1.0]), X, {}, bought, test, False)
     assert stop.last == 0
     without = walk(Back(), np.array([3.0, 1.0]), X, {}, bought, test, False)

@@ -102,7 +102,8 @@ def operating_budgets(path, X, n_points, context=None):
     if not np.isfinite(least):
         return np.array([np.inf])
     seen = path._respond(X, None, budget=np.inf, **(context or {}))
-    most = max(float(np.mean(seen.expected_cost)), least)
+    cost = seen.cost if seen.expected_cost is None else seen.expected_cost
+    most = max(float(np.mean(cost)), least)
     return np.r_[np.inf, np.unique(np.linspace(least, most, n_points))[::-1]]
 
 

@@ -267,8 +267,8 @@ def _references(paths, X, told, reference, measure, full):
     y = told[0].y
     if hasattr(reference, "predict"):
         name = type(reference).__name__
-        if hasattr(reference, "predict_routed"):
-            seen = reference._respond(X, measure.asks)
+        if hasattr(reference, "predict_routed") and measure.asks == "predict":
+            seen = reference.predict_routed(X)
             row = measure.losses(y, seen.y_pred, seen.route, len(reference.choices_))
             return [Reference(name, row, float(seen.cost.mean()), reference)]
         row = measure.losses(y, measure.ask(name, reference, X))

@@ -57,6 +57,7 @@ from skroute.datasets import (
     fetch_adult,
     fetch_covertype_sample,
     fetch_frugalml,
+    fetch_letter,
     fetch_llmrouter,
     fetch_routellm_mmlu,
     get_data_home,
@@ -209,6 +210,12 @@ def adult():
 
 
 @cache
+def letter():
+    bunch = fetch_letter()
+    return bunch.data.astype(float), np.asarray(bunch.target) >= "N"
+
+
+@cache
 def covertype():
     bunch = fetch_covertype_sample()
     return bunch.data.astype(float), bunch.target
@@ -245,6 +252,13 @@ def measure_gate(setting, n, n_splits):
             budget = low + share * (most - low)
             found.append([fitted.predict_cost(X, budget=budget).mean() / budget - 1, seed])
     return np.array(found), 3 * n_splits - len(found)
+
+
+def feature_gate(gamma, rows):
+    """A cheap model of few features, which costs a few per cent of all of them."""
+    full = RandomForestClassifier(40, min_samples_leaf=2, oob_score=True, random_state=0)
+    trees = BoostedGate(n_estimators=30)
+    return AdaptGatingClassifier(full, gate=trees, p_full=0.5, gamma=gamma).fit(*rows)
 
 
 def fixed(estimator, log):
@@ -294,6 +308,10 @@ def settings():
     yield Setting(name, draw, partial(learned, forest()), heavy=True)
     for name, read in (("Adult", adult), ("Covertype", covertype)):
         yield Setting(f"Adapt on {name}", partial(labelled, read), gate, sizes=SIZES)
+    features = ("Letter", letter, 0.02), ("Covertype", covertype, 0.01), ("Adult", adult, 0.01)
+    for name, read, gamma in features:
+        router, draw = partial(feature_gate, gamma), partial(labelled, read)
+        yield Setting(f"Adapt, features of {name}", draw, router, sizes=SIZES)
 
 
 def planned_path(router):
@@ -411,7 +429,7 @@ def main():
             continue
         if arguments.short and not setting.name.startswith(short_ones):
             continue
-        gated = setting.router is gate
+        gated = setting.name.startswith("Adapt")
         budgets, large = None if gated else budgets_of(setting), []
         sizes = [n for n in setting.sizes if n in (arguments.rows or setting.sizes)]
         for n in sizes[:1] if arguments.short else sizes:

@@ -6,9 +6,11 @@ one, in points. Prices are learned on out-of-sample estimates of training rows, 
 them. 5 folds or the given split, fixed seeds; everything is fitted and chosen on training rows.
 Of tables with more than 12,500 rows 10,000 train.
 
-    python benchmarks/bench_estimates.py [--short] [--tables WORD] [--fresh]
+    python benchmarks/bench_estimates.py [--short] [--tables WORD] [--folds N] [--seconds S]
 
-Features and gains are cached in ``benchmarks/.cache``; ``--fresh`` computes the gains anew.
+It runs in parts: what members estimate is cached in ``benchmarks/.cache``, a file for each fold of
+a table, first folds first; after S seconds no new fold is begun. The results are of all folds that
+are there, and say how many. Delete the files ``evidence_*`` to begin anew.
 """
 
 import os
@@ -18,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import pickle
 import time
+from typing import NamedTuple
 
 import numpy as np
 from _estimate_tables import CACHE, LOGS, Fold, load
@@ -28,9 +31,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
-from skroute.quality._family import MEMBERS, NEIGHBORS, nearest
+from skroute.quality._corrections import corrected, finished
+from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, nearest
+from skroute.quality._quality_regressor import _OF_A_FOLD
 from skroute.quality._stacking import (
     Weights,
+    choose_weights,
     gain_over_mix,
     judged_budgets,
     moments,
@@ -40,6 +46,28 @@ from skroute.quality._stacking import (
 
 DEFAULT = "default"
 BEFORE = "bagged neighbors"
+KNOWN = {**MEMBERS, **NEIGHBORS}
+
+
+class Evidence(NamedTuple):
+    """What the members estimate of one fold of a table.
+
+    Attributes
+    ----------
+    names : list of str
+    estimates : ndarray of shape (n_members, n_train, n_choices)
+        Deviations of training rows, out of sample.
+    new : ndarray of shape (n_members, n_test, n_choices)
+        Of test rows, by members that all training rows fitted.
+    before, new_before : ndarray of shape (n_rows, n_choices)
+        The same of the default until now.
+    """
+
+    names: list
+    estimates: np.ndarray
+    new: np.ndarray
+    before: np.ndarray
+    new_before: np.ndarray
 
 
 def bagged_neighbors():
@@ -47,16 +75,32 @@ def bagged_neighbors():
     return make_pipeline(MinMaxScaler(), BaggedNeighborsRegressor())
 
 
-class Remembering(QualityRegressor):
-    """The default; it remembers what its members estimate out of sample."""
-
-    def _out_of_sample(self, names, rows, quality, folds):
-        estimates = super()._out_of_sample(names, rows, quality, folds)
-        self.seen = list(names), estimates, rows, quality
-        return estimates
+def inner_folds(fold):
+    return list(KFold(5, shuffle=True, random_state=0).split(fold.X))
 
 
-def gains(fold):
+def collected(fold):
+    """Fit every member as `QualityRegressor` does."""
+    scales, quality, folds = QualityRegressor(), fold.quality, inner_folds(fold)
+    scales._set_scales(fold.X)
+    rows, new = scales._rows(fold.X), scales._rows(fold.X_test)
+    names = [name for name in KNOWN if name in MEMBERS or len(quality) <= MOST_SEARCHED]
+    estimates = np.empty((len(names), *quality.shape), dtype=np.float32)
+    found = np.empty((len(names), *fold.quality_test.shape), dtype=np.float32)
+    for i, name in enumerate(names):
+        for k, (train, test) in enumerate(folds):
+            deviations = quality[train] - quality[train].mean(axis=0)
+            member = KNOWN[name](rows[train], deviations, k + 1, _OF_A_FOLD)
+            estimates[i, test] = member.predict(rows[test])
+        found[i] = KNOWN[name](rows, quality - quality.mean(axis=0), 0).predict(new)
+    before, estimate = bagged_neighbors(), np.empty(quality.shape)
+    for train, test in folds:
+        estimate[test] = before.fit(fold.X[train], quality[train]).predict(fold.X[test])
+    new_before = before.fit(fold.X, quality).predict(fold.X_test)
+    return Evidence(names, estimates, found, estimate, new_before)
+
+
+def gains(fold, seen):
     """Gain of each test row over the random mix, for the default and each of the others.
 
     Estimates of training rows are out of sample; prices are learned on them.
@@ -67,37 +111,50 @@ def gains(fold):
     estimate : ndarray of shape (n_test, n_choices)
         Of the default.
     """
-    folds = list(KFold(5, shuffle=True, random_state=0).split(fold.X))
-    budgets = judged_budgets(fold.quality, fold.costs)
+    quality, mean = fold.quality, fold.quality.mean(axis=0)
+    budgets = judged_budgets(quality, fold.costs)
 
     def gain(estimate, new):
-        new_quality = fold.quality_test
-        return gain_over_mix(estimate, fold.quality, fold.costs, new, new_quality, budgets)
+        return gain_over_mix(estimate, quality, fold.costs, new, fold.quality_test, budgets)
 
-    before = bagged_neighbors()
-    estimate, means = np.empty(fold.quality.shape), np.empty(fold.quality.shape)
-    for train, test in folds:
-        before.fit(fold.X[train], fold.quality[train])
-        estimate[test] = before.predict(fold.X[test])
-        means[test] = fold.quality[train].mean(axis=0)
-    found = {BEFORE: gain(estimate, before.fit(fold.X, fold.quality).predict(fold.X_test))}
-
-    default = Remembering()
-    estimate = default.cross_fit(fold.X, fold.quality, folds=folds, costs=fold.costs)
-    names, estimates, rows, quality = default.seen
-    new_rows, mean = default._rows(fold.X_test), quality.mean(axis=0)
-    tests = [test for _, test in folds]
+    means, tests = np.empty(quality.shape), []
+    for train, test in inner_folds(fold):
+        means[test] = quality[train].mean(axis=0)
+        tests.append(test)
+    found = {BEFORE: gain(seen.before, seen.new_before)}
+    estimates, members = seen.estimates.astype(float), seen.new.astype(float)
     parts = [moments(estimates[:, test], (quality - means)[test]) for test in tests]
     total = moments(estimates, quality - means)
-    for i, name in enumerate(names):
+    for i, name in enumerate(seen.names):
         # A member alone: shrunk to the means by least squares, nothing else.
         alone = means.copy()
         for test, part in zip(tests, parts):
             alone[test] += weigh(estimates[[i]][:, test], picked(total.less(part), i))
-        member = {**MEMBERS, **NEIGHBORS}[name](rows, quality - mean, 0).predict(new_rows)
-        found[name] = gain(alone, mean + weigh(member[None], picked(total, i)))
-    new = default.predict(fold.X_test)
+        found[name] = gain(alone, mean + weigh(members[[i]], picked(total, i)))
+    new, estimate = default_estimates(fold, seen, means, tests)
     return found | {DEFAULT: gain(estimate, new)}, new
+
+
+def default_estimates(fold, seen, means, tests):
+    """What `QualityRegressor` makes of the members, of test rows and of training rows.
+
+    :func:`agrees` compares it with the estimator itself.
+    """
+    quality, costs = fold.quality, fold.costs
+    heavy = [name for name in seen.names if name in NEIGHBORS]
+    estimates = seen.estimates.astype(float)
+    choice = choose_weights(seen.names, estimates, quality - means, quality, tests, costs, heavy)
+    new = quality.mean(axis=0) + weigh(seen.new.astype(float), choice.weights)
+    if choice.knots is not None:
+        new = corrected(new, choice.knots)
+    return finished(new, quality.min(axis=0), quality.max(axis=0)), choice.estimate
+
+
+def agrees(fold, estimate):
+    """How far the estimator itself is from what was made of the evidence."""
+    model = QualityRegressor()
+    model.cross_fit(fold.X, fold.quality, folds=inner_folds(fold), costs=fold.costs)
+    return float(np.abs(model.predict(fold.X_test) - estimate).max())
 
 
 def picked(found, i):
@@ -105,16 +162,25 @@ def picked(found, i):
     return Weights(*(weights[[i]] for weights in single_weights(found, i)))
 
 
-def cached_gains(name, folds, fresh):
-    """Gains of all test rows of a table, and the default's estimates of them."""
-    path = CACHE / f"{''.join(c if c.isalnum() else '_' for c in name)}.pkl"
-    if path.exists() and not fresh:
-        return pickle.loads(path.read_bytes())
-    parts = [gains(fold) for fold in folds]
-    found = {who: np.concatenate([part[0][who] for part in parts]) for who in parts[0][0]}
-    found = found, np.concatenate([estimate for _, estimate in parts])
-    path.write_bytes(pickle.dumps(found))
-    return found
+def file_of(name, i):
+    return CACHE / f"evidence_{''.join(c if c.isalnum() else '_' for c in name)}_{i}.pkl"
+
+
+def collect(names, n_folds, seconds):
+    """Collect what is missing, first folds first, until the time is over."""
+    start = time.monotonic()
+    for i in range(n_folds):
+        for name in names:
+            if file_of(name, i).exists():
+                continue
+            if time.monotonic() - start > seconds:
+                return
+            folds = load(name)
+            if i < len(folds):
+                begun = time.process_time()
+                found = collected(folds[i])
+                file_of(name, i).write_bytes(pickle.dumps(tuple(found)))
+                print(f"{name}, fold {i}: {time.process_time() - begun:.0f} s", flush=True)
 
 
 def calibrated_share(estimate, quality):
@@ -131,26 +197,35 @@ def calibrated_share(estimate, quality):
     return float(np.mean(agree))
 
 
-def all_tables(names, fresh):
+def all_tables(names):
     rows, payload = [], {}
     for name in names:
         folds = load(name)
-        quality = np.concatenate([fold.quality_test for fold in folds])
-        gain, estimate = cached_gains(name, folds, fresh)
-        payload[name] = table_entry(folds[0], gain, estimate, quality)
-        print(name, *(f"{who} {value:.2f}" for who, value in payload[name]["gain"].items()))
-    everyone = [BEFORE, *MEMBERS, *NEIGHBORS, DEFAULT]
+        there = [i for i in range(len(folds)) if file_of(name, i).exists()]
+        if not there:
+            continue
+        parts = []
+        for i in there:
+            parts.append(gains(folds[i], Evidence(*pickle.loads(file_of(name, i).read_bytes()))))
+        gain = {who: np.concatenate([part[0][who] for part in parts]) for who in parts[0][0]}
+        estimate = np.concatenate([new for _, new in parts])
+        quality = np.concatenate([folds[i].quality_test for i in there])
+        entry = table_entry(folds[0], gain, estimate, quality)
+        payload[name] = {**entry, "folds": len(there), "of_folds": len(folds)}
+        print(name, *(f"{who} {value:.2f}" for who, value in entry["gain"].items()), flush=True)
+    everyone = [BEFORE, *KNOWN, DEFAULT]
     for name, entry in payload.items():
         # Neighbours are not searched among too many rows.
         cells = [f"{entry['gain'].get(who, np.nan):.2f}" for who in everyone]
         ends = f"{entry['se'][DEFAULT]:.2f}", f"{entry['calibrated']:.2f}"
-        rows.append([name, entry["rows"], *cells, *ends])
+        folds = f"{entry['folds']} of {entry['of_folds']}"
+        rows.append([name, folds, entry["rows"], *cells, *ends])
     means = [
         np.nanmean([entry["gain"].get(who, np.nan) for entry in payload.values()])
         for who in everyone
     ]
-    rows.append(["mean", "", *(f"{value:.2f}" for value in means), "", ""])
-    header = ["table", "train rows", *everyone, "its se", "calibrated bins"]
+    rows.append(["mean", "", "", *(f"{value:.2f}" for value in means), "", ""])
+    header = ["table", "folds", "train rows", *everyone, "its se", "calibrated bins"]
     table("Gain over the best random mix at equal spend, points", header, rows)
     return payload
 
@@ -350,15 +425,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="a made-up table, in seconds")
     parser.add_argument("--tables", default="", help="only tables whose name has this word")
-    parser.add_argument("--fresh", action="store_true", help="compute gains anew")
+    parser.add_argument("--folds", type=int, default=5, help="at most so many of each table")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="to begin new folds in")
     options = parser.parse_args()
     if options.short:
-        fold = made_up_fold()
-        gain, estimate = gains(fold[0])
-        payload = {"made up": table_entry(fold[0], gain, estimate, fold[0].quality_test)}
+        fold = made_up_fold()[0]
+        gain, estimate = gains(fold, collected(fold))
+        payload = {"made up": table_entry(fold, gain, estimate, fold.quality_test)}
+        # The trees that are kept are in half precision.
+        assert agrees(fold, estimate) < 2e-3
     else:
         names = [name for name in LOGS if options.tables in name]
-        payload = all_tables(names, options.fresh)
+        collect(names, options.folds, options.seconds)
+        payload = all_tables(names)
     result = {
         "tables": payload,
         "speed": sizes_and_seconds(options.short),

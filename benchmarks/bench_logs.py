@@ -12,7 +12,10 @@ full table at n rows, at n / k rows (as many answers), and inverse propensity we
 ridge on weighted outcomes); mean realised quality at four budgets, spent on the test rows.
 Propensities are given.
 
-    python benchmarks/bench_logs.py [--short] [--logs N]
+Any part can be measured alone (``--part "coverage ParetoBandit uniform" "learning CARROT"``): its
+rows replace those that were kept, with their commit beside them; the full run takes two hours.
+
+    python benchmarks/bench_logs.py [--short] [--logs N] [--part NAME ...]
 """
 
 import os
@@ -20,11 +23,12 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import json
 import warnings
 from functools import cache
 
 import numpy as np
-from _harness import claim, save, table
+from _harness import RESULTS, claim, provenance, save, table
 from bench_budgets import PARETOBANDIT, Log, llmrouter, made_up, of, paretobandit
 from sklearn.linear_model import Ridge
 
@@ -82,8 +86,8 @@ def draw(log, P, rows, rng):
     return choice, log.Q[rows, choice], P[rows, choice], paid
 
 
-def coverage(name, log, n_logs):
-    """Share of the logs whose interval holds the truth, at each budget."""
+def coverage(name, log, n_logs, kinds):
+    """Share of the logs whose interval holds the truth, at each budget, for some policies."""
     rng = np.random.default_rng(0)
     order = rng.permutation(len(log.X))
     pre, train, rest = order[:300], order[300:1000], order[1000:]
@@ -101,7 +105,7 @@ def coverage(name, log, n_logs):
     truth = np.array([[t[rows, route].mean() for route in routes] for t in (judged.Q, true_cost)])
     n = min(500, len(rest) // 4)
     out = []
-    for kind in POLICIES:
+    for kind in kinds:
         P = chances(log, kind, pre)[rest]
         held, width, refused = [], [], 0
         for seed in range(n_logs):
@@ -219,33 +223,57 @@ def claims(result):
     return found
 
 
+HEADER = ["set", "policy", "rows", "logs", "refused", "quality: DR", "quality: DR, least"]
+HEADER += ["cost: DR", "cost: DR, least", "quality: SNIPS", "quality: direct"]
+HEADER += ["width: DR", "width: SNIPS", "width: direct"]
+NAMES = ["set", "n", "policy", "learned from", "quality", "its standard error"]
+
+
+def measure(short, n_logs, asked):
+    """Rows of both tables, by the part that they belong to."""
+    parts = {}
+    for name, log in sets(short):
+        # The task alone tells nothing that a forest would be needed for: learning only.
+        kinds = [kind for kind in POLICIES if name != "CARROT"]
+        for kind in kinds:
+            part = f"coverage {name} {kind}"
+            if not asked or part in asked:
+                print(part, flush=True)
+                found = coverage(name, log, n_logs, [kind])
+                parts[part] = [dict(zip(HEADER, row)) for row in found]
+        part = f"learning {name}"
+        if not asked or part in asked:
+            print(part, flush=True)
+            found = learning(name, log, 300 if short else 1000, 1 if short else 3)
+            parts[part] = [dict(zip(NAMES, row)) for row in found]
+    return parts
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--part", nargs="*", help="these alone; they replace what was kept")
     arguments = parser.parse_args()
     short = arguments.short
     warnings.simplefilter("ignore")
-    covered, learned = [], []
-    for name, log in sets(short):
-        print(name, flush=True)
-        # The task alone tells nothing that a forest would be needed for: learning only.
-        if name != "CARROT":
-            covered += coverage(name, log, 3 if short else arguments.logs)
-        learned += learning(name, log, 300 if short else 1000, 1 if short else 3)
-    header = ["set", "policy", "rows", "logs", "refused", "quality: DR", "quality: DR, least"]
-    header += ["cost: DR", "cost: DR, least", "quality: SNIPS", "quality: direct"]
-    header += ["width: DR", "width: SNIPS", "width: direct"]
-    table("Share of logs whose 95 % interval holds the truth, over the path", header, covered)
-    names = ["set", "n", "policy", "learned from", "quality", "its standard error"]
-    table("Mean quality over four budgets at equal spend", names, learned)
-    payload = {
-        "coverage": [dict(zip(header, row)) for row in covered],
-        "learning": [dict(zip(names, row)) for row in learned],
-    }
+    parts = measure(short, 3 if short else arguments.logs, arguments.part)
+    measured = {part: {key: provenance()[key] for key in ("date", "commit")} for part in parts}
+    if arguments.part and not short and (RESULTS / "logs.json").is_file():
+        kept = json.loads((RESULTS / "logs.json").read_text())["result"]
+        parts, measured = kept["parts"] | parts, kept["measured"] | measured
+    covered, learned = (
+        [row for part in sorted(parts) if part.startswith(what) for row in parts[part]]
+        for what in ("coverage", "learning")
+    )
+    title = "Share of logs whose 95 % interval holds the truth, over the path"
+    table(title, HEADER, [list(row.values()) for row in covered])
+    title = "Mean quality over four budgets at equal spend"
+    table(title, NAMES, [list(row.values()) for row in learned])
+    payload = {"coverage": covered, "learning": learned}
     save(
         "logs",
-        payload,
+        {"parts": parts, "measured": measured},
         title="Logs of one answer per request",
         claims=claims(payload),
         write=not short,

@@ -21,9 +21,11 @@ def main():
     for script in scripts:
         print(f"\n=== {script.name}", flush=True)
         command = [sys.executable, str(script), *(["--short"] if arguments.short else [])]
+        began = time.perf_counter()
         # One that fails does not cost the others their run.
         if subprocess.run(command).returncode:
             failed.append(script.name)
+        print(f"{script.name}: {time.perf_counter() - began:.0f} s", flush=True)
     print(f"\n{len(scripts)} benchmarks in {(time.perf_counter() - start) / 60:.1f} minutes")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

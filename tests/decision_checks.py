@@ -4,6 +4,7 @@ Each takes an unfitted instance from `tests/estimators.py`. What they draw on is
 protocol alone: a new estimator is checked by standing in the list.
 """
 
+import atexit
 import functools
 import pickle
 import subprocess
@@ -281,19 +282,47 @@ def check_decision_callbacks(estimator):
     assert len(recorder.begun) > 1, "a fit of one step shows no progress"
 
 
-def check_decision_pickles_into_a_fresh_process(estimator):
-    model, X = fitted(estimator), rows()[2]
-    expected = model.predict_routed(X)
-    same(expected, pickle.loads(pickle.dumps(model)).predict_routed(X))
+_ANSWER = """
+import sys, joblib
+for line in sys.stdin:
+    model, X = joblib.load(line.strip())
+    joblib.dump(tuple(model.predict_routed(X)), line.strip() + ".out")
+    print("done", flush=True)
+"""
+
+
+@functools.cache
+def another_process():
+    """A process that has not seen this one's modules; it answers for one estimator after another.
+
+    It loads only what the pickles before asked for: a process for each takes minutes in all.
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", _ANSWER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(child.kill)
+    return child
+
+
+def answered_elsewhere(model, X):
+    """What ``predict_routed`` says in another process, after joblib."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.joblib"
         joblib.dump((model, X), path)
-        script = (
-            "import joblib, sys; model, X = joblib.load(sys.argv[1]); "
-            "joblib.dump(tuple(model.predict_routed(X)), sys.argv[1] + '.out')"
-        )
-        subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=300)
-        same(expected, joblib.load(f"{path}.out"))
+        child = another_process()
+        child.stdin.write(f"{path}\n")
+        child.stdin.flush()
+        if child.stdout.readline() != "done\n":
+            another_process.cache_clear()
+            raise AssertionError("the other process ended; its error is printed above")
+        return joblib.load(f"{path}.out")
+
+
+def check_decision_pickles_into_another_process(estimator):
+    model, X = fitted(estimator), rows()[2]
+    expected = model.predict_routed(X)
+    same(expected, pickle.loads(pickle.dumps(model)).predict_routed(X))
+    same(expected, answered_elsewhere(model, X))
 
 
 def check_decision_skops_round_trip(estimator):

@@ -5,12 +5,16 @@ skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is m
 """
 
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.certified import CertifiedRouter
-from skroute.early_exit import QWYCEnsemble
+from skroute.early_exit import QWYCEnsemble, QWYCRanker, QWYCRegressor
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
 from skroute.features import FrameEncoder
 from skroute.forests import FastForest
@@ -103,7 +107,9 @@ ESTIMATORS = [
     RandomRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5),
     OracleRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2),
     # The batch policy depends on the batch, but not on these checks' small ones.
-    OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, policy="batch"),
+    OccamRouterClassifier(
+        members(), costs=COSTS, budget=2.0, cv=2, policy="batch", accuracy_estimator=_SMALL_TREE
+    ),
     BudgetRouter(costs=[1.0], cv=2),
     CascadeRouter(_SMALL_TREE, costs=[1.0], cv=2, n_prices=4),
     OnlineBudgetRouter([1.0]),
@@ -114,6 +120,10 @@ ESTIMATORS = [
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),
+    QWYCRegressor(
+        GradientBoostingRegressor(n_estimators=20, random_state=0), tol=0.2, random_state=0
+    ),
+    QWYCRanker(RandomForestRegressor(n_estimators=10, max_depth=5, random_state=0), random_state=0),
     FastForest(RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0)),
     AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2),
     GreedyMiserClassifier(n_estimators=5),
@@ -178,4 +188,4 @@ three_stages = ThreeStages()
 
 # Estimators that need torch to be fitted. `tests/neural/` runs scikit-learn's checks on them,
 # where torch is.
-NETS = [MultiExitClassifier(three_stages, max_epochs=40, lr=0.03, batch_size=16, random_state=0)]
+NETS = [MultiExitClassifier(three_stages, max_epochs=12, lr=0.1, batch_size=16, random_state=0)]

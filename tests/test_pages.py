@@ -92,8 +92,12 @@ rng = np.random.default_rng(0)
 Path("quality").mkdir()
 pd.DataFrame(rng.random((50, 3)), columns=list("abc")).to_parquet("quality/0.parquet")
 rows, Q = rng.random((300, 4)), rng.random((300, 3))
-router = BudgetRouter(Ridge(), costs=[1, 2, 5], budget=2.2).fit(rows, Q)
-X = da.from_array(rows, chunks=(100, 2))
+router = BudgetRouter(Ridge(), costs=[1, 2, 5], budget=2.2)
+Path("requests").mkdir()
+columns = list("wxyz")
+pd.DataFrame(rng.random((50, 4)), columns=columns).to_parquet("requests/0.parquet")
+sample, quality_of_sample = pd.DataFrame(rows, columns=columns), Q
+router.fit(sample, Q)
 """,
     "user_guide/members.rst": """
 import numpy as np
@@ -187,6 +191,7 @@ def test_blocks_run_as_written(page, tmp_path, monkeypatch):
         pytest.importorskip("skorch")
     if page == "user_guide/hundred_million_rows.rst":
         pytest.importorskip("dask.dataframe")
+        pytest.importorskip("distributed")
     if page == "user_guide/feature_sources.rst":
         pytest.importorskip("urllib3")
     monkeypatch.chdir(tmp_path)

@@ -123,6 +123,13 @@ def settle(path):
 
 def serve(path):
     """Settle, then serve until a signal ends it."""
+    # prometheus_client keeps the counts of each worker in a file. It reads the folder's name when
+    # it is imported, in this process too: a single worker runs here.
+    counts = Path(path).resolve().parent / "metrics"
+    shutil.rmtree(counts, ignore_errors=True)
+    counts.mkdir()
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(counts)
+
     import uvicorn
     from router_service import read_settings
 
@@ -133,11 +140,6 @@ def serve(path):
             f"Of an earlier run: {committed} calls were paid and are booked, {refunded} were never "
             f"made and are refunded, {unknown} wait for somebody who knows."
         )
-    # prometheus_client keeps the counts of each worker in a file.
-    counts = settings["folder"] / "metrics"
-    shutil.rmtree(counts, ignore_errors=True)
-    counts.mkdir()
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(counts)
     os.environ["SKROUTE_SERVICE"] = str(Path(path).resolve())
     uvicorn.run(
         "router_service:app_of_settings",

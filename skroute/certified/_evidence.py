@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from skroute.guarantees import mean_p_value, mean_upper_bound
+from skroute.utils._handing import handed_over, models_of
 
 FULL = "the full model"
 
@@ -80,6 +81,32 @@ def check_groups(groups, expected):
             f"groups: {missing} of {len(expected)} have no evidence rows, so that nothing can be "
             "promised within them. Give more rows, or join small groups."
         )
+
+
+def losses_or_handed(y, seen, path, measure):
+    """Loss of each answer; a row that is handed over loses what abstaining costs.
+
+    Parameters
+    ----------
+    y : ndarray
+    seen : Routed
+    path : fitted decision estimator
+    measure : Measure
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+    """
+    handed, n_models = handed_over(path, seen.route), len(models_of(path))
+    if not handed.any():
+        return measure.losses(y, seen.y_pred, seen.route, n_models)
+    logged = measure.loss is None and y.ndim == 2
+    found = np.full(len(y), 1.0 - path.abstain_quality_ if logged else float(path.abstain_cost))
+    rows = np.flatnonzero(~handed)
+    if len(rows):
+        answers = np.array(seen.y_pred[rows].tolist())
+        found[rows] = measure.losses(y[rows], answers, seen.route[rows], n_models)
+    return found
 
 
 def operating_budgets(path, X, n_points, context=None):
@@ -204,7 +231,7 @@ def collect(paths, budgets, X, told, *, reference, measure, group, ends=True):
         own = []
         for budget in grid:
             seen = path._respond(X, measure.asks, budget=budget, **of_rows.context)
-            loss = measure.losses(of_rows.y, seen.y_pred, seen.route, len(path.choices_))
+            loss = losses_or_handed(of_rows.y, seen, path, measure)
             cost = paid(path, seen.route, seen.cost, of_rows.bills)
             own.append((budget, -1, seen.route + offset, loss, cost))
         points.append(own)
@@ -221,7 +248,8 @@ def collect(paths, budgets, X, told, *, reference, measure, group, ends=True):
         for i, point in enumerate(points[k]):
             every.add(k, *point, own=0 if found == [full] and k == i == 0 else -1)
         offset += len(path.choices_)
-    return every.evidence(found, group, measure.exact), found
+    exact = measure.exact and all(getattr(path, "abstain_quality_", None) is None for path in paths)
+    return every.evidence(found, group, exact), found
 
 
 def paid(path, route, cost, bills):
@@ -269,7 +297,7 @@ def _references(paths, X, told, reference, measure, full):
         name = type(reference).__name__
         if hasattr(reference, "predict_routed") and measure.asks == "predict":
             seen = reference.predict_routed(X)
-            row = measure.losses(y, seen.y_pred, seen.route, len(reference.choices_))
+            row = losses_or_handed(y, seen, reference, measure)
             return [Reference(name, row, float(seen.cost.mean()), reference)]
         row = measure.losses(y, measure.ask(name, reference, X))
         return [Reference(name, row, np.nan, reference)]
@@ -301,8 +329,8 @@ def _references(paths, X, told, reference, measure, full):
 def _single_choices(path, of_rows):
     """The single choices of an estimator: a logged column or a fitted member, and its cost."""
     y = of_rows.y
-    if y.ndim == 2 and y.shape[1] == len(path.choices_) and not is_classifier(path):
-        names, answers = path.choices_, list(np.asarray(y, dtype=np.float64).T)
+    if y.ndim == 2 and y.shape[1] == len(models_of(path)) and not is_classifier(path):
+        names, answers = models_of(path), list(np.asarray(y, dtype=np.float64).T)
     else:
         members = dict(getattr(path, "named_estimators_", {}))
         names, answers = list(members), list(members.values())
@@ -310,6 +338,8 @@ def _single_choices(path, of_rows):
         return {}
     costs = getattr(path, "costs_", []) if of_rows.bills is None else of_rows.bills.mean(axis=0)
     costs = np.asarray(costs, dtype=np.float64)
+    if getattr(path, "abstain_quality_", None) is not None:
+        costs = costs[: len(names)]
     costs = costs if costs.shape == (len(names),) else np.full(len(names), np.nan)
     return {name: (a, float(c)) for name, a, c in zip(names, answers, costs)}
 

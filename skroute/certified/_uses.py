@@ -19,6 +19,13 @@ from skroute.utils._compat import check_sample_weight, num_samples
 class CertifiedUses:
     """Mixin of :class:`CertifiedRouter`."""
 
+    @property
+    def abstain_quality_(self):
+        """What a row counts as that a candidate hands over; the least of them, None if none."""
+        check_is_fitted(self)
+        found = [getattr(model, "abstain_quality_", None) for model in self.estimators_]
+        return min((worth for worth in found if worth is not None), default=None)
+
     def certify_batch(self, X, *, n_labels=100, label_cost=None, **context):
         """Answer a batch of known rows, with a promise about these rows.
 
@@ -97,6 +104,11 @@ class CertifiedUses:
         for path in paths:
             check_is_fitted(path)
         self._check_unchanged()
+        if any(getattr(path, "abstain_quality_", None) is not None for path in paths):
+            raise ValueError(
+                "certify_batch compares answers with bought ones, and a row that is handed over "
+                "has none: fit the estimator without an abstain_cost."
+            )
         X = check_rows(self, X, reset=False) if hasattr(self, "choices_") else X
         said = self._said(context)
         measure = measure_of(names, paths, None, self.loss, self.loss_range)

@@ -5,11 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skroute.distributed._blocks import merged
 from skroute.distributed._passes import PassedAssignment, choices_of, solve_in_passes
 from skroute.utils._optional import import_optional
-
-# How many results of blocks are merged by one task.
-_GROUP = 8
 
 
 def _checked_costs(array, costs, values):
@@ -128,10 +126,7 @@ def solve_assignment(values: Any, costs: Any, budget: float | None) -> BlockedAs
 
     def run(function, pairs, merge):
         parts = [dask.delayed(function)(*pair) for pair in pairs]
-        merged = dask.delayed(merge)
-        while len(parts) > 1:
-            parts = [merged(parts[i : i + _GROUP]) for i in range(0, len(parts), _GROUP)]
-        return dask.compute(parts[0])[0]
+        return dask.compute(merged(parts, merge))[0]
 
     plan = solve_in_passes(pairs, budget, run=run)
     high, rows, chosen = plan.rule

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skroute.base import affords, check_affordable
 from skroute.early_exit._thresholds import full_answers, is_wrong, running_values
 from skroute.guarantees._means import share_upper_bound
 
@@ -195,6 +196,31 @@ def fixed_sequence(n_wrong, allowed):
     failed = np.asarray(n_wrong) > allowed
     failed = np.flatnonzero(failed.any(axis=1) if failed.ndim == 2 else failed)
     return int(failed[0]) - 1 if len(failed) else len(n_wrong) - 1
+
+
+def affordable(tradeoff, budget):
+    """The policy in use, or the most faithful one that costs at most the budget.
+
+    Parameters
+    ----------
+    tradeoff : Tradeoff
+    budget : float
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If none costs so little.
+    """
+    chosen, cost = tradeoff.chosen, tradeoff.cost
+    if affords(budget, cost[chosen]):
+        return chosen
+    check_affordable(budget, float(cost.min()))
+    within = np.flatnonzero(affords(budget, cost))
+    return within[np.argmin(tradeoff.disagreement[within])]
 
 
 class Judged(NamedTuple):

@@ -2,7 +2,7 @@
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import get_tags
+from sklearn.utils import _safe_indexing, get_tags
 
 from skroute.base import note_failure
 from skroute.early_exit._engines import check_ensemble, ensemble_engine
@@ -160,3 +160,13 @@ def _fitted(model, X, y, params):
     model = clone(model)
     with note_failure(type(model).__name__, num_samples(X), "fit"):
         return model.fit(X, y, **params)
+
+
+def per_row(params, rows, n):
+    """Parameters of `fit` for some of `n` rows: those with an entry for each are taken."""
+
+    def taken(value):
+        each = hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n
+        return _safe_indexing(value, rows) if each else value
+
+    return {name: taken(value) for name, value in params.items()}

@@ -9,6 +9,8 @@ from joblib import effective_n_jobs
 
 from skroute.early_exit._link import TINY, Link
 from skroute.forests._bitvector import bit_trees
+from skroute.forests._few_rows import readable
+from skroute.forests._row_layout import RowLayout, row_layout
 from skroute.forests._rows import plain_rows, rows_of
 from skroute.utils._tensors import is_dataset
 
@@ -146,25 +148,12 @@ class ForestEngine:
         one_tree = self.n_outputs == 1 and len(trees.roots) == self.n_members
         if not one_tree or thresholds.bins_per_unit > 0 or encodes:
             return None
-        arguments = (
-            trees.nodes,
-            np.ascontiguousarray(trees.values[:, 0]),
-            trees.roots,
-            trees.special,
-            trees.cat_words,
-            trees.cat_start,
-            float(forest.offset[0]),
-            thresholds.lo,
-            thresholds.hi,
-        )
+        ends = np.array([forest.beta, self.rounding])
+        layout = row_layout(forest, more=(thresholds.lo, thresholds.hi, ends))
+        if layout is None:
+            return None
         return SingleRow(
-            (1, forest.n_features),
-            np.dtype(forest.dtype),
-            forest.finite is False,
-            arguments,
-            forest.beta,
-            self.rounding,
-            self.link,
+            (1, forest.n_features), np.dtype(forest.dtype), layout, self.rounding, self.link
         )
 
 
@@ -176,13 +165,10 @@ class SingleRow(NamedTuple):
     shape, dtype
         Of an array that needs no preparation.
 
-    takes_all : bool
-        Whether the source library takes values that are not finite.
+    layout : RowLayout
+        What the kernels take after the row.
 
-    arguments : tuple
-        What the kernel takes after the row.
-
-    beta, rounding : float
+    rounding : float
         As of the engine.
 
     link : Link or None
@@ -190,9 +176,7 @@ class SingleRow(NamedTuple):
 
     shape: tuple
     dtype: np.dtype
-    takes_all: bool
-    arguments: tuple
-    beta: float
+    layout: RowLayout
     rounding: float
     link: Link | None
 
@@ -201,30 +185,24 @@ class SingleRow(NamedTuple):
 
         None where this path cannot say: more rows, values that the library may refuse, ties.
         """
-        if X.shape != self.shape:
+        if X.shape != self.shape or (X := readable(X, self.dtype, "fiu")) is None:
             return None
-        if X.dtype != self.dtype:
-            if X.dtype.kind not in "fiu":
-                return None
-            narrower = X.dtype.kind == "f" and X.dtype.itemsize > self.dtype.itemsize
-            X = _narrowed(X, self.dtype) if narrower else X.astype(self.dtype)
-        if not (self.takes_all or np.isfinite(X).all()):
+        distance, members, side = _kernels()[0](X, *self.layout)
+        if side == 0:
+            return None if abs(distance) <= self.rounding else (distance, members)
+        if side == 2:
             return None
-        score, members, side = _walk_one()(X, *self.arguments)
-        distance = score - self.beta
-        if side:
-            return (max(distance, TINY) if side > 0 else min(distance, -TINY)), members
-        return None if abs(distance) <= self.rounding else (distance, members)
+        return (max(distance, TINY) if side > 0 else min(distance, -TINY)), members
 
-
-def _narrowed(X, dtype):
-    """Beyond single precision is infinite, without a warning."""
-    with np.errstate(over="ignore"):
-        return X.astype(dtype)
+    def label(self, X):
+        """Position of the label; -1 where `walk` is None."""
+        if X.shape != self.shape or (X := readable(X, self.dtype, "fiu")) is None:
+            return -1
+        return _kernels()[1](X, *self.layout)
 
 
 @cache
-def _walk_one() -> Any:
-    from skroute.early_exit._kernels import walk_one
+def _kernels() -> Any:
+    from skroute.early_exit._row_walk import label_row, walk_row
 
-    return walk_one
+    return walk_row, label_row

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from skroute.forests._kernels import leaves, step, step_special
+from skroute.forests._kernels import leaves
 
 
 @njit(cache=True, nogil=True)
@@ -72,30 +72,6 @@ def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side)
             m = kept
             if m == 0:
                 break
-
-
-@njit(cache=True, nogil=True)
-def walk_one(X, nodes, values, roots, special, cat_words, cat_start, offset, lo, hi):
-    """Early-exit walk of the first row: ``(score, members, side)``, nothing allocated."""
-    g = offset
-    n_members = len(roots)
-    for r in range(n_members):
-        at = np.int64(roots[r])
-        while True:
-            if special:
-                nxt = step_special(X, 0, nodes, at, cat_words, cat_start)
-            else:
-                nxt = step(X, 0, nodes, at)
-            if nxt == at:
-                break
-            at = nxt
-        g += values[at]
-        if r < n_members - 1:
-            if g > hi[r]:
-                return g, r + 1, 1
-            if g < lo[r]:
-                return g, r + 1, -1
-    return g, n_members, 0
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -12,15 +12,13 @@ from skroute.base import (
     CostAwareMixin,
     Plan,
     Routed,
-    affords,
-    check_affordable,
     check_costs,
     check_rows,
     inherit_member_tags,
     measure_costs,
 )
-from skroute.early_exit._calibration import Calibration
-from skroute.early_exit._ensembles import as_ensemble
+from skroute.early_exit._calibration import Calibration, affordable
+from skroute.early_exit._ensembles import as_ensemble, per_row
 from skroute.early_exit._exit_engine import only_order
 from skroute.early_exit._learning import (
     check_supported,
@@ -330,11 +328,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             X_calibration, rows = _safe_indexing(rows, held_out), _safe_indexing(rows, train)
 
         def params_of(name):
-            given = routed[name]["fit"]
-            return {
-                key: _safe_indexing(value, train) if _is_per_row(value, n) else value
-                for key, value in given.items()
-            }
+            return per_row(routed[name]["fit"], train, n)
 
         with task.step(ensemble.step):
             fitted = ensemble.fitted(rows, labels[train], params_of)
@@ -448,6 +442,32 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     # Prediction -------------------------------------------------------------------
 
+    def predict(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
+        """Predict with as many members as each row needs.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            The rows. One row as an array of floats takes a path of a few microseconds.
+
+        budget : float, default=None
+            Mean cost per row for this call.
+
+        **context : keyword arguments
+            None: what is given is refused.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The answers.
+        """
+        known = vars(self)
+        short = known.get("_short")
+        if short is not None and budget is None and self.budget is None:
+            if not (context or known.get("_of_fit")) and (one := short.label(X)) is not None:
+                return one
+        return super().predict(X, budget=budget, **context)
+
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.
 
@@ -505,12 +525,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _within(self, budget):
         """The chosen thresholds, or the most faithful ones that cost at most the budget."""
-        chosen, cost = self.tradeoff_.chosen, self.tradeoff_.cost
-        if affords(budget, cost[chosen]):
-            return chosen
-        check_affordable(budget, float(cost.min()))
-        affordable = np.flatnonzero(affords(budget, cost))
-        return affordable[np.argmin(self.tradeoff_.disagreement[affordable])]
+        return affordable(self.tradeoff_, budget)
 
     def _answer(self, X, plan, response):
         settled = self._settled(X, *plan.state, proba=response == "predict_proba")
@@ -586,8 +601,3 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def _sk_visual_block_(self):
         given = as_ensemble(self.estimator)
         return VisualBlock("parallel", list(given.models.values()), names=given.labels)
-
-
-def _is_per_row(value, n):
-    """Whether a fit parameter has an entry for each of `n` rows."""
-    return hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n

@@ -50,6 +50,15 @@ class ShortPath:
         columns = getattr(X, "columns", None)
         return X.to_numpy() if columns is self.columns or self.columns.equals(columns) else None
 
+    def label(self, X):
+        """Label of one row, of shape (1,); None where this path cannot say."""
+        if self.single is None:
+            return None
+        rows = X if type(X) is np.ndarray and not self.named else self.cells(X)
+        if rows is None or (at := self.single.label(rows)) < 0:
+            return None
+        return self.answers[at].copy()
+
     def one_row(self, X, response):
         """Answer, number of members and cost of one row; None where this path cannot say."""
         walked = None if self.single is None else self.single.walk(X)

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
 from skroute.base import note_failure
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import Integral, num_samples
 
 
 class ColumnExtractors:
@@ -26,13 +28,21 @@ class ColumnExtractors:
 
     columns : list of list of int
         Numbers of the columns of each.
+
+    n_features : int
+        Columns of the input.
+
+    feature_names : list of str, default=None
+        Their names.
     """
 
     measurable = False
 
-    def __init__(self, names, columns):
+    def __init__(self, names, columns, n_features, feature_names=None):
         self.names = names
         self.columns = columns
+        self.n_features = n_features
+        self.feature_names = feature_names
 
     def fit(self, X, y):
         return self
@@ -40,10 +50,16 @@ class ColumnExtractors:
     def prepare(self, X, members):
         return X
 
-    def take(self, prepared, members):
+    def _of(self, members):
         # A column that two extractors share stands in the table once.
-        columns = list(dict.fromkeys(c for j in members for c in self.columns[j]))
-        return _safe_indexing(prepared, columns, axis=1)
+        return list(dict.fromkeys(c for j in members for c in self.columns[j]))
+
+    def take(self, prepared, members):
+        return _safe_indexing(prepared, self._of(members), axis=1)
+
+    def model_of(self, estimator, members):
+        """The model for the table of a set."""
+        return of_columns(estimator, self._of(members), self.n_features, self.feature_names)
 
 
 class ItemExtractors:
@@ -89,6 +105,10 @@ class ItemExtractors:
     def prepare(self, X, members):
         return {j: self.extract(X, j) for j in members}
 
+    def model_of(self, estimator, members):
+        """The model for the table of a set."""
+        return estimator
+
     def stack(self, prepared, members):
         """As `take`, from the features of single items."""
         tables = [self.take(of_item, members) for of_item in prepared]
@@ -100,6 +120,70 @@ class ItemExtractors:
         if any(sparse.issparse(table) for table in tables):
             return sparse.hstack(tables, format="csr")
         return np.hstack(tables)
+
+
+def of_columns(estimator, kept, n_features, feature_names):
+    """An estimator whose column transformer, at its start, names no more than some columns.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Itself where it has no such transformer.
+    kept : list of int
+        Columns of the table that it will be given.
+    n_features : int
+        Columns of the whole table.
+    feature_names : list of str or None
+        Their names.
+
+    Returns
+    -------
+    estimator
+    """
+    if isinstance(estimator, Pipeline) and estimator.steps:
+        (name, first), *others = estimator.steps
+        own = of_columns(first, kept, n_features, feature_names)
+        return estimator if own is first else clone(estimator).set_params(**{name: own})
+    if not isinstance(estimator, ColumnTransformer):
+        return estimator
+
+    def chosen(columns):
+        if callable(columns):
+            return columns
+        numbers = _positions(columns, n_features, feature_names)
+        found = [number for number in numbers if number in kept]
+        if feature_names is None:
+            found = [kept.index(number) for number in found]
+        else:
+            found = [feature_names[number] for number in found]
+        # One column that is not in a list is passed on without its axis.
+        return found[0] if found and isinstance(columns, (str, Integral)) else found
+
+    parts = [(name, clone(part, safe=False), chosen(c)) for name, part, c in estimator.transformers]
+    return clone(estimator).set_params(transformers=parts)
+
+
+def _positions(columns, n_features, feature_names):
+    """Positions of the columns that a column transformer names."""
+    if isinstance(columns, slice):
+        start, stop = columns.start, columns.stop
+        if isinstance(start, str) or isinstance(stop, str):
+            start = None if start is None else feature_names.index(start)
+            # By name the last one is included.
+            stop = None if stop is None else feature_names.index(stop) + 1
+        return list(range(n_features)[start : stop : columns.step])
+    columns = np.atleast_1d(np.asarray(columns))
+    if columns.dtype == bool:
+        return np.flatnonzero(columns).tolist()
+    if columns.dtype.kind in "UO":
+        known = feature_names or []
+        if unknown := [name for name in columns.tolist() if name not in known]:
+            raise ValueError(
+                f"The column transformer of estimator names {unknown!r}, which are not among the "
+                f"columns {known!r} of X."
+            )
+        return [known.index(name) for name in columns.tolist()]
+    return [int(column) % n_features for column in columns]
 
 
 def _as_columns(selection, n_features, feature_names, key):
@@ -146,6 +230,7 @@ def check_extractors(extractors, n_features, feature_names, validate_names):
     -------
     ColumnExtractors or ItemExtractors
     """
+    known = None if feature_names is None else feature_names.tolist()
     if extractors is None:
         if n_features is None:
             raise ValueError(
@@ -154,7 +239,7 @@ def check_extractors(extractors, n_features, feature_names, validate_names):
             )
         columns = range(n_features)
         names = [f"x{j}" for j in columns] if feature_names is None else feature_names.tolist()
-        return ColumnExtractors(names, [[j] for j in columns])
+        return ColumnExtractors(names, [[j] for j in columns], n_features, known)
     if isinstance(extractors, Mapping):
         if n_features is None:
             raise ValueError(
@@ -167,7 +252,7 @@ def check_extractors(extractors, n_features, feature_names, validate_names):
             _as_columns(selection, n_features, feature_names, key)
             for key, selection in extractors.items()
         ]
-        return ColumnExtractors(list(extractors), columns)
+        return ColumnExtractors(list(extractors), columns, n_features, known)
     try:
         names, transformers = zip(*extractors)
     except (TypeError, ValueError):

@@ -24,7 +24,9 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     Parameters
     ----------
     estimator : classifier
-        Model that is cloned for every set of features. Must have `fit` and `predict`.
+        Model that is cloned for every set of features. Must have `fit` and `predict`. Where it
+        is a pipeline that begins with a `ColumnTransformer`, this one transforms those of its
+        columns that are in the set.
 
     extractors : mapping from str to columns or list of (str, transformer), default=None
         Where features come from. At most 62.

@@ -137,7 +137,9 @@ class SetTrainer:
     def _model_and_table(self, mask):
         if mask == 0:
             return DummyClassifier(strategy="prior"), np.zeros((len(self.y), 1))
-        return self.estimator, self.extractors.take(self.prepared, members(mask))
+        chosen = members(mask)
+        model = self.extractors.model_of(self.estimator, chosen)
+        return model, self.extractors.take(self.prepared, chosen)
 
     def _fit_params(self, mask):
         """The prior takes weights, and none of what the user's model may take besides."""

@@ -144,7 +144,7 @@ def bit_trees(trees, dtype):
     at = np.flatnonzero(leaf)
     values = np.empty((len(at), trees.values.shape[1]))
     values[leaf_start[of_tree[at]] + first[at].astype(np.int64)] = trees.values[at]
-    found = _tests(nodes[ask], trees, np.dtype(dtype))
+    found = find_tests(nodes[ask], trees, np.dtype(dtype))
     if found is None:
         return None
     columns, column, cut, words = found
@@ -194,7 +194,7 @@ def _numbered_leaves(child, roots, leaf):
     return first, count[child]
 
 
-def _tests(nodes, trees, dtype):
+def find_tests(nodes, trees, dtype):
     """Columns, and the column and cut of each inner node; None beyond what codes can say."""
     flags = nodes["feature"] & (CATEGORICAL | ZERO_MISSING | MISSING_RIGHT)
     categorical = (flags & CATEGORICAL) != 0

@@ -9,8 +9,6 @@ from llvmlite import ir
 from numba import njit
 from numba.extending import intrinsic
 
-from skroute.forests._kernels import step, step_special
-
 # LightGBM's kZeroThreshold: see _forest.py.
 _ZERO = float(np.float32(1e-35))
 # Rows that are worked on together.
@@ -254,77 +252,3 @@ def add_members(X, start, stop, bits, first, last, column, out):
         for k in range(out.shape[1]):
             for j in range(m):
                 out[begin + j, k] = total[k, j]
-
-
-@njit(cache=True, nogil=True)
-def few_rows(X, single, finite, nodes, values, heads, special, cat_words, cat_start, offset):
-    """Sums of few rows, one after the other, in the type of `offset`.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, n_features)
-    single : bool
-        Whether the library reads single precision.
-
-    finite : int
-        0 where any value is read, 1 where NaN is and infinity is not, 2 where neither is.
-
-    nodes, values, special, cat_words, cat_start
-        Of the :class:`~skroute.forests._forest.Trees`.
-
-    heads : ndarray of shape (n_trees, 3), dtype=int32
-        Root, depth and output of each tree.
-
-    offset : ndarray of shape (n_outputs,)
-
-    Returns
-    -------
-    ndarray of shape (n, n_outputs), or (0, n_outputs) with a row that the library refuses
-    """
-    out = np.empty((len(X), len(offset)), dtype=offset.dtype)
-    row = np.empty((1, X.shape[1]), dtype=np.float64)
-    at = np.empty(8, dtype=np.int64)
-    n_trees = len(heads)
-    for r in range(len(X)):
-        for f in range(X.shape[1]):
-            x = np.float64(np.float32(X[r, f])) if single else np.float64(X[r, f])
-            if finite > 0 and x - x != 0.0 and (finite == 2 or x == x):
-                return np.empty((0, len(offset)), dtype=offset.dtype)
-            row[0, f] = x
-        for k in range(len(offset)):
-            out[r, k] = offset[k]
-        for t in range(0, n_trees, 8):
-            m = min(8, n_trees - t)
-            # Eight trees at a time: their loads overlap.
-            if m == 8 and not special:
-                depth = 0
-                for i in range(8):
-                    depth = max(depth, heads[t + i, 1])
-                a0, a1 = np.int64(heads[t, 0]), np.int64(heads[t + 1, 0])
-                a2, a3 = np.int64(heads[t + 2, 0]), np.int64(heads[t + 3, 0])
-                a4, a5 = np.int64(heads[t + 4, 0]), np.int64(heads[t + 5, 0])
-                a6, a7 = np.int64(heads[t + 6, 0]), np.int64(heads[t + 7, 0])
-                for _ in range(depth):
-                    a0, a1 = step(row, 0, nodes, a0), step(row, 0, nodes, a1)
-                    a2, a3 = step(row, 0, nodes, a2), step(row, 0, nodes, a3)
-                    a4, a5 = step(row, 0, nodes, a4), step(row, 0, nodes, a5)
-                    a6, a7 = step(row, 0, nodes, a6), step(row, 0, nodes, a7)
-                at[0], at[1], at[2], at[3] = a0, a1, a2, a3
-                at[4], at[5], at[6], at[7] = a4, a5, a6, a7
-            else:
-                for i in range(m):
-                    leaf = np.int64(heads[t + i, 0])
-                    for _ in range(heads[t + i, 1]):
-                        if special:
-                            leaf = step_special(row, 0, nodes, leaf, cat_words, cat_start)
-                        else:
-                            leaf = step(row, 0, nodes, leaf)
-                    at[i] = leaf
-            for i in range(m):
-                output = heads[t + i, 2]
-                if output >= 0:
-                    out[r, output] += values[at[i], 0]
-                else:
-                    for k in range(len(offset)):
-                        out[r, k] += values[at[i], k]
-    return out

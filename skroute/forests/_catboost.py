@@ -104,7 +104,8 @@ def _trees_of(model, constant=False):
         builder.end_member()
     return builder.build(
         np.zeros(n_outputs) if constant else bias,
-        n_features=int(model.n_features_in_),
+        # `n_features_in_` of a model from a pickle is 0.
+        n_features=len(model.feature_names_),
         dtype="float32",
         finite=False,
     )

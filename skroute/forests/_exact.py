@@ -404,22 +404,6 @@ def exact_sums(reading, X, n_jobs=None):
     return out
 
 
-def few_rows_arguments(reading):
-    """What the compiled sum of few rows takes after the rows."""
-    forest, trees = reading.forest, reading.forest.trees
-    return (
-        forest.dtype == "float32",
-        {False: 0, "allow-nan": 1, True: 2}[forest.finite],
-        trees.nodes,
-        trees.values,
-        np.column_stack([trees.roots, trees.depths, trees.outputs]),
-        trees.special,
-        trees.cat_words,
-        trees.cat_start,
-        forest.offset.astype(reading.sums),
-    )
-
-
 def probe_rows(forest, random_state, n=200):
     """Rows at the thresholds of a forest and one step beside them; None where they are text."""
     nodes = forest.trees.nodes

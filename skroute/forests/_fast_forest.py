@@ -23,11 +23,11 @@ from skroute.forests._exact import (
     decision,
     exact_reader,
     exact_sums,
-    few_rows_arguments,
     label_positions,
     library_scores,
     probe_rows,
 )
+from skroute.forests._few_rows import FewRows
 from skroute.forests._own_predict import own_predict
 from skroute.forests._rows import plain_rows, rows_of
 from skroute.forests._wrapped import take_apart
@@ -306,27 +306,32 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     def _get_ready(self):
         """What short paths take, prepared: kept out of pickles."""
-        from skroute.forests._bitvector_kernels import few_rows
-
         forest = self.reading_.forest
         checked = forest.categories and forest.encode_arrays or hasattr(self, "feature_names_in_")
-        checked = checked or bool(self._before)
-        self._quick = few_rows, few_rows_arguments(self.reading_), forest.n_features, not checked
+        self._quick = FewRows(self.reading_, not (checked or self._before))
 
-    def _scores(self, X):
-        quick = self.__dict__.get("_quick")
-        if quick is None:
+    def _cells(self, X):
+        """Rows as an array where they need no look at their names, else None."""
+        known = self.__dict__
+        if (quick := known.get("_quick")) is None:
             check_is_fitted(self, "reading_")
-        plain = quick[3] and type(X) is np.ndarray and X.dtype.kind == "f"
-        if plain and X.ndim == 2 and X.shape[1] == quick[2] and 0 < len(X) < FEWEST_ROWS:
-            with np.errstate(over="ignore"):
-                native = X.dtype.char in "fd" and X.dtype.isnative
-                rows = X if native else X.astype(np.float64)
-            found = quick[0](rows, *quick[1])
+        if type(X) is np.ndarray:
+            return X if quick.takes_arrays else None
+        columns = getattr(X, "columns", None)
+        last = known.get("_columns")
+        # A frame with the columns of the last one.
+        if last is None or columns is None or not hasattr(X, "to_numpy"):
+            return None
+        return X.to_numpy() if columns is last or last.equals(columns) else None
+
+    def _scores(self, X, cells):
+        quick = self._quick
+        few = cells is not None and cells.ndim == 2 and 0 < len(cells) < FEWEST_ROWS
+        if few and cells.shape[1] == quick.one[1]:
             # Rows that the library refuses take the long path, which says so.
-            if len(found):
+            if (found := quick.sums(cells)) is not None:
                 return found
-        rows = None if self._before else self._plain_rows(X, plain)
+        rows = None if cells is None else plain_rows(self.reading_.forest, cells)
         if rows is None:
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 with hiding_texts(X):
@@ -336,24 +341,18 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             for transformer in self._before:
                 rows = transformer.transform(rows)
             rows = rows_of(self.reading_.forest, rows)
-            columns = getattr(X, "columns", None)
-            if hasattr(columns, "equals") and hasattr(self, "feature_names_in_"):
-                self._columns = columns
-        if len(rows) < FEWEST_ROWS:
-            single, _, *rest = quick[1]
-            return quick[0](rows, single, 0, *rest)
+            self._remember(X)
+        if len(rows) < FEWEST_ROWS and (found := quick.sums(rows)) is not None:
+            return found
         self._check_n_jobs()
         return exact_sums(self.reading_, rows, self.n_jobs)
 
-    def _plain_rows(self, X, plain):
-        """Rows that need none of scikit-learn's checks, which cost more than few rows take."""
-        forest = self.reading_.forest
-        if not plain and not forest.categories and "_columns" in self.__dict__:
-            # A frame with the columns of the last one.
-            if hasattr(X, "to_numpy") and self._columns.equals(getattr(X, "columns", None)):
-                X = X.to_numpy()
-                plain = X.dtype.kind in "fiu"
-        return plain_rows(forest, X) if plain else None
+    def _remember(self, X):
+        """Keep the columns of a frame that has been checked: the next one may have the same."""
+        plain = not (self._before or self.reading_.forest.categories)
+        columns = getattr(X, "columns", None)
+        if plain and hasattr(columns, "equals") and hasattr(self, "feature_names_in_"):
+            self._columns = columns
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """What the ensemble predicts.
@@ -369,7 +368,11 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             Labels of a classifier, else numbers; for a booster what its own ``predict``
             returns, also of shape (n_samples, n_classes).
         """
-        scores = self._scores(X)
+        cells = self._cells(X)
+        if cells is not None and cells.shape == self._quick.one:
+            if (label := self._quick.label(cells)) is not None:
+                return label
+        scores = self._scores(X, cells)
         reading = self.reading_
         if reading.classes is None:
             return answer(reading, scores)
@@ -389,7 +392,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``, in the precision of the library.
         """
-        scores = self._scores(X)
+        scores = self._scores(X, self._cells(X))
         return answer(self.reading_, scores)
 
     @available_if(_has_scores)
@@ -407,7 +410,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             The ``decision_function`` of scikit-learn, ``raw_score`` of LightGBM and
             ``output_margin`` of XGBoost.
         """
-        scores = self._scores(X)
+        scores = self._scores(X, self._cells(X))
         found = decision(self.reading_, scores)
         return found[:, 0] if found.shape[1] == 1 else found
 

@@ -1,8 +1,6 @@
 """Adapt: learn when the cheap model is enough (Nan and Saligrama, 2017)."""
 
 import numpy as np
-from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 
 from skroute.gating._gated import GatedBuyer
 from skroute.gating._gates import BoostedGate, LinearGate
@@ -75,7 +73,8 @@ class AdaptGatingClassifier(GatedBuyer):
 
     budget : float, default=None
         Mean cost per sample, in the unit of `feature_costs`. The rows with the highest gate
-        are sent while it lasts, and never one with ``g <= 0``. None: unlimited.
+        are sent while it lasts, and never one with ``g <= 0``; rows that tie where it ends are
+        drawn by what the gate reads, and equal rows of a call are spread evenly. None: unlimited.
 
     policy : {"online", "batch"}, default="online"
         ``"online"`` compares the gate with a threshold learned on held-out rows, so that the
@@ -118,6 +117,14 @@ class AdaptGatingClassifier(GatedBuyer):
 
     min_budget_ : float
         The smallest feasible budget.
+
+    validation_quality_, validation_cost_ : float
+        Share of the held-out rows answered correctly at `budget`, by online decisions, and what
+        they cost. Each half of them is decided at the level and the threshold of the other half.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows. None of the four is there with
+        ``p_full=0``, which holds no rows out.
 
     group_names_, group_of_, group_costs_ : list, ndarray, ndarray
         The groups, the group of each column and the cost of each group.
@@ -210,14 +217,8 @@ class AdaptGatingClassifier(GatedBuyer):
         self._gate._validate_params()
         return super()._prepare(X, y, sample_weight, params)
 
-    @property
-    def _reads_categories(self):
-        return isinstance(self._gate, BoostedGate)
-
     def _ready(self, rows):
-        if self._codes is not None:
-            return self._gate._ready(rows, self._codes.categorical)
-        return self._gate._ready(rows)
+        return self._gate._ready(rows, self._categorical)
 
     def _fit_pair(self, rows, held_out, ready, problem, start, progress):
         fitted = self._gate._fit_pair(
@@ -230,14 +231,3 @@ class AdaptGatingClassifier(GatedBuyer):
 
     def _level(self, pair, gate, rows):
         return self._gate._level(pair, gate, rows, self.p_full)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        # Tags are asked for before parameters are validated.
-        takes_nan = getattr(self._gate, "_allows_nan", False)
-        if takes_nan and hasattr(self.estimator, "predict_proba"):
-            # A pipeline does not say what its transformers take; its own fit does.
-            tags.input_tags.allow_nan = isinstance(self.estimator, Pipeline) or (
-                get_tags(self.estimator).input_tags.allow_nan
-            )
-        return tags

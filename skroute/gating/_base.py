@@ -75,7 +75,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return "allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True
 
     def _checked(self, X, y, sample_weight):
-        """Numeric rows, class indices and weights; sets ``classes_`` and the groups."""
+        """Numeric rows, codes of classes and weights; sets ``classes_`` and the groups."""
         self._codes = ColumnCodes.of(X) if self._reads_categories else None
         self._raw_rows = None if self._codes is None else RawRows.of(X)
         if self._codes is not None:
@@ -100,7 +100,13 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
                 f"{type(self).__name__} needs rows of at least 2 classes with positive weight, got "
                 f"one class: {self.classes_[present]!r}."
             )
+        encoded, self._named = name_free(encoded)
         return values, encoded, weight
+
+    @property
+    def _categorical(self):
+        """Which columns hold codes of categories; None where none does."""
+        return None if self._codes is None else self._codes.categorical
 
     def _feature_cost(self, *columns):
         """Cost of buying all of these columns."""
@@ -170,7 +176,30 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return self._answers_of(self._own_proba(ledger, rows, decision), response)
 
     def _answers_of(self, proba, response):
-        return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
+        """Answers of probabilities by code of class."""
+        if response == "predict_proba":
+            return proba[:, np.argsort(self._named)]
+        return self.classes_[self._named[proba.argmax(axis=1)]]
+
+
+def name_free(encoded):
+    """Codes of classes that do not depend on what the classes are called.
+
+    Parameters
+    ----------
+    encoded : ndarray of shape (n_samples,), dtype=int
+        Codes in the order of the names.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_samples,), dtype=int
+        0 is the most frequent class; of equally frequent ones the first that occurs.
+    order : ndarray of shape (n_classes,), dtype=int
+        The code in the order of the names, of each.
+    """
+    _, first, counts = np.unique(encoded, return_index=True, return_counts=True)
+    order = np.lexsort((first, -counts))
+    return np.argsort(order)[encoded], order
 
 
 def where_text_is(X):

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -17,10 +18,11 @@ from skroute.base import ROUNDING, check_costs, dispatch, note_failure
 from skroute.features._lazy import LazyFeatures
 from skroute.gating._base import Decision, FeatureBuyer, where_text_is
 from skroute.gating._gates import Problem, Rows
-from skroute.gating._levels import Ties, find_cuts, lowest_level, parted_by, row_keys
+from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys
 from skroute.gating._objective import full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
 from skroute.gating._pairs import gate_of
+from skroute.gating._validated import ValidatedGate, ValidatedRows
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -62,7 +64,7 @@ class Prepared:
         return self.rows, self._ready(self.rows)
 
 
-class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
+class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
     """Base of the estimators with a cheap model, a gate and a full model.
 
     A subclass implements ``_fit_pair(prepared, problem, start, progress)``, which calls
@@ -70,6 +72,7 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
     """
 
     _acts_at_once = ("budget", "policy")
+    _reads_categories = True
     _parameter_constraints: dict = {
         **FeatureBuyer._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict", "predict_proba"])],
@@ -90,9 +93,10 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Rows; NaN is allowed where the gate and the full model take it. Columns of a data
-            frame may be categories, as texts, where the gate is boosted trees; the full model gets
-            the frame as it is, so that it may be a pipeline with encoders of its own.
+            Rows; NaN is allowed where the full model takes it. Columns of a data frame may be
+            categories, as texts: boosted trees read them as LightGBM's categories, linear
+            models one by one, with a sign for what is missing. The full model gets the frame as
+            it is, so that it may be a pipeline with encoders of its own.
 
         y : array-like of shape (n_samples,)
             Class labels.
@@ -120,7 +124,7 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         """Fit the full model, and all else that does not depend on `p_full` and `gamma`."""
         X, y = indexable(X, y)
         values, encoded, weight = self._checked(X, y, sample_weight)
-        y = self.classes_[encoded]
+        y = self.classes_[self._named[encoded]]
         fit_params, split_params = self._inner_params(sample_weight, weight, params)
         names = ["gate", "cheap", "full"]
         costs = dict.fromkeys(names, 0.0) if self.model_costs is None else self.model_costs
@@ -195,33 +199,41 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
 
         The level is never so low that more than `p_full` of the training rows are sent.
         """
-        self.pair_, self.cuts_ = pair, None
-        if self.p_full > 0:
-            gate, out = gate_of(pair, rows.values), rows.of(held_out)
-            level = max(
-                self._level(pair, gate[held_out], out),
-                lowest_level(find_cuts(gate, rows.weight), self.p_full),
-            )
-            cuts = find_cuts(gate[held_out], out.weight)
-            keys = row_keys(out.values[:, pair.gate_features])
-            self._ties = Ties.of(cuts, gate[held_out], keys, out.weight)
-            self.cuts_ = cuts.lowered(level)
-            self.pair_ = pair.lowered(level)
+        self.pair_, self.cuts_, self._validated = pair, None, None
+        if self.p_full == 0:
+            return
+        gate, out = gate_of(pair, rows.values), rows.of(held_out)
+        least = lowest_level(find_cuts(gate, rows.weight), self.p_full)
+        gate = gate[held_out]
+
+        def level(part):
+            """From some of the held-out rows."""
+            return max(self._level(pair, gate[part], out.of(part)), least)
+
+        keys = row_keys(out.values[:, pair.gate_features])
+        self._validated = ValidatedRows.of(level, gate, keys, out, pair.cheap_scores(out.values))
+        chosen = level(np.arange(len(gate)))
+        if chosen < np.inf:
+            self.cuts_ = find_cuts(gate, out.weight).lowered(chosen)
+            self._ranks = Ranks.of(gate - chosen, out.weight)
+            self.pair_ = pair.lowered(chosen)
 
     def _set_costs(self, rows):
         """What a row costs by the choice that is made for it."""
         pair, (gate, cheap, full) = self.pair_, self.model_costs_
+        gate_features = pair.gate_features
         if self.cuts_ is None:
-            gate = 0.0
+            # Nobody is sent, and no gate is asked.
+            gate, gate_features = 0.0, gate_features[:0]
         self.features_used_ = {
-            "gate": pair.gate_features,
+            "gate": gate_features,
             "cheap": pair.cheap_features,
             "full": self._full,
         }
         looked = gate + (cheap if pair.reads_cheap else 0.0)
-        of_gate = self._feature_cost(pair.gate_features)
-        of_both = self._feature_cost(pair.gate_features, pair.cheap_features)
-        of_all = self._feature_cost(pair.gate_features, self._full)
+        of_gate = self._feature_cost(gate_features)
+        of_both = self._feature_cost(gate_features, pair.cheap_features)
+        of_all = self._feature_cost(gate_features, self._full)
         self.full_cost_bound_ = float(of_all + looked + full)
         self.cost_table_ = {
             "gate": float(of_gate + looked),
@@ -251,8 +263,8 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
             ledger.plan(rows, self.pair_.gate_features)
             gate, scores = self._look(ledger, rows)
 
-            def keys(at):
-                values = ledger.take(rows[at], self.pair_.gate_features)
+            def keys():
+                values = ledger.take(rows, self.pair_.gate_features)
                 return row_keys(values[:, self.pair_.gate_features])
 
             sent = self._send(gate, budget, keys)
@@ -275,31 +287,29 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         scores = self.pair_.cheap_scores(values) if self.pair_.reads_cheap else None
         return self.pair_.gate_scores(values, scores), scores
 
-    def _send(self, gate, budget, keys=None):
+    def _share(self, budget):
+        """Share of rows that a budget sends; infinite where it pays for all."""
+        cheap, full = self.cost_table_["cheap"], self.cost_table_["full"]
+        if full <= cheap or budget >= full * (1 - ROUNDING):
+            return np.inf
+        return max((budget - cheap) / (full - cheap), 0.0)
+
+    def _send(self, gate, budget, keys):
         """Rows that go to the full model: gate > 0, the highest first while the budget lasts.
 
-        Where `keys` parts rows that tie, as many of them are sent as the budget pays for.
+        Of rows that tie as many are sent as the budget pays for, by their keys.
         """
         sent = gate > 0
-        if not np.isfinite(budget):
-            return sent
-        cheap, full = self.cost_table_["cheap"], self.cost_table_["full"]
-        if self.policy == "batch":
+        if self.policy == "batch" and np.isfinite(budget):
+            cheap = self.cost_table_["cheap"]
             extra = self.full_cost_bound_ - cheap
             if extra > 0:
                 spare = max((budget - cheap) * len(gate), 0.0)
                 affordable = int(spare / extra * (1 + ROUNDING))
                 order = np.argsort(-gate, kind="stable")
                 sent[order[affordable:]] = False
-        elif full > cheap:
-            share = (budget - cheap) / (full - cheap)
-            if share < 1 and keys is not None:
-                sent &= parted_by(self.cuts_, self._ties, share, gate, keys)
-            elif share < self.cuts_.share[1]:
-                # Not even the held-out rows with the highest score.
-                sent[:] = False
-            elif share < 1:
-                sent &= gate > lowest_level(self.cuts_, share)
+        elif self.policy == "online" and (share := self._share(budget)) < 1:
+            sent &= self._ranks.of_rows(gate, keys()) < share * (1 + ROUNDING)
         return sent
 
     def _reply(self, ledger, rows, decision, response, X):
@@ -357,7 +367,8 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         ndarray of shape (n_samples,)
-            ``-inf`` everywhere if no row may be sent (``p_full=0``).
+            ``-inf`` everywhere if no row is ever sent: with ``p_full=0``, and where no share of the
+            held-out rows would have gained.
         """
         check_is_fitted(self)
         self._check_unchanged()
@@ -379,6 +390,16 @@ class GatedBuyer(MetaEstimatorMixin, FeatureBuyer):
         router = MetadataRouter(owner=self).add_self_request(self)
         router.add(estimator=self.estimator, method_mapping=fit)
         return router.add(splitter=check_cv(self.cv, classifier=True), method_mapping=split)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # Tags are asked for before parameters are validated.
+        if hasattr(self.estimator, "predict_proba"):
+            # A pipeline does not say what its transformers take; its own fit does.
+            tags.input_tags.allow_nan = isinstance(self.estimator, Pipeline) or (
+                get_tags(self.estimator).input_tags.allow_nan
+            )
+        return tags
 
     def _sk_visual_block_(self):
         return VisualBlock("parallel", [self.estimator], names=["full"], dash_wrapped=False)

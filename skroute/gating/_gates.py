@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from skroute.gating._boosting import best_round, boost, training_rows
 from skroute.gating._levels import find_cuts, lowest_level, most_accurate_level
 from skroute.gating._linear import adapt_linear, adapt_linear_multistart
+from skroute.gating._linear_columns import LinearColumns
 from skroute.gating._losses import KL, LEAST_SQUARES
 from skroute.gating._pairs import LinearPair
 from skroute.utils._compat import Integral, Interval, Real, StrOptions
@@ -105,15 +106,14 @@ class LinearGate(BaseEstimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
-    _allows_nan = False
 
     def __init__(self, *, divergence="kl", max_iter=10, tol=1e-5):
         self.divergence = divergence
         self.max_iter = max_iter
         self.tol = tol
 
-    def _ready(self, rows):
-        return Standardised.of(rows)
+    def _ready(self, rows, categorical=None):
+        return Standardised.of(rows, categorical)
 
     def _fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
         how = {
@@ -125,6 +125,7 @@ class LinearGate(BaseEstimator):
         solve = adapt_linear_multistart if start is None else adapt_linear
         how |= {} if start is None else {"start": start}
         weight = rows.weight / rows.weight.sum()
+        problem = ready.problem(problem)
         W, intercept, objectives = solve(
             ready.values, rows.y, rows.full_loss, weight, **problem._asdict(), **how
         )
@@ -138,26 +139,40 @@ class LinearGate(BaseEstimator):
 
 
 class Standardised(NamedTuple):
-    """Rows with mean 0 and variance 1, so that one penalty suits all columns."""
+    """Columns of a linear model with mean 0 and variance 1, so that one penalty suits all.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+    columns : LinearColumns
+    mean, scale : ndarray of shape (n_columns,)
+    """
 
     values: Any
+    columns: LinearColumns
     mean: Any
     scale: Any
 
     @classmethod
-    def of(cls, rows):
+    def of(cls, rows, categorical=None):
         """Standardise rows by their own weighted moments."""
         weight = rows.weight / rows.weight.sum()
-        mean = weight @ rows.values
-        scale = np.sqrt(weight @ (rows.values - mean) ** 2)
+        columns = LinearColumns.of(rows.values, weight, categorical)
+        values = columns.expand(rows.values)
+        mean = weight @ values
+        scale = np.sqrt(weight @ (values - mean) ** 2)
         # A constant column carries nothing; rounding must not blow it up.
         scale[scale <= 1e-12 * np.abs(mean)] = np.inf
-        return cls((rows.values - mean) / scale, mean, scale)
+        return cls((values - mean) / scale, columns, mean, scale)
+
+    def problem(self, problem):
+        """The problem with the groups of these columns: those of their raw columns."""
+        return problem._replace(group_of=problem.group_of[self.columns.origin])
 
     def raw(self, W, intercept):
         """The pair of these coefficients, for raw columns."""
         coef = W / self.scale[:, None]
-        return LinearPair(coef, intercept - self.mean @ coef)
+        return LinearPair(self.columns, coef, intercept - self.mean @ coef)
 
 
 class BoostedGate(BaseEstimator):
@@ -199,7 +214,6 @@ class BoostedGate(BaseEstimator):
         "l2_regularization": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
-    _allows_nan = True
 
     def __init__(
         self,

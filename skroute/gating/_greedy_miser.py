@@ -167,7 +167,7 @@ class GreedyMiserClassifier(FeatureBuyer):
         fitted = trees._fit_pair(
             rows,
             None,
-            trees._ready(rows, None if self._codes is None else self._codes.categorical),
+            trees._ready(rows, self._categorical),
             problem,
             n_jobs=self.n_jobs,
             progress=lambda: task.step("boost"),

@@ -76,6 +76,14 @@ class L1GatingClassifier(GatedBuyer):
     min_budget_ : float
         The smallest feasible budget.
 
+    validation_quality_, validation_cost_ : float
+        Share of the held-out rows answered correctly at `budget`, by online decisions, and what
+        they cost. Each half of them is decided at the level and the threshold of the other half.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows. None of the four is there with
+        ``p_full=0``, which holds no rows out.
+
     group_names_, group_of_, group_costs_ : list, ndarray, ndarray
         The groups, the group of each column and the cost of each group.
 
@@ -134,11 +142,12 @@ class L1GatingClassifier(GatedBuyer):
         self.n_jobs = n_jobs
 
     def _ready(self, rows):
-        return Standardised.of(rows)
+        return Standardised.of(rows, self._categorical)
 
     def _fit_pair(self, rows, held_out, ready, problem, start, progress):
         """The three steps; features are selected at `gamma`, the rest is not penalised."""
-        y, columns = rows.y, problem.group_of
+        y, problem = rows.y, ready.problem(problem)
+        columns = problem.group_of
         how = {"full_loss": rows.full_loss, "weight": rows.weight / rows.weight.sum()}
         how |= {"p_full": 0.0, "max_iter": 1, "tol": 1e-5}
         alone = problem._asdict() | how

@@ -9,6 +9,7 @@ from skroute.base import ROUNDING
 
 # Scores that differ by less are ties: a gate is summed in another order for other batches.
 TIE = 1e-9
+_GOLDEN = 0.6180339887498949
 
 
 class Cuts(NamedTuple):
@@ -83,63 +84,79 @@ def row_keys(values):
     return key
 
 
-class Ties(NamedTuple):
-    """Held-out rows by cut and key: how a cut is parted that is too many rows for a share.
-
-    Attributes
-    ----------
-    cut : ndarray of shape (n_rows,), dtype=int
-        The first cut that sends each row.
-    key : ndarray of shape (n_rows,), dtype=uint64
-    share : ndarray of shape (n_rows,)
-        Of weight.
-    """
-
-    cut: NDArray[np.int64]
-    key: NDArray[np.uint64]
-    share: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, cuts, gate, key, weight):
-        """Ties of held-out rows."""
-        return cls(np.searchsorted(-cuts.level, -gate, side="right"), key, weight / weight.sum())
-
-    def largest_key(self, cut, share):
-        """The largest key up to which rows of a cut have at most a share of weight; or None."""
-        own = np.flatnonzero(self.cut == cut)
-        own = own[np.argsort(self.key[own], kind="stable")]
-        total = np.cumsum(self.share[own])
-        # Rows of one key go together.
-        last = np.append(np.diff(self.key[own]) > 0, True)[: len(own)]
-        within = np.flatnonzero(last & (total <= share * (1 + ROUNDING)))
-        return self.key[own[within[-1]]] if len(within) else None
-
-
-def parted_by(cuts, ties, share, gate, keys):
-    """Rows to send for a share: those above a cut, and of the next one as many as fit.
+def row_draws(keys):
+    """Numbers in [0, 1) that belong to keys; those of equal keys are spread evenly.
 
     Parameters
     ----------
-    cuts : Cuts
-    ties : Ties
-    share : float
-    gate : ndarray of shape (n_samples,)
-    keys : callable
-        Returns the keys of rows, by position.
+    keys : ndarray of shape (n_samples,), dtype=uint64
 
     Returns
     -------
-    ndarray of shape (n_samples,), dtype=bool
+    ndarray of shape (n_samples,)
     """
-    at = int(np.searchsorted(cuts.share, share * (1 + ROUNDING), side="right")) - 1
-    # Rows above all held-out ones are as the highest of these.
-    sent = gate > (cuts.level[at] if at else np.inf)
-    if at + 1 < len(cuts.level):
-        largest = ties.largest_key(at + 1, share - cuts.share[at])
-        tied = np.flatnonzero(~sent & (gate > cuts.level[at + 1]))
-        if largest is not None and len(tied):
-            sent[tied] = keys(tied) <= largest
-    return sent
+    order = np.argsort(keys, kind="stable")
+    place = np.arange(len(keys))
+    starts = np.append(True, keys[order][1:] != keys[order][:-1])[: len(keys)]
+    seen = np.empty(len(keys))
+    seen[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
+    return ((keys >> np.uint64(11)).astype(np.float64) / 2.0**53 + _GOLDEN * seen) % 1.0
+
+
+class Ranks(NamedTuple):
+    """At which share of rows sent a row is one of them, from the scores of held-out rows.
+
+    Each held-out score stands for its weight of the rows. Several rows of one score say that
+    the score is frequent: rows of it share that weight, and there are none beside it. The weight of
+    one row alone lies half above its score and half below it, and as much of it lies beyond the
+    highest and the lowest one: of n rows without ties n + 1 parts are alike.
+
+    Attributes
+    ----------
+    high, low : ndarray of shape (n_scores,)
+        Bounds of each score within rounding, falling.
+    start, end : ndarray of shape (n_scores,)
+        Shares before and with rows of each score.
+    above, below : ndarray of shape (n_scores,)
+        Shares at which what lies between neighbouring scores ends and starts.
+    """
+
+    high: NDArray[np.float64]
+    low: NDArray[np.float64]
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
+    above: NDArray[np.float64]
+    below: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, gate, weight):
+        """Ranks by the scores of held-out rows."""
+        order = np.argsort(-gate, kind="stable")
+        falling = gate[order]
+        room = TIE * np.maximum(np.abs(falling), 1.0)
+        first = np.flatnonzero(np.append(True, falling[:-1] - falling[1:] > room[:-1]))
+        last = np.append(first[1:], len(gate)) - 1
+        mass = np.add.reduceat(weight[order], first)
+        alone = 0.5 * mass * (first == last)
+        end = alone[0] + np.cumsum(mass)
+        whole = end[-1] + alone[-1]
+        start = end - mass
+        bounds = falling[first] + room[first], falling[last] - room[last]
+        return cls(*bounds, *(part / whole for part in (start, end, start + alone, end - alone)))
+
+    def between(self, gate):
+        """Shares at which the first and the last of the rows of each score are sent."""
+        # Scores before these are higher.
+        at = np.searchsorted(-self.low, -gate, side="left")
+        inside = np.minimum(at, len(self.low) - 1)
+        tied = (at < len(self.low)) & (gate <= self.high[inside])
+        low = np.where(tied, self.start[inside], np.append(0.0, self.below)[at])
+        return low, np.where(tied, self.end[inside], np.append(self.above, 1.0)[at])
+
+    def of_rows(self, gate, keys):
+        """The share at which each row is sent; where a range is possible, drawn by its key."""
+        low, high = self.between(gate)
+        return low + (high - low) * row_draws(keys)
 
 
 def most_accurate_level(gate, gain, weight, p_full):
@@ -158,11 +175,12 @@ def most_accurate_level(gate, gain, weight, p_full):
     Returns
     -------
     float
-        The smallest share is sent among those that gain most.
+        The smallest share is sent among those that gain most; infinite where none gains.
     """
     cuts = find_cuts(gate, weight)
     rows = np.searchsorted(-cuts.level, -gate, side="right")
     total = np.cumsum(np.bincount(rows, weight * gain, len(cuts.level)))
     total[cuts.share > p_full * (1 + ROUNDING)] = -np.inf
     # A gain of a millionth of a row is rounding.
-    return cuts.level[np.argmax(total >= total.max() - 1e-6 * weight.max())]
+    best = np.argmax(total >= total.max() - 1e-6 * weight.max())
+    return cuts.level[best] if best else np.inf

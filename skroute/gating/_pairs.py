@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skroute.forests import Forest, leaf_sums
+from skroute.gating._linear_columns import LinearColumns
 from skroute.gating._objective import doubt
 
 
@@ -16,28 +17,33 @@ class LinearPair:
 
     Attributes
     ----------
-    coef : ndarray of shape (n_features, n_outputs + 1)
-        Of raw columns; the gate's are the last.
+    columns : LinearColumns
+        What they read of the raw columns.
+    coef : ndarray of shape (n_columns, n_outputs + 1)
+        The gate's are the last.
     intercept : ndarray of shape (n_outputs + 1,)
     """
 
+    columns: LinearColumns
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
     reads_cheap = False
 
     def __post_init__(self):
-        self.cheap_features = np.flatnonzero(self.coef[:, :-1].any(axis=1))
-        self.gate_features = np.flatnonzero(self.coef[:, -1])
+        self._cheap = np.flatnonzero(self.coef[:, :-1].any(axis=1))
+        self._gate = np.flatnonzero(self.coef[:, -1])
+        self.cheap_features = np.unique(self.columns.origin[self._cheap])
+        self.gate_features = np.unique(self.columns.origin[self._gate])
 
     def cheap_scores(self, values):
         """Scores of f1, shape (n_rows, n_outputs)."""
-        used = self.cheap_features
-        return values[:, used] @ self.coef[used, :-1] + self.intercept[:-1]
+        used = self._cheap
+        return self.columns.expand(values, used) @ self.coef[used, :-1] + self.intercept[:-1]
 
     def gate_scores(self, values, scores):
         """Scores of the gate, shape (n_rows,)."""
-        used = self.gate_features
-        return values[:, used] @ self.coef[used, -1] + self.intercept[-1]
+        used = self._gate
+        return self.columns.expand(values, used) @ self.coef[used, -1] + self.intercept[-1]
 
     def lowered(self, level):
         """The pair with its gate lowered by a constant."""

@@ -60,7 +60,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
       the largest; for up to twenty groups.
 
     One model answers for all subsets of groups. It is trained on copies of the rows in which
-    groups are hidden as the policies hide them.
+    groups are hidden as the policies hide them. From 5,000 rows on the static order has one of
+    its own.
 
     Parameters
     ----------
@@ -435,6 +436,7 @@ class _Walk:
         self.learned = model._judged if priced else model._learned
         self.path = model._held_out.paths[point.candidate]
         self.policy = self.learned.policies[point.candidate]
+        self.masked = self.learned.masked[point.candidate]
         n_rows = len(rows)
         every = np.arange(n_rows)
         self.memory = self.policy.start(n_rows)
@@ -463,7 +465,7 @@ class _Walk:
 
     def _look(self, at):
         """Answer so far, next group, and the price up to which rows go on."""
-        self.proba[at] = self.learned.masked.proba(self.values[at])
+        self.proba[at] = self.masked.proba(self.values[at])
         self.next[at] = self.memory.next_groups(at, self.values[at], self.known[at])
         # What is known from the start counts as a step: the table is of what is known.
         step = (self.known[at] & self.groups.priced).sum(axis=1)

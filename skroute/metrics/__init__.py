@@ -11,13 +11,13 @@ from skroute.metrics._curve_displays import (
 )
 from skroute.metrics._diagnostics import RouterDiagnosticsDisplay
 from skroute.metrics._objectives import RowQuality
-from skroute.metrics._off_policy import (
+from skroute.metrics._off_policy import off_policy_curve
+from skroute.metrics._off_policy_display import OffPolicyDisplay
+from skroute.metrics._off_policy_sums import (
     OffPolicyCurve,
     OffPolicyEstimate,
     OffPolicyEstimates,
-    off_policy_curve,
 )
-from skroute.metrics._off_policy_display import OffPolicyDisplay
 from skroute.metrics._overlap import Overlap
 from skroute.metrics._potential import RoutingPotential, routing_potential
 from skroute.metrics._replay import Replay, Shift, replay

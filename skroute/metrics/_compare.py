@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 
 from skroute.assignment import assignment_path, solve_assignment
 from skroute.metrics._bootstrap import BootstrapInterval, interval, resampled_values
@@ -12,6 +12,7 @@ from skroute.metrics._curve import AccuracyCostCurve
 from skroute.metrics._tradeoff import (
     average_performance_gap_recovered,
     call_performance_threshold,
+    check_all_known,
     check_anchors,
     check_curve,
     cost_reduction_at,
@@ -150,7 +151,7 @@ def compare_with_references(
     >>> {who: round(value.estimate, 2) for who, value in numbers["apgr"].items()}
     {'router': 0.8, 'random': 0.5, 'single': 0.0, 'oracle': 2.07, 'gain': 0.3}
     """
-    quality, costs = check_array(Q, dtype=np.float64, input_name="Q"), costs_of_columns(costs, Q)
+    quality, costs = check_all_known(Q), costs_of_columns(costs, Q)
     check_consistent_length(quality, curve.row_quality)
     # Validates the costs too. The greedy plan is within one row of the best.
     plans = [

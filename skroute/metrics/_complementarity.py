@@ -17,17 +17,19 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
     Parameters
     ----------
     Q : array-like of shape (n_samples, n_models)
-        Quality of each model on each row: 1 or 0, or a number, higher is better.
+        Quality of each model on each row: 1 or 0, or a number, higher is better; NaN where
+        it is not known.
 
     Returns
     -------
     ndarray of shape (n_models, n_models), dtype=float64
-        The diagonal is 0. ``M[i, j] - M[j, i]`` is the difference of the mean qualities.
+        The diagonal is 0. ``M[i, j] - M[j, i]`` is the difference of the mean qualities. Each
+        pair is compared on the rows on which both are known; NaN where there is none.
 
     Raises
     ------
     ValueError
-        If `Q` does not have two axes or a value is not finite.
+        If `Q` does not have two axes or a value is infinite.
 
     References
     ----------
@@ -41,8 +43,13 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
     array([[0.  , 0.25],
            [0.5 , 0.  ]])
     """
-    quality = check_array(Q, dtype=np.float64, input_name="Q")
+    quality = check_array(Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan")
+    found = np.empty((quality.shape[1], quality.shape[1]))
     # One model at a time, so that no array larger than Q is made.
-    return np.stack(
-        [np.maximum(column[:, None] - quality, 0.0).mean(axis=0) for column in quality.T]
-    )
+    for i, column in enumerate(quality.T):
+        better = np.maximum(column[:, None] - quality, 0.0)
+        known = ~np.isnan(better)
+        n = known.sum(axis=0)
+        total = np.where(known, better, 0.0).sum(axis=0)
+        found[i] = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+    return found

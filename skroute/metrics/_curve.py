@@ -8,7 +8,9 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
+from skroute.distributed._blocks import is_collection, sum_blocks
 from skroute.utils._compat import check_sample_weight, num_samples
+from skroute.utils._handing import handed_over, models_of
 from skroute.utils._named import in_order
 
 
@@ -34,11 +36,11 @@ class AccuracyCostCurve(NamedTuple):
     choices : list
         Names of the choices, the columns of `route_share`.
 
-    row_quality : ndarray of shape (n_samples, n_budgets), dtype=float64
-        Quality of each row, for :func:`bootstrap_interval`.
+    row_quality : ndarray of shape (n_samples, n_budgets), dtype=float64, or None
+        Quality of each row, for :func:`bootstrap_interval`; None for rows in Dask's blocks.
 
-    row_cost : ndarray of shape (n_samples, n_budgets), dtype=float64
-        Cost of each row, for :func:`bootstrap_interval`.
+    row_cost : ndarray of shape (n_samples, n_budgets), dtype=float64, or None
+        Cost of each row, likewise.
     """
 
     budget: NDArray[np.float64]
@@ -46,8 +48,8 @@ class AccuracyCostCurve(NamedTuple):
     cost: NDArray[np.float64]
     route_share: NDArray[np.float64]
     choices: list[Any]
-    row_quality: NDArray[np.float64]
-    row_cost: NDArray[np.float64]
+    row_quality: NDArray[np.float64] | None
+    row_cost: NDArray[np.float64] | None
 
 
 def check_budgets(budgets):
@@ -94,18 +96,31 @@ def find_router(estimator, X):
     """
     inner = estimator
     while not hasattr(inner, "predict_routed"):
-        if hasattr(inner, "best_estimator_"):
-            inner = inner.best_estimator_
-        elif hasattr(inner, "steps"):
-            X = inner[:-1].transform(X) if len(inner.steps) > 1 else X
-            inner = inner[-1]
-        else:
-            raise TypeError(
-                "estimator must be a fitted cost-aware estimator (one with predict_routed), a "
-                f"pipeline that ends with one, or a search over one of these; got {estimator!r}."
-            )
+        if hasattr(inner, "steps") and len(inner.steps) > 1:
+            X = inner[:-1].transform(X)
+        inner = _within(inner, estimator)
     check_is_fitted(inner)
     return inner, X
+
+
+def router_in(estimator):
+    """As `find_router`, without rows."""
+    inner = estimator
+    while not hasattr(inner, "predict_routed"):
+        inner = _within(inner, estimator)
+    check_is_fitted(inner)
+    return inner
+
+
+def _within(inner, estimator):
+    if hasattr(inner, "best_estimator_"):
+        return inner.best_estimator_
+    if hasattr(inner, "steps"):
+        return inner[-1]
+    raise TypeError(
+        "estimator must be a fitted cost-aware estimator (one with predict_routed), a "
+        f"pipeline that ends with one, or a search over one of these; got {inner!r}."
+    )
 
 
 def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
@@ -168,6 +183,23 @@ def is_pair(quality):
     return isinstance(quality, tuple) and bool(quality) and isinstance(quality[0], str)
 
 
+def _quality_or_handed(router, y, y_pred, route, row_quality):
+    """Quality of each answer; that of handing over where there is none."""
+    handed, y = handed_over(router, route), np.asarray(y)
+    if not handed.any():
+        if row_quality is not None:
+            return row_quality(y, y_pred)
+        return _quality_of_answers(y, y_pred, route, models_of(router))
+    found, rows = np.full(len(y), router.abstain_quality_), np.flatnonzero(~handed)
+    if len(rows):
+        answers = np.array(y_pred[rows].tolist())
+        if row_quality is not None:
+            found[rows] = row_quality(y[rows], answers)
+        else:
+            found[rows] = _quality_of_answers(y[rows], answers, route[rows], models_of(router))
+    return found
+
+
 def _quality_of_answers(y, y_pred, route, names):
     """As `sample_quality`; that of the choice made where `y` is a quality matrix."""
     if np.ndim(y_pred) == 1:
@@ -183,13 +215,6 @@ def _quality_of_answers(y, y_pred, route, names):
         "an estimator that only routes, a quality matrix with one column for each of its "
         f"choices_ (there are {n_choices})."
     )
-
-
-def _total(weight):
-    """Weight of the rows that are known, at each budget."""
-    if not (weight > 0).all():
-        raise ValueError("y is NaN, not known, for every choice that was made.")
-    return weight
 
 
 def accuracy_cost_curve(
@@ -214,7 +239,9 @@ def accuracy_cost_curve(
         of these.
 
     X : array-like of shape (n_samples, n_features)
-        Rows that the estimator has not been fitted on.
+        Rows that the estimator has not been fitted on. Of a Dask array or data frame, with `y`
+        and `sample_weight` in the same blocks, every block is one call for each budget; the
+        curve's `row_quality` and `row_cost` are then None.
 
     y : array-like of shape (n_samples,) or (n_samples, n_columns)
         True labels, an indicator matrix for multi-label predictions, or, for an estimator
@@ -232,7 +259,8 @@ def accuracy_cost_curve(
         (n_samples,), higher is better. None takes the estimator's own `quality` where it
         has one other than accuracy, whose mean is a ratio where that is; else, by the shapes:
         whether the label is right; the Jaccard index of the label sets (1 where both are
-        empty); the quality of the choice made.
+        empty); the quality of the choice made. A row that is handed over instead of answered
+        counts as the estimator's ``abstain_quality_`` in each case.
 
     **params : keyword arguments
         Further arguments of ``predict_routed``, for example ``costs`` of each row for
@@ -278,37 +306,84 @@ def accuracy_cost_curve(
             f"None, got {row_quality!r}."
         )
     limits = check_budgets(budgets)
+    if is_collection(X):
+        return _curve_over_blocks(estimator, X, y, limits, sample_weight, row_quality, params)
+    sums, qualities, costs = _sums(estimator, X, y, sample_weight, limits, row_quality, params)
+    return _curve(router_in(estimator), limits, sums)._replace(
+        row_quality=qualities, row_cost=costs
+    )
+
+
+class _Sums(NamedTuple):
+    """Sums over rows of their weights and weighted figures, at each budget."""
+
+    weight: Any
+    known: Any
+    quality: Any
+    cost: Any
+    routed: Any
+
+
+def _sums(estimator, X, y, sample_weight, limits, row_quality, params):
+    """The sums, and quality and cost of each row at each budget."""
     router, X = find_router(estimator, X)
     n = num_samples(X)
     check_consistent_length(X, y)
     weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    total = weight.sum()
     if "y_true" in getattr(router, "_call_context", ()):
         # An oracle, which its own `score` tells as well.
         params = {"y_true": y, **params}
     own = row_quality is None and quality_name(router) is not None
     qualities = np.empty((n, len(limits)))
     costs = np.empty((n, len(limits)))
-    share = np.empty((len(limits), len(router.choices_)))
+    routed = np.empty((len(limits), len(router.choices_)))
     for k, limit in enumerate(limits):
         if own:
             found = router.row_quality(X, y, sample_weight, limit, **params)
             qualities[:, k], route, costs[:, k] = found
         else:
             y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
-            if row_quality is None:
-                qualities[:, k] = _quality_of_answers(y, y_pred, route, router.choices_)
-            else:
-                qualities[:, k] = row_quality(y, y_pred)
-        share[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
+            qualities[:, k] = _quality_or_handed(router, y, y_pred, route, row_quality)
+        routed[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
     known = ~np.isnan(qualities)
+    quality = weight @ np.where(known, qualities, 0.0)
+    sums = _Sums(weight.sum(), weight @ known, quality, weight @ costs, routed)
+    return sums, qualities, costs
+
+
+def _curve(router, limits, sums):
+    """The curve without its rows."""
+    if not (sums.known > 0).all():
+        raise ValueError("y is NaN, not known, for every choice that was made.")
     # Divided last: rows that all cost 1 cost exactly 1 on average.
     return AccuracyCostCurve(
         budget=limits,
-        quality=weight @ np.where(known, qualities, 0.0) / _total(weight @ known),
-        cost=weight @ costs / total,
-        route_share=share / total,
+        quality=sums.quality / sums.known,
+        cost=sums.cost / sums.weight,
+        route_share=sums.routed / sums.weight,
         choices=list(router.choices_),
-        row_quality=qualities,
-        row_cost=costs,
+        row_quality=None,
+        row_cost=None,
     )
+
+
+def _curve_over_blocks(estimator, X, y, limits, sample_weight, row_quality, params):
+    """The curve of a Dask collection: one pass over its blocks, of whose rows nothing is kept."""
+    router = router_in(estimator)
+    own = router._objective() if row_quality is None and quality_name(router) is not None else None
+    if own is not None and (own.ratio or own.by_class):
+        raise ValueError(
+            f"quality={router.quality!r} is no mean over rows: over blocks give row_quality, a "
+            "function of (y, y_pred), or take rows in memory."
+        )
+    sums = sum_blocks(
+        X,
+        _sums_of_block,
+        {"y": y, "sample_weight": sample_weight},
+        {"estimator": estimator, "limits": limits, "row_quality": row_quality, "params": params},
+    )
+    return _curve(router, limits, sums)
+
+
+def _sums_of_block(X, **told):
+    return _sums(X=X, **told)[0]

@@ -5,7 +5,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
+from skroute.metrics._off_policy import off_policy_curve
+from skroute.metrics._off_policy_sums import OffPolicyCurve
 from skroute.utils._compat import validate_style_kwargs
 from skroute.utils._optional import axes_of
 

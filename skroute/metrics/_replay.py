@@ -66,7 +66,8 @@ class Replay(NamedTuple):
         Choice made for each request, into `choices`; -1 where a stream had no money left.
 
     quality : ndarray of shape (n_samples,)
-        What came of it, shifts included; NaN where no choice was made.
+        What came of it, shifts included; NaN where no choice was made, or where the log does
+        not know.
 
     cost : ndarray of shape (n_samples,)
         What it cost.
@@ -110,7 +111,8 @@ def replay(
         Features of the requests, the oldest first.
 
     quality : {array-like, dataframe} of shape (n_samples, n_choices)
-        Quality of each choice on each request.
+        Quality of each choice on each request; NaN where it is not known: an online router
+        then learns nothing of it.
 
     costs : array-like of shape (n_choices,) or (n_samples, n_choices), or mapping
         What calls cost.
@@ -196,7 +198,12 @@ def _check_log(router, X, quality, costs, choices):
     names = [str(name) for name in choices]
     if missing := [name for name in inner.choices_ if name not in names]:
         raise ValueError(f"quality has no column for {missing!r} of the router, only {names!r}.")
-    quality = check_array(in_order(quality, names), dtype=np.float64, input_name="quality")
+    quality = check_array(
+        in_order(quality, names),
+        dtype=np.float64,
+        input_name="quality",
+        ensure_all_finite="allow-nan",
+    )
     costs = in_order(by_label(costs), names)
     if isinstance(costs, Mapping):
         costs = check_costs(costs, names)
@@ -341,5 +348,6 @@ class _Online(_Runner):
             self.waiting.append((decision, quality[i, k], costs[i, k]))
             while len(self.waiting) > delay:
                 told, worth, paid = self.waiting.popleft()
-                self.router.commit(told, quality=float(worth), cost=float(paid))
+                worth = None if np.isnan(worth) else float(worth)
+                self.router.commit(told, quality=worth, cost=float(paid))
         return route

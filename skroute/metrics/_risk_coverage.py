@@ -8,6 +8,7 @@ from sklearn.utils import check_array, check_consistent_length
 
 from skroute.metrics._curve import find_router, sample_quality
 from skroute.utils._compat import check_sample_weight
+from skroute.utils._handing import handed_over, models_of
 
 
 class RiskCoverageCurve(NamedTuple):
@@ -141,9 +142,15 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     """
     router, X = find_router(estimator, X)
     if hasattr(router, "predict_proba"):
-        y_pred, _, _ = router.predict_routed(X, **params)
-        quality = sample_quality(y, y_pred)
-        confidence = router.predict_proba(X, **params).max(axis=1)
+        y_pred, route, _ = router.predict_routed(X, **params)
+        check_consistent_length(y, route)
+        rows = np.flatnonzero(~handed_over(router, route))
+        if not len(rows):
+            return 0.0
+        # Labels, where None stood beside them.
+        answers = np.array(y_pred[rows].tolist()) if len(rows) < len(route) else y_pred
+        quality = sample_quality(np.asarray(y)[rows], answers)
+        confidence = router.predict_proba(X, **params)[rows].max(axis=1)
         return -risk_coverage_curve(1 - quality, confidence).area
     if not hasattr(router, "predict_quality"):
         raise TypeError(
@@ -153,7 +160,7 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     logged = check_array(y, dtype=np.float64, input_name="y")
     _, route, _ = router.predict_routed(X, **params)
     check_consistent_length(logged, route)
-    n_models = len(getattr(router, "model_names_", router.choices_))
+    n_models = len(models_of(router))
     if logged.shape[1] != n_models:
         raise ValueError(
             f"y must have a column for each of {n_models} models, got {logged.shape[1]}."

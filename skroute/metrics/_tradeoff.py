@@ -479,6 +479,26 @@ class ReferenceCurves(NamedTuple):
     single: NDArray[np.float64]
 
 
+def check_all_known(Q):
+    """Quality of each choice on each row, none of it NaN: not known.
+
+    Parameters
+    ----------
+    Q : array-like of shape (n_samples, n_choices)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_choices), dtype=float64
+    """
+    quality = check_array(Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan")
+    if lacking := int(np.isnan(quality).any(axis=1).sum()):
+        raise ValueError(
+            f"Q has NaN, not known, in {lacking} of {len(quality)} rows: an oracle picks by all "
+            "outcomes. Give the rows on which all are known, ~np.isnan(Q).any(axis=1)."
+        )
+    return quality
+
+
 def costs_of_columns(costs, Q):
     """Costs in the order of Q's columns: by name where both have names, else by position."""
     names, costs = [str(column) for column in getattr(Q, "columns", ())], by_label(costs)
@@ -509,7 +529,8 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     Parameters
     ----------
     Q : array-like of shape (n_samples, n_choices)
-        Quality of each choice on each row, higher is better.
+        Quality of each choice on each row, higher is better. All of it must be known: an
+        oracle picks by it.
 
     costs : mapping or array-like of shape (n_choices,) or (n_samples, n_choices)
         Cost of each choice, shared by all rows or per row; not negative. What has names is
@@ -538,7 +559,7 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
     limits = check_budgets(budgets)
-    values, costs = check_array(Q, dtype=np.float64, input_name="Q"), costs_of_columns(costs, Q)
+    values, costs = check_all_known(Q), costs_of_columns(costs, Q)
     oracle = assignment_path(values, costs)
     check_affordable(
         float(limits.min()), oracle.budgets[0], advice="Raise the smallest of budgets."

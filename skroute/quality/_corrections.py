@@ -10,12 +10,7 @@ _ENDS = 0.005
 _APART = 1e-3
 
 
-def shared_curve(estimate, quality):
-    """The curve that all choices share, as estimates and what to add there."""
-    return _curves(estimate.reshape(-1, 1), quality.reshape(-1, 1))[0]
-
-
-def corrections(estimate, quality, own=True, shared=None):
+def corrections(estimate, quality, own=True):
     """How far estimates are off, by their size: a curve that choices share, then one of each.
 
     Each curve is a polynomial. Of each power what is noise is shrunk away, judged over all
@@ -28,33 +23,57 @@ def corrections(estimate, quality, own=True, shared=None):
         Out of sample, and what came out.
     own : bool, default=True
         Whether choices have curves of their own.
-    shared : ndarray of shape (2, n_points), default=None
-        From `shared_curve` of the same; None learns it.
 
     Returns
     -------
     list of ndarray of shape (2, n_points)
         For each choice, estimates and what to add there; in between it is interpolated.
     """
-    shared = shared_curve(estimate, quality) if shared is None else shared
-    moved = estimate + np.interp(estimate, *shared)
+    return corrections_of_several(estimate[None], quality)[0 if own else 1][0]
+
+
+def corrections_of_several(estimates, quality):
+    """:func:`corrections` of several estimates of the same outcomes.
+
+    Parameters
+    ----------
+    estimates : ndarray of shape (n_estimates, n_rows, n_choices)
+    quality : ndarray of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    own, shared : list of list of ndarray of shape (2, n_points)
+        For each estimate and choice: with curves of their own, and with the shared one.
+    """
+    n_estimates, n_rows, n_choices = estimates.shape
+    flat = estimates.reshape(n_estimates, -1)
+    shared = _curves(flat.T, np.broadcast_to(quality.reshape(-1, 1), flat.T.shape), 1)
     # The same points for all: equal estimates of two choices stay equal where curves are shared.
-    at = np.linspace(estimate.min(), estimate.max(), 2 * _POINTS)
-    found = at + np.interp(at, *shared)
-    ends = [found] * estimate.shape[1]
-    if own:
-        ends = [found + np.interp(found, *curve) for curve in _curves(moved, quality)]
-    return [np.stack([at, np.maximum.accumulate(end) - at]) for end in ends]
+    at = np.linspace(flat.min(axis=1), flat.max(axis=1), 2 * _POINTS, axis=1)
+    ends = np.stack([x + np.interp(x, *curve) for x, curve in zip(at, shared)])
+    moved = np.stack([e + np.interp(e, *curve) for e, curve in zip(estimates, shared)])
+    columns = moved.transpose(1, 0, 2).reshape(n_rows, -1)
+    curves = iter(_curves(columns, np.tile(quality, n_estimates), n_choices))
+    own = [[end + np.interp(end, *next(curves)) for _ in range(n_choices)] for end in ends]
+    rising = np.maximum.accumulate([own, [[end] * n_choices for end in ends]], axis=3)
+    return tuple(
+        [[np.stack([x, y - x]) for y in of_one] for x, of_one in zip(at, of_all)]
+        for of_all in rising
+    )
 
 
-def _shrinkage(coefs, noise):
-    real = np.maximum((coefs**2 - noise).mean(axis=0), 0.0)
+def _shrinkage(coefs, noise, n_together):
+    real = (coefs**2 - noise).reshape(-1, n_together, coefs.shape[1]).mean(axis=1)
+    real = np.repeat(np.maximum(real, 0.0), n_together, axis=0)
     sums = real + noise
     return np.divide(real, sums, where=sums > 0, out=np.zeros_like(noise))
 
 
-def _curves(estimate, quality):
-    """One curve for each column, as points and what to add there."""
+def _curves(estimate, quality, n_together):
+    """One curve for each column, as points and what to add there.
+
+    What is noise is judged over `n_together` columns that follow each other.
+    """
     low, high = _ends(estimate)
     values, ends = estimate.T, (low[:, None], high[:, None])
     raw = _legendre(values, *ends)
@@ -63,14 +82,17 @@ def _curves(estimate, quality):
     gram = np.where(used[:, :, None] & used[:, None, :], gram, np.eye(_DEGREE + 1))
     # Polynomials that are orthonormal on the values of a column.
     turn = np.linalg.inv(np.linalg.cholesky(gram)).transpose(0, 2, 1) * used[:, None, :]
-    products = raw @ turn
-    products *= (quality.T - values)[:, :, None]
-    coefs = products.mean(axis=1)
-    noise = products.var(axis=1) / len(estimate)
-    coefs = coefs * _shrinkage(coefs, noise)
+    # Means of the products with the errors, and of their squares.
+    errors = (quality.T - values)[:, :, None]
+    weighted = raw * errors
+    coefs = (turn.transpose(0, 2, 1) @ weighted.mean(axis=1)[:, :, None])[:, :, 0]
+    products = weighted.transpose(0, 2, 1) @ weighted / len(estimate)
+    squares = np.einsum("cij,cik,ckj->cj", turn, products, turn)
+    noise = np.maximum(squares - coefs**2, 0.0) / len(estimate)
+    coefs = coefs * _shrinkage(coefs, noise, n_together)
     at = np.linspace(low, high, _POINTS, axis=1)
     add = (_legendre(at, *ends) @ (turn @ coefs[:, :, None]))[:, :, 0]
-    return list(np.stack([at, np.maximum.accumulate(at + add, axis=1) - at], axis=1))
+    return np.stack([at, np.maximum.accumulate(at + add, axis=1) - at], axis=1)
 
 
 def _ends(estimate):

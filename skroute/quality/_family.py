@@ -1,8 +1,9 @@
 """The family of estimators that `QualityRegressor` compares, each a function on arrays.
 
-All read `Rows` and outcomes less their mean, and give a predictor with two methods:
-``predict(rows)``, deviations from the mean, and ``weighted(level, difference)``, the same
-predictor with its outputs mapped by :func:`split_outputs`.
+All read `Rows` and outcomes less their mean, and give a predictor with three methods:
+``predict(rows)``, deviations from the mean; ``weighted(level, difference)``, the same
+predictor with its outputs mapped by :func:`split_outputs`; and ``ready()``, a function
+``(rows, out)`` that adds the deviations to `out`, with all that it needs laid out.
 """
 
 from typing import NamedTuple
@@ -57,6 +58,12 @@ def split_outputs(values, level, difference):
     return difference * (values - mean) + level * mean
 
 
+def _predicted(part, rows, n_outputs):
+    out = np.zeros((len(rows.standard), n_outputs))
+    part.ready()(rows, out)
+    return out
+
+
 class Forest(NamedTuple):
     """Trees as a predictor."""
 
@@ -64,6 +71,10 @@ class Forest(NamedTuple):
 
     def predict(self, rows):
         return self.trees.predict(rows.standard)
+
+    def ready(self):
+        add = self.trees.ready()
+        return lambda rows, out: add(rows.standard, out)
 
     def weighted(self, level, difference):
         values = split_outputs(self.trees.values, level, difference)
@@ -95,6 +106,12 @@ class Linear(NamedTuple):
     def of(self, X):
         return X.astype(np.float64) @ self.coef + self.offset
 
+    def ready(self):
+        def add(rows, out):
+            out += self.predict(rows)
+
+        return add
+
     def weighted(self, level, difference):
         coef, offset = (
             split_outputs(a, level, difference).astype(a.dtype) for a in (self.coef, self.offset)
@@ -121,18 +138,31 @@ class Landmarks(NamedTuple):
     linear: Linear
 
     def similarities(self, rows):
-        X = unit_rows(rows.plain) if self.cosine else rows.standard
-        centre_norms = np.einsum("ij,ij->i", self.centres, self.centres)
-        squares = np.einsum("ij,ij->i", X, X)[:, None] + centre_norms - 2 * (X @ self.centres.T)
-        return np.exp(-self.gamma * np.maximum(squares, 0))
+        return self._similarities()(rows)
+
+    def _similarities(self):
+        from skroute.quality._predict_kernels import exponents
+
+        centres, gamma = np.ascontiguousarray(self.centres.T), np.float32(self.gamma)
+
+        def of(rows):
+            X = unit_rows(rows.plain) if self.cosine else rows.standard
+            out = np.empty((len(X), centres.shape[1]), dtype=np.float32)
+            exponents(X, centres, gamma, out)
+            return np.exp(out, out=out)
+
+        return of
 
     def predict(self, rows):
-        from skroute.quality._tree_kernels import add_similar
+        return _predicted(self, rows, len(self.linear.offset))
 
-        X = unit_rows(rows.plain) if self.cosine else rows.standard
-        out = np.tile(self.linear.offset, (len(X), 1))
-        add_similar(X, self.centres, np.float32(self.gamma), self.linear.coef, out)
-        return out
+    def ready(self):
+        similarities, linear = self._similarities(), self.linear
+
+        def add(rows, out):
+            out += linear.of(similarities(rows))
+
+        return add
 
     def weighted(self, level, difference):
         return self._replace(linear=self.linear.weighted(level, difference))
@@ -157,9 +187,16 @@ class Neighbors(NamedTuple):
     k: int
 
     def predict(self, rows):
-        X = unit_rows(rows.plain) if self.metric == "cosine" else rows.standard
-        found = nearest(self.searched, X, self.metric, self.k)
-        return self.outcomes[found].mean(axis=1, dtype=np.float64)
+        return _predicted(self, rows, self.outcomes.shape[1])
+
+    def ready(self):
+        search = searching(self.searched, self.metric, self.k)
+
+        def add(rows, out):
+            X = unit_rows(rows.plain) if self.metric == "cosine" else rows.standard
+            out += self.outcomes[search(X)].mean(axis=1, dtype=np.float64)
+
+        return add
 
     def weighted(self, level, difference):
         outcomes = split_outputs(self.outcomes, level, difference).astype(np.float32)
@@ -202,12 +239,20 @@ def unpack(kind, values):
 
 def unit_rows(X):
     """Rows scaled to length one; rows of zeros stay."""
-    norms = np.linalg.norm(X, axis=1, keepdims=True)
-    return X / np.where(norms > 0, norms, 1)
+    from skroute.quality._predict_kernels import unit_lengths
+
+    out = np.empty_like(X)
+    unit_lengths(X, out)
+    return out
 
 
 def nearest(rows, X, metric, k):
     """Positions of the `k` nearest rows to each of X, nearest first."""
+    return searching(rows, metric, k)(X)
+
+
+def searching(rows, metric, k):
+    """A function that gives the positions of the `k` nearest rows to each of X, nearest first."""
     from sklearn.neighbors import NearestNeighbors
 
     k = min(k, len(rows))
@@ -215,9 +260,9 @@ def nearest(rows, X, metric, k):
         from skroute.quality._search import HostRows
 
         index = HostRows(np.ascontiguousarray(rows), np.zeros((len(rows), 1)), metric)
-        return index.map(lambda some: (index.k_nearest(some, k).rows,), X, k)[0]
+        return lambda X: index.map(lambda some: (index.k_nearest(some, k).rows,), X, k)[0]
     search = NearestNeighbors(algorithm="brute", metric="euclidean").fit(rows)
-    return search.kneighbors(X, k, return_distance=False)
+    return lambda X: search.kneighbors(X, k, return_distance=False)
 
 
 def trees(rows, D, seed, share=1.0):

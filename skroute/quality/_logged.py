@@ -324,8 +324,8 @@ def read_propensity(propensity, n_rows):
     return found
 
 
-def read_values(values, name, n_rows, *, least=-np.inf, allow_nan=False):
-    """One finite number per row."""
+def read_values(values, name, n_rows, *, least=-np.inf, allow_nan=False, may_lack=False):
+    """One finite number per row; `may_lack`: all of them may be NaN."""
     found = np.asarray(values)
     found = found.astype(np.float64) if found.dtype.kind in "biuf" else np.full(n_rows, np.nan)
     if found.shape != (n_rows,):
@@ -334,7 +334,7 @@ def read_values(values, name, n_rows, *, least=-np.inf, allow_nan=False):
             f"({n_rows},), got {found.shape}."
         )
     bad = np.isinf(found) if allow_nan else ~np.isfinite(found)
-    if bad.any() or np.isnan(found).all():
+    if bad.any() or (np.isnan(found).all() and not may_lack):
         raise ValueError(f"{name} must be finite numbers, one for each answer given.")
     if found.min() < least:
         raise ValueError(f"{name} must not be below {least:g}, got {float(found.min())!r}.")

@@ -10,7 +10,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.features import FrameEncoder, needs_encoding
-from skroute.quality._corrections import corrected, finished
+from skroute.quality._corrections import corrected, rounding_unit
 from skroute.quality._family import (
     MEMBERS,
     MOST_SEARCHED,
@@ -35,8 +35,10 @@ from skroute.utils._texts import hiding_texts
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
 # Standard errors are learned on about this many rows, and twice of so many.
-_ROWS_OF_ERRORS = 500
+_ROWS_OF_ERRORS = 300
 _ROWS_OF_TWO_ERRORS = 2000
+# Rows that are estimated at once: what is between two kernels stays in the cache.
+_BLOCK = 1024
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
 _FEWEST_ROWS = 20
 # Squares of larger outcomes, times the rows of a table, are beyond all floats.
@@ -250,10 +252,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         costs = None if costs is None else np.asarray(costs, dtype=np.float64)
         if folds is None:
             folds = self._folds(len(X))
-        self._centre, self._spread = _scale(X)
-        # All features in one unit, in which rows are of length about one.
-        widest = float(self._spread.max())
-        self._unit = widest * float(np.linalg.norm(self._spread / widest))
+        self._set_scales(X)
         rows, mean = self._rows(X), quality.mean(axis=0)
         # No estimate leaves the range of what was seen.
         self._range = quality.min(axis=0), quality.max(axis=0)
@@ -265,6 +264,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             estimate = quality.copy()
             for train, test in folds:
                 estimate[test] = quality[train].mean(axis=0)
+            self._lay_out()
             return estimate[:, 0] if self._is_single else estimate
         means = np.empty(quality.shape)
         for train, test in folds:
@@ -279,6 +279,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._errors = self._made_up_errors(names, choice, rows, quality, folds)
         estimate = choice.estimate
         self.mean_ = mean
+        self._lay_out()
         return estimate[:, 0] if self._is_single else estimate
 
     def _names(self):
@@ -304,12 +305,19 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
         return list(splitter.split(np.empty(n_rows)))
 
+    def _set_scales(self, X):
+        self._centre, self._spread = _scale(X)
+        # All features in one unit, in which rows are of length about one.
+        widest = float(self._spread.max())
+        self._unit = widest * float(np.linalg.norm(self._spread / widest))
+
     def _rows(self, X):
         """Rows as the members read them; what float32 cannot hold is clipped."""
-        limit = 1e18
-        standard = np.clip((X - self._centre) / self._spread, -limit, limit)
-        plain = np.clip(X / self._unit, -limit, limit)
-        return Rows(standard.astype(np.float32), plain.astype(np.float32))
+        from skroute.quality._predict_kernels import two_scales
+
+        standard, plain = np.empty(X.shape, np.float32), np.empty(X.shape, np.float32)
+        two_scales(X, self._centre, self._spread, self._unit, standard, plain)
+        return Rows(standard, plain)
 
     def _out_of_sample(self, names, rows, quality, folds):
         """Deviations from the fold's means, of shape (n_members, n_rows, n_outputs)."""
@@ -418,20 +426,36 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             spread of single outcomes is not in it. Only if `return_std`. NaN after a fit
             on one row.
         """
-        check_is_fitted(self)
-        rows = self._rows(self._checked(X))
-        estimate = np.tile(self.mean_, (len(rows.standard), 1))
-        for part in self._parts:
-            estimate += part.predict(rows)
-        # In single precision: sums of parts are rounded otherwise in other batches.
-        estimate = self.mean_ + (estimate - self.mean_).astype(np.float32)
-        if self._knots is not None:
-            estimate = corrected(estimate, self._knots)
-        if self._parts:
-            estimate = finished(estimate, *self._range)
+        # The check itself takes longer than a row.
+        if not hasattr(self, "mean_"):
+            check_is_fitted(self)
+        estimate = self._estimate(self._checked(X))
         found = (estimate, standard_errors(estimate, self._errors)) if return_std else (estimate,)
         found = tuple(part[:, 0] if self._is_single else part for part in found)
         return found if return_std else found[0]
+
+    def _lay_out(self):
+        """All that a prediction needs, ready for the kernels; it is not saved."""
+        knots = np.zeros((2, len(self.mean_), 0))
+        if self._knots is not None:
+            knots = np.stack(self._knots, axis=1)
+        # Means alone have no parts, and are not rounded.
+        unit = rounding_unit(*self._range) if self._parts else None
+        ends = np.stack(self._range) if self._parts else np.stack([self.mean_] * 2)
+        add, correct = [part.ready() for part in self._parts], tuple(np.ascontiguousarray(knots))
+        self._ready = add, (self.mean_, *correct, ends, 0.0 if unit is None else unit)
+
+    def _estimate(self, X):
+        from skroute.quality._predict_kernels import finish
+
+        add, to_finish = self._ready
+        estimate = np.zeros((len(X), len(self.mean_)))
+        for first in range(0, len(X), _BLOCK):
+            rows, some = self._rows(X[first : first + _BLOCK]), estimate[first : first + _BLOCK]
+            for part in add:
+                part(rows, some)
+            finish(some, *to_finish)
+        return estimate
 
     def _checked(self, X):
         """Rows as an array; a plain one is checked in a few microseconds."""
@@ -449,6 +473,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def __getstate__(self):
         # Plain arrays: a skops file lists the types of this package that it would build.
         state = dict(super().__getstate__())
+        state.pop("_ready", None)
         if "_parts" in state:
             state["_parts"] = [pack(part) for part in state["_parts"]]
             state["compared_"] = [tuple(found) for found in state["compared_"]]
@@ -460,6 +485,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             state["_parts"] = [unpack(*part) for part in state["_parts"]]
             state["compared_"] = [Compared(*found) for found in state["compared_"]]
         super().__setstate__(state)
+        if "mean_" in state:
+            self._lay_out()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -6,7 +6,12 @@ import numpy as np
 from scipy.optimize import nnls
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.quality._corrections import corrected, corrections, finished, shared_curve
+from skroute.quality._corrections import (
+    corrected,
+    corrections,
+    corrections_of_several,
+    finished,
+)
 
 # Where between the cheapest choice and the best one the decisions are judged.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
@@ -14,6 +19,8 @@ SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 _PENALTY = 0.02
 # Rows are kept for at least this share more of gain.
 _WORTH_KEEPING = 0.05
+# Estimates are corrected together, so many numbers at a time.
+_TOGETHER = 100_000
 # Of the sum of squares over all rows: what is less than this without some rows is rounding.
 _ROUNDING = 1e-10
 
@@ -199,7 +206,10 @@ def best_mix(quality, costs, spent):
     Mix
     """
     mean = quality.mean(axis=0)
-    hull = upper_hull(costs, mean)
+    return _mix_on(upper_hull(costs, mean), mean, costs, spent)
+
+
+def _mix_on(hull, mean, costs, spent):
     if len(hull) == 1 or spent >= costs[hull[-1]]:
         return Mix(hull[-1], hull[-1], 0.0, 0.0)
     k = max(int(np.searchsorted(costs[hull], spent, side="right")) - 1, 0)
@@ -242,11 +252,12 @@ def gain_over_mix(estimate, quality, costs, new_estimate=None, new_quality=None,
     budgets = judged_budgets(quality, costs) if budgets is None else budgets
     path = assignment_path(estimate, costs)
     total = np.zeros(len(new_quality))
-    rows = np.arange(len(new_quality))
+    rows, mean = np.arange(len(new_quality)), new_quality.mean(axis=0)
+    hull = upper_hull(costs, mean)
     for budget in budgets:
         route = choose_at_price(new_estimate, costs, path.price(budget))
         total += new_quality[rows, route]
-        total -= best_mix(new_quality, costs, costs[route].mean()).of(new_quality)
+        total -= _mix_on(hull, mean, costs, costs[route].mean()).of(new_quality)
     return total / len(budgets)
 
 
@@ -362,13 +373,15 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
         some = [i for i, name in enumerate(names) if name in light or name == one]
         rules["stack", one] = lambda found, some=some: stacked_weights(found, some)
 
-    def candidate(rule):
-        deviation = np.empty(quality.shape)
-        for rows, part in zip(folds, parts):
-            deviation[rows] = weigh(estimates[:, rows], rule(total.less(part)))
-        return correct_by_others(deviation, quality, splits, costs)
+    def candidates(keys):
+        deviations = np.empty((len(keys), *quality.shape))
+        for deviation, key in zip(deviations, keys):
+            for rows, part in zip(folds, parts):
+                deviation[rows] = weigh(estimates[:, rows], rules[key](total.less(part)))
+        return dict(zip(keys, correct_by_others(deviations, quality, splits, costs)))
 
-    found = {key: candidate(rule) for key, rule in rules.items()}
+    # Stacks with rows that are kept: only those that are asked for.
+    found = candidates([*names, ("stack", None)])
 
     def best_of(some, one, rows):
         """The stack of some members, or the one that decides better, by some rows."""
@@ -381,18 +394,20 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
         key = best_of(light, None, rows)
         if heavy:
             one = max(heavy, key=lambda name: found[name].gain[rows].mean())
+            if ("stack", one) not in found:
+                found.update(candidates([("stack", one)]))
             large = best_of([*light, one], one, rows)
             lead, gain = (found[large].gain - found[key].gain)[rows], found[key].gain[rows].mean()
             if beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain:
                 key = large
         return None if found[key].gain[rows].mean() < 0 else key
 
-    estimate = np.empty(quality.shape)
-    for rows, rest in splits:
-        key = taken(rest)
-        mean = quality[rest].mean(axis=0)
-        estimate[rows] = mean if key is None else found[key].estimate[rows]
+    keys = [taken(rest) for _, rest in splits]
     key = taken(slice(None))
+    estimate = np.empty(quality.shape)
+    for (rows, rest), one in zip(splits, keys):
+        mean = quality[rest].mean(axis=0)
+        estimate[rows] = mean if one is None else found[one].estimate[rows]
     stack = key if isinstance(key, tuple) else ("stack", key if key in heavy else None)
     weights = Weights(np.zeros(len(names)), np.zeros(len(names)))
     knots = None
@@ -410,41 +425,45 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
     return Choice(weights, knots, estimate, gain_over_mix(estimate, quality, costs), compared)
 
 
-def correct_by_others(deviation, quality, splits, costs):
-    """Estimates of each fold, corrected by what the rows of the others say.
+def correct_by_others(deviations, quality, splits, costs):
+    """Several estimates of each fold, corrected by what the rows of the others say.
 
     Choices have curves of their own, unless decisions are better by more than noise with a
     curve that all share, or with none.
 
     Parameters
     ----------
-    deviation, quality : ndarray of shape (n_rows, n_choices)
+    deviations : ndarray of shape (n_estimates, n_rows, n_choices)
+    quality : ndarray of shape (n_rows, n_choices)
     splits : list of (ndarray of int, ndarray of int)
         Rows, and those of the other folds.
     costs : ndarray of shape (n_choices,)
 
     Returns
     -------
-    Candidate
+    list of Candidate
     """
-    low, high = quality.min(axis=0), quality.max(axis=0)
-    means = [quality[rest].mean(axis=0) for _, rest in splits]
-    shared = [
-        shared_curve(mean + deviation[rest], quality[rest])
-        for mean, (_, rest) in zip(means, splits)
-    ]
-    found = None
-    for curves in ("own", "shared", None):
-        estimate = np.empty(quality.shape)
-        for (rows, rest), mean, curve in zip(splits, means, shared):
-            estimate[rows] = mean + deviation[rows]
-            if curves is not None:
-                of_rest = mean + deviation[rest], quality[rest], curves == "own", curve
-                estimate[rows] = corrected(estimate[rows], corrections(*of_rest))
-        estimate = finished(estimate, low, high)
-        gain = gain_over_mix(estimate, quality, costs)
-        if found is None or beyond_noise(gain - found.gain):
-            found = Candidate(deviation, curves, estimate, gain)
+    found, low, high = [], quality.min(axis=0), quality.max(axis=0)
+    together = max(1, _TOGETHER // quality.size)
+    for i in range(0, len(deviations), together):
+        some = deviations[i : i + together]
+        estimates = np.empty((3, *some.shape))
+        for rows, rest in splits:
+            mean = quality[rest].mean(axis=0)
+            estimates[2, :, rows] = (mean + some[:, rows]).swapaxes(0, 1)
+            for kind, curves in enumerate(
+                corrections_of_several(mean + some[:, rest], quality[rest])
+            ):
+                for j, of_one in enumerate(curves):
+                    estimates[kind, j, rows] = corrected(estimates[2, j, rows], of_one)
+        for j, deviation in enumerate(some):
+            best = None
+            for curves, estimate in zip(("own", "shared", None), estimates[:, j]):
+                estimate = finished(estimate, low, high)
+                gain = gain_over_mix(estimate, quality, costs)
+                if best is None or beyond_noise(gain - best.gain):
+                    best = Candidate(deviation, curves, estimate, gain)
+            found.append(best)
     return found
 
 

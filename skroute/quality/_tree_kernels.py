@@ -1,4 +1,4 @@
-"""Extremely randomised trees of several outputs: grown, and walked.
+"""Extremely randomised trees of several outputs, grown.
 
 A node draws features without replacement until `n_candidates` that vary in it are found, one
 threshold for each between its least and largest value, and keeps the best cut (Geurts, Ernst,
@@ -11,8 +11,6 @@ import numpy as np
 from numba import njit
 
 _SUMS = {"nnan", "nsz", "reassoc", "contract"}
-# Rows that are walked together: a tree stays in the cache for all of them.
-_ROWS = 256
 
 
 @njit(cache=True, nogil=True)
@@ -189,51 +187,3 @@ def mean_of_leaves(feature, child, bounds, rows, Y):
         child[node] = leaf
         leaf += 1
     return values
-
-
-@njit(cache=True, nogil=True)
-def add_trees(X, roots, feature, threshold, child, values, out):
-    """Add the leaf values of all trees to each row of `out`.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features), dtype=float32
-    roots : ndarray of shape (n_trees,), dtype=int64
-        First node of each tree; `child` of a leaf is its row of `values`.
-    feature, threshold, child : ndarray of shape (n_nodes,)
-    values : ndarray of shape (n_leaves, n_outputs), dtype=float32
-    out : ndarray of shape (n_rows, n_outputs), dtype=float64
-        Changed.
-    """
-    for block in range(0, len(X), _ROWS):
-        for root in roots:
-            for row in range(block, min(block + _ROWS, len(X))):
-                node = root
-                while feature[node] >= 0:
-                    node = child[node] + (X[row, feature[node]] > threshold[node])
-                leaf = child[node]
-                for output in range(values.shape[1]):
-                    out[row, output] += values[leaf, output]
-
-
-@njit(cache=True, nogil=True, fastmath=_SUMS)
-def add_similar(X, centres, gamma, coef, out):
-    """Add ``exp(-gamma * squared distance to each centre) @ coef`` to each row of `out`.
-
-    Parameters
-    ----------
-    X, centres : ndarray of shape (..., n_features), dtype=float32
-    gamma : float32
-    coef : ndarray of shape (n_centres, n_outputs), dtype=float32
-    out : ndarray of shape (n_rows, n_outputs), dtype=float64
-        Changed.
-    """
-    for row in range(len(X)):
-        for centre in range(len(centres)):
-            squares = np.float32(0)
-            for j in range(X.shape[1]):
-                apart = X[row, j] - centres[centre, j]
-                squares += apart * apart
-            similarity = np.exp(-gamma * squares)
-            for output in range(coef.shape[1]):
-                out[row, output] += similarity * coef[centre, output]

@@ -33,11 +33,17 @@ class Trees(NamedTuple):
 
     def predict(self, X):
         """Sum of the values of the leaves that rows come to, float64."""
-        from skroute.quality._tree_kernels import add_trees
-
         out = np.zeros((len(X), self.values.shape[1]))
-        add_trees(np.ascontiguousarray(X, dtype=np.float32), *self, out)
+        self.ready()(np.ascontiguousarray(X, dtype=np.float32), out)
         return out
+
+    def ready(self):
+        """A function that adds the values of the leaves that float32 rows come to."""
+        from skroute.quality._predict_kernels import add_trees, laid_out
+
+        nodes, cuts = laid_out(self.feature, self.threshold, self.child)
+        values = np.ascontiguousarray(self.values)
+        return lambda X, out: add_trees(X, nodes, cuts, self.roots, values, out)
 
     def unit(self):
         """A power of two that no value is above, as a float."""

@@ -13,8 +13,10 @@ from skroute.routing._baselines_regressor import (
 from skroute.routing._budget_router import BudgetRouter
 from skroute.routing._cascade import CascadeRouter
 from skroute.routing._cascade_run import CascadeRun
+from skroute.routing._dask_router import DaskRouter
 from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._frugal_ml import FrugalMLClassifier
+from skroute.routing._newcomers import Newcomer
 from skroute.routing._occam import OccamRouterClassifier
 from skroute.routing._occam_regressor import OccamRouterRegressor
 from skroute.routing._online import OnlineBudgetRouter
@@ -31,9 +33,11 @@ __all__ = [
     "BudgetStream",
     "CascadeRouter",
     "CascadeRun",
+    "DaskRouter",
     "Decision",
     "FrugalMCTClassifier",
     "FrugalMLClassifier",
+    "Newcomer",
     "OccamRouterClassifier",
     "OccamRouterRegressor",
     "OnlineBudgetRouter",

@@ -2,7 +2,7 @@
 
 import numpy as np
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin, RegressorMixin
-from sklearn.metrics import r2_score
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Bunch, _safe_indexing, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
@@ -179,10 +179,14 @@ class BaseRouter(CostAwareMixin, MetaEstimatorMixin, NamedMembersMixin):
                 return known[choice, response][rows]
             name, member = self.choices_[choice], self.estimators_[choice]
             with rows_of_failure(rows):
-                return self._target.call(response, name, member, _safe_indexing(X, rows))
+                return self._call_member(response, name, member, _safe_indexing(X, rows))
 
         answers = dispatch(plan.route, answer)
         return self._target.labels(answers) if response == "predict" else answers
+
+    def _call_member(self, response, name, member, X):
+        """What a fitted member answers."""
+        return self._target.call(response, name, member, X)
 
     @property
     def named_estimators_(self):
@@ -218,6 +222,10 @@ class BaseRouter(CostAwareMixin, MetaEstimatorMixin, NamedMembersMixin):
 class LabelsMixin(CostAwareMixin, ClassifierMixin):
     """Mixin for routers of classifiers; stands before `BaseRouter`."""
 
+    def _score_of(self, y, y_pred, weight):
+        with hiding_texts(y):
+            return accuracy_score(y, y_pred, sample_weight=weight)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         try:
@@ -242,6 +250,10 @@ class NumbersMixin(CostAwareMixin, RegressorMixin):
 
     def _offers_proba(self):
         return False
+
+    def _score_of(self, y, y_pred, weight):
+        with hiding_texts(y):
+            return r2_score(y, y_pred, sample_weight=weight)
 
     def score(self, X, y, sample_weight=None, budget=None, **context):
         """Coefficient of determination of `predict` at the budget.
@@ -269,5 +281,4 @@ class NumbersMixin(CostAwareMixin, RegressorMixin):
             R², at most 1.
         """
         y_pred = self.predict(X, budget=budget, **context)
-        with hiding_texts(y):
-            return r2_score(on_host(y), y_pred, sample_weight=sample_weight)
+        return self._score_of(on_host(y), y_pred, sample_weight)

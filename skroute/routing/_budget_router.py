@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.model_selection import KFold
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,13 +14,22 @@ from skroute.base import (
     CostAwareMixin,
     check_affordable,
     check_budget,
-    check_costs,
     check_rows,
     inherit_member_tags,
     note_failure,
 )
 from skroute.metrics import pareto_front
-from skroute.routing._draws import keys_seen_once, tie_draws
+from skroute.routing._abstaining import (
+    ABSTAIN_COST,
+    ABSTAIN_NAME,
+    HandingLogMixin,
+    check_abstain_name,
+    quality_of_handing,
+    with_handed,
+)
+from skroute.routing._changing import ChangingChoicesMixin
+from skroute.routing._draws import row_keys, tie_draws
+from skroute.routing._fit_tables import check_fit_costs, check_matrix, check_row_costs, column_names
 from skroute.routing._fit_warnings import warn_of_fit
 from skroute.routing._limits import limits_of
 from skroute.routing._logged import LogReportMixin, read_log, table_outcomes, warn_of_overlap
@@ -41,10 +50,18 @@ from skroute.utils._compat import (
     check_sample_weight,
     num_samples,
 )
-from skroute.utils._named import by_label, in_order
+from skroute.utils._named import by_label
 
 
-class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
+class BudgetRouter(
+    ChangingChoicesMixin,
+    HandingLogMixin,
+    LogReportMixin,
+    LoggedMixin,
+    CostAwareMixin,
+    MetaEstimatorMixin,
+    BaseEstimator,
+):
     r"""Choose per row what is worth its cost, learned from logged outcomes alone.
 
     For whoever has a log of what several models, services or language models made of past
@@ -90,6 +107,11 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
     objective : {"mean", "min"}, default="mean"
         With ``policy="batch"``: maximise the mean estimated quality or the smallest one.
 
+    abstain_cost : float, default=None
+        What it costs, in units of quality, to hand a row over instead of having it answered:
+        the row counts as the best quality in the log minus this, and costs no more than
+        `routing_cost`. None never does. Raising it hands fewer rows over.
+
     drop_dominated : bool, default=False
         Whether to leave out choices that are more expensive and on average no better than
         another.
@@ -112,10 +134,14 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
     choices_ : list of str
         Names of the choices that `route` indexes: the columns of Q where it is a data
         frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...; `predict`
-        then answers with the column of Q, 0, 1, ...
+        then answers with the column of Q, 0, 1, ... With an `abstain_cost` the last one is
+        ``"abstain"``, which `predict` gives for a row that is handed over (-1 beside columns).
 
     n_known_ : ndarray of shape (n_choices,)
-        Rows of `fit` on which the quality of each choice is known.
+        Rows on which the quality of each choice is known: of `fit`, or of `add_choice`.
+
+    newcomers_ : dict from str to Newcomer
+        What is known of the choices added after `fit`.
 
     overlap_ : Overlap
         For logs of one answer per request: what the log says of the policy at `budget`.
@@ -130,7 +156,10 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         Fitted on all rows, where costs per row are learned.
 
     costs_ : ndarray of shape (n_choices,)
-        Cost of each choice; the mean where costs are per row.
+        Cost of each choice; the mean where costs are per row; 0 for handing over.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     mean_quality_ : ndarray of shape (n_choices,)
         Mean logged quality of each choice.
@@ -241,6 +270,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
         "objective": [StrOptions({"mean", "min"})],
+        "abstain_cost": ABSTAIN_COST,
         "drop_dominated": ["boolean"],
         "routing_cost": [Interval(Real, 0, None, closed="left")],
         "cv": ["cv_object"],
@@ -261,6 +291,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         reg_lambda=0.0,
         policy="online",
         objective="mean",
+        abstain_cost=None,
         drop_dominated=False,
         routing_cost=0.0,
         cv=5,
@@ -273,6 +304,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         self.reg_lambda = reg_lambda
         self.policy = policy
         self.objective = objective
+        self.abstain_cost = abstain_cost
         self.drop_dominated = drop_dominated
         self.routing_cost = routing_cost
         self.cv = cv
@@ -328,6 +360,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
 
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
         check_policy(self.policy, self.objective)
+        self._newcomers, self._later, self._dropped = {}, [], []
         routed = self._route_metadata(params)
         if y is None:
             raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
@@ -335,12 +368,15 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         if self.accuracy_estimator is None:
             check_default_reads(X)
         outcomes = self._read(X, y, costs, choice, propensity)
+        check_abstain_name(self._names, self.abstain_cost)
         self.columns_ = np.arange(outcomes.quality.shape[1])
         if self.drop_dominated:
             self.columns_ = np.sort(pareto_front(*outcomes.means()))
         outcomes = outcomes.of(self.columns_)
+        self.abstain_quality_ = quality_of_handing(outcomes.quality, self.abstain_cost)
         budget = check_budget(self.budget)
-        check_affordable(budget, outcomes.cheapest() + self.routing_cost)
+        cheapest = outcomes.cheapest() if self.abstain_quality_ is None else 0.0
+        check_affordable(budget, cheapest + self.routing_cost)
 
         folds = folds_of(self.cv, X, outcomes.quality, **routed["splitter"]["split"])
         # The price must be learned on costs as they will be known: estimated.
@@ -371,9 +407,11 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
             n_jobs=self.n_jobs,
             fit_params=routed["accuracy_estimator"]["fit"],
             known=outcomes.known,
+            handed=self.abstain_quality_,
         )
-        self._log, self._keys = outcomes.kind, keys_seen_once(X)
+        self._log, self._row_keys = outcomes.kind, row_keys(X)
         self.choices_ = [self._names[column] for column in self.columns_]
+        self.choices_ += [ABSTAIN_NAME] * (self.abstain_quality_ is not None)
         check_affordable(budget, self._priced.least)
         warn_of_fit(self._priced, self.choices_, budget)
         if self._log is not None:
@@ -385,13 +423,13 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
             return read_log(self, X, y, choice, propensity, costs)
         if propensity is not None:
             raise ValueError("propensity belongs to a log of one answer per request: give choice.")
-        self._frame_columns = _column_names(y)
-        quality = _check_matrix(y, "y", allow_nan=True)
+        self._frame_columns = column_names(y)
+        quality = check_matrix(y, "y", allow_nan=True)
         check_consistent_length(X, quality)
         self._names = self._check_names(quality.shape[1])
         # Frames of costs and of quality are read by these names from here on.
         self._frame_columns = self._names if self._named else None
-        return table_outcomes(quality, self._check_fit_costs(costs, quality.shape), self._names)
+        return table_outcomes(quality, check_fit_costs(self, costs, quality.shape), self._names)
 
     def _check_names(self, n_choices):
         """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
@@ -408,30 +446,6 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
             )
         return names
 
-    def _fixed_costs(self):
-        """The constructor's cost of each column of Q."""
-        costs = by_label(self.costs)
-        if isinstance(costs, Mapping):
-            costs = {str(name): cost for name, cost in costs.items()}
-        return check_costs(costs, self._names)
-
-    def _check_fit_costs(self, costs, shape):
-        if self.costs is not None:
-            if self.cost_estimator is not None:
-                raise ValueError(
-                    "cost_estimator learns costs per row, but the constructor has fixed "
-                    f"costs={self.costs!r}. Leave one of them out."
-                )
-            fixed = self._fixed_costs()
-            if costs is None:
-                return fixed
-        if costs is None:
-            raise ValueError(
-                f"costs must say what each of {self._names!r} costs, got None. Give a mapping or "
-                "an array to the constructor, or one cost per row and choice to fit."
-            )
-        return _check_row_costs(costs, self._frame_columns, shape)
-
     def _policy(self):
         check_is_fitted(self)
         fitted = self._priced
@@ -441,6 +455,7 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
                 "it back."
             )
         costs = None if fitted.per_row else self._fixed_costs()[self.columns_]
+        costs = with_handed(costs, self.abstain_quality_)
         check_lambda(self.reg_lambda)
         return fitted.solved(self.reg_lambda, costs)
 
@@ -494,20 +509,20 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
                 "calls are expected to cost by the log is predict_routed(X).expected_cost."
             )
         if costs is not None:
-            return _check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
+            costs = check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
+            return with_handed(costs, self.abstain_quality_)
         if self.cost_estimator_ is None:
             raise ValueError(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        return predict_costs(self.cost_estimator_, X, len(self.choices_))
-
-    def _answer(self, X, plan, response):
-        # What nothing names is answered by its column of Q.
-        return (np.asarray(self.choices_) if self._named else self.columns_)[plan.route]
+        estimated = predict_costs(
+            self.cost_estimator_, X, self._priced._n_outputs - (self.abstain_quality_ is not None)
+        )
+        return self._priced.narrowed(with_handed(estimated, self.abstain_quality_))
 
     def score(self, X, y, sample_weight=None, budget=None, costs=None, **context):
-        """Realised mean quality of the choices made.
+        """Realised mean quality of the choices made; a row handed over counts as in `fit`.
 
         Parameters
         ----------
@@ -515,8 +530,9 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
             Features of the requests.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices)
-            Q: quality of each choice on each row, with the columns that `fit` saw. Rows of
-            which the choice made has NaN, not known, do not count.
+            Q: quality of each choice on each row, with the columns that `fit` saw and those of
+            choices added later; dropped ones may be left out. Rows of which the choice made
+            has NaN, not known, do not count.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
@@ -536,14 +552,15 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         float
         """
         check_is_fitted(self)
-        quality = _check_matrix(y, "y", self._frame_columns, allow_nan=True)
+        names, at = self._columns_in(y)
+        quality = check_matrix(y, "y", names if self._named else None, allow_nan=True)
         check_consistent_length(X, quality)
-        if quality.shape[1] != len(self._names):
+        if quality.shape[1] != len(names):
             raise ValueError(
-                f"y must have the {len(self._names)} columns that fit saw, got {quality.shape[1]}."
+                f"y must have the {len(names)} columns that fit saw, got {quality.shape[1]}."
             )
         route = self.route(X, budget=budget, costs=costs, **context)
-        realised = quality[np.arange(len(route)), self.columns_[route]]
+        realised = self._realised(quality, route, at)
         weight = check_sample_weight(sample_weight, X)
         known = ~np.isnan(realised)
         if not weight[known].sum() > 0:
@@ -582,48 +599,3 @@ class BudgetRouter(LogReportMixin, LoggedMixin, CostAwareMixin, MetaEstimatorMix
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags
-
-
-def _column_names(frame):
-    """The columns of a data frame as strings; None of anything else."""
-    if not hasattr(frame, "columns"):
-        return None
-    names = [str(column) for column in frame.columns]
-    if len(set(names)) < len(names):
-        raise ValueError(f"y must not have two columns of the same name, got {names!r}.")
-    return names
-
-
-def _check_matrix(matrix, name, columns=None, allow_nan=False):
-    """A matrix with one column per choice; a frame's columns in the order that fit saw."""
-    if columns is not None:
-        matrix = in_order(matrix, columns, name)
-    found = np.asarray(matrix)
-    readable = True
-    if found.dtype.kind in "OUS":
-        try:
-            found = found.astype(np.float64)
-        except (TypeError, ValueError):
-            readable = False
-    if not readable:
-        # Outside, so that what numpy said, which quotes the entry, is not told along.
-        raise ValueError(f"{name} must be numbers, one column for each choice.")
-    found = check_array(
-        found,
-        dtype=np.float64,
-        ensure_2d=False,
-        input_name=name,
-        ensure_all_finite="allow-nan" if allow_nan else True,
-    )
-    return found.reshape(len(found), -1)
-
-
-def _check_row_costs(costs, columns, shape):
-    costs = _check_matrix(costs, "costs", columns)
-    if costs.shape != shape:
-        raise ValueError(
-            f"costs must have one cost per row and choice, shape {shape}, got {costs.shape}."
-        )
-    if costs.min() < 0:
-        raise ValueError(f"costs must not be negative, got {float(costs.min())!r}.")
-    return costs

@@ -18,9 +18,8 @@ from skroute.base import (
     inherit_member_tags,
     note_failure,
 )
-from skroute.routing._budget_router import _check_matrix, _column_names
+from skroute.routing._abstaining import ABSTAIN_COST, ABSTAIN_NAME
 from skroute.routing._cascade_checks import (
-    ABSTAIN_NAME,
     check_fit_costs,
     check_folds,
     check_names,
@@ -32,6 +31,7 @@ from skroute.routing._cascade_log import as_columns, names_of_columns, split_sig
 from skroute.routing._cascade_rules import Log, candidates, fixed_order
 from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._cascade_walk import known_scores, walk
+from skroute.routing._fit_tables import check_matrix, column_names
 from skroute.routing._mixtures import Mixture
 from skroute.routing._priced import cross_fit
 from skroute.routing._priced_views import standard_error
@@ -117,6 +117,9 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
 
     costs_ : ndarray of shape (n_models,)
         Cost of each model's call; the mean of the log where costs are per row.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     mean_quality_ : ndarray of shape (n_models,)
         Mean logged quality of each model.
@@ -213,7 +216,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "order": ["array-like", None],
         "max_calls": [Interval(Integral, 1, None, closed="left")],
-        "abstain_cost": [Interval(Real, 0, None, closed="left"), None],
+        "abstain_cost": ABSTAIN_COST,
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "cv": ["cv_object"],
         "n_jobs": [
@@ -299,8 +302,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             X = check_rows(self, X, reset=True)
             if self.accuracy_estimator is None:
                 check_default_reads(X)
-        self._frame_columns = _column_names(y)
-        quality = _check_matrix(y, "y")
+        self._frame_columns = column_names(y)
+        quality = check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
         self.model_names_ = check_names(self, quality.shape[1])
         # Frames of costs and of quality are read by these names from here on.
@@ -468,8 +471,8 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         x : row, default=None
-            What is known of the request; one row as in `fit`, without its outer dimension.
-            None where `fit` got no X.
+            What is known of the request: one row as in `fit`, without its outer dimension, or
+            a table with one row, as streams take it. None where `fit` got no X.
 
         budget : float, default=None
             Mean cost per request. None takes the constructor's.
@@ -506,7 +509,11 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         if self._informed:
             if x is None:
                 raise ValueError("x must be a row like those of fit, got None.")
-            x = self._check_X(x.to_frame().T if hasattr(x, "to_frame") else [x])
+            if getattr(x, "ndim", 1) != 2:
+                x = x.to_frame().T if hasattr(x, "to_frame") else [x]
+            elif x.shape[0] != 1:
+                raise ValueError(f"x must be one row, got a table of {x.shape[0]}.")
+            x = self._check_X(x)
         known = known_scores(self, [None] if x is None else x)
         low, high, share = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
@@ -538,7 +545,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         float
         """
         check_is_fitted(self)
-        quality = _check_matrix(y, "y", self._frame_columns)
+        quality = check_matrix(y, "y", self._frame_columns)
         if quality.shape[1] != len(self.model_names_):
             raise ValueError(
                 f"y must have the {len(self.model_names_)} columns that fit saw, got "
@@ -549,6 +556,14 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         route = self.route(X, budget=budget, **context)
         weight = check_sample_weight(sample_weight, quality)
         return float(np.average(self._realised(quality, route), weights=weight))
+
+    @property
+    def abstain_quality_(self):
+        """What a row counts as that is handed over; None where none is."""
+        check_is_fitted(self)
+        if self.choices_[-1] != ABSTAIN_NAME or self.abstain_cost is None:
+            return None
+        return self._rules[0].fitted.abstain * self._span + self._low
 
     def _realised(self, quality, route):
         handed = self._rules[0].fitted.abstain * self._span + self._low

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from skroute.base import check_costs
-from skroute.routing._budget_router import _check_row_costs
+from skroute.routing._abstaining import check_abstain_name
 from skroute.routing._cascade_rules import n_candidates
+from skroute.routing._fit_tables import check_row_costs
 from skroute.routing._values import folds_of
 from skroute.utils._named import by_label
 
 # Sets of models that are compared; each is fitted for each fold.
 _MAX_SETS = 1023
-ABSTAIN_NAME = "abstain"
 
 
 def check_names(router, n_models):
@@ -28,8 +28,7 @@ def check_names(router, n_models):
         raise ValueError(
             f"y has {n_models} columns but costs names {len(names)} models: {names!r}."
         )
-    if router.abstain_cost is not None and ABSTAIN_NAME in names:
-        raise ValueError(f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; rename it.")
+    check_abstain_name(names, router.abstain_cost)
     return names
 
 
@@ -50,7 +49,7 @@ def check_fit_costs(router, costs, shape):
             f"costs must say what each of {router.model_names_!r} costs, got None. Give a "
             "mapping or an array to the constructor, or one cost per row and model to fit."
         )
-    return _check_row_costs(costs, router._frame_columns, shape)
+    return check_row_costs(costs, router._frame_columns, shape)
 
 
 def check_order(order, names, max_calls):

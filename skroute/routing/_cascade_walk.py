@@ -3,9 +3,9 @@
 import numpy as np
 
 from skroute.base import check_affordable
-from skroute.routing._budget_router import _check_row_costs
 from skroute.routing._cascade_log import Asked, Path, check_models, split_signals
 from skroute.routing._cascade_rules import ABSTAIN, Scores, state_features
+from skroute.routing._fit_tables import check_row_costs
 from skroute.routing._values import predict_matrix
 from skroute.utils._compat import num_samples
 
@@ -62,7 +62,7 @@ def _ask(router, X, signals, models, costs):
         costs = np.tile(router.costs_, (n_rows, 1))
     else:
         # A copy: what models say of their costs is written into it.
-        costs = _check_row_costs(costs, router._frame_columns, shape).copy()
+        costs = check_row_costs(costs, router._frame_columns, shape).copy()
     return Asked(router, X, n_rows, by_name, models, costs)
 
 

@@ -162,10 +162,9 @@ def row_keys(X):
     )
 
 
-def keys_seen_once(X):
-    """Sorted keys of the rows that occur once."""
-    keys, counts = np.unique(row_keys(X), return_counts=True)
-    return keys[counts == 1]
+def has_own_keys(X):
+    """Whether equal rows of other tables have the keys of these."""
+    return not _is_lazy(X)
 
 
 def _is_lazy(X):

@@ -10,11 +10,11 @@ import numpy as np
 
 
 @numba.njit(cache=True, nogil=True)
-def look(x, mean, cov, usual, since, drift, back, most):
+def look(x, mean, cov, usual, seen, now, drift, back, most):
     """Estimates (n_choices, 2) and the variances of those of quality, in units of the noise.
 
-    In the requests `since` a choice's last outcome the level of quality has gained variance
-    `drift` each, up to `most`, and has gone `back` at this rate to the usual one.
+    In the requests from the last outcome of a choice, `seen`, to `now` the level of quality has
+    gained variance `drift` each, up to `most`, and has gone `back` at this rate to the usual one.
     """
     n_choices, _, n_features = mean.shape
     estimate = np.zeros((n_choices, 2))
@@ -27,9 +27,52 @@ def look(x, mean, cov, usual, since, drift, back, most):
             for b in range(n_features):
                 inner += cov[k, 0, a, b] * x[b]
             variance[k] += inner * x[a]
-        estimate[k, 0] -= np.expm1(-back * since[k]) * (usual[k] - mean[k, 0, 0])
-        variance[k] += min(drift * since[k], max(most - cov[k, 0, 0, 0], 0.0))
+        since = max(now - seen[k, 0], 0)
+        estimate[k, 0] -= np.expm1(-back * since) * (usual[k] - mean[k, 0, 0])
+        variance[k] += min(drift * since, max(most - cov[k, 0, 0, 0], 0.0))
     return estimate, variance
+
+
+@numba.njit(cache=True, nogil=True)
+def weigh(estimate, base, variance, prices, usable, exploration, price, least):
+    """The best of optimistic quality less price times cost, for one request.
+
+    Parameters
+    ----------
+    estimate : ndarray of shape (n_choices, 2)
+        From `look`; `base`, what the prior says, is added in place.
+    base : ndarray of shape (n_choices, 2)
+    variance : ndarray of shape (n_choices,)
+        Of the estimates of quality.
+    prices : ndarray of shape (n_choices,)
+    usable : ndarray of shape (n_choices,), dtype=bool
+    exploration, price : float
+    least : float
+        Costs are at least this share of the price list's.
+
+    Returns
+    -------
+    choice : int
+        Of equal values the cheapest.
+    most : float
+        The best value without optimism.
+    greedy, bonus, costs : ndarray of shape (n_choices,)
+    """
+    n = len(prices)
+    greedy, bonus, costs = np.empty(n), np.empty(n), np.empty(n)
+    choice, best, most = -1, -np.inf, -np.inf
+    for k in range(n):
+        estimate[k, 0] += base[k, 0]
+        estimate[k, 1] += base[k, 1]
+        bonus[k] = exploration * np.sqrt(max(variance[k], 0.0))
+        costs[k] = max(estimate[k, 1], least) * prices[k]
+        greedy[k] = estimate[k, 0] - price * costs[k]
+        if usable[k]:
+            value = greedy[k] + bonus[k]
+            most = max(most, greedy[k])
+            if choice < 0 or value > best or (value == best and costs[k] < costs[choice]):
+                choice, best = k, value
+    return choice, most, greedy, bonus, costs
 
 
 @numba.njit(cache=True, nogil=True)

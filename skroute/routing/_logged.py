@@ -21,6 +21,7 @@ from skroute.quality._logged import (
     read_values,
 )
 from skroute.routing._draws import row_keys
+from skroute.routing._fit_tables import check_fit_costs
 from skroute.routing._values import default_accuracy_estimator
 from skroute.utils._compat import num_samples
 from skroute.utils._named import by_label
@@ -35,14 +36,23 @@ class Known(NamedTuple):
         The outcomes, NaN where not known.
     weight : ndarray of shape (n_rows, n_choices)
         One over the probability that a cell is known; 0 where it is not.
+    noise : float, default=None
+        See `prior`; None takes it from `weight`.
     """
 
     table: np.ndarray
     weight: np.ndarray
+    noise: float | None = None
 
     def of(self, columns):
         """The same of some choices."""
-        return Known(self.table[:, columns], self.weight[:, columns])
+        return Known(self.table[:, columns], self.weight[:, columns], self.noise)
+
+    def with_handed(self, handed):
+        """The same with a last choice whose quality is known of every row."""
+        tables = zip((self.table, self.weight), (handed, 1.0))
+        table, weight = (np.insert(part, part.shape[1], value, axis=1) for part, value in tables)
+        return Known(table, weight, self.prior)
 
     def means(self):
         """Mean of each choice, by weight."""
@@ -69,6 +79,8 @@ class Known(NamedTuple):
     @property
     def prior(self):
         """By how much single outcomes are noisier than where all are known."""
+        if self.noise is not None:
+            return self.noise
         made = self.weight > 0
         return float(self.weight[made].mean()) if made.any() else 1.0
 
@@ -206,11 +218,11 @@ def read_log(router, X, q, choice, propensity, costs):
                 "then met in the logged costs), or a cost_estimator that learns them."
             )
         if fixed is not None:
-            router._check_fit_costs(None, None)
+            check_fit_costs(router, None, None)
         known_costs = table(read_values(costs, "costs", n, least=0.0))
         costs = known_costs.table
     else:
-        costs = router._check_fit_costs(costs, quality.table.shape)
+        costs = check_fit_costs(router, costs, quality.table.shape)
     kind = "given" if propensity is not None else "estimated"
     return Outcomes(quality.table, quality, costs, known_costs, kind)
 
@@ -275,16 +287,20 @@ def warn_of_overlap(overlap):
 class LogReportMixin:
     """Mixin for routers that learn from logs: what these know, and which rows were in them.
 
-    `_fit` sets ``_log``, the `kind` of its `Outcomes`, and ``_keys`` of the rows seen once.
+    `_fit` sets ``_log``, the `kind` of its `Outcomes`, and ``_row_keys`` of its rows.
     """
 
     @property
     def n_known_(self):
-        """Rows of `fit` on which the quality of each choice is known, of shape (n_choices,)."""
+        """Rows on which the quality of each choice is known, of shape (n_choices,)."""
         policy = self._policy()
         if policy.known is None:
-            return np.full(len(self.choices_), len(policy.quality))
-        return (policy.known.weight > 0).sum(axis=0)
+            found = np.full(len(self.choices_), len(policy.quality))
+        else:
+            found = (policy.known.weight > 0).sum(axis=0)
+        for k in np.flatnonzero(policy.added):
+            found[k] = self._newcomers[self.choices_[k]].record.n_rows
+        return found
 
     @property
     def overlap_(self):
@@ -297,4 +313,5 @@ class LogReportMixin:
 
     def _seen(self, X):
         """Which rows are those of `fit`, as far as a row was there once."""
-        return np.isin(row_keys(X), self._keys)
+        keys, counts = np.unique(self._row_keys, return_counts=True)
+        return np.isin(row_keys(X), keys[counts == 1])

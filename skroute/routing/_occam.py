@@ -1,12 +1,13 @@
 """OCCAM: which classifier answers, per query."""
 
+from skroute.routing._abstaining import AbstainingMixin
 from skroute.routing._base import LabelsMixin
 from skroute.routing._occam_base import BaseOccam
 from skroute.routing._qualities import QUALITY_OF_LABELS
 from skroute.utils._compat import HasMethods
 
 
-class OccamRouterClassifier(LabelsMixin, BaseOccam):
+class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
     r"""Answer each row with the classifier that is worth its cost for that row.
 
     `fit` fits the members and records how each does on rows that it has not seen: the
@@ -63,9 +64,12 @@ class OccamRouterClassifier(LabelsMixin, BaseOccam):
           is minus that money. See `exchange_rate`.
         - ``"f1"`` of the second of two classes: a ratio of sums. For each budget it is made
           linear at the ratio that the policy reaches (Dinkelbach's iteration).
-        - ``"log_loss"``, ``"brier"``: minus these losses of ``predict_proba``;
-          ``"probability"``: of the true label, which is the paper's success probability. They
-          compare members' probabilities, and so only those that are calibrated alike.
+        - ``"log_loss"``, ``"brier"``: minus these losses of ``predict_proba``. They compare
+          members' probabilities, so each member is calibrated first, on its cross-fitted answers
+          to the rows of `fit`, by whichever of scikit-learn's calibrations (or none) has the
+          least cross-fitted log loss; see ``calibration_``. `predict` stays the members' own.
+        - ``"probability"``: of the true label, as members say it, which is the paper's success
+          probability; it compares only members that are calibrated alike.
         - A function of true and given labels to one number per row, higher is better;
           ``("predict_proba", function)`` of true labels and probabilities; ``("ratio",
           function)`` to a pair of arrays, of which the ratio of the sums is the quality.
@@ -86,8 +90,11 @@ class OccamRouterClassifier(LabelsMixin, BaseOccam):
         holds on average. ``"batch"`` solves the assignment for the rows given; the
         budget is a hard cap on them.
 
-    objective : {"mean", "min"}, default="mean"
-        With ``policy="batch"``: maximise the mean estimated success or the smallest one.
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person instead of answering
+        it: the row counts as the best quality of any answer in `fit` minus this, and costs no
+        more than `routing_cost_`. `predict` marks it by None, `predict_proba` by NaN. None never
+        hands over. Raising it hands fewer rows over.
 
     routing_cost : float, default=None
         Cost of deciding on one row (embedding transformer and estimate), in the unit of
@@ -109,16 +116,17 @@ class OccamRouterClassifier(LabelsMixin, BaseOccam):
         Class labels.
 
     choices_ : list of str
-        Names of the members that `route` indexes.
+        Names of the members that `route` indexes; with an `abstain_cost` ``"abstain"`` as the
+        last one.
 
     estimators_ : list of classifiers
-        The fitted members, in the order of ``choices_``.
+        The fitted members, in this order.
 
     costs_ : ndarray of shape (n_choices,)
-        Cost of each member's call.
+        Cost of each member's call; 0 for handing over.
 
     min_budget_ : float
-        The smallest feasible budget: the cheapest member and what every row pays for routing.
+        The smallest feasible budget: the cheapest choice and what every row pays for routing.
 
     routing_cost_ : float
         What each row pays before its member is known: `routing_cost`, measured where
@@ -149,6 +157,13 @@ class OccamRouterClassifier(LabelsMixin, BaseOccam):
     embedding_ : transformer or None
         Fitted on all rows.
 
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
+
+    calibration_ : dict from str to str or None
+        How the probabilities of each member are calibrated, where `quality` is ``"log_loss"`` or
+        ``"brier"``; empty for others.
+
     mean_quality_ : ndarray of shape (n_choices,)
         Out-of-sample quality of each member for all rows.
 
@@ -177,8 +192,8 @@ class OccamRouterClassifier(LabelsMixin, BaseOccam):
     - ``request_id``, of shape (n_samples,): what the draws of ties are made of, in place of the
       row. A service that calls with one row at a time gives it where equal rows are many.
 
-    `reg_lambda`, `costs` and `exchange_rate` act at once on a fitted router, as `budget`,
-    `policy` and `objective` do: estimates and quality of the rows of `fit` are kept, and the
+    `reg_lambda`, `costs` and `exchange_rate` act at once on a fitted router, as `budget` and
+    `policy` do: estimates and quality of the rows of `fit` are kept, and the
     price is solved for anew.
 
     ``fit(X, y, sample_weight=...)`` fits every member with the weights, and price, validation
@@ -234,7 +249,7 @@ class OccamRouterClassifier(LabelsMixin, BaseOccam):
         exchange_rate=None,
         reg_lambda=0.0,
         policy="online",
-        objective="mean",
+        abstain_cost=None,
         routing_cost=None,
         cv=5,
         n_jobs=None,
@@ -248,7 +263,7 @@ class OccamRouterClassifier(LabelsMixin, BaseOccam):
         self.exchange_rate = exchange_rate
         self.reg_lambda = reg_lambda
         self.policy = policy
-        self.objective = objective
+        self.abstain_cost = abstain_cost
         self.routing_cost = routing_cost
         self.cv = cv
         self.n_jobs = n_jobs

@@ -8,7 +8,9 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.assignment._decide import check_policy
 from skroute.base import check_affordable, check_budget, check_costs, note_failure
 from skroute.metrics._objectives import means_of
+from skroute.routing._abstaining import ABSTAIN_COST, ABSTAIN_NAME, quality_of_handing, with_handed
 from skroute.routing._base import BaseRouter
+from skroute.routing._calibrated import PROPER, calibrate
 from skroute.routing._draws import tie_draws
 from skroute.routing._embedding import call_with_layer, check_layer, reads_tensors
 from skroute.routing._fit_warnings import warn_of_fit
@@ -29,7 +31,7 @@ _BLOCK = 1024
 class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
     """Members whose quality is estimated for each row; the best at the price answers."""
 
-    _acts_at_once = ("budget", "policy", "objective", "reg_lambda", "costs", "exchange_rate")
+    _acts_at_once = ("budget", "policy", "reg_lambda", "costs", "exchange_rate")
     _call_context = ("exclude", "allowed", "request_id")
     _parameter_constraints: dict = {
         **BaseRouter._parameter_constraints,
@@ -38,7 +40,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
-        "objective": [StrOptions({"mean", "min"})],
+        "abstain_cost": ABSTAIN_COST,
         "routing_cost": [Interval(Real, 0, None, closed="left"), None],
     }
 
@@ -53,7 +55,8 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         return (self.embedding if isinstance(self.embedding, str) else None), None
 
     def _check(self, X, members):
-        check_policy(self.policy, self.objective)
+        super()._check(X, members)
+        check_policy(self.policy, "mean")
         if isinstance(self.embedding, (str, tuple)):
             pair = self.embedding if isinstance(self.embedding, tuple) else (self.embedding, "")
             if len(pair) != 2 or pair[0] not in members or not isinstance(pair[1], str):
@@ -91,7 +94,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
     def _least_cost(self, costs, names):
         embedder, _ = self._named_embedding()
         deciding, added = self._split_costs(costs, names, embedder, answered=True)
-        return deciding + float(added.min())
+        return deciding + (float(added.min()) if self.abstain_cost is None else 0.0)
 
     def _learn(self, X, target, answers):
         names, responses = answers.names, list(answers.responses)
@@ -114,9 +117,20 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
             self.embedding_ = clone(self.embedding)
             with note_failure("embedding", num_samples(X), "fit"):
                 features = self.embedding_.fit_transform(X, self._target.labels(target))
+        self._calibrators, self.calibration_ = {}, {}
+        if isinstance(self.quality, str) and self.quality in PROPER:
+            found = [calibrate(part, target, answers.folds, answers.weight) for part in responses]
+            responses = [one.proba for one in found]
+            self._calibrators = {name: one.model for name, one in zip(names, found)}
+            self.calibration_ = {name: one.method for name, one in zip(names, found)}
         quality = self._objective().bound(target, answers.weight).table(target, responses)
         deciding, added = self._split_costs(self._costs_of_fit, names, embedder)
-        check_affordable(check_budget(self.budget), deciding + float(added.min()))
+        self.abstain_quality_ = None
+        if not self._objective().ratio:
+            self.abstain_quality_ = quality_of_handing(quality, self.abstain_cost)
+        least = float(with_handed(added, self.abstain_quality_).min())
+        check_affordable(check_budget(self.budget), deciding + least)
+        handing = {} if self.abstain_quality_ is None else {"handed": self.abstain_quality_}
         estimator = self.accuracy_estimator
         policy = (fit_ratio if self._objective().ratio else fit_policy)(
             default_accuracy_estimator() if estimator is None else estimator,
@@ -130,6 +144,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
             deciding=deciding,
             n_jobs=self.n_jobs,
             weight=answers.weight,
+            **handing,
         )
         self._routing_seconds = 0.0
         if isinstance(self.costs, str) and self.routing_cost is None:
@@ -143,7 +158,9 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         check_affordable(budget, now.least)
         self._priced, self._means = policy, means_of(quality, answers.weight)
         self._measured = isinstance(self.costs, str)
-        self.choices_ = list(names)
+        if self.abstain_quality_ is not None:
+            self._means = np.append(self._means, self.abstain_quality_)
+        self.choices_ = list(names) + ([] if self.abstain_quality_ is None else [ABSTAIN_NAME])
         warn_of_fit(now, self.choices_, budget)
 
     def _timed_decision(self, policy):
@@ -161,8 +178,8 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
 
     @property
     def costs_(self):
-        """Cost of each member's call, ndarray of shape (n_choices,)."""
-        return self._now()
+        """Cost of each member's call, 0 for handing over, ndarray of shape (n_choices,)."""
+        return with_handed(self._now(), self.abstain_quality_)
 
     @costs_.setter
     def costs_(self, costs):
@@ -195,6 +212,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         if isinstance(self.costs, str):
             deciding += self._routing_seconds
         check_lambda(self.reg_lambda)
+        added = with_handed(added, self.abstain_quality_)
         policy = self._priced.solved(self.reg_lambda, added, deciding, self._rates())
         return policy.at_budget(budget)
 
@@ -202,6 +220,8 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         """Why the policy is more than estimates and a price for each budget; None if not."""
         if self._objective().ratio:
             return "a quality that is a ratio of sums, whose estimates differ by budget"
+        if self.abstain_quality_ is not None:
+            return "an abstain_cost"
         return "an exchange rate" if any(self._rates()) else None
 
     def _embed(self, X):
@@ -259,7 +279,6 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
             policy.planned,
             budget,
             policy=self.policy,
-            objective=self.objective,
             draw=draw,
             allowed=limits.allowed,
         )
@@ -269,8 +288,17 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         """What the member that embeds has answered already, if that is its answer."""
         if proba is None or not self._answered or self._embedder[0] not in self.choices_:
             return None
-        choice = self.choices_.index(self._embedder[0])
-        return {(choice, "predict_proba"): proba, (choice, "predict"): proba.argmax(axis=1)}
+        name = self._embedder[0]
+        choice = self.choices_.index(name)
+        said = (
+            self._calibrators[name].predict_proba(proba) if self._calibrators.get(name) else proba
+        )
+        return {(choice, "predict_proba"): said, (choice, "predict"): proba.argmax(axis=1)}
+
+    def _call_member(self, response, name, member, X):
+        found = super()._call_member(response, name, member, X)
+        model = self._calibrators.get(name) if response == "predict_proba" else None
+        return found if model is None else model.predict_proba(found)
 
     def _trade(self, budget):
         return Trade(self._policy_at(budget))

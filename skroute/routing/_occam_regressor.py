@@ -1,12 +1,13 @@
 """OCCAM for numbers: which regressor answers, per query."""
 
+from skroute.routing._abstaining import AbstainingMixin
 from skroute.routing._base import NumbersMixin
 from skroute.routing._occam_base import BaseOccam
 from skroute.routing._qualities import QUALITY_OF_NUMBERS
 from skroute.utils._compat import HasMethods
 
 
-class OccamRouterRegressor(NumbersMixin, BaseOccam):
+class OccamRouterRegressor(AbstainingMixin, NumbersMixin, BaseOccam):
     r"""Answer each row with the regressor that is worth its cost for that row.
 
     :class:`OccamRouterClassifier` for numbers. `fit` fits the members and records how far
@@ -58,8 +59,11 @@ class OccamRouterRegressor(NumbersMixin, BaseOccam):
         holds on average. ``"batch"`` solves the assignment for the rows given; the
         budget is a hard cap on them.
 
-    objective : {"mean", "min"}, default="mean"
-        With ``policy="batch"``: maximise the mean estimated quality or the smallest one.
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person instead of answering
+        it: the row counts as the best quality of any answer in `fit` minus this, and costs no
+        more than `routing_cost_`. `predict` marks it by NaN. None never hands
+        over. Raising it hands fewer rows over.
 
     routing_cost : float, default=None
         Cost of deciding on one row (embedding transformer and estimate), in the unit of
@@ -78,16 +82,17 @@ class OccamRouterRegressor(NumbersMixin, BaseOccam):
     Attributes
     ----------
     choices_ : list of str
-        Names of the members that `route` indexes.
+        Names of the members that `route` indexes; with an `abstain_cost` ``"abstain"`` as the
+        last one.
 
     estimators_ : list of regressors
-        The fitted members, in the order of ``choices_``.
+        The fitted members, in this order.
 
     costs_ : ndarray of shape (n_choices,)
-        Cost of each member's call.
+        Cost of each member's call; 0 for handing over.
 
     min_budget_ : float
-        The smallest feasible budget: the cheapest member and what every row pays for routing.
+        The smallest feasible budget: the cheapest choice and what every row pays for routing.
 
     routing_cost_ : float
         What each row pays before its member is known: `routing_cost`, measured where
@@ -117,6 +122,9 @@ class OccamRouterRegressor(NumbersMixin, BaseOccam):
 
     embedding_ : transformer or None
         Fitted on all rows.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     mean_quality_ : ndarray of shape (n_choices,)
         Out-of-sample quality of each member for all rows.
@@ -182,7 +190,7 @@ class OccamRouterRegressor(NumbersMixin, BaseOccam):
         exchange_rate=None,
         reg_lambda=0.0,
         policy="online",
-        objective="mean",
+        abstain_cost=None,
         routing_cost=None,
         cv=5,
         n_jobs=None,
@@ -196,7 +204,7 @@ class OccamRouterRegressor(NumbersMixin, BaseOccam):
         self.exchange_rate = exchange_rate
         self.reg_lambda = reg_lambda
         self.policy = policy
-        self.objective = objective
+        self.abstain_cost = abstain_cost
         self.routing_cost = routing_cost
         self.cv = cv
         self.n_jobs = n_jobs

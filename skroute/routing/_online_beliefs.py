@@ -62,9 +62,8 @@ class Beliefs:
         """Estimates (n_choices, 2) for a request now, and the variances of those of quality."""
         from skroute.routing._kernels import look
 
-        since = np.maximum(now - self.seen[:, QUALITY], 0)
-        back = RETURN * self.drift
-        return look(x, self.mean, self.cov, self.usual, since, self.drift, back, LEVEL_VARIANCE)
+        back, seen = RETURN * self.drift, self.seen
+        return look(x, self.mean, self.cov, self.usual, seen, now, self.drift, back, LEVEL_VARIANCE)
 
 
 def new_beliefs(n_choices, n_features, alpha, drift, *, now=0, level=LEVEL_VARIANCE):

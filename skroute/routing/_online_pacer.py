@@ -1,5 +1,6 @@
 """The dual price of a ceiling that is kept while beliefs, prices and choices change."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +76,7 @@ def note_row(pacer, x, base, bonus):
 def book(pacer, amount, budget):
     """Enter what a new request is expected to cost; savings beyond a few requests are let go."""
     pacer.spent += amount
-    if np.isfinite(budget):
+    if math.isfinite(budget):
         pacer.debt = max(pacer.debt + amount - budget, -SAVINGS * budget)
 
 

@@ -151,6 +151,8 @@ class Serving:
 
     def decide(self, x, base, budget, n_expected):
         """One request: the best of optimistic quality less price times cost (LinUCB at a price)."""
+        from skroute.routing._kernels import weigh
+
         with self.lock:
             pacer, beliefs = self.pacer, self.beliefs
             if n_expected is not None and pacer.n_decided % n_expected == 0:
@@ -158,22 +160,26 @@ class Serving:
             if pacer.stale or pacer.n_decided % EVERY == 0:
                 self._solve(budget, n_expected)
             estimate, variance = beliefs.look(x, pacer.n_decided)
-            estimate += base
-            bonus = self.exploration * np.sqrt(np.maximum(variance, 0.0) * self.noise)
-            costs = np.maximum(estimate[:, COST], LEAST_RATIO) * self.prices
-            greedy = estimate[:, QUALITY] - pacer.price * costs
-            value = np.where(self.usable, greedy + bonus, -np.inf)
-            choice = self._tried(costs, budget)
-            if choice is None:
-                choice = _best(value, costs)
-            explored = float(greedy[self.usable].max() - greedy[choice])
+            choice, most, greedy, bonus, costs = weigh(
+                estimate,
+                base,
+                variance * self.noise,
+                self.prices,
+                self.usable,
+                float(self.exploration),
+                float(pacer.price),
+                LEAST_RATIO,
+            )
+            tried = self._tried(costs, budget)
+            choice = choice if tried is None else tried
+            explored, cost = float(most - greedy[choice]), float(costs[choice])
             note_row(pacer, x, base, bonus)
-            book(pacer, costs[choice], budget)
+            book(pacer, cost, budget)
             decision = Decision(
                 pacer.n_decided,
                 self.names[choice],
                 float(estimate[choice, QUALITY]),
-                float(costs[choice]),
+                cost,
                 explored,
                 x,
                 base[choice],

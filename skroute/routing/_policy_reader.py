@@ -22,6 +22,9 @@ a ``predictor``:
   plain rows of length one. The sum, in single precision, is added to ``mean``, corrected by
   interpolation between the ``knots`` of each choice, rounded to multiples of ``step`` (null: not),
   and cut to the range ``low`` to ``high``
+- ``changed``: the choices of predictor ``of`` and, behind them, ``added`` ones: of the ``columns``
+  of `of`, ``x @ coef + intercept``, cut to the range ``low`` to ``high``, less ``caution`` times
+  the length of ``(x - mean(x), 1) @ root``, cut again; of all these the columns ``kept``
 
 Each row goes to the best of quality less docked less price times cost. Rows that are tied at the
 price go to the cheaper choice here; skroute itself divides them so that all of the budget is used.
@@ -290,6 +293,15 @@ def stacked(predictor, X):
     return np.clip(found, predictor["low"], predictor["high"])
 
 
-KINDS = {
-    kind.__name__: kind for kind in (linear, trees, subsets, nearest, closest, similar, stacked)
-}
+def changed(predictor, X):
+    columns = [KINDS[predictor["of"]["kind"]](predictor["of"], X).reshape(len(X), -1)]
+    for new in predictor["added"]:
+        x, ends = columns[0][:, new["columns"]], (new["low"], new["high"])
+        parts = np.column_stack([x - x.mean(axis=1, keepdims=True), np.ones(len(x))])
+        less = new["caution"] * np.linalg.norm(parts @ new["root"], axis=1)
+        columns.append(np.clip(np.clip(linear(new, x), *ends) - less, *ends))
+    return np.column_stack(columns)[:, predictor["kept"]]
+
+
+FUNCTIONS = linear, trees, subsets, nearest, closest, similar, stacked, changed
+KINDS = {kind.__name__: kind for kind in FUNCTIONS}

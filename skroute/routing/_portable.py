@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.quality._corrections import rounding_unit
 from skroute.quality._family import Forest, Landmarks, Linear, Neighbors
+from skroute.routing._newcomers import CAUTION, Shrunk, base_of
 from skroute.routing._priced_views import LoggedMixin
 
 FORMAT, VERSION = "skroute-policy", 1
@@ -92,7 +93,7 @@ def export_policy(router, path=None):
             'A router with policy="batch" cannot be exported: its choices depend on all rows of a '
             'call. Export set_params(policy="online").'
         )
-    steps, predictor = _read(policy.estimator)
+    steps, predictor = _with_changes(policy)
     budget = router._effective_budget(None)
     exported = {
         "format": FORMAT,
@@ -119,6 +120,33 @@ def export_policy(router, path=None):
             file.write(text)
         os.replace(temporary, path)
     return exported
+
+
+def _with_changes(policy):
+    """Steps and predictor of a policy, some of whose choices may have come or gone after fit."""
+    base, models, _ = base_of(policy)
+    steps, predictor = _read(base)
+    if policy.kept is None:
+        return steps, predictor
+    if any(not isinstance(model, Shrunk) for model in models):
+        raise TypeError(
+            "A router that has got a choice by an estimator of its own (add_choice) cannot be "
+            "exported: add it without one."
+        )
+    added = [
+        {
+            "columns": model.columns.tolist(),
+            "coef": model.coef.tolist(),
+            "intercept": model.intercept,
+            "root": model.root.tolist(),
+            "caution": CAUTION,
+            "low": model.low,
+            "high": model.high,
+        }
+        for model in models
+    ]
+    kept = policy.kept.tolist()
+    return steps, {"kind": "changed", "of": predictor, "added": added, "kept": kept}
 
 
 def _read(estimator):

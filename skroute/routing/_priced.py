@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 from skroute.assignment import decide
 from skroute.assignment._decide import check_policy
 from skroute.base import Plan, affords, check_affordable, note_failure
+from skroute.routing._abstaining import Beside, with_handed
 from skroute.routing._limits import stand_ins
 from skroute.routing._mixtures import price_curve, spread_prices
 from skroute.routing._validation import (
@@ -113,6 +114,8 @@ class PricedPolicy:
         self.repeats = repeats
         # Columns of the estimator's output; None where none is left out.
         self.kept, self._n_outputs = None, quality.shape[1]
+        # Choices that came after `fit`, by few scores.
+        self.added = np.zeros(quality.shape[1], dtype=bool)
         planned = costs if planned is None else planned
         # The log in the prices of now is the log of then, scaled.
         self._logged, self._listed = costs, planned
@@ -146,18 +149,7 @@ class PricedPolicy:
 
     def __getstate__(self):
         # What is computed when it is asked for is not kept.
-        other = copy.copy(self.__dict__)
-        for name in (
-            "_other",
-            "_part_paths",
-            "_found",
-            "_corrected",
-            "_levels",
-            "_variant",
-            "_curve",
-        ):
-            other[name] = None
-        return other
+        return self.__dict__ | dict.fromkeys(_ON_DEMAND)
 
     @property
     def _realised(self):
@@ -228,7 +220,7 @@ class PricedPolicy:
         other.kept = kept if self.kept is None else self.kept[kept]
         for name in ("estimate", "alone", "quality"):
             setattr(other, name, np.ascontiguousarray(getattr(self, name)[:, kept]))
-        other.sigma = self.sigma[kept]
+        other.sigma, other.added = self.sigma[kept], self.added[kept]
         other.known = None if self.known is None else self.known.of(kept)
         if self.repeats is not None:
             values, planned = self.repeats.values[:, kept], self.repeats.planned
@@ -253,7 +245,11 @@ class PricedPolicy:
     def estimates(self, features):
         """Quality of each choice for each row, before the penalty."""
         found = predict_matrix(self.estimator, features, self._n_outputs, "accuracy_estimator")
-        return found if self.kept is None else found[:, self.kept]
+        return self.narrowed(found)
+
+    def narrowed(self, outputs):
+        """Columns of what all choices of `fit`, and later ones, have: those that there are."""
+        return outputs if self.kept is None else outputs[:, self.kept]
 
     def values(self, features):
         """What each choice is worth for each row: its quality less the penalty."""
@@ -266,14 +262,17 @@ class PricedPolicy:
         cross-fitted errors of estimates of about this size.
         """
         shape = -1, self._n_outputs
-        if _offers_std(self.estimator):
+        if offers_std(self.estimator):
             with note_failure("accuracy_estimator", num_samples(features), "predict"):
                 found = self.estimator.predict(features, return_std=True)
-            return tuple(np.asarray(part, dtype=np.float64).reshape(shape) for part in found)
+            found = [np.asarray(part, dtype=np.float64).reshape(shape) for part in found]
+            return tuple(map(self.narrowed, found))
         estimates = self.estimates(features)
         if self._levels is None:
             table = self.quality if self.known is None else self.known.table
             self._levels = error_by_level(self.estimate, table)
+            for k in np.flatnonzero(self.added):
+                self._levels[k] = np.zeros(1), self.sigma[k : k + 1]
         pairs = zip(estimates.T, self._levels)
         return estimates, np.column_stack([np.interp(part, *level) for part, level in pairs])
 
@@ -428,8 +427,10 @@ class PricedPolicy:
         return self._curve
 
 
-def _offers_std(estimator):
+def offers_std(estimator):
     """Whether `predict` says how uncertain it is when asked to."""
+    if isinstance(estimator, Beside):
+        estimator = estimator.estimator
     if isinstance(estimator, Pipeline):
         estimator = estimator[-1]
     try:
@@ -455,6 +456,7 @@ def fit_policy(
     fit_params=None,
     known=None,
     weight=None,
+    handed=None,
 ):
     """Learn a policy from a log: cross-fitted estimates, and the estimator on all rows.
 
@@ -480,6 +482,9 @@ def fit_policy(
         Where `quality` has NaN: which cells are known.
     weight : ndarray of shape (n_rows,), default=None
         As in `PricedPolicy`.
+    handed : float, default=None
+        What a row counts as that is handed over, which is then the last choice of the policy,
+        costs nothing and is not estimated. None where no row is.
 
     Returns
     -------
@@ -506,6 +511,17 @@ def fit_policy(
     judged = quality if known is None else known.judged(estimate)
     # Costs that are known row by row do not repeat.
     known_costs = np.ndim(costs) == 2 and planned is None
+    repeats = None if known_costs else find_repeats(X, part, of_rows)
+    alone = leave_one_out(fitted, X, quality) if exchangeable else None
+    if handed is not None:
+        fitted = Beside(fitted, handed)
+        estimate, judged = fitted.table(estimate), fitted.table(judged)
+        alone = None if alone is None else fitted.table(alone)
+        costs, planned = with_handed(costs, handed), with_handed(planned, handed)
+        known = None if known is None else known.with_handed(handed)
+        if repeats is not None:
+            own = with_handed(repeats.planned, handed)
+            repeats = repeats._replace(values=fitted.table(repeats.values), planned=own)
     return PricedPolicy(
         fitted,
         estimate,
@@ -515,8 +531,8 @@ def fit_policy(
         reg_lambda=reg_lambda,
         deciding=deciding,
         part=part,
-        repeats=None if known_costs else find_repeats(X, part, of_rows),
-        alone=leave_one_out(fitted, X, quality) if exchangeable else None,
+        repeats=repeats,
+        alone=alone,
         known=known,
         weight=weight,
     )

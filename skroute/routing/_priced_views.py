@@ -3,7 +3,9 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.routing._abstaining import Beside
 from skroute.routing._limits import limits_of
+from skroute.routing._newcomers import base_of
 from skroute.routing._row_tables import RowTablesMixin
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import Real, num_samples
@@ -124,7 +126,8 @@ class LoggedMixin(RowTablesMixin, PricedMixin):
     @property
     def accuracy_estimator_(self):
         """The accuracy estimator, fitted on all rows."""
-        return self._policy().estimator
+        found = base_of(self._policy())[0]
+        return found.estimator if isinstance(found, Beside) else found
 
     @property
     def mean_quality_(self):
@@ -170,7 +173,8 @@ class LoggedMixin(RowTablesMixin, PricedMixin):
         -----
         These are estimates before a choice is made. The best-looking one of several is
         better in estimate than in truth; ``predict_routed(X).expected_quality`` is
-        corrected for that.
+        corrected for that. Of a choice that was added after `fit` they are careful ones, which
+        rows are decided by: 1.25 standard errors below what is expected of it.
         """
         check_is_fitted(self)
         self._check_unchanged()

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, check_affordable, check_budget
+from skroute.base import check_affordable, check_budget
 from skroute.distributed import solve_in_passes
 from skroute.routing._draws import SeenRows, tie_draws
-from skroute.routing._priced_views import LoggedMixin
+from skroute.routing._one_budget import policy_of_plain, room_of
 from skroute.utils._compat import Integral
 from skroute.utils._optional import import_optional
 
@@ -140,26 +139,7 @@ def route_batch(
     """
     dataset = import_optional("pyarrow.dataset", "route_batch")
     import_optional("pyarrow.parquet", "route_batch")
-    if not (isinstance(router, LoggedMixin) and isinstance(router, CostAwareMixin)):
-        raise TypeError(
-            "router must be a BudgetRouter or an OccamRouterClassifier, got "
-            f"{type(router).__name__}: others ask a model before they decide."
-        )
-    check_is_fitted(router)
-    router._check_unchanged()
-    if getattr(router, "objective", "mean") == "min":
-        raise ValueError(
-            'A router with objective="min" cannot be routed from files: the smallest quality of '
-            'all rows is not found in passes. Use set_params(objective="mean"), or router.route '
-            "on rows in memory."
-        )
-    if (reason := router._not_plain()) is not None:
-        raise ValueError(
-            f"A router with {reason} cannot route files: use router.route on rows in memory."
-        )
-    priced = router._policy()
-    if priced.per_row:
-        raise ValueError("A router with costs per row cannot route files: give it fixed costs.")
+    priced = policy_of_plain(router, "route files")
     for name, path in (("source", source), ("target", target)):
         if not isinstance(path, (str, os.PathLike)) or not str(path):
             raise TypeError(f"{name} must be a path, got {path!r}.")
@@ -310,7 +290,7 @@ class _Job:
             if fragment.count_rows()
         ]
         firsts = np.cumsum([0, *[-(-one.count_rows() // self.batch_rows) for one in fragments]])
-        plan = solve_in_passes(blocks, self._room()) if blocks else None
+        plan = solve_in_passes(blocks, room_of(self.priced, self.budget)) if blocks else None
 
         def decide(number, start, X, estimates):
             # Batches of a file need not have the rows of a block.
@@ -324,13 +304,6 @@ class _Job:
             return np.concatenate(out)
 
         return decide
-
-    def _room(self):
-        """What a cap leaves for choices, in the costs that rows are decided by."""
-        priced, room = self.priced, self.budget - self.priced.deciding
-        if priced.costs is not priced.planned:
-            room = priced.path.planned_at(room)
-        return max(room, float(priced.planned.min()))
 
     def _estimate(self, path, fragment):
         shape = (fragment.count_rows(), len(self.router.choices_))

@@ -297,7 +297,10 @@ class BudgetStream:
                     f"{names!r} can cost at most."
                 )
             return None
-        return check_costs(max_costs, names, name="max_costs").tolist()
+        # Handing over takes nothing.
+        handing = getattr(self.router, "abstain_quality_", None) is not None
+        own = names[:-1] if handing else names
+        return check_costs(max_costs, own, name="max_costs").tolist() + [0.0] * handing
 
     def set_costs(self, costs: Any, *, max_costs: Any = None) -> None:
         """Decide at new prices from here on; open tickets keep theirs.
@@ -542,7 +545,8 @@ class BudgetStream:
             if estimated and self.router.cost_estimator_ is not None:
                 return None
             raise ValueError("costs must be given, got None: the router's costs are per row.")
-        known = _check_row(costs, len(offers.docked), "costs")
+        handing = getattr(self.router, "abstain_quality_", None) is not None
+        known = _check_row(costs, len(offers.docked) - handing, "costs") + [0.0] * handing
         if min(known) < 0:
             raise ValueError(f"costs must not be negative, got {min(known)!r}.")
         if offers.max_costs is not None:

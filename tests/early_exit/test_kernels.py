@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.frozen import FrozenEstimator
 
-from skroute.early_exit import QWYCEnsemble, _bit_walks, _forest_engine, _kernels
+from skroute.early_exit import _bit_walks, _forest_engine, _kernels, _row_walk
 from skroute.early_exit._engines import ensemble_engine
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._fan import fan_table, fan_thresholds
+from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._thresholds import lagrangian_path, running_values
-from skroute.forests import _bitvector_kernels
+from skroute.forests import _bitvector_kernels, _row_kernels, leaf_sums
 from skroute.forests import _kernels as forest_kernels
+from skroute.forests._row_layout import row_layout
 from tests.early_exit.reference import leaving
 
 lgb = pytest.importorskip("lightgbm")
@@ -22,7 +23,8 @@ lgb = pytest.importorskip("lightgbm")
 @pytest.fixture
 def interpreted(monkeypatch):
     def switch():
-        for module in (_kernels, forest_kernels, _bitvector_kernels, _bit_walks):
+        modules = _kernels, forest_kernels, _bitvector_kernels, _bit_walks
+        for module in (*modules, _row_kernels, _row_walk):
             for name, item in list(vars(module).items()):
                 if hasattr(item, "py_func"):
                     monkeypatch.setattr(module, name, item.py_func)
@@ -99,25 +101,42 @@ def test_everything_interpreted(kind, interpreted, monkeypatch):
         np.testing.assert_allclose(one, two)
 
 
-@pytest.mark.parametrize("kind", ["numbers", "special"])
+@pytest.mark.parametrize("kind", ["numbers", "special", "levels"])
 def test_one_row_interpreted(kind, interpreted):
-    model, X = model_and_rows(kind)
-    estimator = QWYCEnsemble(
-        FrozenEstimator(model), alpha=0.2, order="natural", calibration=None
-    ).optimize(X)
-    engine, _ = ensemble_engine(model)
-    estimator.predict(X[:1])
-    arguments = list(estimator._short.single.arguments)
-    spread = np.linspace(0.4, 0.1, engine.n_members)
-    arguments[-2:] = -spread, spread
-    compiled = [_kernels.walk_one(X[i : i + 1], *arguments) for i in range(len(X))]
-    members = np.array([members for _, members, _ in compiled])
-    assert members.min() < members.max()
-    sides = {side for _, _, side in compiled}
-    assert {-1, 1} <= sides
+    if kind == "levels":
+        cat = pytest.importorskip("catboost")
+        model, X = None, model_and_rows("numbers")[1]
+        model = cat.CatBoostClassifier(
+            iterations=6, depth=3, verbose=0, thread_count=1, allow_writing_files=False
+        )
+        model.fit(X, X[:, 3] > 0)
+    else:
+        model, X = model_and_rows(kind)
+    forest = ensemble_engine(model)[0].forest
+    spread = np.linspace(0.4, 0.1, forest.n_members)
+    exits = ExitThresholds.per_position(-spread, spread)
+    single = ForestEngine(forest).single_row(exits)
+    layout = row_layout(forest, how=1)
+    assert layout.pack[layout.pack[0] + 3] == {"numbers": 0, "special": 2, "levels": 1}[kind]
+
+    def run():
+        with np.errstate(over="ignore"):
+            return [
+                (*_row_walk.walk_row(X[i : i + 1], *single.layout),
+                 _row_walk.label_row(X[i : i + 1], *single.layout),
+                 _row_kernels.row_label(X[i : i + 1], *layout),
+                 *_row_kernels.row_sums(X[i : i + 2], *layout)[:, 0])
+                for i in range(0, len(X) - 1, 3)
+            ]  # fmt: skip
+
+    X = X.astype(forest.dtype)
+    compiled = run()
+    assert min(one[1] for one in compiled) < max(one[1] for one in compiled)
+    assert {-1, 1} <= {one[2] for one in compiled}
+    sums = forest.offset + leaf_sums(forest, X)
+    np.testing.assert_array_equal([one[-2:] for one in compiled][0], sums[:2, 0])
     interpreted()
-    for i, expected in enumerate(compiled):
-        np.testing.assert_allclose(_kernels.walk_one(X[i : i + 1], *arguments), expected)
+    np.testing.assert_array_equal(compiled, run())
 
 
 def test_thresholds_without_rows_left():

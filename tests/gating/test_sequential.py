@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
@@ -11,6 +12,7 @@ from skroute.gating import SequentialFeatureClassifier
 from skroute.gating._acquirer import walk
 from skroute.gating._points import HeldOut, Limits, Outcome
 from skroute.gating._stopping import learn_stopping, price_of_budget, stops
+from tests.gating.test_linear import raw_frame
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 0.0, "d": 3.0}
 GROUPS = {"a": [0, 1], "b": [2], "c": [3], "d": [4, 5]}
@@ -221,3 +223,24 @@ def test_known_of_a_frame_is_booleans(model, rows, cell):
         model.predict_cost(X, known=frame.assign(**{names[1]: [True, True]})),
         model.predict_cost(X, known=whole),
     )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_answers_do_not_depend_on_the_names_of_labels(n_classes):
+    """Names, and with them the order of the classes, turn nothing but the answers' names."""
+    frame, y = raw_frame(240, 3)
+    y = np.where((y == "ill") & (frame["lab"] > 1), 2, y == "ill") if n_classes == 3 else y == "ill"
+    y = y.astype(int)
+    found = []
+    for names in (np.array(["b", "a", "c"]), np.array([-1, 7, 3])):
+        own = SequentialFeatureClassifier(random_state=0).fit(frame[:200], names[y[:200]])
+        columns = np.searchsorted(own.classes_, names[: y.max() + 1])
+        for limits in ({"budget": 1.5}, {"max_cost": 2}, {}):
+            routed = own.predict_routed(frame[200:], **limits)
+            proba = own.predict_proba(frame[200:], **limits)
+            assert_array_equal(own.classes_[proba.argmax(axis=1)], routed.y_pred)
+            codes = (routed.y_pred[:, None] == names).argmax(axis=1)
+            found.append((codes, routed.cost, proba[:, columns]))
+    for one, other in zip(found[:3], found[3:]):
+        for a, b in zip(one, other):
+            assert_array_equal(a, b)

@@ -283,13 +283,6 @@ def test_bad_input_is_refused_in_words(values, options, message):
             bound(values, **options)
 
 
-@pytest.mark.parametrize("module", ["mean_upper_bound", "fixed_sequence_test"])
-def test_import_is_light(module):
-    from tests import guards
-
-    assert not guards.heavy_imports(f"from skroute.guarantees import {module}")
-
-
 @pytest.mark.parametrize(
     "values", [[0.5 + 0.5j, 0.2], ["0.5", "0.2"], [None, 0.2], [[0.5], [1, 2]]]
 )

@@ -167,7 +167,7 @@ def test_unlimited_budget():
         (lambda c, Q, costs: (c, Q[:-1], costs), "inconsistent numbers of samples"),
         (lambda c, Q, costs: (c, Q, -costs), "costs must not be negative"),
         (lambda c, Q, costs: (c, Q, costs[::-1]), "strong must cost more than weak and be bet"),
-        (lambda c, Q, costs: (c, Q * np.nan, costs), "Input Q contains NaN"),
+        (lambda c, Q, costs: (c, Q * np.nan, costs), "Q has NaN, not known"),
     ],
 )
 def test_messages(change, message):
@@ -175,3 +175,9 @@ def test_messages(change, message):
     curve = curve_of([np.zeros(60, dtype=int)] * 6, problem.quality, problem.costs)
     with pytest.raises(ValueError, match=message):
         compare_with_references(*change(curve, problem.quality, problem.costs))
+
+
+def test_an_oracle_needs_all_outcomes():
+    Q = np.array([[1.0, 0.0], [np.nan, 1.0]])
+    with pytest.raises(ValueError, match="Q has NaN, not known, in 1 of 2 rows"):
+        reference_curves(Q, [0, 1], [1])

@@ -35,5 +35,19 @@ def test_difference_of_the_two_sides_is_that_of_the_means(Q):
 def test_messages():
     with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
         complementarity_matrix([1, 0])
-    with pytest.raises(ValueError, match="Input Q contains NaN"):
-        complementarity_matrix([[1, np.nan]])
+    with pytest.raises(ValueError, match="Input Q contains infinity"):
+        complementarity_matrix([[1, np.inf]])
+
+
+def test_pairs_are_compared_where_both_are_known():
+    rng = np.random.default_rng(0)
+    Q = rng.random((50, 4))
+    Q[rng.random(Q.shape) < 0.4] = np.nan
+    Q[25:, 2] = Q[:25, 3] = np.nan
+    M = complementarity_matrix(Q)
+    for i, j in np.ndindex(4, 4):
+        both = Q[~np.isnan(Q[:, [i, j]]).any(axis=1)]
+        if {i, j} == {2, 3}:
+            assert not len(both) and np.isnan(M[i, j])
+        else:
+            assert M[i, j] == pytest.approx(np.maximum(both[:, i] - both[:, j], 0).mean())

@@ -5,7 +5,7 @@ import pytest
 
 from skroute.quality import QualityRegressor
 from skroute.quality import _stacking as stacking
-from skroute.quality._corrections import corrected, corrections, finished
+from skroute.quality._corrections import corrected, corrections, corrections_of_several, finished
 from skroute.quality._uncertainty import (
     error_curves,
     iterated,
@@ -69,6 +69,14 @@ def test_ties_are_not_cut(few):
     np.testing.assert_allclose(found, corrected(values, corrections(values, Q)), atol=1e-6)
 
 
+def test_several_estimates_are_corrected_as_one_by_one():
+    rng = np.random.default_rng(0)
+    estimates, Q = rng.random((3, 200, 2)), (rng.random((200, 2)) < 0.6).astype(float)
+    for own, together in zip((True, False), corrections_of_several(estimates, Q)):
+        for estimate, found in zip(estimates, together):
+            np.testing.assert_allclose(found, corrections(estimate, Q, own), atol=1e-12)
+
+
 def test_rounding_buys_nothing():
     low, high = np.zeros(2), np.ones(2)
     found = finished(np.array([[1 - 1e-9, 1.0], [0.5, 0.5 + 1e-9], [1.3, -2.0]]), low, high)
@@ -85,7 +93,7 @@ def test_corrections_never_cost_decisions_more_than_noise():
     deviation = np.column_stack([np.where(easy, 1, 0.2), np.ones(3000)]) - quality.mean(axis=0)
     splits = stacking.others(3000, np.array_split(np.arange(3000), 5))
     costs = np.array([1.0, 10.0])
-    found = stacking.correct_by_others(deviation, quality, splits, costs)
+    found = stacking.correct_by_others(deviation[None], quality, splits, costs)[0]
     plain = np.empty(quality.shape)
     for rows, rest in splits:
         plain[rows] = quality[rest].mean(axis=0) + deviation[rows]

@@ -193,6 +193,9 @@ def test_a_live_request_takes_a_row_only_where_fit_did(router):
     Q, S, hard = log_of()
     informed = CascadeRouter(Ridge(), costs=COSTS, n_prices=3).fit(hard, Q, signals=S)
     assert informed.start(hard[0]).next in NAMES
+    assert informed.start(hard[:1]).next == informed.start(hard[0]).next
+    with pytest.raises(ValueError, match="x must be one row, got a table of 2"):
+        informed.start(hard[:2])
 
 
 def test_rules_name_their_models():

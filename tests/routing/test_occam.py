@@ -108,22 +108,6 @@ def test_the_batch_budget_is_a_hard_cap(budget):
     np.testing.assert_array_equal(router.route(X), plan.choices)
 
 
-def test_max_min_objective():
-    X, y = region_problem()
-    router = region_router(
-        budget=3.2,
-        policy="batch",
-        objective="min",
-        accuracy_estimator=RandomForestRegressor(30, random_state=0),
-    ).fit(X, y)
-    values = router.predict_quality(X)
-    route = router.route(X)
-    plan = solve_assignment(values, [1.0, 5.0], 3.2, objective="min")
-    assert values[np.arange(len(X)), route].min() == plan.objective
-    with pytest.raises(ValueError, match='objective="min" needs policy="batch"'):
-        region_router(objective="min").fit(X, y)
-
-
 def test_an_embedding_member_is_paid_once_and_asked_once():
     X, y = blobs()
     members = [("cheap", Counting(GaussianNB())), ("costly", Counting(LogisticRegression()))]

@@ -349,6 +349,31 @@ def test_errors_say_what_is_wrong(call, words):
     assert router.status().n_told == status.n_told
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6))
+def test_the_kernel_weighs_as_arrays_do(seed, n):
+    rng = np.random.default_rng(seed)
+    # Few values, so that there are ties.
+    estimate, base = rng.integers(0, 3, (2, n, 2)) / 2
+    variance, prices = rng.integers(-1, 3, n) / 4, rng.integers(1, 4, n).astype(float)
+    usable = rng.random(n) < 0.7
+    usable[rng.integers(n)] = True
+    exploration, price = rng.integers(0, 3) / 2, rng.integers(0, 3) / 4
+    both = estimate + base
+    costs = np.maximum(both[:, 1], 0.1) * prices
+    greedy = both[:, 0] - price * costs
+    bonus = exploration * np.sqrt(np.maximum(variance, 0))
+    value = np.where(usable, greedy + bonus, -np.inf)
+    best = np.flatnonzero(value == value.max())
+    for kernel in (_kernels.weigh, _kernels.weigh.py_func):
+        own = estimate.copy()
+        found = kernel(own, base, variance, prices, usable, float(exploration), float(price), 0.1)
+        assert found[0] == best[costs[best].argmin()]
+        assert found[1] == greedy[usable].max()
+        for array, truth in zip((own, *found[2:]), (both, greedy, bonus, costs)):
+            np.testing.assert_allclose(array, truth, rtol=1e-12)
+
+
 def test_a_decision_is_known_where_it_was_made():
     """Numbers begin at 0 in every router and after every fit: they alone say nothing."""
     X, Q, _ = world(60)

@@ -205,7 +205,7 @@ def test_tied_rows_go_where_the_router_sends_them(batch_rows, cut, source, tmp_p
 def test_the_worst_row_is_no_objective_for_files(source, tmp_path):
     router = make(True).set_params(policy="batch", objective="min")
     for policy in (None, "batch", "online"):
-        with pytest.raises(ValueError, match='objective="min" cannot be routed from files'):
+        with pytest.raises(ValueError, match='objective="min" cannot route files'):
             route_batch(router, source, tmp_path / "out", policy=policy)
     assert not (tmp_path / "out").exists()
 

@@ -1,0 +1,155 @@
+"""Dask collections as lists of blocks of rows, and sums over them."""
+
+from typing import Any, NamedTuple
+
+from skroute.utils._compat import num_samples
+from skroute.utils._optional import import_optional
+
+# How many results of blocks are merged by one task.
+_GROUP = 8
+
+
+def is_collection(X):
+    """Whether rows are a Dask array or data frame. Does not import Dask."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
+
+
+def row_blocks(X: Any, **beside: Any):
+    """Blocks of rows of a Dask collection, each with those of what goes with it.
+
+    Parameters
+    ----------
+    X : dask array or data frame
+        A row is one piece: other axes are made so.
+
+    **beside : dask arrays, data frames or series, or anything else
+        Collections in the same blocks; an array of known sizes is divided as X is. What is
+        no collection goes with every block as it is.
+
+    Returns
+    -------
+    blocks : list of delayed
+    sizes : tuple of int or float
+        Rows of each block; NaN where it is not known.
+    beside : list of dict
+        For each block what goes with it.
+
+    Raises
+    ------
+    ValueError
+        If a collection is not in the blocks of X.
+    """
+    blocks, sizes = _parts(X)
+    told: list[dict[str, Any]] = [{} for _ in blocks]
+    for name, other in beside.items():
+        if not is_collection(other):
+            for one in told:
+                one[name] = other
+            continue
+        parts, found = _parts(other, sizes)
+        if len(parts) != len(blocks) or any(a != b for a, b in zip(found, sizes) if a == a == b):
+            raise ValueError(
+                f"{name} must have the rows of X in the same blocks: X has {len(blocks)} of "
+                f"{_shown(sizes)} rows, {name} {len(parts)} of {_shown(found)}."
+            )
+        for one, part in zip(told, parts):
+            one[name] = part
+    return blocks, sizes, told
+
+
+def _shown(sizes):
+    return ", ".join("unknown" if size != size else str(size) for size in sizes[:5]) + (
+        ", ..." if len(sizes) > 5 else ""
+    )
+
+
+def _parts(collection, sizes=None):
+    if not hasattr(collection, "chunks"):
+        parts = collection.to_delayed()
+        return list(parts), (float("nan"),) * len(parts)
+    array = collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
+    if (
+        sizes is not None
+        and all(size == size for size in (*sizes, *array.chunks[0]))
+        and sum(sizes) == array.shape[0]
+        and array.chunks[0] != tuple(sizes)
+    ):
+        array = array.rechunk({0: tuple(sizes)})
+    return list(array.to_delayed().ravel()), array.chunks[0]
+
+
+def merged(parts, merge):
+    """One delayed result of many, merged in their order, a few at a time.
+
+    Parameters
+    ----------
+    parts : list of delayed
+    merge : callable
+        Of a list of results; its own results are merged in turn.
+
+    Returns
+    -------
+    delayed
+    """
+    delayed = import_optional("dask", "skroute.distributed").delayed
+    one = delayed(merge)
+    while len(parts) > 1:
+        parts = [one(parts[i : i + _GROUP]) for i in range(0, len(parts), _GROUP)]
+    return parts[0]
+
+
+def sum_blocks(X: Any, call: Any, beside: dict, constant: dict, *, add: Any = None) -> Any:
+    """``call(X=X, **beside, **constant)`` of every block that has rows, added up.
+
+    Parameters
+    ----------
+    X : dask array or data frame
+    call : callable
+        Returns a named tuple of sums.
+    beside : dict
+        What goes with the rows: None, or a collection in the blocks of X.
+    constant : dict
+        What is the same for all blocks.
+    add : callable, default=None
+        From a list of results to one. None adds named tuples field by field.
+
+    Returns
+    -------
+    tuple
+        The sums, of the type that `call` returns.
+    """
+    dask = import_optional("dask", "skroute.distributed")
+    for name, one in beside.items():
+        if one is not None and not is_collection(one):
+            raise TypeError(
+                f"{name} must be a Dask array, series or data frame in the blocks of X, as X is "
+                f"one, got {type(one).__name__}."
+            )
+    blocks, _, told = row_blocks(X, **beside)
+    sent = dask.delayed(_Call(call, constant), pure=False)
+    parts = [dask.delayed(_of_block)(sent, block, one) for block, one in zip(blocks, told)]
+    found = dask.compute(merged(parts, _Added(add or _added)))[0]
+    if found is None:
+        raise ValueError("X has no rows in any block.")
+    return found
+
+
+class _Call(NamedTuple):
+    function: Any
+    constant: dict
+
+
+def _of_block(call, X, beside):
+    return call.function(X=X, **beside, **call.constant) if num_samples(X) else None
+
+
+class _Added(NamedTuple):
+    add: Any
+
+    def __call__(self, parts):
+        parts = [part for part in parts if part is not None]
+        return self.add(parts) if parts else None
+
+
+def _added(parts):
+    return type(parts[0])(*map(sum, zip(*parts)))

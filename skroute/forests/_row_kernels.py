@@ -1,0 +1,280 @@
+"""Compiled sums of few rows, one after the other. Imported on first use.
+
+`pack` and `values` are those of a :class:`skroute.forests._row_layout.RowLayout`. Arguments are
+two arrays and the rows, whatever holds these: most of the time of a call with one row is spent
+before the first instruction of a kernel.
+"""
+
+import numpy as np
+from numba import njit, types
+
+# LightGBM's kZeroThreshold: see _forest.py.
+_ZERO = float(np.float32(1e-35))
+PACK = types.Array(types.uint64, 1, "C", readonly=True)
+VALUES = types.Array(types.float64, 2, "C", readonly=True)
+# Rows of any strides, also those that cannot be written.
+ROWS = [types.Array(kind, 2, "A", readonly=True) for kind in (types.float32, types.float64)]
+
+# How a label is found: see _row_layout.py.
+_BY_SCORE, _BY_SIGN, _BY_LARGEST, _BY_FAR_LARGEST = 1, 2, 3, 4
+# Nearer to a tie than this, rounding of the probability decides.
+_FAR = 1e-3
+
+
+@njit(cache=True, nogil=True, inline="always")
+def part(pack, k):
+    return pack[np.int64(pack[k]) : np.int64(pack[k + 1])]
+
+
+@njit(cache=True, nogil=True)
+def take_row(X, r, single, finite, row):
+    """Row `r` as the library reads it, into `row`; False where the library refuses it.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+    r : int
+    single : bool
+        Whether the library reads single precision.
+
+    finite : int
+        0 where any value is read, 1 where NaN is and infinity is not, 2 where neither is.
+
+    row : ndarray of shape (n_features,), dtype=float64
+    """
+    for f in range(X.shape[1]):
+        x = np.float64(np.float32(X[r, f])) if single else np.float64(X[r, f])
+        if finite > 0 and x - x != 0.0 and (finite == 2 or x == x):
+            return False
+        row[f] = x
+    return True
+
+
+@njit(cache=True, nogil=True)
+def bin_row(row, pack, codes):
+    """Codes of the columns of one row; see :class:`skroute.forests._bitvector.Columns`."""
+    columns, cuts = part(pack, 1), part(pack, 2).view(np.float64)
+    sets = part(pack, 8)
+    for c in range(len(codes)):
+        word = columns[c]
+        x = row[np.int64(word & np.uint64(0xFFFFFFFF))]
+        missing = np.uint16((word >> np.uint64(32)) & np.uint64(0xFFFF))
+        base = columns[len(codes) + c]
+        n = columns[len(codes) + c + 1] - base
+        start = base
+        # By halving, without branches that depend on the row.
+        while n > np.uint64(1):
+            half = n >> np.uint64(1)
+            base += half if x > cuts[base + half - np.uint64(1)] else np.uint64(0)
+            n -= half
+        code = np.uint16(base - start)
+        if n:
+            code += np.uint16(x > cuts[base])
+        if len(sets) and sets[3 * c]:
+            limit = np.int64(sets[3 * c]) - 1
+            # Truncation as in C: -0.5 is category 0.
+            code = np.uint16(np.int64(x) if -1 < x < limit else limit)
+        # No cut is below a missing value, so that its code is 0 so far.
+        if x != x or ((word >> np.uint64(48)) != np.uint64(0) and abs(x) <= _ZERO):
+            code = missing
+        codes[c] = code
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _down(nodes, codes, at):
+    """Child of a node: 32 bits of the left one, 16 of the column, 16 of the cut."""
+    word = nodes[at]
+    code = np.uint64(codes[(word >> np.uint64(16)) & np.uint64(0xFFFF)])
+    return (word >> np.uint64(32)) + np.uint64(code > (word & np.uint64(0xFFFF)))
+
+
+@njit(cache=True, nogil=True)
+def _down_sets(nodes, codes, at, sets, words):
+    """As `_down`, where columns may be categories: their cut is the number of a set."""
+    word = nodes[at]
+    column, cut = (word >> np.uint64(16)) & np.uint64(0xFFFF), word & np.uint64(0xFFFF)
+    if sets[np.uint64(3) * column] == np.uint64(0) or cut == np.uint64(0xFFFF):
+        return _down(nodes, codes, at)
+    code = np.uint64(codes[column])
+    first = sets[np.uint64(3) * column + np.uint64(1)]
+    first += sets[np.uint64(3) * column + np.uint64(2)] * cut
+    inside = (words[first + (code >> np.uint64(5))] >> (code & np.uint64(31))) & np.uint64(1)
+    return (word >> np.uint64(32)) + np.uint64(1) - inside
+
+
+@njit(cache=True, nogil=True)
+def _plain_leaves(nodes, heads, codes, t, m, at):
+    """Eight trees at a time: their loads overlap."""
+    eights = m // 8 * 8
+    for i in range(0, eights, 8):
+        h = np.uint64(t + i)
+        a0, a1 = heads[h, 0], heads[h + np.uint64(1), 0]
+        a2, a3 = heads[h + np.uint64(2), 0], heads[h + np.uint64(3), 0]
+        a4, a5 = heads[h + np.uint64(4), 0], heads[h + np.uint64(5), 0]
+        a6, a7 = heads[h + np.uint64(6), 0], heads[h + np.uint64(7), 0]
+        for level in range(np.int64(heads[h, 3])):
+            b0, b1 = _down(nodes, codes, a0), _down(nodes, codes, a1)
+            b2, b3 = _down(nodes, codes, a2), _down(nodes, codes, a3)
+            b4, b5 = _down(nodes, codes, a4), _down(nodes, codes, a5)
+            b6, b7 = _down(nodes, codes, a6), _down(nodes, codes, a7)
+            # Where trees are not balanced, all may be at leaves long before the largest depth.
+            if level >= 6 and not (
+                (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3)
+                | (a4 ^ b4) | (a5 ^ b5) | (a6 ^ b6) | (a7 ^ b7)
+            ):  # fmt: skip
+                break
+            a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
+        at[i], at[i + 1], at[i + 2], at[i + 3] = a0, a1, a2, a3
+        at[i + 4], at[i + 5], at[i + 6], at[i + 7] = a4, a5, a6, a7
+    for i in range(eights, m):
+        leaf = heads[t + i, 0]
+        for _ in range(np.int64(heads[t + i, 1])):
+            leaf = _down(nodes, codes, leaf)
+        at[i] = leaf
+
+
+@njit(cache=True, nogil=True)
+def _level_leaves(tests, heads, codes, t, m, at):
+    """Leaves of oblivious trees: numbers with a bit for each test."""
+    for i in range(m):
+        first, leaf = heads[t + i, 0], np.uint64(0)
+        for k in range(first, first + heads[t + i, 1]):
+            word = tests[k]
+            code = np.uint64(codes[word >> np.uint64(16)])
+            leaf += leaf + np.uint64(code > (word & np.uint64(0xFFFF)))
+        at[i] = heads[t + i, 3] + leaf
+
+
+@njit(cache=True, nogil=True)
+def _set_leaves(nodes, heads, codes, t, m, at, sets, words):
+    """Leaves of trees with categories."""
+    for i in range(m):
+        leaf = heads[t + i, 0]
+        for _ in range(np.int64(heads[t + i, 1])):
+            leaf = _down_sets(nodes, codes, leaf, sets, words)
+        at[i] = leaf
+
+
+@njit(cache=True, nogil=True)
+def some_leaves(tests, heads, codes, t, m, at, kind, sets, words):
+    """Rows of `values` that hold the leaves of `m` trees, from tree `t` on.
+
+    Parameters
+    ----------
+    tests, heads : ndarray
+        Parts 3 and 4 of the pack.
+
+    codes : ndarray of shape (n_columns,), dtype=uint16
+    t, m : int
+        Eight divides `t`.
+
+    at : ndarray of shape (m,), dtype=uint64
+    kind : int
+        Part 0, 3 of the pack: 0, 1 for oblivious trees, 2 with categories.
+
+    sets, words : ndarray
+        Parts 8 and 7 of the pack.
+    """
+    if kind == 0:
+        _plain_leaves(tests, heads, codes, t, m, at)
+    elif kind == 1:
+        _level_leaves(tests, heads, codes, t, m, at)
+    else:
+        _set_leaves(tests, heads, codes, t, m, at, sets, words)
+
+
+@njit(cache=True, nogil=True)
+def _add_trees(pack, values, codes, total):
+    """Add all trees to the sums of one row, one tree after the other, in the sums' type."""
+    tests, heads, kind = part(pack, 3), part(pack, 4).reshape((-1, 4)), part(pack, 0)[3]
+    n_trees = len(heads)
+    # Calls for some trees each would take longer than these.
+    at = np.empty(n_trees, dtype=np.uint64)
+    some_leaves(tests, heads, codes, 0, n_trees, at, kind, part(pack, 8), part(pack, 7))
+    if len(total) == 1:
+        g = total[0]
+        for t in range(n_trees):
+            # Values of what adds up in single precision are exact in it.
+            g += total.dtype.type(values[at[t], 0])
+        total[0] = g
+        return
+    for t in range(n_trees):
+        output = np.int64(heads[t, 2])
+        if output >= 0:
+            total[output] += values[at[t], 0]
+        else:
+            for k in range(len(total)):
+                total[k] += values[at[t], k]
+
+
+@njit(cache=True, nogil=True)
+def _sums_of(row, pack, values, codes, out):
+    """Sums of one row, into `out`; `codes` is scratch."""
+    bin_row(row, pack, codes)
+    offset = part(pack, 6).view(np.float64)
+    for k in range(len(offset)):
+        out[k] = offset[k]
+    _add_trees(pack, values, codes, out)
+
+
+@njit([types.float64[:, ::1](X, PACK, VALUES) for X in ROWS], cache=True, nogil=True)
+def row_sums(X, pack, values):
+    """Sums of few rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+    pack : ndarray, dtype=uint64
+    values : ndarray of shape (n_values, width), dtype=float64
+
+    Returns
+    -------
+    ndarray of shape (n, n_outputs), or (0, n_outputs) with a row that the library refuses
+        Also sums in single precision are returned in double.
+    """
+    numbers = part(pack, 0)
+    n_outputs = len(part(pack, 6))
+    row = np.empty(X.shape[1])
+    codes = np.empty(len(part(pack, 1)) // 2, dtype=np.uint16)
+    out = np.empty((len(X), n_outputs))
+    short = np.empty(n_outputs, dtype=np.float32)
+    for r in range(len(X)):
+        if not take_row(X, r, numbers[1] != 0, np.int64(numbers[2]), row):
+            return np.empty((0, n_outputs))
+        if numbers[5]:
+            _sums_of(row, pack, values, codes, short)
+            for k in range(n_outputs):
+                out[r, k] = short[k]
+        else:
+            _sums_of(row, pack, values, codes, out[r])
+    return out
+
+
+@njit([types.int64(X, PACK, VALUES) for X in ROWS], cache=True, nogil=True)
+def row_label(X, pack, values):
+    """Position of the label of one row, as :func:`row_sums` takes it; -1 where that needs a
+    closer look."""
+    how = np.int64(part(pack, 0)[4])
+    floats = part(pack, 5).view(np.float64)
+    slope, beta = floats[0], floats[1]
+    if how == 0:
+        return -1
+    sums = row_sums(X, pack, values)
+    if len(sums) != 1:
+        return -1
+    score = sums[0, 0]
+    if how == _BY_SCORE:
+        return np.int64(score > beta)
+    if how == _BY_SIGN:
+        if abs(score) * abs(slope) > _FAR:
+            return np.int64((score > 0) == (slope > 0))
+        return -1
+    best, second = 0, -np.inf
+    for k in range(1, sums.shape[1]):
+        if sums[0, k] > sums[0, best]:
+            second, best = sums[0, best], k
+        elif sums[0, k] > second:
+            second = sums[0, k]
+    least = 0.0 if how == _BY_LARGEST else _FAR
+    # Compared in this direction, so that what is no number needs a closer look.
+    return np.int64(best) if sums[0, best] - second > least else -1

@@ -1,0 +1,226 @@
+"""Handing a row over instead of answering it, as one more choice with a price."""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import CostAwareMixin
+from skroute.metrics._objectives import RowQuality
+from skroute.routing._targets import rows_of_failure
+from skroute.utils._compat import Interval, Real
+from skroute.utils._tensors import on_host
+
+ABSTAIN_NAME = "abstain"
+ABSTAIN_COST = [Interval(Real, 0, None, closed="left"), None]
+
+
+def check_abstain_name(names, abstain_cost):
+    """Refuse a choice that has the name of the one that is added."""
+    if abstain_cost is not None and ABSTAIN_NAME in names:
+        raise ValueError(f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; rename it.")
+
+
+def with_handed(costs, handed):
+    """Costs with a last entry, or column, for handing over, which costs nothing."""
+    if handed is None or costs is None:
+        return costs
+    costs = np.asarray(costs, dtype=np.float64)
+    return np.concatenate([costs, np.zeros((*costs.shape[:-1], 1))], axis=-1)
+
+
+def quality_of_handing(quality, abstain_cost):
+    """What a row counts as that is handed over: the best quality in the log less its cost."""
+    return None if abstain_cost is None else float(np.nanmax(quality)) - abstain_cost
+
+
+class Beside:
+    """A fitted estimator of the models, and what is known of handing over: the last output.
+
+    Parameters
+    ----------
+    estimator : fitted multi-output regressor
+    handed : float
+        What a row counts as that is handed over.
+    """
+
+    def __init__(self, estimator, handed):
+        self.estimator, self.handed = estimator, handed
+
+    def table(self, values, handed=None):
+        """A table of the models with one column more."""
+        values = np.asarray(values, dtype=np.float64)
+        values = values.reshape(len(values), -1)
+        last = np.full(len(values), self.handed if handed is None else handed)
+        return np.column_stack([values, last])
+
+    def predict(self, X, **options):
+        """Estimates of shape (n_samples, n_models + 1), with ``return_std`` a pair of them."""
+        found = self.estimator.predict(X, **options)
+        if isinstance(found, tuple):
+            return self.table(found[0]), self.table(found[1], 0.0)
+        return self.table(on_host(found))
+
+
+class HandingLogMixin:
+    """Mixin for `BudgetRouter`: rows that nobody answers are named, and count as in `fit`."""
+
+    def _not_plain(self):
+        return None if self.abstain_quality_ is None else "an abstain_cost"
+
+    def _answer(self, X, plan, response):
+        # What nothing names is answered by its column of Q.
+        columns = self.columns_
+        if self.abstain_quality_ is not None:
+            columns = np.r_[columns, -1]
+        return (np.asarray(self.choices_) if self._named else columns)[plan.route]
+
+    def _realised(self, quality, route, at):
+        """Quality of the choices made, by a matrix in whose columns `at` the models are."""
+        made = quality[:, at]
+        if self.abstain_quality_ is not None:
+            made = np.column_stack([made, np.full(len(made), self.abstain_quality_)])
+        return made[np.arange(len(route)), route]
+
+
+class AbstainingMixin(CostAwareMixin):
+    """Mixin for routers of members that may hand rows over; stands before `BaseRouter`.
+
+    The choice stands behind those of the members; ``abstain_quality_`` is what a row then counts
+    as, None where no row is.
+    """
+
+    def _check_target(self, target):
+        super()._check_target(target)
+        objective = self._objective_of(target)
+        if self.abstain_cost is not None and (objective.ratio or objective.by_class):
+            raise ValueError(
+                f"abstain_cost={self.abstain_cost!r} is the cost of one row, but "
+                f"quality={objective.name!r} is no plain mean over rows. Take another quality, or "
+                "None."
+            )
+
+    def _check(self, X, members):
+        check_abstain_name(list(members), self.abstain_cost)
+        super()._check(X, members)
+
+    def _hands_over(self, route):
+        """Which rows are handed over, ndarray of bool."""
+        if self.abstain_quality_ is None:
+            return np.zeros(len(route), dtype=bool)
+        return route == len(self.member_names_)
+
+    def _answer(self, X, plan, response):
+        handed = self._hands_over(plan.route)
+        if not handed.any():
+            return super()._answer(X, plan, response)
+        rows = np.flatnonzero(~handed)
+        state = {key: said[rows] for key, said in (plan.state or {}).items()}
+        found = None
+        if len(rows):
+            inner = plan._replace(route=plan.route[rows], state=state)
+            with rows_of_failure(rows):
+                found = super()._answer(_safe_indexing(X, rows), inner, response)
+        return self._marked(handed, found, response)
+
+    def _marked(self, handed, found, response):
+        """Answers to all rows: None, or NaN among numbers, where there is none."""
+        if response == "predict_proba":
+            marked = np.full((len(handed), len(self.classes_)), np.nan)
+        elif hasattr(self, "classes_"):
+            marked = np.full(len(handed), None, dtype=object)
+        else:
+            marked = np.full(len(handed), np.nan)
+        if found is not None:
+            marked[~handed] = found
+        return marked
+
+    def row_quality(self, X, y, sample_weight=None, budget=None, **context):
+        """How good the answer to each row is, by this router's `quality`, in one pass.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,)
+            True answers; a label that `fit` has not seen is an error.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Of each row in the mean that is a ratio or a balanced accuracy.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **context : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        RowQuality
+            Named tuple ``(quality, route, cost)``. Higher is better; the mean of `quality`,
+            weighted by `sample_weight`, is that of all answers, also where it is a ratio. A row
+            that is handed over counts as in `fit`.
+        """
+        check_is_fitted(self)
+        if self.abstain_quality_ is None:
+            return super().row_quality(X, y, sample_weight, budget, **context)
+        check_consistent_length(X, y)
+        objective, target = self._objective(), self._encoded(y)
+        routed = self._respond(X, objective.asks, budget=budget, **context)
+        quality = np.full(len(target), self.abstain_quality_)
+        rows = np.flatnonzero(~self._hands_over(routed.route))
+        if len(rows):
+            answers = routed.y_pred[rows]
+            if objective.asks == "predict":
+                answers = self._encoded(answers.astype(self._answer_dtype()))
+            quality[rows] = objective.rows(target[rows], answers)
+        return RowQuality(quality, routed.route, routed.cost)
+
+    def _answer_dtype(self):
+        return self.classes_.dtype if hasattr(self, "classes_") else np.float64
+
+    def score(self, X, y, sample_weight=None, budget=None, **context):
+        """scikit-learn's score of `predict` at the budget, over the rows that are answered.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,)
+            True answers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **context : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        float
+            Accuracy of labels, R² of numbers. Rows that are handed over are left out; NaN,
+            with a warning, where all are. `row_quality` counts them.
+        """
+        check_is_fitted(self)
+        if self.abstain_quality_ is None:
+            return super().score(X, y, sample_weight, budget, **context)
+        check_consistent_length(X, y)
+        routed = self.predict_routed(X, budget=budget, **context)
+        rows = np.flatnonzero(~self._hands_over(routed.route))
+        if not len(rows):
+            warnings.warn(
+                "Every row is handed over: there is no answer to score.",
+                UndefinedMetricWarning,
+                stacklevel=2,
+            )
+            return np.nan
+        y_pred = routed.y_pred[rows].astype(self._answer_dtype())
+        weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        return self._score_of(np.asarray(on_host(y))[rows], y_pred, weight)

@@ -1,0 +1,288 @@
+"""Decisions over Dask collections, block by block, under one budget."""
+
+import copy
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_regressor
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import Plan, Routed, check_affordable
+from skroute.distributed import solve_assignment
+from skroute.distributed._blocks import is_collection, row_blocks
+from skroute.routing._one_budget import policy_of_plain, room_of
+from skroute.utils._compat import num_samples
+from skroute.utils._optional import import_optional
+
+
+class DaskRouter:
+    """A fitted decision estimator over Dask arrays and data frames.
+
+    The calls are those of the estimator, their results lazy Dask arrays: a model is called
+    when they are computed, on rows routed to it, block by block, on whatever scheduler runs
+    them. The rows of all blocks may be more than fit a memory.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any fitted decision estimator. It goes to every worker with the tasks.
+
+    policy : {"online", "batch"}, default=None
+        ``"online"`` decides each row as the estimator does, at the price that `fit` has set:
+        the budget holds on average. ``"batch"`` makes it a hard cap over all rows of all
+        blocks: one price from a few passes over the estimates
+        (:func:`~skroute.distributed.solve_assignment`), when a method is called, and not
+        when its result is computed; for :class:`BudgetRouter` and
+        :class:`OccamRouterClassifier` with fixed costs. None takes the estimator's own.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If it decides nothing, or ``"batch"`` is asked of one that asks a model before it decides.
+
+    See Also
+    --------
+    route_batch : Parquet in, Parquet out, without Dask.
+    skroute.metrics.accuracy_cost_curve : It takes Dask collections too.
+
+    Notes
+    -----
+    A budget that a batch of few rows meets and their mixture of ties are those of each
+    block: rows that are equal, tied at the price and in several blocks are mixed in each.
+    Give ``request_id``, a Dask array in the blocks of X, where a tie must not depend on the
+    division.
+
+    A fit on Dask's workers is one of joblib: ``with joblib.parallel_backend("dask")`` around
+    `fit`, with ``n_jobs=-1``.
+
+    Examples
+    --------
+    >>> import dask.array as da  # doctest: +SKIP
+    >>> rows = da.from_array(X, chunks=(100_000, -1))  # doctest: +SKIP
+    >>> routed = DaskRouter(router).predict_routed(rows, budget=2.2)  # doctest: +SKIP
+    >>> routed.cost.mean().compute()  # doctest: +SKIP
+    2.19
+    """
+
+    def __init__(self, estimator: Any, *, policy: str | None = None):
+        if not hasattr(estimator, "predict_routed"):
+            raise TypeError(
+                "estimator must be a fitted decision estimator (one with predict_routed), got "
+                f"{type(estimator).__name__}."
+            )
+        check_is_fitted(estimator)
+        if policy not in (None, "online", "batch"):
+            raise ValueError(f'policy must be "online", "batch" or None, got {policy!r}.')
+        own = getattr(estimator, "policy", "online")
+        self.estimator = estimator
+        self.policy = own if policy is None else policy
+        if self.policy == "batch":
+            policy_of_plain(estimator, "decide blocks under one cap")
+            if getattr(estimator, "_embedder", None) is not None:
+                raise ValueError(
+                    "A router that embeds rows by a member would call it in each pass: write the "
+                    'estimates once with route_batch, or use policy="online".'
+                )
+
+    def __repr__(self):
+        return f"DaskRouter({self.estimator!r}, policy={self.policy!r})"
+
+    def predict_routed(self, X: Any, budget: float | None = None, **context: Any) -> Routed:
+        """Answers, choices and costs, lazily.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+            The rows; of array chunks those along the first axis count.
+
+        budget : float, default=None
+            As in ``estimator.predict_routed``.
+
+        **context : keyword arguments
+            As there. What is per row is a Dask collection in the blocks of X.
+
+        Returns
+        -------
+        Routed
+            Of Dask arrays. All of them computed together are one call of each model for each
+            block; expected quality and cost are None.
+        """
+        return Routed(*self._views(X, ("y_pred", "route", "cost"), "predict", budget, context))
+
+    def predict(self, X: Any, budget: float | None = None, **context: Any) -> Any:
+        """Answers, lazily: ``predict_routed(X).y_pred``.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+        budget : float, default=None
+        **context : keyword arguments
+            All as in `predict_routed`.
+
+        Returns
+        -------
+        dask.array.Array of shape (n_samples,)
+        """
+        return self._views(X, ("y_pred",), "predict", budget, context)[0]
+
+    def predict_proba(self, X: Any, budget: float | None = None, **context: Any) -> Any:
+        """Class probabilities, lazily.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+        budget : float, default=None
+        **context : keyword arguments
+            All as in `predict_routed`.
+
+        Returns
+        -------
+        dask.array.Array of shape (n_samples, n_classes)
+        """
+        # The estimator's own words where it has none.
+        _ = self.estimator.predict_proba
+        return self._views(X, ("y_pred",), "predict_proba", budget, context)[0]
+
+    def route(self, X: Any, budget: float | None = None, **context: Any) -> Any:
+        """Choices, lazily and without answering.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+        budget : float, default=None
+        **context : keyword arguments
+            All as in `predict_routed`.
+
+        Returns
+        -------
+        dask.array.Array of shape (n_samples,), dtype=int64
+            Index into ``estimator.choices_``.
+        """
+        return self._views(X, ("route",), None, budget, context)[0]
+
+    def predict_cost(self, X: Any, budget: float | None = None, **context: Any) -> Any:
+        """What `predict` will have spent on each row, lazily and without answering.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+        budget : float, default=None
+        **context : keyword arguments
+            All as in `predict_routed`.
+
+        Returns
+        -------
+        dask.array.Array of shape (n_samples,), dtype=float64
+        """
+        return self._views(X, ("cost",), None, budget, context)[0]
+
+    def _views(self, X, names, response, budget, context):
+        """Dask arrays of some of answers, choices and costs, all of one task for each block."""
+        dask = import_optional("dask", "DaskRouter")
+        array = import_optional("dask.array", "DaskRouter")
+        if not is_collection(X):
+            raise TypeError(
+                f"X must be a Dask array or data frame, got {type(X).__name__}: give rows in "
+                "memory to the estimator itself."
+            )
+        if self.policy == "batch":
+            blocks, sizes, tasks = self._capped(X, response, budget, context)
+        else:
+            estimator = self.estimator
+            if getattr(estimator, "policy", "online") != "online":
+                estimator = copy.copy(estimator).set_params(policy="online")
+            blocks, sizes, beside = row_blocks(X, **context)
+            sent = dask.delayed(estimator, pure=False)
+            tasks = [
+                dask.delayed(_routed)(sent, block, response, budget, one)
+                for block, one in zip(blocks, beside)
+            ]
+        shapes = {"y_pred": self._answers(response), "route": ((), np.int64), "cost": ((), float)}
+        found = []
+        for name in names:
+            columns, dtype = shapes[name]
+            parts = [
+                array.from_delayed(_field(dask, task, name), (size, *columns), dtype=dtype)
+                for task, size in zip(tasks, sizes)
+            ]
+            found.append(array.concatenate(parts))
+        return found
+
+    def _answers(self, response):
+        """Shape of an answer beyond its row, and the dtype."""
+        classes = getattr(self.estimator, "classes_", None)
+        if response == "predict_proba":
+            return (len(classes),), np.dtype(float)
+        if isinstance(classes, list):
+            return (len(classes),), np.dtype(object)
+        if classes is not None:
+            return (), np.asarray(classes).dtype
+        if is_regressor(self.estimator):
+            return (), np.dtype(float)
+        # What only routes answers by the choices themselves.
+        none = np.empty(0, np.int64)
+        return (), self.estimator._answer(None, Plan(none, none.astype(float)), "predict").dtype
+
+    def _capped(self, X, response, budget, context):
+        """Tasks of rows that are decided under one cap over all of them."""
+        dask = import_optional("dask", "DaskRouter")
+        array = import_optional("dask.array", "DaskRouter")
+        if context:
+            raise ValueError(
+                f'{sorted(context)[0]!r} is not taken with policy="batch" over blocks: the cap is '
+                "one over all rows by the same costs."
+            )
+        router = self.estimator
+        priced = policy_of_plain(router, "decide blocks under one cap")
+        budget = router._effective_budget(budget)
+        check_affordable(budget, priced.least)
+        blocks, sizes, _ = row_blocks(X)
+        sent = dask.delayed(router, pure=False)
+        parts = [
+            array.from_delayed(
+                dask.delayed(_values)(sent, block, priced.docked),
+                (size, len(router.choices_)),
+                dtype=float,
+            )
+            for block, size in zip(blocks, sizes)
+        ]
+        plan = solve_assignment(array.concatenate(parts), priced.planned, room_of(priced, budget))
+        chosen = list(plan.choices.to_delayed().ravel())
+        costs = np.asarray(priced.planned, dtype=np.float64) + priced.deciding
+        tasks = [
+            dask.delayed(_answered)(sent, block, route, costs, response)
+            for block, route in zip(blocks, chosen)
+        ]
+        return blocks, plan.choices.chunks[0], tasks
+
+
+def _field(dask, task, name):
+    return dask.delayed(getattr)(task, name)
+
+
+def _routed(estimator, X, response, budget, context):
+    """Answers, choices and costs of a block; without rows, of none."""
+    if num_samples(X) == 0:
+        return _nothing()
+    return estimator._respond(X, response, budget=budget, **context)
+
+
+def _values(router, X, docked):
+    if num_samples(X) == 0:
+        return np.empty((0, len(router.choices_)))
+    return router.predict_quality(X) - docked
+
+
+def _answered(router, X, route, costs, response):
+    if num_samples(X) == 0:
+        return _nothing()
+    cost = costs[route]
+    if response is None:
+        return Routed(None, route, cost)
+    return Routed(router._answer(router._check_X(X), Plan(route, cost), response), route, cost)
+
+
+def _nothing():
+    return Routed(np.empty(0), np.empty(0, np.int64), np.empty(0))

@@ -1,0 +1,235 @@
+"""A router over Dask collections answers as the router itself, and calls nobody twice."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skroute.datasets import make_routing_problem
+from skroute.metrics import accuracy_cost_curve, off_policy_curve
+from skroute.routing import (
+    BudgetRouter,
+    DaskRouter,
+    FrugalMLClassifier,
+    OccamRouterClassifier,
+    VoteClassifier,
+)
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+COSTS = {"tree": 1.0, "logreg": 3.0}
+
+
+class Counting(LogisticRegression):
+    """Counts the rows that it is asked about."""
+
+    asked = 0
+
+    def predict_proba(self, X):
+        Counting.asked += len(X)
+        return super().predict_proba(X)
+
+    def predict(self, X):
+        Counting.asked += len(X)
+        return super().predict(X)
+
+
+def members():
+    return [("tree", DecisionTreeClassifier(max_depth=2, random_state=0)), ("logreg", Counting())]
+
+
+@pytest.fixture(scope="module")
+def table():
+    X, y = make_classification(900, n_features=6, n_informative=4, n_classes=3, random_state=0)
+    return X, np.array(["ant", "bee", "hornet"])[y]
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_routing_problem(1200, n_models=3, n_features=2, random_state=0)
+
+
+def routers(X, y):
+    yield OccamRouterClassifier(
+        members(), costs=COSTS, budget=2.0, cv=2, accuracy_estimator=Ridge()
+    ).fit(X, y)
+    yield FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2).fit(X, y)
+    yield VoteClassifier(members(), costs=COSTS).fit(X, y)
+
+
+@pytest.mark.parametrize("chunks", [(100, 2), (900, 6), (250, 6)])
+def test_it_answers_as_the_estimator_and_asks_once(table, chunks):
+    X, y = table
+    for router in routers(X[:300], y[:300]):
+        expected = router.predict_routed(X)
+        with dask.config.set(scheduler="threads"):
+            Counting.asked = 0
+            router.predict(X)
+            once, Counting.asked = Counting.asked, 0
+            routed = DaskRouter(router).predict_routed(da.from_array(X, chunks=chunks))
+            assert Counting.asked == 0, "nothing is asked before it is computed"
+            assert routed.y_pred.dtype == expected.y_pred.dtype
+            found = dask.compute(*routed)
+            assert Counting.asked == once
+            for ours, theirs in zip(found, expected):
+                np.testing.assert_array_equal(ours, theirs)
+            rows = da.from_array(X, chunks=chunks)
+            wrapped = DaskRouter(router)
+            np.testing.assert_array_equal(wrapped.predict(rows), expected.y_pred)
+            np.testing.assert_array_equal(wrapped.route(rows), expected.route)
+            np.testing.assert_array_equal(wrapped.predict_cost(rows), expected.cost)
+            if hasattr(router, "predict_proba"):
+                np.testing.assert_allclose(wrapped.predict_proba(rows), router.predict_proba(X))
+
+
+def test_data_frames_and_context(problem):
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(problem.data, columns=["a", "b"])
+    costs = problem.costs * np.random.default_rng(0).uniform(0.5, 2, (1200, 1))
+    router = BudgetRouter(Ridge(), budget=0.4).fit(
+        frame[:400], problem.quality[:400], costs=costs[:400]
+    )
+    parts = dd.from_pandas(frame, npartitions=5)
+    sizes = tuple(parts.map_partitions(len).compute())
+    table = da.from_array(costs, chunks=(sizes, -1))
+    with dask.config.set(scheduler="synchronous"):
+        found = DaskRouter(router).route(parts, costs=table).compute()
+        np.testing.assert_array_equal(found, router.route(frame, costs=costs))
+        allowed = np.ones((1200, 3), bool)
+        allowed[:, 2] = False
+        mask = da.from_array(allowed, chunks=(sizes, -1))
+        found = DaskRouter(router).route(parts, costs=table, allowed=mask, exclude=None).compute()
+        np.testing.assert_array_equal(found, router.route(frame, costs=costs, allowed=allowed))
+        with pytest.raises(ValueError, match="costs must have the rows of X in the same blocks"):
+            DaskRouter(router).route(parts, costs=da.from_array(costs, chunks=(600, -1)))
+
+
+@pytest.mark.parametrize("n_blocks", [1, 7])
+def test_a_cap_over_all_blocks_is_that_of_memory(problem, table, n_blocks):
+    X, Q = problem.data, problem.quality
+    router = BudgetRouter(
+        Ridge(), costs=problem.costs, budget=0.4, policy="batch", reg_lambda=0.3
+    ).fit(X[:400], Q[:400])
+    blocks = da.from_array(X, chunks=(-(-len(X) // n_blocks), -1))
+    with dask.config.set(scheduler="threads"):
+        found = DaskRouter(router).predict_routed(blocks)
+        y_pred, route, cost = dask.compute(*found)
+    expected = router.predict_routed(X)
+    assert cost.mean() <= 0.4 * (1 + 1e-12)
+    np.testing.assert_array_equal(y_pred, route)
+    assert y_pred.dtype == found.y_pred.dtype == expected.y_pred.dtype
+    values = router.predict_quality(X) - router._policy().docked
+    rows = np.arange(len(X))
+    assert values[rows, route].sum() == pytest.approx(values[rows, expected.route].sum(), rel=1e-9)
+    X, y = table
+    occam = OccamRouterClassifier(members(), costs=COSTS, cv=2, accuracy_estimator=Ridge())
+    occam.fit(X[:300], y[:300])
+    blocks = da.from_array(X, chunks=(100, -1))
+    capped = DaskRouter(occam, policy="batch").predict_routed(blocks, budget=2.0)
+    y_pred, route, cost = dask.compute(*capped)
+    assert cost.mean() <= 2 * (1 + 1e-12)
+    for k, member in enumerate(occam.estimators_):
+        np.testing.assert_array_equal(y_pred[route == k], member.predict(X)[route == k])
+
+
+def test_curves_over_blocks_are_those_in_memory(problem, table):
+    X, Q = problem.data, problem.quality.copy()
+    Q[::7, 1] = np.nan
+    router = BudgetRouter(Ridge(), costs=problem.costs).fit(X[:400], problem.quality[:400])
+    weight = np.random.default_rng(0).uniform(size=len(X))
+    budgets = [0.2, 0.4, None]
+    expected = accuracy_cost_curve(router, X, Q, budgets, sample_weight=weight)
+    chunks = (170, -1)
+    found = accuracy_cost_curve(
+        router,
+        da.from_array(X, chunks=chunks),
+        da.from_array(Q, chunks=chunks),
+        budgets,
+        sample_weight=da.from_array(weight, chunks=170),
+    )
+    for ours, theirs in zip(found[:4], expected[:4]):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert found.choices == expected.choices and found.row_cost is None
+    X, y = table
+    pipe = make_pipeline(
+        StandardScaler(),
+        OccamRouterClassifier(members(), costs=COSTS, cv=2, accuracy_estimator=Ridge()),
+    ).fit(X[:300], y[:300])
+    expected = accuracy_cost_curve(pipe, X, y, [1.5, 3.0])
+    found = accuracy_cost_curve(
+        pipe, da.from_array(X, chunks=chunks), da.from_array(y, chunks=170), [1.5, 3.0]
+    )
+    np.testing.assert_allclose(found.quality, expected.quality, rtol=1e-12)
+    np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-12)
+
+
+def test_what_is_refused(problem, table):
+    X, Q = problem.data, problem.quality
+    router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.4)
+    with pytest.raises(TypeError, match="must be a fitted decision estimator"):
+        DaskRouter(Ridge())
+    with pytest.raises(NotFittedError):
+        DaskRouter(router)
+    router.fit(X, Q)
+    with pytest.raises(TypeError, match="X must be a Dask array or data frame, got ndarray"):
+        DaskRouter(router).route(X)
+    rows = da.from_array(X, chunks=(100, -1))
+    with pytest.raises(ValueError, match="policy must be"):
+        DaskRouter(router, policy="later")
+    with pytest.raises(ValueError, match="below the cheapest feasible plan"):
+        DaskRouter(router, policy="batch").route(rows, budget=0.0)
+    with pytest.raises(ValueError, match="'exclude' is not taken"):
+        DaskRouter(router, policy="batch").route(rows, exclude=[])
+    with pytest.raises(TypeError, match="y must be a Dask array"):
+        accuracy_cost_curve(router, rows, Q, [0.4])
+    X, y = table
+    vote = VoteClassifier(members(), costs=COSTS).fit(X, y)
+    with pytest.raises(TypeError, match="others ask a model before they decide"):
+        DaskRouter(vote, policy="batch")
+    f1 = OccamRouterClassifier(
+        members(), costs=COSTS, cv=2, accuracy_estimator=Ridge(), quality="balanced_accuracy"
+    ).fit(X, y)
+    with pytest.raises(ValueError, match="is no mean over rows"):
+        accuracy_cost_curve(
+            f1, da.from_array(X, chunks=(100, -1)), da.from_array(y, chunks=100), [2.0]
+        )
+
+
+def test_a_log_in_blocks_says_what_it_says_in_memory(problem):
+    """SNIPS, overlap and shares to rounding, in any division; doubly robust holds the truth."""
+    data = make_routing_problem(6000, n_models=3, n_features=2, random_state=1)
+    X, Q, costs = data.data, data.quality, data.costs
+    router = BudgetRouter(Ridge(), costs=costs, budget=0.4).fit(X[:1000], Q[:1000])
+    X, Q = X[1000:], Q[1000:]
+    rng = np.random.default_rng(0)
+    chance = np.array([0.5, 0.3, 0.2])
+    choice = rng.choice(3, size=len(X), p=chance)
+    rows = np.arange(len(X))
+    q, paid = Q[rows, choice], costs[choice] * rng.uniform(0.5, 1.5, len(X))
+    q[::11] = np.nan
+    log = {"choice": choice, "propensity": chance[choice], "costs": paid}
+    budgets = [0.2, 0.5, None]
+    expected = off_policy_curve(router, X, q, budgets=budgets, **log)
+    for size in (400, 1700, 5000):
+        told = {name: da.from_array(one, chunks=size) for name, one in log.items()}
+        blocks, known = da.from_array(X, chunks=(size, -1)), da.from_array(q, chunks=size)
+        found = off_policy_curve(router, blocks, known, budgets=budgets, **told)
+        for ours, theirs in zip(found.quality.snips, expected.quality.snips):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+        for ours, theirs in zip(found.cost.snips, expected.cost.snips):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+        for name in ("route_share", "matched", "effective_sample_size", "max_weight"):
+            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9)
+        for k, budget in enumerate(budgets):
+            truth = router.score(X, Q, budget=np.inf if budget is None else budget)
+            robust = found.quality.doubly_robust
+            assert abs(robust.estimate[k] - truth) < 3.5 * robust.standard_error[k]
+            assert robust.standard_error[k] < 1.2 * expected.quality.doubly_robust.standard_error[k]
+        assert found.n_fitted == expected.n_fitted
+    with pytest.raises(ValueError, match="propensity must be given"):
+        off_policy_curve(router, blocks, known, choice=told["choice"])

@@ -1,0 +1,281 @@
+"""Handing rows over: the choice, its price, and everybody who must know of it."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import make_classification
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeRegressor
+
+from skroute.certified import CertifiedRouter
+from skroute.metrics import (
+    accuracy_cost_curve,
+    mean_quality_scorer,
+    risk_coverage_curve,
+    risk_coverage_scorer,
+)
+from skroute.routing import (
+    BudgetRouter,
+    OccamRouterClassifier,
+    OccamRouterRegressor,
+    export_policy,
+)
+
+TREE = DecisionTreeRegressor(max_depth=4, min_samples_leaf=20, random_state=0)
+
+
+def members():
+    return [("bayes", GaussianNB()), ("logreg", LogisticRegression())]
+
+
+def labels(n=600, seed=0):
+    X, y = make_classification(
+        n, n_features=6, n_informative=4, n_classes=3, class_sep=0.7, random_state=seed
+    )
+    return X, np.array(["ant", "bee", "hornet"])[y]
+
+
+def log(n=600, seed=0):
+    """Two choices; of rows with a first feature below 0 neither knows the answer."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    known = X[:, :1] > 0
+    return X, (rng.uniform(size=(n, 2)) < np.where(known, [0.8, 0.95], [0.2, 0.3])).astype(float)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    abstain_cost=st.floats(0, 1.2),
+    budget=st.floats(0, 6),
+    n=st.integers(20, 60),
+    n_choices=st.integers(1, 3),
+    seed=st.integers(0, 50),
+    policy=st.sampled_from(["online", "batch"]),
+)
+def test_it_is_the_router_that_is_told_of_the_choice(
+    abstain_cost, budget, n, n_choices, seed, policy
+):
+    """A column of Q that is constant, costs nothing and is estimated exactly is the same."""
+    rng = np.random.default_rng(seed)
+    X, Q = rng.normal(size=(n, 2)), rng.uniform(size=(n, n_choices))
+    # What is linear in nothing: the estimate of a constant column is the constant.
+    reader = Ridge(alpha=1.0)
+    worth = float(Q.max()) - abstain_cost
+    costs = rng.uniform(0.5, 5, n_choices)
+    told = {"budget": budget, "policy": policy}
+    own = BudgetRouter(reader, costs=costs, abstain_cost=abstain_cost, **told).fit(X, Q)
+    same = BudgetRouter(reader, costs=np.r_[costs, 0.0], **told)
+    same.fit(X, np.column_stack([Q, np.full(n, worth)]))
+    assert own.choices_[-1] == "abstain" and own.min_budget_ == same.min_budget_ == 0
+    assert own.abstain_quality_ == worth
+    np.testing.assert_allclose(own.predict_quality(X), same.predict_quality(X), atol=1e-9)
+    assert own.validation_quality_ == pytest.approx(same.validation_quality_, abs=1e-6)
+    assert own.validation_cost_ == pytest.approx(same.validation_cost_, abs=1e-6)
+    at = own.predict_quality(X)
+    # The same choices but where two are worth the same to rounding.
+    near = np.sort(at - own.price_ * own.costs_ if np.isfinite(own.price_) else at, axis=1)
+    clear = np.ones(n, bool) if n_choices == 0 else near[:, -1] - near[:, -2] > 1e-6
+    if policy == "online":
+        np.testing.assert_array_equal(own.route(X)[clear], same.route(X)[clear])
+    assert own.predict_cost(X).mean() == pytest.approx(same.predict_cost(X).mean(), abs=0.3)
+
+
+def test_rows_that_nobody_answers_well_are_handed_over():
+    X, Q = log()
+    router = BudgetRouter(TREE, costs={"small": 1, "large": 5}, abstain_cost=0.4).fit(X, Q)
+    X_new, Q_new = log(seed=1)
+    named = router.predict(X_new)
+    handed = named == "abstain"
+    assert handed[X_new[:, 0] < 0].mean() > 0.95 and handed[X_new[:, 0] > 0].mean() < 0.1
+    assert (router.predict_cost(X_new)[handed] == 0).all()
+    expected = np.where(
+        handed, 0.6, Q_new[np.arange(600), np.where(handed, 0, router.route(X_new))]
+    )
+    assert router.score(X_new, Q_new) == pytest.approx(expected.mean())
+    # It is better than answering everything, by more than noise.
+    plain = BudgetRouter(TREE, costs={"small": 1, "large": 5}).fit(X, Q)
+    assert router.score(X_new, Q_new) > plain.score(X_new, Q_new) + 0.1
+    assert router.n_known_.tolist() == [600, 600, 600]
+    assert not (router.predict(X_new, exclude=["abstain"]) == "abstain").any()
+    unnamed = BudgetRouter(TREE, costs=[1, 5], abstain_cost=0.4).fit(X, Q)
+    assert -1 in (said := unnamed.predict(X_new)) and set(said) <= {-1, 0, 1}
+    # Prices change without a fit; and the penalty is not for what is known.
+    router.set_params(costs={"small": 2, "large": 9}, reg_lambda=1.0)
+    assert router.costs_.tolist() == [2, 9, 0] and router.quality_std_[-1] == 0
+    assert pickle.loads(pickle.dumps(router)).route(X_new).tolist() == router.route(X_new).tolist()
+    never = BudgetRouter(TREE, costs=[1, 5], abstain_cost=2).fit(X, Q)
+    assert not (never.route(X_new) == 2).any()
+
+
+@pytest.mark.parametrize("estimated", [True, False])
+def test_costs_per_row_and_streams(estimated):
+    X, Q = log()
+    costs = np.abs(np.random.default_rng(0).normal([1, 4], 0.1, size=(600, 2)))
+    reader = Ridge() if estimated else None
+    router = BudgetRouter(TREE, cost_estimator=reader, abstain_cost=0.4, budget=2)
+    router.fit(X, Q, costs=costs)
+    told = {} if estimated else {"costs": costs}
+    routed = router.predict_routed(X, **told)
+    assert (routed.cost[routed.route == 2] == 0).all() and routed.cost.mean() < 2.1
+    stream = router.stream(40, n_expected=20, max_costs=[2, 6])
+    for i in range(20):
+        extra = {} if estimated else {"costs": costs[i]}
+        ticket = stream.route(X[[i]], **extra)
+        assert (ticket.name == "abstain") == (ticket.cost == ticket.reserved == 0)
+        stream.commit(ticket)
+    assert stream.books().n_committed == 20
+    # A total that pays for no call at all still hands every row over.
+    empty = router.stream(0.0, n_expected=3, max_costs=[2, 6])
+    extra = {} if estimated else {"costs": costs[0]}
+    assert [empty.route(X[[0]], **extra).name for _ in range(3)] == ["abstain"] * 3
+
+
+def test_logs_of_one_answer():
+    X, Q = log(1500)
+    made = np.random.default_rng(0).integers(0, 2, 1500)
+    router = BudgetRouter(TREE, costs={"small": 1, "large": 5}, abstain_cost=0.4)
+    names = np.array(["small", "large"])[made]
+    router.fit(X, Q[np.arange(1500), made], choice=names, propensity=np.full(1500, 0.5))
+    X_new, Q_new = log(seed=1)
+    handed = router.predict(X_new) == "abstain"
+    assert handed[X_new[:, 0] < 0].mean() > 0.9 and handed[X_new[:, 0] > 0].mean() < 0.1
+    assert router.validation_quality_ == pytest.approx(router.score(X_new, Q_new), abs=0.06)
+    assert router.overlap_.never == []
+
+
+@pytest.mark.parametrize("quality", ["accuracy", "log_loss", {"cost": None}])
+def test_members_answers_are_marked(quality):
+    X, y = labels(900)
+    if isinstance(quality, dict):
+        known = np.unique(y)
+        quality = {(a, b): 1.0 for a in known for b in known if a != b}
+    cost = 0.25 if quality != "log_loss" else 0.6
+    told = {"costs": [1, 3], "accuracy_estimator": TREE, "quality": quality, "exchange_rate": 0}
+    router = OccamRouterClassifier(members(), abstain_cost=cost, **told).fit(X[:600], y[:600])
+    X, y = X[600:], y[600:]
+    routed = router.predict_routed(X)
+    handed = routed.route == 2
+    assert 0.05 < handed.mean() < 0.95
+    assert routed.y_pred.dtype == object and all(label is None for label in routed.y_pred[handed])
+    proba = router.predict_proba(X)
+    assert np.isnan(proba[handed]).all() and np.isfinite(proba[~handed]).all()
+    for choice, member in enumerate(router.estimators_):
+        rows = routed.route == choice
+        assert routed.y_pred[rows].tolist() == member.predict(X[rows]).tolist()
+    answered = routed.y_pred[~handed].astype(y.dtype)
+    assert router.score(X, y) == accuracy_score(y[~handed], answered)
+    rows = router.row_quality(X, y)
+    assert (rows.quality[handed] == router.abstain_quality_).all()
+    assert mean_quality_scorer(router, X, y) == pytest.approx(rows.quality.mean())
+    if quality == "accuracy":
+        assert router.abstain_quality_ == 0.75
+        np.testing.assert_array_equal(rows.quality[~handed], answered == y[~handed])
+        loss, sure = 1.0 - (answered == y[~handed]), proba[~handed].max(axis=1)
+        assert risk_coverage_scorer(router, X, y) == -risk_coverage_curve(loss, sure).area
+    # One row at a time, and all of them handed over.
+    assert [router.predict(X[[i]])[0] for i in range(20)] == routed.y_pred[:20].tolist()
+    assert all(label is None for label in router.predict(X, budget=0))
+    with pytest.warns(UserWarning, match="Every row is handed over"):
+        assert np.isnan(router.score(X, y, budget=0))
+    curve = accuracy_cost_curve(router, X, y, [0, np.inf])
+    assert curve.quality[0] == pytest.approx(router.abstain_quality_)
+    assert curve.quality[1] == pytest.approx(rows.quality.mean()) and curve.choices[-1] == "abstain"
+
+
+def test_a_member_that_embeds_is_paid_for_rows_that_are_handed_over():
+    X, y = labels()
+    router = OccamRouterClassifier(
+        members(), costs=[1, 3], accuracy_estimator=TREE, embedding="bayes", abstain_cost=0.2
+    ).fit(X, y)
+    routed = router.predict_routed(X)
+    assert router.min_budget_ == 1 and (routed.cost[routed.route == 2] == 1).all()
+    rows = routed.route == 0
+    own = router.named_estimators_.bayes.predict(X[rows])
+    assert routed.y_pred[rows].tolist() == own.tolist()
+    with pytest.raises(ValueError, match="smallest feasible budget is 1"):
+        router.predict(X, budget=0.5)
+
+
+def test_numbers_are_marked_by_nan_and_streams_answer():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(500, 2))
+    y = np.where(X[:, 0] > 0, X[:, 1], rng.normal(size=500))
+    router = OccamRouterRegressor(
+        [("line", Ridge()), ("tree", DecisionTreeRegressor(max_depth=5))],
+        costs=[1, 2],
+        quality="absolute_error",
+        accuracy_estimator=TREE,
+        abstain_cost=0.4,
+    ).fit(X[:300], y[:300])
+    routed = router.predict_routed(X[300:])
+    handed = routed.route == 2
+    assert handed[X[300:, 0] < 0].mean() > 0.9 and handed[X[300:, 0] > 0.1].mean() < 0.1
+    np.testing.assert_array_equal(np.isnan(routed.y_pred), handed)
+    assert router.score(X[300:], y[300:]) > 0.3
+    rows = router.row_quality(X[300:], y[300:]).quality
+    np.testing.assert_allclose(rows[~handed], -np.abs(routed.y_pred - y[300:])[~handed])
+    stream = router.stream(100)
+    answers = [stream.predict(X[[i]]) for i in range(300, 320)]
+    np.testing.assert_allclose(answers, routed.y_pred[:20], rtol=1e-12)
+    assert stream.status().spent == pytest.approx(routed.cost[:20].sum())
+
+
+@pytest.mark.parametrize("kind", ["members", "log"])
+def test_promises_count_what_handing_over_costs(kind):
+    if kind == "members":
+        X, y = labels(1500)
+        router = OccamRouterClassifier(
+            members(), costs=[1, 3], accuracy_estimator=TREE, abstain_cost=0.3
+        )
+    else:
+        X, y = log(1500)
+        router = BudgetRouter(TREE, costs=[1, 3], abstain_cost=0.3)
+    router.fit(X[:600], y[:600])
+    certified = CertifiedRouter(FrozenEstimator(router), max_loss=0.25, random_state=0)
+    certified.fit(X[600:], y[600:])
+    points, evidence = certified.operating_points_, certified._selection.evidence
+    # At the smallest budget all rows are handed over, and lose 0.3 each.
+    assert evidence.losses[:, -1] == pytest.approx(0.3) and evidence.costs[:, -1].max() == 0
+    assert not evidence.exact and len(points.budget)
+    singles = {"members": ["bayes", "logreg"], "log": ["choice0", "choice1"]}[kind]
+    assert evidence.reference_names == singles
+    assert evidence.reference_costs.tolist() == [1, 3]
+    assert certified.choices_[-1] == "abstain" and certified.abstain_quality_ == 0.7
+    routed, own = certified.predict_routed(X[:100]), router
+    assert set(routed.route) <= {0, 1, 2}
+    curve = accuracy_cost_curve(certified, X[:100], y[:100], [np.inf])
+    handed = routed.route == 2
+    right = (
+        y[:100][np.arange(100), np.minimum(routed.route, 1)]
+        if kind == "log"
+        else (routed.y_pred == y[:100])
+    )
+    assert curve.quality[0] == pytest.approx(np.where(handed, 0.7, right.astype(float)).mean())
+    with pytest.raises(ValueError, match="a row that is handed over has none"):
+        CertifiedRouter(FrozenEstimator(own), max_loss=0.3).certify_batch(X[:300])
+
+
+def test_what_is_refused_in_words():
+    X, y = labels(120)
+    for quality in ("balanced_accuracy", ("ratio", len)):
+        router = OccamRouterClassifier(members(), costs=[1, 3], quality=quality, abstain_cost=0.1)
+        with pytest.raises(ValueError, match="no plain mean over rows"):
+            router.fit(X, y)
+    named = [("abstain", GaussianNB()), ("logreg", LogisticRegression())]
+    with pytest.raises(ValueError, match="no model may be named 'abstain'"):
+        OccamRouterClassifier(named, costs=[1, 3], abstain_cost=0.1).fit(X, y)
+    X, Q = log(80)
+    with pytest.raises(ValueError, match="no model may be named 'abstain'"):
+        BudgetRouter(TREE, costs={"abstain": 1, "b": 2}, abstain_cost=0.1).fit(X, Q)
+    router = BudgetRouter(TREE, costs=[1, 2], abstain_cost=0.1).fit(X, Q)
+    with pytest.raises(ValueError, match="A router with an abstain_cost cannot be exported"):
+        export_policy(router, "policy.npz")
+    router.abstain_cost = 0.2
+    with pytest.raises(ValueError, match="abstain_cost was changed after fit"):
+        router.predict(X)

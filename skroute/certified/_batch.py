@@ -9,7 +9,7 @@ from sklearn.utils import _safe_indexing
 from skroute.base import affords, check_costs, note_failure
 from skroute.certified._candidates import context_of_rows
 from skroute.certified._certificate import Certificate
-from skroute.certified._evidence import FULL, operating_budgets, row_losses
+from skroute.certified._evidence import FULL, operating_budgets
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import (
     labels_needed,
@@ -57,8 +57,7 @@ class BatchTest(NamedTuple):
     ----------
     n_rows, n_labels : int
     max_loss, level : float
-    loss : callable or None
-    loss_range : float
+    measure : Measure
     exact : bool
         Whether losses are 0 where two answers are equal and 1 elsewhere.
     """
@@ -67,9 +66,13 @@ class BatchTest(NamedTuple):
     n_labels: int
     max_loss: float
     level: float
-    loss: Any
-    loss_range: float
+    measure: Any
     exact: bool
+
+    @property
+    def loss_range(self):
+        """What a loss is at most."""
+        return self.measure.range
 
     @property
     def allowed(self):
@@ -85,10 +88,10 @@ class BatchTest(NamedTuple):
 
     def losses(self, bought, y_pred, route, n_choices):
         """Loss of each labelled row against the bought answer."""
-        values = row_losses(bought, y_pred, route, n_choices, self.loss)
+        values = self.measure.excess(bought, y_pred, route, n_choices)
         if values.min() < 0 or values.max() > self.loss_range * (1 + 1e-9):
             raise ValueError(
-                "loss(bought answer, answer) must lie between 0 and "
+                "The loss of an answer against the bought one must lie between 0 and "
                 f"loss_range={self.loss_range!r}, got {values.min():.6g} to {values.max():.6g}."
             )
         return values
@@ -350,6 +353,7 @@ def answer_batch(
         [],
         f"the {k} labelled rows were drawn at random",
         n,
+        test.measure.unit,
     )
     return CertifiedBatch(y_pred, route, cost, labelled, certificate)
 
@@ -379,7 +383,11 @@ def check_answers(bought, paths, test):
     """Refuse names of choices where answers are compared: they say nothing about agreement."""
     names = {name for path in paths for name in path.choices_}
     known = any(hasattr(path, "classes_") for path in paths)
-    if test.loss is None and not known and {str(y) for y in np.ravel(bought.y_pred)} <= names:
+    if (
+        test.measure.loss is None
+        and not known
+        and {str(y) for y in np.ravel(bought.y_pred)} <= names
+    ):
         raise ValueError(
             "The answers are names of choices, so that two that differ may say the same: certify "
             "a router that has the models, or give a loss."
@@ -446,7 +454,7 @@ def check_enough(test):
     )
 
 
-def check_batch(router, n_rows, n_labels, label_cost, n_paths):
+def check_batch(router, n_rows, n_labels, label_cost, n_paths, measure):
     """The test of a batch from the parameters of a :class:`CertifiedRouter`, checked.
 
     Returns
@@ -461,16 +469,19 @@ def check_batch(router, n_rows, n_labels, label_cost, n_paths):
         raise ValueError(f"n_labels must be a whole number from 1 up, got {n_labels!r}.")
     if n_labels > n_rows:
         raise ValueError(f"n_labels={n_labels!r} is more than the {n_rows} rows of the batch.")
+    if measure.asks != "predict":
+        raise ValueError(
+            f"The loss of the wrapped router is one of probabilities ({measure.unit}), and a batch "
+            "compares answers: give loss and loss_range."
+        )
     if label_cost is not None:
         check_costs([label_cost], ["an answer"], name="label_cost")
     level = (1 - float(router.confidence)) / n_paths
-    exact = router.loss is None
     return BatchTest(
         n_rows,
         int(n_labels),
         float(router.max_loss),
         level,
-        router.loss,
-        float(router.loss_range),
-        exact,
+        measure,
+        measure.exact,
     )

@@ -1,20 +1,14 @@
 """The estimators that a promise is about, and what they are told about the rows of a call."""
 
-from copy import copy
+from copy import copy, deepcopy
 
 import numpy as np
-from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 
-from skroute.base import CostAwareMixin, note_failure
+from skroute.base import CostAwareMixin
 from skroute.certified._evidence import is_missing
-from skroute.utils._compat import (
-    check_method_params,
-    num_samples,
-    process_routing,
-    routing_enabled,
-)
-from skroute.utils._named import in_order
+from skroute.certified._losses import column_names, of_path
+from skroute.utils._compat import check_method_params, process_routing, routing_enabled
 
 
 class ContextOfCandidates:
@@ -120,56 +114,77 @@ def groups_of_rows(groups, y):
     return groups
 
 
-def is_table(y):
-    """Whether y is a frame of qualities or of labels, a column each."""
-    return hasattr(y, "columns") and y.shape[1] > 1
+def detached(model):
+    """A fitted candidate that its owner no longer changes: not its parameters, nor what it learns.
 
-
-def fitted_copy(name, model, X, y, params):
-    """A candidate fitted on some rows, or a copy of one that is fitted already.
-
-    What the owner of that one changes later, also in place, was not certified.
+    The copy of a router that goes on learning has books of its own. Members and estimators are
+    shared, since they may be large, or stand for services.
     """
-    model = clone(model)
-    if not is_frozen(model):
-        with note_failure(name, num_samples(X), "fit"):
-            model.fit(X, np.asarray(y) if is_classifier(model) else y, **params)
     own = copy(unfrozen(model))
-    for parameter in set(own._acts_at_once) & set(vars(own)):
-        # Not as an attribute is set: it is no change.
-        vars(own)[parameter] = copy(vars(own)[parameter])
+    for name in own._get_param_names():
+        value = getattr(own, name)
+        if hasattr(value, "to_dict") or _is_plain(value):
+            # Not as an attribute is set: it is no change.
+            vars(own)[name] = deepcopy(value)
     return own
 
 
-def in_their_order(table, y, names, models):
-    """Columns of a quality frame as fitted candidates count them.
+def at_once(model):
+    """What a fitted estimator decides by at once, beside its budget, as text to compare."""
+    names = [name for name in model._acts_at_once if name != "budget"]
+    values = [(name, getattr(model, name, None)) for name in names]
+    values = [(name, v.to_dict() if hasattr(v, "to_dict") else v) for name, v in values]
+    values = [(name, v.tolist() if hasattr(v, "tolist") else v) for name, v in values]
+    # Objects have an address in their text, which a pickle changes.
+    kinds = (str, float, int, dict, list, tuple, type(None))
+    return repr([(name, v) for name, v in values if isinstance(v, kinds)])
 
-    Parameters
-    ----------
-    table : array-like or dataframe
-        As it was given.
-    y : ndarray
-        The same, checked.
-    names : list of str
-        Of the candidates.
-    models : list of fitted decision estimators
 
-    Returns
-    -------
-    array-like
-        `y`, where `table` is no frame of more than one column.
-    """
-    orders = {}
-    for name, model in zip(names, models):
-        if getattr(model, "_named", False):
-            orders[name] = list(getattr(model, "model_names_", model.choices_))
-    if not is_table(table) or not orders:
-        return y
-    first = next(iter(orders))
-    for name, order in orders.items():
-        if order != orders[first]:
-            raise ValueError(
-                f"{name!r} has its choices in the order {order!r}, {first!r} in another: "
-                "evidence is read by position. Fit them on frames with the columns in one order."
-            )
-    return np.asarray(in_order(table, orders[first], "y"))
+def _is_plain(value):
+    """Whether it is a container of numbers and names, and not of estimators."""
+    if not isinstance(value, (dict, list, set, np.ndarray)):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.dtype != object
+    parts = value.values() if isinstance(value, dict) else value
+    return all(isinstance(part, (str, float, int, np.generic, list)) for part in parts)
+
+
+# Costs ------------------------------------------------------------------------------------
+
+
+def takes_bills(model):
+    """Whether each choice is one call, so that what a log says it cost is what it costs."""
+    return getattr(unfrozen(model), "_takes_bills", False)
+
+
+def is_told(model):
+    """Whether a call is told the costs of its rows; else they are known only after it."""
+    model = unfrozen(model)
+    if hasattr(model, "_is_told"):
+        return model._is_told()
+    return "costs" in model._call_context
+
+
+def is_billed(model):
+    """Whether the budget of a fitted router is one of costs that its calls are not told."""
+    return hasattr(model, "_has_bills") and model._has_bills()
+
+
+def bills_of(costs, n_rows, path):
+    """What each choice has cost on each row, in the order of the path's ``choices_``."""
+    values = np.asarray(costs)
+    if values.dtype.kind not in "iuf":
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("costs must be numbers, one column for each choice.") from None
+    found = of_path(values.astype(np.float64), column_names(costs), path, "costs")
+    shape = n_rows, len(path.choices_)
+    if found.shape != shape:
+        raise ValueError(
+            f"costs must have one cost per row and choice, shape {shape}, got {values.shape}."
+        )
+    if not np.isfinite(found).all() or found.min() < 0:
+        raise ValueError("costs must be finite and not negative: they are what calls have cost.")
+    return found

@@ -33,6 +33,10 @@ class OperatingPoints(NamedTuple):
 
     certified : ndarray of shape (n_points,), dtype=bool
         Whether the point keeps what was asked for, all of these together.
+
+    single : ndarray of shape (n_points,), dtype=int64
+        The choice of that estimator which answers every row, -1 where the estimator decides.
+        The safe end of a path is the single choice that its loss is measured against.
     """
 
     path: NDArray[np.int64]
@@ -42,6 +46,7 @@ class OperatingPoints(NamedTuple):
     cost: NDArray[np.float64]
     cost_upper: NDArray[np.float64]
     certified: NDArray[np.bool_]
+    single: NDArray[np.int64]
 
 
 class Certificate(NamedTuple):
@@ -95,6 +100,16 @@ class Certificate(NamedTuple):
 
     n_population : int or None
         Rows of the batch that the promise is about; None for the rows to come.
+
+    unit : str
+        What the loss is counted in.
+
+    costs : str
+        Which costs are meant: those of the evidence rows' log, or the prices that the router
+        itself counts with.
+
+    single : str or None
+        The choice that answers every row, where nothing cheaper is certified.
     """
 
     promised: bool
@@ -114,6 +129,9 @@ class Certificate(NamedTuple):
     groups: list[str]
     assumption: str
     n_population: int | None = None
+    unit: str = ""
+    costs: str = ""
+    single: str | None = None
 
     def __str__(self):
         kind = "evidence" if self.n_population is None else "labelled"
@@ -123,6 +141,8 @@ class Certificate(NamedTuple):
             f"{self.cost:.4g}, {abs(self.saving):.0%} {'below' if self.saving >= 0 else 'above'}"
         )
         seen += " that of the reference"
+        if self.single is not None:
+            seen += f"; {self.single!r} answers every row"
         if not self.promised:
             return f"Nothing is promised: {seen}."
         parts = []
@@ -132,9 +152,11 @@ class Certificate(NamedTuple):
                 where = f" on this batch of {self.n_population} rows"
             parts.append(
                 f"the mean loss against {self.reference}{where} is at most {self.max_loss:g}"
+                + (f" ({self.unit})" if self.unit else "")
             )
         if self.budget is not None:
-            parts.append(f"the mean cost is at most {self.budget:g}")
+            which = f" ({self.costs})" if self.costs else ""
+            parts.append(f"the mean cost is at most {self.budget:g}{which}")
         return (
             f"With a confidence of {self.confidence:g}, {' and '.join(parts)}, if "
             f"{self.assumption}; {seen}."

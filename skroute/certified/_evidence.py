@@ -1,13 +1,12 @@
 """What the operating points did on the evidence rows, as arrays."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 
-from skroute.base import note_failure
 from skroute.guarantees import mean_p_value, mean_upper_bound
-from skroute.guarantees._means import check_numbers
 from skroute.utils._handing import handed_over, models_of
 
 FULL = "the full model"
@@ -35,6 +34,10 @@ class Evidence(NamedTuple):
         Empty where all rows are one group.
     exact : bool
         Whether losses are 0 and 1 by what they are, not only on these rows.
+    single : ndarray of shape (n_points,), dtype=int64
+        The choice that answers all rows, counted within its path; -1 where the path decides.
+    own : ndarray of shape (n_points,), dtype=int64
+        The reference that the point itself is, against which its loss is 0; -1 for none.
     """
 
     path: NDArray[np.int64]
@@ -48,6 +51,8 @@ class Evidence(NamedTuple):
     group: NDArray[np.int64]
     group_names: list[str]
     exact: bool
+    single: NDArray[np.int64]
+    own: NDArray[np.int64]
 
 
 def is_missing(values):
@@ -78,38 +83,7 @@ def check_groups(groups, expected):
         )
 
 
-def row_losses(y, y_pred, route, n_choices, loss):
-    """Loss of each answer: the user's, or by the shapes of truth and answer.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-    """
-    if loss is not None:
-        values = np.asarray(loss(y, y_pred))
-        if values.shape != (len(y),):
-            raise ValueError(
-                f"loss must return one number per row, shape ({len(y)},), got {values.shape}."
-            )
-        return check_numbers(values, "loss")
-    if y.ndim == 2 and np.ndim(y_pred) == 1 and y.shape[1] == n_choices:
-        return 1.0 - y[np.arange(len(y)), route].astype(np.float64)
-    if np.shape(y_pred) != y.shape:
-        raise ValueError(
-            f"y has shape {y.shape} and the answers to it {np.shape(y_pred)}: give y as the "
-            "estimator answers, one column of quality per choice, or a loss that compares them."
-        )
-    if y.ndim == 2:
-        both, either = (
-            (y.astype(bool) & y_pred.astype(bool)),
-            (y.astype(bool) | y_pred.astype(bool)),
-        )
-        union = either.sum(axis=1)
-        return 1.0 - np.where(union > 0, both.sum(axis=1) / np.maximum(union, 1), 1.0)
-    return (y != y_pred).astype(np.float64)
-
-
-def losses_or_handed(y, seen, path, loss):
+def losses_or_handed(y, seen, path, measure):
     """Loss of each answer; a row that is handed over loses what abstaining costs.
 
     Parameters
@@ -117,7 +91,7 @@ def losses_or_handed(y, seen, path, loss):
     y : ndarray
     seen : Routed
     path : fitted decision estimator
-    loss : callable or None
+    measure : Measure
 
     Returns
     -------
@@ -125,13 +99,13 @@ def losses_or_handed(y, seen, path, loss):
     """
     handed, n_models = handed_over(path, seen.route), len(models_of(path))
     if not handed.any():
-        return row_losses(y, seen.y_pred, seen.route, n_models, loss)
-    logged = loss is None and y.ndim == 2
+        return measure.losses(y, seen.y_pred, seen.route, n_models)
+    logged = measure.loss is None and y.ndim == 2
     found = np.full(len(y), 1.0 - path.abstain_quality_ if logged else float(path.abstain_cost))
     rows = np.flatnonzero(~handed)
     if len(rows):
         answers = np.array(seen.y_pred[rows].tolist())
-        found[rows] = row_losses(y[rows], answers, seen.route[rows], n_models, loss)
+        found[rows] = measure.losses(y[rows], answers, seen.route[rows], n_models)
     return found
 
 
@@ -154,11 +128,84 @@ def operating_budgets(path, X, n_points, context=None):
     least = path.min_budget_
     if not np.isfinite(least):
         return np.array([np.inf])
-    most = max(float(np.mean(path.predict_cost(X, budget=np.inf, **(context or {})))), least)
+    seen = path._respond(X, None, budget=np.inf, **(context or {}))
+    cost = seen.cost if seen.expected_cost is None else seen.expected_cost
+    most = max(float(np.mean(cost)), least)
     return np.r_[np.inf, np.unique(np.linspace(least, most, n_points))[::-1]]
 
 
-def collect(paths, budgets, X, y, contexts, *, reference, loss, group):
+class Points:
+    """Operating points while they are collected, path by path."""
+
+    def __init__(self):
+        self.columns = []
+
+    def add(self, path, budget, single, route, loss, cost, own=-1):
+        """One more."""
+        self.columns.append((path, budget, single, route.astype(np.int32), loss, cost, own))
+
+    def evidence(self, found, group, exact):
+        """All of them beside the references, as Evidence."""
+        path, budget, single, routes, losses, costs, own = zip(*self.columns)
+        n_rows, names = len(losses[0]), []
+        codes = np.zeros(n_rows, dtype=np.int64)
+        if group is not None:
+            values, codes = np.unique(group, return_inverse=True)
+            names = [str(value) for value in values]
+        return Evidence(
+            np.array(path),
+            np.array(budget, dtype=np.float64),
+            np.column_stack(routes),
+            np.column_stack(losses),
+            np.column_stack(costs),
+            np.column_stack([one.losses for one in found]),
+            [one.name for one in found],
+            np.array([one.cost for one in found], dtype=np.float64),
+            codes.astype(np.int64),
+            names,
+            exact,
+            np.array(single, dtype=np.int64),
+            np.array(own, dtype=np.int64),
+        )
+
+
+class Reference(NamedTuple):
+    """What the loss is measured against.
+
+    Attributes
+    ----------
+    name : str
+    losses : ndarray of shape (n_rows,)
+    cost : float
+        Mean; NaN where it is not known.
+    model : object
+        Who answers; None for a column of qualities.
+    """
+
+    name: str
+    losses: NDArray[np.float64]
+    cost: float
+    model: Any = None
+
+
+class Told(NamedTuple):
+    """The evidence rows as one path reads them.
+
+    Attributes
+    ----------
+    y : ndarray
+    context : dict
+        What it is told about them.
+    bills : ndarray of shape (n_rows, n_choices) or None
+        What each choice has cost, where the path is not told.
+    """
+
+    y: NDArray[Any]
+    context: dict
+    bills: Any = None
+
+
+def collect(paths, budgets, X, told, *, reference, measure, group, ends=True):
     """Call every path at every one of its budgets on the evidence rows, and the references.
 
     Parameters
@@ -166,68 +213,97 @@ def collect(paths, budgets, X, y, contexts, *, reference, loss, group):
     paths : list of fitted decision estimators
     budgets : list of ndarray
         For each path, the unlimited one first.
-    X, y : the evidence rows, in random order
-    contexts : list of dict
-        What each path is told about them.
+    X : the evidence rows, in random order
+    told : list of Told
     reference : "best", "full", str or fitted estimator
-    loss : callable or None
+    measure : Measure
     group : ndarray of shape (n_rows,) or None
+    ends : bool, default=True
+        Whether to ask the single choice that the loss is measured against is a point as well.
 
     Returns
     -------
-    Evidence
+    evidence : Evidence
+    found : list of Reference
     """
-    losses, costs, routes, owner, n_choices = [], [], [], [], 0
-    for k, path in enumerate(paths):
-        for budget in budgets[k]:
-            seen = path.predict_routed(X, budget=budget, **contexts[k])
-            losses.append(losses_or_handed(y, seen, path, loss))
-            costs.append(seen.cost)
-            routes.append((seen.route + n_choices).astype(np.int32))
-            owner.append(k)
-        n_choices += len(path.choices_)
-    found = _references(paths, X, y, reference, loss, losses[0], float(costs[0].mean()))
-    names, codes = [], np.zeros(len(y), dtype=np.int64)
-    if group is not None:
-        values, codes = np.unique(group, return_inverse=True)
-        names = [str(value) for value in values]
-    return Evidence(
-        np.array(owner),
-        np.concatenate(budgets),
-        np.column_stack(routes),
-        np.column_stack(losses),
-        np.column_stack(costs),
-        np.column_stack([row for _, row, _ in found]),
-        [name for name, _, _ in found],
-        np.array([cost for _, _, cost in found], dtype=np.float64),
-        codes.astype(np.int64),
-        names,
-        loss is None
-        and all(getattr(path, "abstain_quality_", None) is None for path in paths)
-        and (y.ndim == 1 or _logs_zero_or_one(y, paths)),
-    )
+    points, offset = [], 0
+    for path, of_rows, grid in zip(paths, told, budgets):
+        own = []
+        for budget in grid:
+            seen = path._respond(X, measure.asks, budget=budget, **of_rows.context)
+            loss = losses_or_handed(of_rows.y, seen, path, measure)
+            cost = paid(path, seen.route, seen.cost, of_rows.bills)
+            own.append((budget, -1, seen.route + offset, loss, cost))
+        points.append(own)
+        offset += len(path.choices_)
+    full = Reference(FULL, points[0][0][3], float(points[0][0][4].mean()))
+    found = _references(paths, X, told, reference, measure, full)
+    every, offset = Points(), 0
+    for k, (path, of_rows) in enumerate(zip(paths, told)):
+        end = _safe_end(path, of_rows, reference, found) if ends else None
+        if end is not None:
+            j, r = end
+            cost, loss = single_costs(path, X, j, of_rows), found[r].losses
+            every.add(k, np.inf, j, np.full(len(loss), j + offset), loss, cost, r)
+        for i, point in enumerate(points[k]):
+            every.add(k, *point, own=0 if found == [full] and k == i == 0 else -1)
+        offset += len(path.choices_)
+    exact = measure.exact and all(getattr(path, "abstain_quality_", None) is None for path in paths)
+    return every.evidence(found, group, exact), found
 
 
-def _logs_zero_or_one(y, paths):
-    """Whether y has a column of whole numbers per choice."""
-    return y.dtype.kind in "bui" and all(len(path.choices_) == y.shape[1] for path in paths)
+def paid(path, route, cost, bills):
+    """What each row has cost: by the log where there is one."""
+    if bills is None:
+        return cost
+    return bills[np.arange(len(route)), route] + float(getattr(path, "routing_cost", 0.0) or 0.0)
 
 
-def _references(paths, X, y, reference, loss, full_losses, full_cost):
-    """Name, losses and mean cost of everything that the loss is measured against."""
-    full = [(FULL, full_losses, full_cost)]
+def single_costs(path, X, j, of_rows):
+    """What each row costs if one choice answers all, without a decision."""
+    if of_rows.bills is not None:
+        return of_rows.bills[:, j]
+    return path._single_costs(X, j, of_rows.context.get("costs"))
+
+
+def _safe_end(path, of_rows, reference, found):
+    """The single choice that a path is measured against, and which reference it is, or None.
+
+    Of several it is the one that was best on the rows of `fit`, which are no evidence.
+    """
+    limited = any(of_rows.context.get(name) is not None for name in ("exclude", "allowed"))
+    if limited or reference == "full" or not hasattr(path, "_single_costs"):
+        return None
+    choices = list(path.choices_)
+    j = int(np.argmax(path.mean_quality_))
+    if reference != "best":
+        if not isinstance(reference, str) or reference not in choices:
+            return None
+        j = choices.index(reference)
+    models = dict(getattr(path, "named_estimators_", {}))
+    for r, one in enumerate(found):
+        same = one.name == choices[j] if not models else one.model is models[choices[j]]
+        if same and (models or one.model is None):
+            return j, r
+    return None
+
+
+def _references(paths, X, told, reference, measure, full):
+    """Everything that the loss is measured against, list of Reference."""
     if reference == "full":
-        return full
+        return [full]
+    y = told[0].y
     if hasattr(reference, "predict"):
-        if hasattr(reference, "predict_routed"):
+        name = type(reference).__name__
+        if hasattr(reference, "predict_routed") and measure.asks == "predict":
             seen = reference.predict_routed(X)
-            row = losses_or_handed(y, seen, reference, loss)
-            return [(type(reference).__name__, row, float(seen.cost.mean()))]
-        y_pred = np.asarray(reference.predict(X))
-        return [(type(reference).__name__, row_losses(y, y_pred, None, -1, loss), np.nan)]
+            row = losses_or_handed(y, seen, reference, measure)
+            return [Reference(name, row, float(seen.cost.mean()), reference)]
+        row = measure.losses(y, measure.ask(name, reference, X))
+        return [Reference(name, row, np.nan, reference)]
     known = {}
-    for k, path in enumerate(paths):
-        for name, (answer, cost) in _single_choices(path, y).items():
+    for k, (path, of_rows) in enumerate(zip(paths, told)):
+        for name, (answer, cost) in _single_choices(path, of_rows).items():
             if name not in known:
                 known[name] = answer, cost
             elif not isinstance(answer, np.ndarray) and answer is not known[name][0]:
@@ -243,24 +319,25 @@ def _references(paths, X, y, reference, loss, full_losses, full_cost):
     found = []
     for name, (answer, cost) in known.items():
         if isinstance(answer, np.ndarray):
-            found.append((name, 1.0 - answer, cost))
+            found.append(Reference(name, 1.0 - answer, cost))
         else:
-            with note_failure(name, len(y), "predict"):
-                y_pred = np.asarray(answer.predict(X))
-            found.append((name, row_losses(y, y_pred, None, -1, loss), cost))
-    return found or full
+            row = measure.losses(y, measure.ask(name, answer, X))
+            found.append(Reference(name, row, cost, answer))
+    return found or [full]
 
 
-def _single_choices(path, y):
+def _single_choices(path, of_rows):
     """The single choices of an estimator: a logged column or a fitted member, and its cost."""
-    if y.ndim == 2 and y.shape[1] == len(models_of(path)):
+    y = of_rows.y
+    if y.ndim == 2 and y.shape[1] == len(models_of(path)) and not is_classifier(path):
         names, answers = models_of(path), list(np.asarray(y, dtype=np.float64).T)
     else:
         members = dict(getattr(path, "named_estimators_", {}))
         names, answers = list(members), list(members.values())
     if not names:
         return {}
-    costs = np.asarray(getattr(path, "costs_", []), dtype=np.float64)
+    costs = getattr(path, "costs_", []) if of_rows.bills is None else of_rows.bills.mean(axis=0)
+    costs = np.asarray(costs, dtype=np.float64)
     if getattr(path, "abstain_quality_", None) is not None:
         costs = costs[: len(names)]
     costs = costs if costs.shape == (len(names),) else np.full(len(names), np.nan)
@@ -268,7 +345,7 @@ def _single_choices(path, y):
 
 
 def differences(evidence, k):
-    """Signed losses of an operating point against each reference within each group.
+    """Signed losses of an operating point against each reference but itself, in each group.
 
     Returns
     -------
@@ -276,12 +353,19 @@ def differences(evidence, k):
     """
     groups = [evidence.group == g for g in range(max(len(evidence.group_names), 1))]
     every = evidence.losses[:, [k]] - evidence.references
-    return [every[rows, r] for rows in groups for r in range(every.shape[1])]
+    others = [r for r in range(every.shape[1]) if r != evidence.own[k]]
+    return [every[rows, r] for rows in groups for r in others]
 
 
 def is_reference(evidence, k):
     """Whether an operating point is the reference itself, whose loss is 0 without a test."""
-    return k == 0 and evidence.reference_names == [FULL]
+    return evidence.own[k] >= 0 and evidence.references.shape[1] == 1
+
+
+def seen_loss(evidence, k):
+    """The largest mean signed loss of an operating point."""
+    least = 0.0 if evidence.own[k] >= 0 else -np.inf
+    return float(max([least, *(part.mean() for part in differences(evidence, k))]))
 
 
 def losses_of_points(evidence):
@@ -291,9 +375,7 @@ def losses_of_points(evidence):
     -------
     ndarray of shape (n_points,)
     """
-    return np.array(
-        [max(d.mean() for d in differences(evidence, k)) for k in range(len(evidence.budget))]
-    )
+    return np.array([seen_loss(evidence, k) for k in range(len(evidence.budget))])
 
 
 def loss_method(evidence, loss_range, level):
@@ -329,6 +411,8 @@ def loss_p_values(evidence, max_loss, loss_range, level):
     }
     for k in range(len(found)):
         follows = k > 0 and evidence.path[k] == evidence.path[k - 1]
+        # The safe end has a share of the level of its own.
+        follows = follows and evidence.single[k - 1] < 0
         if is_reference(evidence, k):
             continue
         if follows and found[k - 1] > level:
@@ -353,5 +437,7 @@ def loss_bound(evidence, k, loss_range, level):
         "bounds": (-loss_range, loss_range),
         "method": loss_method(evidence, loss_range, level),
     }
+    least = 0.0 if evidence.own[k] >= 0 else -np.inf
     parts = differences(evidence, k)
-    return max(mean_upper_bound(part, confidence=1 - level, **options) for part in parts)
+    bounds = [mean_upper_bound(part, confidence=1 - level, **options) for part in parts]
+    return max([least, *bounds])

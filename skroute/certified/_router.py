@@ -1,12 +1,12 @@
 """A promise around any decision estimator."""
 
+import warnings
+
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import (
     _safe_indexing,
-    check_consistent_length,
     check_random_state,
-    column_or_1d,
     get_tags,
 )
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
@@ -14,30 +14,30 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
     CostAwareMixin,
+    Plan,
     check_budget,
-    check_rows,
     inherit_member_tags,
+    note_failure,
 )
 from skroute.certified._candidates import (
     ContextOfCandidates,
+    at_once,
     context_of_rows,
-    fitted_copy,
-    groups_of_rows,
-    in_their_order,
+    detached,
     is_frozen,
-    is_table,
     named_candidates,
-    route_context,
     unfrozen,
 )
 from skroute.certified._evidence import (
+    Told,
     check_groups,
     check_known,
-    collect,
-    is_missing,
     operating_budgets,
+    single_costs,
 )
-from skroute.certified._selection import Asked, Selection
+from skroute.certified._losses import measure_of
+from skroute.certified._renewal import CertifiedRenewal
+from skroute.certified._tables import affordable
 from skroute.certified._uses import CertifiedUses
 from skroute.utils._compat import (
     HasMethods,
@@ -48,17 +48,14 @@ from skroute.utils._compat import (
     VisualBlock,
     check_method_params,
     num_samples,
-    raise_for_params,
-    routing_enabled,
 )
-from skroute.utils._tensors import on_host
 
 # Around fitted estimators: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.
 _SCALE_SHARE, _SCALE_ROWS = 0.05, 5
 
 
-class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
+class CertifiedRouter(CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstimator):
     r"""Promise a loss, a cost, or both, about any decision estimator.
 
     A decision estimator is a path of policies from cheap to expensive; its budget picks one. On
@@ -100,12 +97,16 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
         **all** evidence rows.
 
     loss : callable, default=None
-        ``loss(y_true, y_pred)`` returns the loss of each row. None is 1 for a wrong label and
-        0 for the right one; one minus the logged quality of the choice where y has a column
-        per choice; one minus the overlap of label sets where y is an indicator matrix.
+        ``loss(y_true, y_pred)`` returns the loss of each row. None is minus the wrapped
+        estimator's own `quality`, such as money for a cost matrix; without one, 1 for a wrong
+        label and 0 for the right one; one minus the logged quality of the choice where y has a
+        column per choice; one minus the overlap of label sets where y is an indicator matrix.
+        The certificate says the unit.
 
-    loss_range : float, default=1.0
-        What two losses of a row can differ by at most. Raising it needs more rows.
+    loss_range : float, default=None
+        What two losses of a row can differ by at most. None takes what is known of labels, cost
+        matrices, probabilities and qualities from 0 to 1; it must be given beside `loss`, for
+        errors of numbers and for functions. Raising it needs more rows.
 
     max_cost : float, default=None
         What a row can cost at most, for the promise of `budget`. None takes the largest cost
@@ -209,7 +210,7 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "reference": [str, HasMethods("predict")],
         "loss": [callable, None],
-        "loss_range": [Interval(Real, 0, 1e300, closed="right")],
+        "loss_range": [Interval(Real, 0, 1e300, closed="right"), None],
         "max_cost": [Interval(Real, 0, None, closed="neither"), None],
         "groups": [StrOptions({"class"}), "array-like", None],
         "confidence": [Interval(Real, 0, 1, closed="neither")],
@@ -229,7 +230,7 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
         budget=None,
         reference="best",
         loss=None,
-        loss_range=1.0,
+        loss_range=None,
         max_cost=None,
         groups=None,
         confidence=0.95,
@@ -254,6 +255,35 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
 
     # Fit ------------------------------------------------------------------------------
 
+    def fit(self, X, y=None, costs=None, **params):
+        """Fit what is to be fitted, and certify it on rows that are held out.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Training rows, or around fitted estimators evidence rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_choices)
+            Targets as the wrapped estimators take them; a frame of qualities is read by name.
+
+        costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
+            What each choice has cost on each row; a frame is read by name. A router that
+            decides by the costs of its rows is told them. One that decides by fixed or learned
+            prices is not: what is promised, and counted, is then what calls have cost, and a
+            router whose own `fit` takes `costs` is fitted on them as well.
+
+        **params : dict
+            What the wrapped estimators are told about these rows, or metadata for their `fit`
+            through metadata routing.
+
+        Returns
+        -------
+        self
+            Fitted estimator; after a failure it is not fitted.
+        """
+        params = params if costs is None else {**params, "costs": costs}
+        return super().fit(X, y, **params)
+
     def _fit(self, X, y, *, task, **params):
         names, candidates = self._candidates()
         if self.max_loss is None and self.budget is None:
@@ -261,10 +291,13 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
                 "There is nothing to promise: give max_loss, the largest mean loss against the "
                 "reference, budget, the largest mean cost, or both."
             )
-        told = y
-        X, y, groups = self._checked(X, y, self.groups, reset=True)
+        X, target, groups = self._checked(X, y, self.groups, reset=True)
+        y = target.values
+        # Before anything is asked: fitted ones may know more classes than y has.
+        measure_of(names, [*map(unfrozen, candidates)], y, self.loss, self.loss_range)
         n, frozen = num_samples(X), all(map(is_frozen, candidates))
-        fit_params, said = self._route_fit(params, frozen)
+        fit_params, said, costs = self._route_fit(params)
+        self._check_bills(candidates, costs)
         rng = check_random_state(self.random_state)
         order = rng.permutation(n)
         n_rest = min(max(1, round(n * _SCALE_SHARE)), max(_SCALE_ROWS, n // 100))
@@ -276,21 +309,25 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
                 f"calibration={self.calibration!r}: give more rows."
             )
         rest, rows = np.sort(order[:n_rest]), order[n_rest:]
-        X_rest = _safe_indexing(X, rest)
-        # Of a quality frame the candidates are told whose columns they are.
-        y_rest = _safe_indexing(told, rest) if is_table(told) else y[rest]
+        X_rest, y_rest = _safe_indexing(X, rest), target.of_rows(rest)
         steps = [task.step(f"fit {name}") for name in names]
         fitted = []
         for name, model, step in zip(names, candidates, steps):
             with step:
-                extra = check_method_params(X, fit_params[name], indices=rest)
-                fitted.append(fitted_copy(name, model, X_rest, y_rest, extra))
-        y = in_their_order(told, y, names, fitted)
+                model = clone(model)
+                if not is_frozen(model):
+                    extra = check_method_params(X, fit_params[name], indices=rest)
+                    with note_failure(name, len(rest), "fit"):
+                        model.fit(X_rest, y[rest] if is_classifier(model) else y_rest, **extra)
+                # What the owner of a fitted one changes later was not certified.
+                fitted.append(detached(model))
         for name, model in zip(names, fitted):
             check_is_fitted(model)
+            target.of_path(model)
             if not np.array_equal(_classes(model), _classes(fitted[0])):
                 raise ValueError(f"{name!r} knows other classes than {names[0]!r}.")
         self.estimators_ = fitted
+        self._given = [at_once(unfrozen(model)) for model in candidates]
         self._names, self._y_ndim = names, y.ndim
         if _classes(fitted[0]) is not None:
             self.classes_ = _classes(fitted[0])
@@ -306,62 +343,13 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
             for name, m in zip(names, fitted)
         ]
         with task.step("collect evidence"):
-            self._weigh(X, y, groups, rows, budgets, said)
+            self._weigh(X, target, groups, rows, budgets, said, costs)
         # Raises where nothing can be promised.
         self._selection.point(check_budget(self.budget))
         prefixes = [f"{name}: " for name in names] if len(names) > 1 else [""]
         choices = [prefix + c for prefix, m in zip(prefixes, fitted) for c in m.choices_]
         self._offsets = np.cumsum([0] + [len(model.choices_) for model in fitted])[:-1]
         self.choices_ = choices
-
-    def recertify(self, X, y, groups=None, **context):
-        """Certify anew on fresh evidence rows, without a fit.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows that nothing was learned from; all of them are evidence.
-
-        y : array-like of shape (n_samples,)
-            Their targets.
-
-        groups : array-like of shape (n_samples,), default=None
-            Their groups, where the constructor's `groups` is an array.
-
-        **context : keyword arguments
-            What the wrapped estimators are told about these rows, as in a call.
-
-        Returns
-        -------
-        self
-            With another operating point and certificate; unchanged after an error.
-        """
-        check_is_fitted(self)
-        self._check_unchanged()
-        given = self.groups if isinstance(self.groups, str) else groups
-        if self.groups is not None and given is None:
-            raise ValueError("groups must be given for the new rows, as they were in fit.")
-        y = in_their_order(y, y, self._names, self.estimators_)
-        X, y, groups = self._checked(X, y, given, reset=False)
-        if y.ndim != self._y_ndim:
-            raise ValueError(
-                f"y must have as many axes as in fit, {self._y_ndim}, got shape {y.shape}."
-            )
-        check_known(y, _classes(self.estimators_[0]), self.loss)
-        if groups is not None:
-            check_groups(groups, self._group_values)
-        said = self._said(context)
-        order = check_random_state(self.random_state).permutation(num_samples(X))
-        points = self._selection.evidence
-        budgets = [points.budget[points.path == k] for k in range(len(self._names))]
-        before = self._selection
-        try:
-            self._weigh(X, y, groups, order, budgets, said)
-            self._selection.point(check_budget(self.budget))
-        except Exception:
-            self._selection = before
-            raise
-        return self
 
     def _candidates(self):
         """Names and models, each of them a decision estimator."""
@@ -371,75 +359,6 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
         """Names and models that calls go to: after `fit` those that were fitted then."""
         fitted = self.__sklearn_is_fitted__()
         return (self._names, self.estimators_) if fitted else self._candidates()
-
-    def _route_fit(self, params, frozen):
-        """Metadata for the `fit` of each candidate, and what each is told about evidence rows."""
-        names, models = self._candidates()
-        if not routing_enabled():
-            if not frozen or not set(params) <= set(self._call_context):
-                raise_for_params(params, self, "fit")
-            return dict.fromkeys(names, {}), route_context(self, names, models, params)
-        routed = self._route_metadata(params)
-        fit_params = {name: routed[name]["fit"] for name in names} if params else {}
-        said = {name: dict(routed[name]["predict"]) for name in names}
-        return fit_params or dict.fromkeys(names, {}), said
-
-    def _said(self, context):
-        """What each candidate is told about the rows of a call, by its name."""
-        if unknown := sorted(set(context) - set(self._call_context)):
-            raise TypeError(
-                f"{type(self).__name__} does not take {unknown[0]!r}. What its candidates take "
-                f"about rows is {list(self._call_context)!r}."
-            )
-        return route_context(self, *self._asked(), context)
-
-    def _checked(self, X, y, groups, *, reset):
-        if y is None:
-            raise ValueError(
-                "CertifiedRouter requires y to be passed, but the target y is None: a promise "
-                "rests on what the right answers are."
-            )
-        X = check_rows(self, X, reset=reset)
-        check_consistent_length(X, y)
-        y = np.asarray(on_host(y))
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
-        if self.loss is None and is_missing(y):
-            raise ValueError("y must have no missing values: they are evidence of nothing.")
-        return X, y, groups_of_rows(groups, y)
-
-    def _weigh(self, X, y, groups, rows, budgets, said):
-        """Call everything on the evidence rows, in the order of `rows`, and bound it."""
-        evidence = collect(
-            self.estimators_,
-            budgets,
-            _safe_indexing(X, rows),
-            y[rows],
-            [context_of_rows(X, said[name], rows) for name in self._names],
-            reference=self.reference,
-            loss=self.loss,
-            group=None if groups is None else groups[rows],
-        )
-        largest = float(evidence.costs.max())
-        if self.max_cost is not None and largest > self.max_cost:
-            raise ValueError(
-                f"max_cost={self.max_cost!r} is below what an evidence row has cost, "
-                f"{largest:.17g}."
-            )
-        every = np.abs(evidence.losses[:, :, None] - evidence.references[:, None, :])
-        if not np.isfinite(every).all() or every.max() > self.loss_range * (1 + 1e-9):
-            raise ValueError(
-                f"Losses of a row differ by {every.max():.6g}, more than "
-                f"loss_range={self.loss_range!r}, which must be what no row can exceed."
-            )
-        asked = Asked(
-            self.max_loss,
-            float(self.loss_range),
-            self.max_cost,
-            float(self.confidence),
-            self.fallback,
-        )
-        self._selection = Selection(evidence, self._names, asked)
 
     # Which operating point ------------------------------------------------------------
 
@@ -463,11 +382,25 @@ class CertifiedRouter(CertifiedUses, CostAwareMixin, BaseEstimator):
     # Predict --------------------------------------------------------------------------
 
     def _plan(self, X, budget, **context):
-        k, evidence = self._selection.point(budget), self._selection.evidence
+        selection = self._selection_of(context)
+        k, evidence = selection.point(budget), selection.evidence
+        if selection is not self._selection and not selection.vouches(budget):
+            warnings.warn(
+                f"exclude={context['exclude']!r}: max_loss={self.max_loss!r} cannot be promised "
+                "about what is left, and nothing is; its unlimited plan decides.",
+                UserWarning,
+                stacklevel=3,
+            )
         owner = int(evidence.path[k])
         model = self.estimators_[owner]
         said = self._said(context)[self._names[owner]]
-        plan = model._plan(model._check_X(X), float(evidence.budget[k]), **said)
+        X, j = model._check_X(X), int(evidence.single[k])
+        if j >= 0 and context.get("allowed") is None:
+            cost = single_costs(model, X, j, Told(None, said))
+            plan = Plan(np.full(num_samples(X), j), cost)
+        else:
+            operating = affordable(model, float(evidence.budget[k]), said.get("exclude"))
+            plan = model._plan(X, operating, **said)
         return plan._replace(route=plan.route + self._offsets[owner], state=(owner, plan))
 
     def _answer(self, X, plan, response):

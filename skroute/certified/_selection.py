@@ -12,19 +12,37 @@ from skroute.certified._evidence import (
     loss_method,
     loss_p_values,
     losses_of_points,
+    seen_loss,
 )
 from skroute.certified._monitor import ChoicePromise
 from skroute.guarantees import fixed_sequence_test, mean_upper_bound, rows_needed
 
+# Share of the level of a path that is for the single choice at its safe end.
+_END_SHARE = 0.1
+
+UNBILLED = (
+    "budget={budget!r} cannot be promised: the budget of the wrapped router is one of what calls "
+    "have cost, by the log that it was fitted on, and of the evidence rows that is not known. Give "
+    "costs, what each choice has cost on each of these rows, to fit or recertify."
+)
+
 
 class Asked(NamedTuple):
-    """What is to be promised; the fields are parameters of :class:`CertifiedRouter`."""
+    """What is to be promised; most fields are parameters of :class:`CertifiedRouter`.
+
+    `unit` is that of the loss, whose range is `asserted` where the user gave it; evidence is
+    `billed` where its costs are logged ones, and `unbilled` where they would have to be.
+    """
 
     max_loss: float | None
     loss_range: float
     max_cost: float | None
     confidence: float
     fallback: str
+    unit: str = ""
+    asserted: bool = False
+    billed: bool = False
+    unbilled: bool = False
 
 
 class Selection:
@@ -36,10 +54,14 @@ class Selection:
     names : list of str
         Of the paths.
     asked : Asked
+    choices : list of list of str
+        Of each path.
     """
 
-    def __init__(self, evidence, names, asked):
+    def __init__(self, evidence, names, asked, choices):
         self.evidence = evidence
+        ends = zip(evidence.path.tolist(), evidence.single.tolist())
+        self.singles = {path: choices[path][j] for path, j in ends if j >= 0}
         self.names = names
         self.asked = asked
         self.p_loss = loss_p_values(evidence, asked.max_loss, asked.loss_range, self.level())
@@ -73,19 +95,33 @@ class Selection:
         loss, cost = np.zeros(len(path), dtype=bool), np.zeros(len(path))
         for k in range(len(self.names)):
             rows = np.flatnonzero(path == k)
-            loss[rows] = fixed_sequence_test(self.p_loss[rows], confidence=1 - level)
+            loss[rows] = self.sequence(rows, level)
             if np.isfinite(budget):
                 # From the cheap end a cost is certified if all before it are.
                 upper = self.cost_upper(level)[rows][::-1]
                 cost[rows] = np.maximum.accumulate(upper)[::-1]
         return loss, cost
 
+    def sequence(self, rows, level):
+        """Which points of one path are certified at a level, from its safe end.
+
+        The single choice at the end has a tenth of the level, which the others get back once it
+        is certified, as in a fallback procedure; the reference itself needs none of it.
+        """
+        if self.evidence.single[rows[0]] < 0:
+            return fixed_sequence_test(self.p_loss[rows], confidence=1 - level)
+        end = self.p_loss[rows[0]] <= _END_SHARE * level
+        level = level if end else (1 - _END_SHARE) * level
+        return np.r_[end, fixed_sequence_test(self.p_loss[rows[1:]], confidence=1 - level)]
+
     def point(self, budget):
         """Index of the operating point for a budget; raises where nothing can be promised."""
+        if np.isfinite(budget) and self.asked.unbilled:
+            raise ValueError(UNBILLED.format(budget=budget))
         loss, cost = self.certified(budget)
         if not loss.any():
             if self.asked.fallback == "safe" and not np.isfinite(budget):
-                return 0
+                return int(np.argmax(self.evidence.single < 0))
             self.refuse_loss(budget)
         if np.isfinite(budget):
             least = np.flatnonzero(loss)[np.argmin(cost[loss])]
@@ -100,6 +136,10 @@ class Selection:
             (mean_loss, mean_cost) if self.asked.max_loss is None else (mean_cost, mean_loss)
         )
         return int(points[np.lexsort((then, first))[0]])
+
+    def vouches(self, budget):
+        """Whether some point keeps `max_loss`, if it was asked for."""
+        return bool(self.certified(budget)[0].any())
 
     def advice_on_budget(self, budget, k):
         """What the budget asked for would take, at the cheapest point that may be taken."""
@@ -127,7 +167,8 @@ class Selection:
     def refuse_loss(self, budget):
         """Say what these rows can promise, and what the loss asked for would take."""
         evidence, level = self.evidence, self.level(budget)
-        starts = [int(np.argmax(evidence.path == k)) for k in range(len(self.names))]
+        firsts = np.flatnonzero(np.r_[True, np.diff(evidence.path) != 0])
+        starts = [*firsts.tolist(), *(firsts[evidence.single[firsts] >= 0] + 1).tolist()]
         possible = [loss_bound(evidence, k, self.asked.loss_range, level) for k in starts]
         best = starts[int(np.argmin(possible))]
         parts = differences(evidence, best)
@@ -160,6 +201,8 @@ class Selection:
     def least(self):
         """The smallest budget that can be promised; infinity where none can."""
         finite = np.finfo(float).max
+        if self.asked.unbilled:
+            return np.inf
         loss, cost = self.certified(finite)
         return float(cost[loss].min(initial=np.inf))
 
@@ -175,7 +218,12 @@ class Selection:
             self.evidence.costs.mean(axis=0),
             self.cost_upper(self.level()),
             loss & (affords(budget, cost) if np.isfinite(budget) else True),
+            self.evidence.single,
         )
+
+    def choice_of(self, k):
+        """Name of the choice that answers all rows at a point; None where the path decides."""
+        return None if self.evidence.single[k] < 0 else self.singles[int(self.evidence.path[k])]
 
     def of_choices(self, budget, choices):
         """Upper bounds of cost and loss of each choice on the rows that it answers.
@@ -226,6 +274,10 @@ class Selection:
         if np.isfinite(budget) and self.asked.max_cost is None:
             most = evidence.costs.max()
             assumption += f" and none costs more than {most:.4g}, the most that was seen"
+        if self.asked.asserted and self.asked.max_loss is not None:
+            assumption += (
+                f", and the losses of no row differ by more than {self.asked.loss_range:g}"
+            )
         one = len(evidence.reference_names) == 1
         return Certificate(
             bool(promised),
@@ -236,7 +288,7 @@ class Selection:
             n,
             self.names[evidence.path[k]],
             float(evidence.budget[k]),
-            float(max(part.mean() for part in differences(evidence, k))),
+            seen_loss(evidence, k),
             cost,
             loss_bound(evidence, k, self.asked.loss_range, self.level()),
             mean_upper_bound(
@@ -248,4 +300,7 @@ class Selection:
             1 - cost / reference_cost if reference_cost > 0 else 0.0,
             list(evidence.group_names),
             assumption,
+            unit=self.asked.unit,
+            costs="as logged" if self.asked.billed else "by the router's own prices",
+            single=self.choice_of(k),
         )

@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget, check_rows
 from skroute.certified._batch import answer_batch, check_batch, check_enough, check_price
-from skroute.certified._candidates import in_their_order, is_frozen, unfrozen
+from skroute.certified._candidates import is_billed, is_frozen, unfrozen
+from skroute.certified._losses import column_names, measure_of, of_path
 from skroute.certified._monitor import ChoicePromise, PromiseMonitor
 from skroute.utils._compat import check_sample_weight, num_samples
 
@@ -71,6 +72,8 @@ class CertifiedUses:
         `reference` is ``"full"``, the name of a member, or a fitted estimator, such as a person
         behind a `predict`; ``"best"`` cannot be known without labels. `max_loss` is the share of
         the rows whose answers may differ, or with `loss` the mean of ``loss(bought, answer)``.
+        Of a router that measures labels or numbers by its own `quality` it is the mean of what
+        an answer loses beside the bought one, by that quality.
         Members are asked once about a labelled row; estimators whose choices are not members
         are called at every operating point up to the last.
 
@@ -108,7 +111,13 @@ class CertifiedUses:
             )
         X = check_rows(self, X, reset=False) if hasattr(self, "choices_") else X
         said = self._said(context)
-        test = check_batch(self, num_samples(X), n_labels, label_cost, len(names))
+        measure = measure_of(names, paths, None, self.loss, self.loss_range)
+        if self.budget is not None and np.isfinite(self.budget) and any(map(is_billed, paths)):
+            raise ValueError(
+                f"budget={self.budget!r} cannot be held: what calls of the wrapped router cost is "
+                "known only after them. Leave it out; max_loss is promised without it."
+            )
+        test = check_batch(self, num_samples(X), n_labels, label_cost, len(names), measure)
         check_price(paths, self.reference, label_cost)
         check_enough(test)
         return answer_batch(
@@ -157,14 +166,15 @@ class CertifiedUses:
             return float(r2_score(y, y_pred, sample_weight=sample_weight))
         if is_classifier(self.estimators_[0]) or np.ndim(y) < 2:
             return super().score(X, y, sample_weight, budget=budget, **context)
-        quality = np.asarray(in_their_order(y, y, self._names, self.estimators_), np.float64)
         route = self.route(X, budget=budget, **context)
-        owner = np.searchsorted(self._offsets, route, side="right") - 1
-        widths = np.diff([*self._offsets, len(self.choices_)])
-        if quality.shape != (len(route), widths[0]) or len(set(widths)) > 1:
+        # All rows are those of one path.
+        owner = int(np.searchsorted(self._offsets, route[0], side="right")) - 1
+        path = self.estimators_[owner]
+        quality = of_path(np.asarray(y, dtype=np.float64), column_names(y), path)
+        if quality.shape != (len(route), len(path.choices_)):
             raise ValueError(
                 f"y must have one column of quality per choice, of shape ({len(route)}, "
-                f"{widths[0]}), got {quality.shape}."
+                f"{len(path.choices_)}), got {quality.shape}."
             )
         realised = quality[np.arange(len(route)), route - self._offsets[owner]]
         return float(np.average(realised, weights=check_sample_weight(sample_weight, X)))
@@ -199,8 +209,8 @@ class CertifiedUses:
         skroute.routing.BudgetStream
             Every request is decided as `route` does it, at the operating point of now, and what
             is certified holds while the total lasts. A request that finds too little of it left
-            gets a cheaper choice or none, and about such requests nothing is promised. Its
-            choices are named as the wrapped router names them.
+            gets a cheaper choice or none, and about such requests nothing is promised; nor while
+            it excludes choices. Its choices are named as the wrapped router names them.
         """
         check_is_fitted(self)
         self._check_unchanged()
@@ -210,7 +220,7 @@ class CertifiedUses:
         if not hasattr(model, "stream"):
             raise ValueError(f"{type(model).__name__} has no streams: it decides row by row.")
         model.budget = float(evidence.budget[k])
-        return model.stream(
+        made = model.stream(
             budget_total,
             max_costs=max_costs,
             ledger=ledger,
@@ -219,6 +229,9 @@ class CertifiedUses:
             period=period,
             rollover=rollover,
         )
+        if (single := int(evidence.single[k])) >= 0:
+            made.exclude([name for j, name in enumerate(model.choices_) if j != single])
+        return made
 
     def monitor(self, *, audit_rate=0.02, false_alarm=0.05, random_state=None):
         """A monitor of what was promised, which names the choice that an alarm is about.
@@ -239,7 +252,7 @@ class CertifiedUses:
         """
         check_is_fitted(self)
         self._check_unchanged()
-        budget, loss_range = check_budget(self.budget), float(self.loss_range)
+        budget, loss_range = check_budget(self.budget), self._selection.asked.loss_range
         certificate = self._selection.certificate(budget)
         if not certificate.promised:
             raise ValueError("There is nothing to watch: the certificate promises nothing.")

@@ -4,6 +4,7 @@ import json
 import os
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._learning import shares_of
@@ -46,8 +47,8 @@ def export_ensemble(estimator, path):
     Raises
     ------
     ValueError
-        If the members are not trees, the labels are neither numbers nor strings, the
-        source library encodes categories by itself, or the ending is another one.
+        If it is no QWYCEnsemble, the members are not trees, the labels are neither numbers nor
+        strings, the source library encodes categories by itself, or the ending is another one.
 
     See Also
     --------
@@ -70,6 +71,13 @@ def export_ensemble(estimator, path):
 
     :func:`evaluate_exported` shows how the file is read and used.
     """
+    if not hasattr(estimator, "stopping"):
+        raise ValueError(
+            f"export_ensemble writes a QWYCEnsemble, whose order and thresholds the file holds, "
+            f"not a {type(estimator).__name__}. A FastForest gives its own library's answers and "
+            "is pickled, or made anew from the library's model."
+        )
+    check_is_fitted(estimator)
     forest = getattr(estimator._engine, "forest", None)
     if forest is None or estimator.stopping == "fan":
         raise ValueError(

@@ -338,7 +338,8 @@ def cost_objective(costs, classes):
     ----------
     costs : mapping or array-like of shape (n_classes, n_classes)
         From (true label, given label) to money. A mapping names every pair of different
-        labels; that of a label with itself is 0 where it is not named. A frame with an index
+        labels; that of a label with itself is 0 where it is not named, negative where a right
+        answer is a gain, and never above that of an error. A frame with an index
         is read by its labels.
     classes : ndarray of shape (n_classes,)
 
@@ -379,6 +380,14 @@ def cost_objective(costs, classes):
             )
     if not np.isfinite(table).all():
         raise ValueError("quality as a cost matrix must hold finite numbers.")
+    if (cheaper := table < table.diagonal()[:, np.newaxis]).any():
+        true, given = np.argwhere(cheaper)[0]
+        raise ValueError(
+            "quality as a cost matrix holds costs, of which less is better, and no error may cost "
+            f"less than the right answer: ({known[true]!r}, {known[given]!r}) costs "
+            f"{table[true, given]:g}, and {known[true]!r} itself {table[true, true]:g}. What a "
+            "right answer gains is a negative cost of the label with itself."
+        )
     return Objective("cost matrix", lambda target, answers: -table[target, answers], money=True)
 
 

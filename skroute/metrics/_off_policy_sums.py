@@ -328,8 +328,9 @@ def warn_of_fitted(count, n):
     """Warn where a log is that of the fit; some requests come again, and are not."""
     if count > _REPEATED * n:
         warnings.warn(
-            f"{count} of {n} rows are rows that the router was fitted on: for these it is judged "
-            "too well. Give rows that it has not seen.",
+            f"{count} of {n} rows equal rows that the router was fitted on. If they are the same "
+            "requests, it is judged too well for these: give requests that it has not seen. New "
+            "requests that only have equal features do no harm.",
             UserWarning,
             stacklevel=4,
         )

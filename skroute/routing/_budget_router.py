@@ -259,6 +259,8 @@ class BudgetRouter(
 
     _call_context = ("costs", "exclude", "allowed", "request_id")
     _acts_at_once = ("budget", "policy", "objective", "reg_lambda", "costs")
+    # Each choice is one call, of which a log may say what it cost.
+    _takes_bills = True
 
     _parameter_constraints: dict = {
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
@@ -492,6 +494,10 @@ class BudgetRouter(
             allowed=limits.allowed,
         )
         return plan._replace(route=limits.kept[plan.route])
+
+    def _is_told(self):
+        """Whether calls are told the costs of their rows."""
+        return self.costs is None and self.cost_estimator is None
 
     def _row_costs(self, X, costs):
         """Costs of rows to decide on: as given, else estimated."""

@@ -151,6 +151,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     True
     """
 
+    # Each choice is one call, of which a log may say what it cost.
+    _takes_bills = True
     _acts_at_once = ("budget", "costs")
 
     _parameter_constraints: dict = {

@@ -57,8 +57,9 @@ def test_labels_are_used_and_the_certificate_says_what_is_promised():
     assert certificate.saving > 0.2 and certificate.loss_upper <= 0.1
     assert re.fullmatch(
         r"With a confidence of 0.9, the mean loss against the full model on this batch of 1000 "
-        r"rows is at most 0.1, if the 120 labelled rows were drawn at random; on 120 labelled "
-        r"rows the loss was \S+, the cost of the batch was \S+, \d+% below that of the reference\.",
+        r"rows is at most 0.1 \(wrong answers per row\), if the 120 labelled rows were drawn at "
+        r"random; on 120 labelled rows the loss was \S+, the cost of the batch was \S+, "
+        r"\d+% below that of the reference\.",
         str(certificate),
     ), str(certificate)
     assert json.loads(certificate.to_json())["n_population"] == 1000
@@ -171,12 +172,12 @@ def test_the_best_candidate_is_taken_and_they_share_the_level():
 def test_losses_of_ones_own_are_bet_on_without_replacement():
     X = table(1500)
     plain = around().certify_batch(X, n_labels=300)
-    half = around(loss=lambda y, y_pred: 0.5 * (y != y_pred), max_loss=0.05)
+    half = around(loss=lambda y, y_pred: 0.5 * (y != y_pred), loss_range=1.0, max_loss=0.05)
     batch = half.certify_batch(X, n_labels=300)
     assert 0.5 * (batch.y_pred != X[:, 2]).mean() <= 0.05
     assert batch.certificate.cost >= 0.9 * plain.certificate.cost
     with pytest.raises(ValueError, match="must lie between 0 and loss_range=1.0"):
-        around(loss=lambda y, y_pred: -1.0 * (y != y_pred)).certify_batch(X)
+        around(loss=lambda y, y_pred: -1.0 * (y != y_pred), loss_range=1.0).certify_batch(X)
 
 
 def test_a_budget_of_a_batch_is_known_before_it_is_spent():
@@ -263,10 +264,12 @@ def test_disagreements_count_from_the_first_budget_on():
             )
 
     from skroute.certified._batch import Bought
+    from skroute.guarantees._measures import Measure
 
     X = np.zeros((30, 1))
     bought = Bought("someone", np.zeros(30), np.full(30, -1), np.ones(30))
-    test = BatchTest(60, 30, 0.2, 0.1, None, 1.0, True)
+    measure = Measure(1.0, "wrong answers per row", exact=True)
+    test = BatchTest(60, 30, 0.2, 0.1, measure, True)
     stop = walk(Back(), np.array([3.0, 2.0, 1.0]), X, {}, bought, test, False)
     assert stop.last == 0
     without = walk(Back(), np.array([3.0, 1.0]), X, {}, bought, test, False)

@@ -142,9 +142,10 @@ def test_loss_alone_is_the_cheapest():
 def test_certificate_in_words_and_json():
     certificate = certified(table(1000), max_loss=0.1, budget=9.0).certificate_
     assert re.fullmatch(
-        r"With a confidence of 0.95, the mean loss against Expensive is at most 0.1 and the mean "
-        r"cost is at most 9, if later rows are drawn as the 990 evidence rows were and none costs "
-        r"more than 14.5, the most that was seen; on 990 evidence rows the loss was \S+, the "
+        r"With a confidence of 0.95, the mean loss against Expensive is at most 0.1 \(wrong "
+        r"answers per row\) and the mean cost is at most 9 \(by the router's own prices\), if "
+        r"later rows are drawn as the 990 evidence rows were and none costs more than "
+        r"14.5, the most that was seen; on 990 evidence rows the loss was \S+, the "
         r"cost \S+, \d+% below that of the reference\.",
         str(certificate),
     ), str(certificate)
@@ -304,7 +305,7 @@ def test_losses_and_costs_outside_of_their_ranges_are_refused():
     with pytest.raises(ValueError, match="max_cost=2 is below what an evidence row has cost"):
         certified(X, max_loss=0.1, max_cost=2)
     with pytest.raises(ValueError, match="loss must return one number per row"):
-        certified(X, max_loss=0.1, loss=lambda y, y_pred: 0.0)
+        certified(X, max_loss=0.1, loss=lambda y, y_pred: 0.0, loss_range=1.0)
     with pytest.raises(ValueError, match="target y is None"):
         CertifiedRouter(FROZEN, max_loss=0.1).fit(X)
 
@@ -452,7 +453,7 @@ def test_a_certified_router_can_be_certified(labelled):
 )
 def test_bad_losses_are_refused_by_name(labelled, loss, message):
     with pytest.raises(ValueError, match=message):
-        CertifiedRouter(occam(), max_loss=0.3, loss=loss, n_points=4).fit(*labelled)
+        CertifiedRouter(occam(), max_loss=0.3, loss=loss, loss_range=1.0, n_points=4).fit(*labelled)
 
 
 def test_nothing_is_said_after_a_parameter_was_changed(labelled):

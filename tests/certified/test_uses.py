@@ -188,9 +188,9 @@ def test_a_router_makes_its_monitor(logged):
     monitor.update(cost=seen.cost, route=seen.route, loss=worse)
     assert {(a.kind, a.choice) for a in monitor.alarms_} >= {("loss", "small")}
     assert all(a.choice != "large" for a in monitor.alarms_)
-    few = CertifiedRouter(FrozenEstimator(router), **options | {"max_loss": 0.0}, fallback="safe")
+    few = certified(table(200), max_loss=0.001, fallback="safe")
     with pytest.raises(ValueError, match="nothing to watch"):
-        few.fit(X[:100], Q[:100]).monitor()
+        few.monitor()
 
 
 def test_bounds_of_choices_hold_over_fresh_draws():
@@ -244,6 +244,7 @@ def test_scores_are_those_of_the_wrapped():
             [("one", FrozenEstimator(fitted)), ("two", FrozenEstimator(fitted))],
             max_loss=0.3,
             loss=loss,
+            loss_range=1.0,
             n_points=3,
             random_state=0,
         )

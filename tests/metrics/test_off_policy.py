@@ -178,7 +178,9 @@ def test_rows_with_unknown_outcomes_do_not_count(router):
 def test_it_says_so_where_the_router_knows_the_rows():
     X, q, choice, b, _ = draw_log("uniform", 300, 4)
     router = BudgetRouter(costs=COSTS).fit(X[:200], q[:200], choice=NAMES[choice[:200]])
-    with pytest.warns(UserWarning, match="200 of 300 rows are rows that the router was fitted on"):
+    with pytest.warns(
+        UserWarning, match="200 of 300 rows equal rows that the router was fitted on"
+    ):
         curve = off_policy_curve(router, X, q, choice=choice, propensity=b, budgets=[4])
     assert curve.n_fitted == 200
 

@@ -28,6 +28,7 @@ from skroute.metrics import (
 from skroute.metrics._objectives import (
     OF_NUMBERS,
     Sums,
+    cost_objective,
     means_of,
     objective_of_labels,
     objective_of_numbers,
@@ -250,6 +251,17 @@ def test_a_cost_matrix_buys_fewer_expensive_errors_than_accuracy():
             assert found == pytest.approx(costs["{('"])
             assert abs(router.validation_quality_ + found) < 5 * router.validation_quality_se_
     assert costs["{('"] < costs["acc"]
+
+
+def test_an_error_that_costs_less_than_the_right_answer_is_refused():
+    """Qualities that were given as costs, most likely; gains of right answers are meant."""
+    classes = np.array(["no", "yes"])
+    wrong = ({("no", "yes"): -1.0, ("yes", "no"): -50.0}, [[0, 1], [5, 6]])
+    for matrix in wrong:
+        with pytest.raises(ValueError, match="no error may cost less than the right answer"):
+            cost_objective(matrix, classes)
+    gains = cost_objective({("no", "yes"): 0, ("yes", "no"): 5, ("yes", "yes"): -2.0}, classes)
+    assert gains.of(np.array([1, 1]), np.array([1, 0])).tolist() == [2.0, -5.0]
 
 
 def test_without_a_budget_errors_and_prices_are_minimised_together():

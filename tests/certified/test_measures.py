@@ -1,0 +1,178 @@
+"""A promise is counted in what the wrapped router counts in, and read by name."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from skroute.certified import CertifiedRouter
+from skroute.routing import BudgetRouter, OccamRouterClassifier, OccamRouterRegressor
+
+pd = pytest.importorskip("pandas")
+OPTIONS = {"n_points": 4, "random_state": 0}
+MEMBERS = [("bayes", GaussianNB()), ("logreg", LogisticRegression())]
+
+
+class Unasked(BaseEstimator):
+    """A member that must not be asked."""
+
+    def fit(self, X, y=None):
+        raise AssertionError("asked")
+
+    predict = fit
+
+
+def regressor(quality="squared_error"):
+    members = [("tree", DecisionTreeRegressor(max_depth=1)), ("ridge", Ridge())]
+    return OccamRouterRegressor(
+        members, costs=[1, 10], accuracy_estimator=Ridge(), quality=quality, cv=2
+    )
+
+
+@pytest.mark.parametrize(
+    "quality", ["squared_error", "absolute_error", lambda y, y_pred: -abs(y - y_pred)]
+)
+def test_numbers_need_a_bound_and_are_counted_by_the_routers_own_quality(quality):
+    X, y = make_friedman1(700, random_state=0)
+    unasked = regressor(quality).set_params(tree=Unasked(), ridge=Unasked())
+    with pytest.raises(ValueError, match="has no known bounds.*give loss_range.*or a loss"):
+        CertifiedRouter(unasked, max_loss=0.05).fit(X, y)
+    with pytest.raises(ValueError, match="loss_range must be given beside loss"):
+        CertifiedRouter(unasked, max_loss=0.05, loss=lambda y, y_pred: 0 * y).fit(X, y)
+    fitted = regressor(quality).fit(X[:300], y[:300])
+    router = CertifiedRouter(
+        FrozenEstimator(fitted), max_loss=150.0, loss_range=400.0, reference="ridge", **OPTIONS
+    ).fit(X[300:], y[300:])
+    order = np.random.RandomState(0).permutation(400)[5:]
+    rows, truth = X[300:][order], y[300:][order]
+    evidence = router._selection.evidence
+    assert evidence.single[:2].tolist() == [1, -1]
+    own = fitted.row_quality(rows, truth, budget=np.inf).quality
+    np.testing.assert_allclose(evidence.losses[:, 1], -own)
+    power = 2 if quality == "squared_error" else 1
+    np.testing.assert_allclose(
+        evidence.references[:, 0],
+        np.abs(truth - fitted.named_estimators_.ridge.predict(rows)) ** power,
+    )
+    unit = "by the router's own quality" if callable(quality) else quality.replace("_", " ")
+    assert f"({unit})" in str(router.certificate_)
+    assert "the losses of no row differ by more than 400" in str(router.certificate_)
+    # What nobody's model is: the answer of the cheap one is no loss of 0.
+    assert evidence.losses.mean() > 1
+
+
+MATRIX = {(0, 1): 1.0, (1, 0): 50.0}
+
+
+@pytest.mark.parametrize(
+    ("quality", "unit", "bound"),
+    [
+        (MATRIX, "in the unit of the cost matrix", 50.0),
+        ("log_loss", "log loss", -np.log(np.finfo(float).eps)),
+        ("brier", "Brier score", 1.0),
+        ("probability", "probability of the true label given up", 1.0),
+    ],
+)
+def test_labels_are_counted_by_the_routers_own_quality(quality, unit, bound):
+    X, y = make_classification(900, n_informative=5, weights=[0.8], random_state=0)
+    fitted = OccamRouterClassifier(
+        MEMBERS, costs=[1, 10], quality=quality, accuracy_estimator=Ridge(), cv=2
+    ).fit(X[:400], y[:400])
+    router = CertifiedRouter(
+        FrozenEstimator(fitted), max_loss=0.99 * bound, reference="logreg", **OPTIONS
+    ).fit(X[400:], y[400:])
+    certificate, asked = router.certificate_, router._selection.asked
+    assert unit in str(certificate) and asked.loss_range == pytest.approx(bound)
+    order = np.random.RandomState(0).permutation(500)[5:]
+    rows, truth = X[400:][order], y[400:][order]
+    evidence = router._selection.evidence
+    k = int(np.flatnonzero(evidence.budget == certificate.operating_budget)[-1])
+    seen = fitted.row_quality(rows, truth, budget=certificate.operating_budget)
+    np.testing.assert_allclose(evidence.losses[:, k], -seen.quality)
+    member = fitted.named_estimators_.logreg
+    if quality is MATRIX:
+        answers = member.predict(rows)
+        expected = np.where(answers == truth, 0.0, np.where(truth == 1, 50.0, 1.0))
+        batch = router.certify_batch(X[400:], n_labels=60)
+        assert unit in str(batch.certificate)
+    else:
+        proba = member.predict_proba(rows)[np.arange(len(rows)), truth]
+        expected = {
+            "log_loss": -np.log(np.clip(proba, np.finfo(float).eps, 1)),
+            "brier": (1 - proba) ** 2,
+            "probability": -proba,
+        }[quality]
+        with pytest.raises(ValueError, match="is one of probabilities"):
+            router.certify_batch(X[400:], n_labels=60)
+    np.testing.assert_allclose(evidence.references[:, 0], expected)
+
+
+def test_what_is_no_mean_over_rows_or_differs_is_refused_before_anything_is_asked():
+    X, y = make_classification(300, random_state=0)
+    for quality in ("f1", "balanced_accuracy"):
+        unasked = OccamRouterClassifier(MEMBERS, costs=[1, 10], quality=quality).set_params(
+            bayes=Unasked()
+        )
+        with pytest.raises(ValueError, match="is no mean of losses over rows"):
+            CertifiedRouter(unasked, max_loss=0.1).fit(X, y)
+    two = [
+        (name, OccamRouterClassifier([("a", Unasked())], costs=[1], quality=quality))
+        for name, quality in (("labels", "accuracy"), ("money", MATRIX))
+    ]
+    with pytest.raises(ValueError, match="measure answers differently"):
+        CertifiedRouter(two, max_loss=0.1).fit(X, y)
+    Q = np.array([[0.0, 7.0]] * 300)
+    with pytest.raises(ValueError, match="qualities in y go from 0 to 7"):
+        CertifiedRouter(BudgetRouter(Unasked(), costs=[1, 2]), max_loss=0.1).fit(X, Q)
+
+
+def test_a_certified_router_inside_counts_as_it_does():
+    X, y = make_classification(900, n_informative=5, random_state=0)
+    inner = CertifiedRouter(
+        OccamRouterClassifier(
+            [("a", GaussianNB()), ("b", DecisionTreeClassifier(max_depth=2))],
+            costs=[1, 10],
+            quality=MATRIX,
+            accuracy_estimator=Ridge(),
+            cv=2,
+        ),
+        max_loss=45.0,
+        **OPTIONS,
+    )
+    outer = CertifiedRouter(inner, max_loss=45.0, reference="full", **OPTIONS).fit(X, y)
+    assert "cost matrix" in str(outer.certificate_)
+
+
+def qualities(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 1))
+    right = rng.random((n, 3)) < np.column_stack([X[:, 0], 0.5 + X[:, 0] / 2, np.full(n, 0.97)])
+    return X, pd.DataFrame(right.astype(int), columns=["s", "m", "l"])
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_frames_of_qualities_are_read_by_name(frozen):
+    X, Q = qualities(900)
+    costs = {"m": 2, "l": 9, "s": 1}
+    model = BudgetRouter(Ridge(alpha=1e-3), costs=costs, cv=2)
+    if frozen:
+        own = FrozenEstimator(model.fit(*[part[:300] for part in (X, Q)]))
+    other = ["l", "s", "m"]
+    found = []
+    for columns in (["s", "m", "l"], other):
+        router = CertifiedRouter(own if frozen else model, max_loss=0.25, **OPTIONS)
+        router.fit(X[300:], Q.iloc[300:][columns])
+        routed = np.array(router.choices_)[router.route(X)]
+        found.append((router.certificate_.loss, router.certificate_.cost, routed.tolist()))
+        path = router.estimators_[0]
+        assert dict(zip(path.choices_, path.costs_)) == costs
+        # The same evidence, the same promise.
+        again = [router.recertify(X, Q[order]).certificate_ for order in (["s", "m", "l"], other)]
+        assert again[0] == again[1]
+    assert found[0] == found[1]
+    with pytest.raises(ValueError, match=r"y must have the columns"):
+        router.recertify(X, Q.rename(columns={"s": "tiny"}))

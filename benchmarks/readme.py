@@ -83,6 +83,20 @@ ROWS = [
         "guarantees",
     ),
     (
+        "default estimate of quality, gain over the best random mix at equal spend, points, mean "
+        "of 18 tables with at most 4,000 training rows, up to two folds",
+        "{gain:.2f}; OCCAM's bagged neighbours {gain.peer:.2f}; {one:.0f} us for one row",
+        "estimates",
+    ),
+    (
+        "a new model with 100 scored rows, no fit: draws more than .2 points below leaving it "
+        "out, on CARROT, LLMRouter and MMLU",
+        "{new_CARROT_100_harm:.0%}, {new_LLMRouter_100_harm:.0%}, {new_MMLU_100_harm:.0%}; by "
+        "means shrunk in blocks {new_CARROT_100_harm.peer:.0%}, {new_LLMRouter_100_harm.peer:.0%}, "
+        "{new_MMLU_100_harm.peer:.0%}",
+        "lifecycle",
+    ),
+    (
         "ParetoBandit's data, five ceilings per request, 20 seeds: reward of `OnlineBudgetRouter`",
         "{reward_2:.3f}, {reward_3:.3f}, {reward_4:.3f}, {reward_5:.3f}, {reward_6:.3f} at no more "
         "than the ceiling; ParetoBandit {reward_2.peer:.3f}, {reward_3.peer:.3f}, "

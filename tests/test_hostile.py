@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor, VotingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.certified import CertifiedRouter
-from skroute.early_exit import QWYCEnsemble
+from skroute.early_exit import QWYCEnsemble, QWYCRanker, QWYCRegressor
 from skroute.forests import FastForest
 from skroute.utils._texts import hide_texts
 from tests.estimators import ESTIMATORS, MODELS
@@ -103,7 +103,12 @@ def answers(estimator, X, **how):
         return None
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     assert len(y_pred) == n
-    if is_classifier(estimator):
+    if getattr(estimator, "abstain_quality_", None) is not None:
+        # A row that is handed over is marked, and has neither label nor probabilities.
+        handed = estimator.route(X, **how) == len(estimator.choices_) - 1
+        assert np.isin(y_pred[~handed].tolist(), estimator.classes_).all()
+        assert all(label is None for label in y_pred[handed])
+    elif is_classifier(estimator):
         assert np.isin(y_pred, estimator.classes_).all()
         if hasattr(estimator, "predict_proba"):
             proba = estimator.predict_proba(X, **how)
@@ -462,6 +467,8 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
         change = {"estimator": VotingClassifier([("logreg", Failing())], voting="soft")}
     elif isinstance(learner, FastForest):
         change = {"estimator": FailingForest()}
+    elif isinstance(learner, (QWYCRegressor, QWYCRanker)):
+        change = {"estimator": type("Failing", (RandomForestRegressor,), {"fit": Failing.fit})()}
     elif isinstance(learner, CertifiedRouter):
         members = [("tree", DummyClassifier()), ("logreg", Failing())]
         change = {"estimator": clone(learner.estimator).set_params(estimators=members)}

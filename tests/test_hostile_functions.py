@@ -340,6 +340,7 @@ MAY_BE_NAN = {
     "metrics.reference_curves",  # a budget that is unlimited
     "metrics.accuracy_cost_curve",
     "metrics.off_policy_curve",
+    "metrics.replay",  # what is not known of a log
     "metrics.call_performance_threshold",
     "metrics.cost_reduction_at",
     "metrics.compare_with_references",

@@ -65,8 +65,12 @@ prompts = np.array(["a question"] * 5)
 """,
     "user_guide/early_exit.rst": """
 from sklearn.ensemble import RandomForestClassifier
-from skroute.early_exit import QWYCEnsemble
+from lightgbm import LGBMRanker
+from skroute.early_exit import QWYCEnsemble, QWYCRanker
+import numpy as np
 model, labels = RandomForestClassifier(), ["fraud", "none"]
+X, query = np.random.default_rng(0).normal(size=(400, 3)), np.arange(400) // 20
+relevance = np.clip(2 * X[:, 0], 0, 4).astype(int)
 """,
     "user_guide/fast_forest.rst": LOG
     + """

@@ -274,8 +274,9 @@ def _safe_end(path, of_rows, reference, found):
     limited = any(of_rows.context.get(name) is not None for name in ("exclude", "allowed"))
     if limited or reference == "full" or not hasattr(path, "_single_costs"):
         return None
-    choices = list(path.choices_)
-    j = int(np.argmax(path.mean_quality_))
+    # A person to whom rows are handed over stands behind the models.
+    choices = models_of(path)
+    j = int(np.argmax(np.asarray(path.mean_quality_)[: len(choices)]))
     if reference != "best":
         if not isinstance(reference, str) or reference not in choices:
             return None

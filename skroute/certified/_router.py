@@ -201,7 +201,7 @@ class CertifiedRouter(CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstim
     >>> certified.certificate_.promised, certified.certificate_.saving > 0.1
     (True, True)
     >>> print(certified.certificate_)
-    With a confidence of 0.95, the mean loss against the best single choice is at most 0.05, if ...
+    With a confidence of 0.95, the mean loss against the best single choice is at most 0.05 ...
     """
 
     _parameter_constraints: dict = {

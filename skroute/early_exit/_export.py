@@ -73,8 +73,8 @@ def export_ensemble(estimator, path):
     """
     if not hasattr(estimator, "stopping"):
         raise ValueError(
-            f"export_ensemble writes a QWYCEnsemble, whose order and thresholds the file holds, "
-            f"not a {type(estimator).__name__}. A FastForest gives its own library's answers and "
+            "estimator must be a QWYCEnsemble, whose order and thresholds the file holds, got "
+            f"{type(estimator).__name__}. A FastForest gives its own library's answers and "
             "is pickled, or made anew from the library's model."
         )
     check_is_fitted(estimator)

@@ -67,7 +67,9 @@ def rows_of(forest, X):
         X = encode_categories(X, forest.categories, forest.n_features, forest.refuses_unseen)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
     with np.errstate(over="ignore"), hiding_texts(X), refusing_text(lambda: TEXT_COLUMNS):
-        X = check_array(X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite)
+        X = check_array(
+            X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite, input_name="X"
+        )
     if X.shape[1] != forest.n_features:
         raise ValueError(
             f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_consistent_length
+from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
@@ -185,18 +185,18 @@ def is_pair(quality):
 
 def _quality_or_handed(router, y, y_pred, route, row_quality):
     """Quality of each answer; that of handing over where there is none."""
-    handed, y = handed_over(router, route), np.asarray(y)
+    handed = handed_over(router, route)
     if not handed.any():
         if row_quality is not None:
             return row_quality(y, y_pred)
         return _quality_of_answers(y, y_pred, route, models_of(router))
-    found, rows = np.full(len(y), router.abstain_quality_), np.flatnonzero(~handed)
+    found, rows = np.full(len(route), router.abstain_quality_), np.flatnonzero(~handed)
     if len(rows):
-        answers = np.array(y_pred[rows].tolist())
+        answers, y = np.array(y_pred[rows].tolist()), _safe_indexing(y, rows)
         if row_quality is not None:
-            found[rows] = row_quality(y[rows], answers)
+            found[rows] = row_quality(y, answers)
         else:
-            found[rows] = _quality_of_answers(y[rows], answers, route[rows], models_of(router))
+            found[rows] = _quality_of_answers(y, answers, route[rows], models_of(router))
     return found
 
 

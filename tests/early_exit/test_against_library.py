@@ -273,7 +273,11 @@ def compare(library, data, seed):
         except ValueError as error:
             assert re.search(REFUSED, str(error)), error
             bad = {"linear_tree", "init", "objective", "multi_strategy", "booster"} & set(picked)
-            assert bad, (error, picked)
+            # Its rounding in single precision depends on the layout of the rows; far from all rows
+            # of the fit its probabilities are 0 and 1, and their mean a tie.
+            single = getattr(X, "dtype", None) == np.float32
+            alone = single and isinstance(picked.get("estimator"), GaussianNB)
+            assert bad or (alone and "codes that were not there" in str(error)), (error, picked)
             return False
         n_compared = 0
         for rows in (X, altered(X, np.random.default_rng(seed))):

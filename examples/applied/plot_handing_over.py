@@ -40,9 +40,9 @@ told = {
 # every row and beside handing all of them over.
 budgets = [1, 2.5, 5, 7.5, 10]
 plain = OccamRouterClassifier(members, **told).fit(X_train, y_train)
-fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+_, ax = plt.subplots(layout="constrained")
 losses = [1 - plain.score(X_test, y_test, budget=budget) for budget in budgets]
-axes[0].plot(budgets, losses, "k--", label="answers every row")
+ax.plot(budgets, losses, "k--", label="answers every row")
 for abstain_cost in (0.1, 0.3):
     router = OccamRouterClassifier(members, abstain_cost=abstain_cost, **told)
     router.fit(X_train, y_train)
@@ -51,11 +51,11 @@ for abstain_cost in (0.1, 0.3):
         found = router.row_quality(X_test, y_test, budget=budget)
         losses.append(1 - found.quality.mean())
         shares.append(np.mean(found.route == router.choices_.index("abstain")))
-    (line,) = axes[0].plot(budgets, losses, "o-", label=f"abstain_cost={abstain_cost}")
-    axes[0].axhline(abstain_cost, color=line.get_color(), lw=0.8, ls=":")
+    (line,) = ax.plot(budgets, losses, "o-", label=f"abstain_cost={abstain_cost}")
+    ax.axhline(abstain_cost, color=line.get_color(), lw=0.8, ls=":")
     print(f"abstain_cost={abstain_cost}: handed over", np.round(shares, 2))
-axes[0].set(xlabel="Budget per row", ylabel="Loss per row", title="Dotted: all handed over")
-axes[0].legend()
+ax.set(xlabel="Budget per row", ylabel="Loss per row", title="Dotted: all handed over")
+ax.legend()
 
 # %%
 # The order in which rows are handed over: the error among those that are left.
@@ -63,6 +63,7 @@ estimates = plain.predict_quality(X_test)
 route = plain.route(X_test)
 sure = estimates[np.arange(len(route)), route]
 curve = risk_coverage_curve(plain.predict(X_test) != y_test, sure)
-axes[1].plot(curve.coverage, curve.risk)
-axes[1].set(xlabel="Share answered", ylabel="Error of these rows", title="Most certain first")
+_, ax = plt.subplots(layout="constrained")
+ax.plot(curve.coverage, curve.risk)
+ax.set(xlabel="Share answered", ylabel="Error of these rows", title="Most certain first")
 plt.show()

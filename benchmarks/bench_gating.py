@@ -38,6 +38,7 @@ from skroute.gating import (
     LinearGate,
     adapt_grid,
 )
+from skroute.gating._levels import row_keys
 
 FIRST_SEED = 10
 BARS = {"letter": "bar 40", "covertype": "bar 35"}
@@ -144,14 +145,20 @@ class Contest:
         """
         costs = model.cost_table_
         cheap = [model.predict(X, budget=costs["cheap"]) for X, _ in self.rows]
-        gates = [model.gate_function(X) for X, _ in self.rows]
         candidates = []
+        if model.cuts_ is None:
+            # It gained nothing on held-out rows, and sends nobody.
+            return [
+                self.judge([(answer, np.full(len(answer), costs["cheap"])) for answer in cheap])
+            ]
+        gates = [model.gate_function(X) for X, _ in self.rows]
         for budget in (np.inf, costs["cheap"], *self.budgets):
             if budget < costs["cheap"]:
                 continue
             found = []
-            for full, answer, gate in zip(self.full, cheap, gates):
-                sent = model._send(gate, budget)
+            for (X, _), full, answer, gate in zip(self.rows, self.full, cheap, gates):
+                read = X[:, model.pair_.gate_features]
+                sent = model._send(gate, budget, lambda read=read: row_keys(read))
                 cost = np.where(sent, costs["full"], costs["cheap"])
                 found.append((np.where(sent, full, answer), cost))
             candidates.append(self.judge(found))

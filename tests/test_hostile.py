@@ -103,7 +103,7 @@ def answers(estimator, X, **how):
         return None
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     assert len(y_pred) == n
-    if getattr(estimator, "abstain_quality_", None) is not None:
+    if is_classifier(estimator) and getattr(estimator, "abstain_quality_", None) is not None:
         # A row that is handed over is marked, and has neither label nor probabilities.
         handed = estimator.route(X, **how) == len(estimator.choices_) - 1
         assert np.isin(y_pred[~handed].tolist(), estimator.classes_).all()

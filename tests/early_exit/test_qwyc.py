@@ -691,7 +691,7 @@ def test_export_refusals(quick, problem, tmp_path):
     with pytest.raises(ValueError, match="path must end in '.npz' or '.json', got 'x.txt'"):
         export_ensemble(quick, "x.txt")
     for other in (FastForest(RandomForestClassifier(2)), GaussianNB()):
-        with pytest.raises(ValueError, match=f"not a {type(other).__name__}"):
+        with pytest.raises(ValueError, match=f"got {type(other).__name__}"):
             export_ensemble(other, tmp_path / "x.npz")
     members = QWYCEnsemble([GaussianNB()], alpha=0.1).fit(X, y)
     with pytest.raises(ValueError, match="the members of this ensemble are 'MemberEngine'"):

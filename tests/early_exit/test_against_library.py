@@ -273,8 +273,8 @@ def compare(library, data, seed):
         except ValueError as error:
             assert re.search(REFUSED, str(error)), error
             bad = {"linear_tree", "init", "objective", "multi_strategy", "booster"} & set(picked)
-            # Its rounding in single precision depends on the layout of the rows; far from all rows
-            # of the fit its probabilities are 0 and 1, and their mean a tie.
+            # Its two probabilities in single precision do not sum to 1, and a reader that keeps one
+            # of them answers otherwise near a tie, far from all rows of the fit: rightly refused.
             single = getattr(X, "dtype", None) == np.float32
             alone = single and isinstance(picked.get("estimator"), GaussianNB)
             assert bad or (alone and "codes that were not there" in str(error)), (error, picked)

@@ -99,10 +99,12 @@ def trinomial_upper_bound(n, lost, won, level):
         low, step = low + step, 2 * step
     top = min(low + step, high)
     bound = low if excess(low) <= 0 else brentq(excess, low, top, xtol=1e-5, rtol=1e-4)
-    # The p-value has small steps up: the bound is behind the last limit that is not refused.
-    step = min(0.02 * bound + 0.2 / n, 0.05)
+    # The p-value has small steps up: the bound is behind the last limit that is not refused. A
+    # step is over soon, so the search is fine behind the bound and coarse further on.
+    step = min(0.02 * bound + 0.2 / n, 0.05) / 12
+    ahead = np.r_[0:25, 36:61:12]
     while bound < high:
-        behind = np.minimum(bound + step * np.arange(6), high)
+        behind = np.minimum(bound + step * ahead, high)
         kept = [limit for limit in behind if excess(limit) > 0]
         if not kept:
             break

@@ -4,6 +4,10 @@ A new estimator adds itself here and is then run through scikit-learn's checks a
 skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is missing.
 """
 
+from contextlib import contextmanager
+from unittest import mock
+
+import lightgbm
 import numpy as np
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -110,7 +114,7 @@ ESTIMATORS = [
     OccamRouterClassifier(
         members(), costs=COSTS, budget=2.0, cv=2, policy="batch", accuracy_estimator=_SMALL_TREE
     ),
-    BudgetRouter(costs=[1.0], cv=2),
+    BudgetRouter(_SMALL_TREE, costs=[1.0], cv=2),
     CascadeRouter(_SMALL_TREE, costs=[1.0], cv=2, n_prices=4),
     OnlineBudgetRouter([1.0]),
     BaggedNeighborsRegressor(),
@@ -134,7 +138,7 @@ ESTIMATORS = [
     GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
     # scikit-learn's checks have too few rows for a promise.
     CertifiedRouter(
-        OccamRouterClassifier(members(), costs=COSTS, cv=2),
+        OccamRouterClassifier(members(), costs=COSTS, cv=2, accuracy_estimator=_SMALL_TREE),
         max_loss=0.6,
         calibration=0.2,
         n_points=4,
@@ -142,6 +146,18 @@ ESTIMATORS = [
         random_state=0,
     ),
 ]
+
+
+@contextmanager
+def few_trees(most):
+    """Estimators that boost by ``lightgbm.train`` get `most` trees: enough where they are many."""
+    grown = lightgbm.train
+
+    def train(params, train_set, num_boost_round=100, **how):
+        return grown(params, train_set, min(num_boost_round, most), **how)
+
+    with mock.patch.object(lightgbm, "train", train):
+        yield
 
 
 class FirstSign:

@@ -149,8 +149,8 @@ def test_every_call_is_paid_and_none_is_made_twice(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_budget_holds_on_average_and_more_buys_more(make):
     budgets = (1.0, 2.0, 4.0, 8.0, np.inf)
-    cost, accuracy = np.zeros((6, 5)), np.zeros((6, 5))
-    for seed in range(6):
+    cost, accuracy = np.zeros((4, 5)), np.zeros((4, 5))
+    for seed in range(4):
         estimators, X, y = services(1200, seed)
         router = make(estimators).fit(X[:600], y[:600])
         for j, budget in enumerate(budgets):
@@ -229,7 +229,7 @@ def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
     )
 
 
-@pytest.mark.parametrize("mean", [1.5, 3.5, 6.0])
+@pytest.mark.parametrize("mean", [1.5, 6.0])
 def test_stream_with_a_total_is_algorithm_1_with_its_guard(problem, mean):
     estimators, X, y = problem
     router = FrugalMCTClassifier(estimators, costs=COSTS, base="cheap").fit(X[:300], y[:300])

@@ -483,7 +483,7 @@ def main():
     seeds = range(2 if short else 10)
     result = {
         "guarantee": bench_guarantee(20 if short else 1000),
-        "expansions": bench_expansions((4, 8) if short else (4, 6, 8, 10, 12, 15), seeds),
+        "expansions": bench_expansions((4, 10) if short else (4, 6, 8, 10, 12, 15), seeds),
         "accuracy": bench_accuracy(seeds),
         "index": bench_index((4, 6) if short else (4, 6, 8, 10, 12), seeds),
         "lookup": bench_lookup(50_000 if short else 1_000_000, k=9 if short else 15),

@@ -4,7 +4,7 @@ A new estimator adds itself here and is then run through scikit-learn's checks a
 skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is missing.
 """
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 import lightgbm
@@ -31,7 +31,7 @@ from skroute.gating import (
     SequentialFeatureClassifier,
 )
 from skroute.members import CallableClassifier, MultiExitClassifier, RecordedClassifier
-from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
+from skroute.quality import BaggedNeighborsRegressor, QualityRegressor, _quality_regressor
 from skroute.routing import (
     BudgetRouter,
     CascadeRouter,
@@ -148,15 +148,27 @@ ESTIMATORS = [
 ]
 
 
+# One of each kind in the default family of QualityRegressor.
+FEW_MEMBERS = ("trees", "linear", "landmarks", "cosine neighbors")
+
+
 @contextmanager
-def few_trees(most):
-    """Estimators that boost by ``lightgbm.train`` get `most` trees: enough where they are many."""
+def small_models(n_trees, whole_family=False):
+    """Where hundreds of fits are made, those inside are small.
+
+    ``lightgbm.train`` grows at most `n_trees`, and the default family has `FEW_MEMBERS`.
+    """
     grown = lightgbm.train
 
     def train(params, train_set, num_boost_round=100, **how):
-        return grown(params, train_set, min(num_boost_round, most), **how)
+        return grown(params, train_set, min(num_boost_round, n_trees), **how)
 
-    with mock.patch.object(lightgbm, "train", train):
+    with ExitStack() as patched:
+        patched.enter_context(mock.patch.object(lightgbm, "train", train))
+        for table in () if whole_family else ("MEMBERS", "NEIGHBORS"):
+            known = getattr(_quality_regressor, table)
+            few = {name: known[name] for name in known if name in FEW_MEMBERS}
+            patched.enter_context(mock.patch.object(_quality_regressor, table, few))
         yield
 
 

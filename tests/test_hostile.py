@@ -31,14 +31,11 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble, QWYCRanker, QWYCRegressor
 from skroute.forests import FastForest
-from skroute.quality import _quality_regressor
 from skroute.utils._texts import hide_texts
-from tests.estimators import ESTIMATORS, MODELS, few_trees
+from tests.estimators import ESTIMATORS, MODELS, small_models
 
 LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS) if hasattr(e, "predict")}
 EVERYONE = {**LEARNERS, **{type(e).__name__: e for e in MODELS}}
-# One of each kind in the default family: here it is fitted thousands of times.
-FEW_MEMBERS = ("trees", "linear", "landmarks", "cosine neighbors")
 # Models that `fit` teaches nothing.
 NEVER_UNFITTED = tuple(type(model) for model in MODELS)
 
@@ -144,13 +141,9 @@ def problem(estimator, n=30, seed=0):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small_models():
-    """The default family has `FEW_MEMBERS`, and boosting inside of estimators few trees."""
-    with few_trees(8), pytest.MonkeyPatch.context() as patch:
-        for table in ("MEMBERS", "NEIGHBORS"):
-            known = getattr(_quality_regressor, table)
-            some = {name: known[name] for name in known if name in FEW_MEMBERS}
-            patch.setattr(_quality_regressor, table, some)
+def light_fits():
+    """Thousands of fits on thirty rows."""
+    with small_models(8):
         yield
 
 

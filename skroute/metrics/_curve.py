@@ -1,5 +1,6 @@
 """Quality, cost and routes of an estimator over a range of budgets."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -338,12 +339,15 @@ def _sums(estimator, X, y, sample_weight, limits, row_quality, params):
     costs = np.empty((n, len(limits)))
     routed = np.empty((len(limits), len(router.choices_)))
     for k, limit in enumerate(limits):
-        if own:
-            found = router.row_quality(X, y, sample_weight, limit, **params)
-            qualities[:, k], route, costs[:, k] = found
-        else:
-            y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
-            qualities[:, k] = _quality_or_handed(router, y, y_pred, route, row_quality)
+        with warnings.catch_warnings():
+            # A range of budgets may end above what there is to buy.
+            warnings.filterwarnings("ignore", "budget=.* binds nowhere", UserWarning)
+            if own:
+                found = router.row_quality(X, y, sample_weight, limit, **params)
+                qualities[:, k], route, costs[:, k] = found
+            else:
+                y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
+                qualities[:, k] = _quality_or_handed(router, y, y_pred, route, row_quality)
         routed[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
     known = ~np.isnan(qualities)
     quality = weight @ np.where(known, qualities, 0.0)

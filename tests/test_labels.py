@@ -326,3 +326,11 @@ def test_a_cost_matrix_that_is_changed_in_place_needs_a_new_fit(log, kind):
             call(X, y)
     np.testing.assert_array_equal(copied.row_quality(X, y).quality, before.quality)
     router.fit(X, y).row_quality(X, y)
+
+
+def test_curves_of_routers_without_some_columns(log):
+    """What was dropped, or is dominated, may stand in a frame of quality, as in `score`."""
+    X, Q, _ = log
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=3.0).fit(X, Q).drop_choice("b")
+    curve = accuracy_cost_curve(router, X, Q[OTHER], budgets=[3.0])
+    assert curve.quality[0] == router.score(X, Q)

@@ -204,6 +204,9 @@ def _quality_or_handed(router, y, y_pred, route, row_quality):
 def _quality_of_answers(y, y_pred, route, names):
     """As `sample_quality`; that of the choice made where `y` is a quality matrix."""
     if np.ndim(y_pred) == 1:
+        # A frame may have choices that were dropped since.
+        known = hasattr(y, "columns") and set(names) <= set(map(str, y.columns))
+        y = y[[c for c in y.columns if str(c) in names]] if known else y
         y = in_order(y, names)
     y, y_pred, n_choices = np.asarray(y), np.asarray(y_pred), len(names)
     if y.shape == y_pred.shape:

@@ -13,7 +13,7 @@ _FEW_TREES = 20
 _FEW = 400
 _TRIED = (10, 10, 8, 6)
 _LATER = 3
-_PATIENCE = 4
+_PATIENCE = 3
 # Steps that are judged on all parts.
 _SURE = 2
 

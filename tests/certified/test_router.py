@@ -86,7 +86,7 @@ def test_promises_hold_over_fresh_draws_and_naive_ones_do_not(budget):
     """Evidence is drawn from the table with replacement, and the table is the truth."""
     X = table()
     rng = np.random.default_rng(1)
-    n_draws, max_loss, level = 150, 0.06, 0.2
+    n_draws, max_loss, level = 80, 0.06, 0.2
     broken = naive = 0
     for _ in range(n_draws):
         drawn = X[rng.integers(len(X), size=400)]
@@ -115,7 +115,7 @@ def test_promises_hold_over_fresh_draws_and_naive_ones_do_not(budget):
 
 def test_budget_alone_buys_the_best_quality_within_it():
     X = table(5100)
-    router = certified(X, budget=6.0, n_points=100, max_cost=14.5)
+    router = certified(X, budget=6.0, n_points=40, max_cost=14.5)
     used = router.predict_cost(table(20_000, seed=9)).mean()
     assert 0.9 * 6 < used <= 6
     points = router.operating_points_

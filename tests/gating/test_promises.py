@@ -57,7 +57,7 @@ def within(share, bound, n_held_out, n_fresh):
     return share <= bound + 4 * error
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     method=st.sampled_from(METHODS),
     kind=st.sampled_from(["continuous", "few values", "skewed"]),

@@ -39,7 +39,7 @@ class _Trials:
         self.rows = [(X[part], y[part]) for part in parts]
         self._fitted_on, self._every = {}, None
         n_fit = sum(len(part) for part in parts[1:])
-        few = n_fit < _FEW
+        self.few = few = n_fit < _FEW
         self.params = {
             "objective": "binary" if n_classes == 2 else "multiclass",
             "num_leaves": 6 if few else 15,
@@ -175,7 +175,6 @@ def forward_order(X, y, parts, n_classes, groups, *, most=30, n_threads=1):
     order = np.flatnonzero(~groups.priced).tolist()
     left = [g for g in range(groups.n_groups) if g not in order]
     so_far, least, waited = None, np.inf, 0
-    few = len(y) < _FEW
     free = np.flatnonzero(np.isin(groups.group_of, order))
     before = _loss_before(trials, free, len(parts))
     if order:
@@ -185,9 +184,9 @@ def forward_order(X, y, parts, n_classes, groups, *, most=30, n_threads=1):
         gains = trials.promise(so_far)
         importance = np.bincount(groups.group_of, gains, groups.n_groups) / groups.prices
         n_tried = _TRIED[step] if step < len(_TRIED) else _LATER
-        n_tried = min(n_tried, 6) if few else n_tried
+        n_tried = min(n_tried, 6) if trials.few else n_tried
         tried = sorted(left, key=lambda g: -importance[g])[:n_tried]
-        n_parts = len(parts) if step < _SURE and len(left) > 1 else 2 if few else 1
+        n_parts = len(parts) if step < _SURE and len(left) > 1 else 2 if trials.few else 1
         columns_of = {g: np.flatnonzero(np.isin(groups.group_of, [*order, g])) for g in tried}
         won = _race(trials, columns_of, before, groups.prices, n_parts)
         before, so_far = won.losses, won.so_far
@@ -195,7 +194,7 @@ def forward_order(X, y, parts, n_classes, groups, *, most=30, n_threads=1):
         left.remove(won.group)
         if step < _SURE:
             continue
-        loss = np.mean(before[: 2 if few else 1])
+        loss = np.mean(before[: 2 if trials.few else 1])
         waited = 0 if loss < least - 1e-4 else waited + 1
         least = min(least, loss)
         if waited == _PATIENCE:

@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.routing._abstaining import Beside
 from skroute.routing._limits import limits_of
 from skroute.routing._newcomers import base_of
+from skroute.routing._report_tables import ReportTablesMixin
 from skroute.routing._row_tables import RowTablesMixin
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import Real, num_samples
@@ -116,7 +117,7 @@ def standard_error(rows, part, weight=None):
     return float(found)
 
 
-class LoggedMixin(RowTablesMixin, PricedMixin):
+class LoggedMixin(ReportTablesMixin, RowTablesMixin, PricedMixin):
     """Mixin for routers with one `PricedPolicy` over all of their choices.
 
     A subclass implements ``_estimates(X, of)``, which is ``of(features)`` for the features

@@ -37,7 +37,7 @@ router = OccamRouterClassifier(
     ],
     costs={"bayes": 1, "boosting": 5, "forest": 40},
     embedding="bayes",
-    accuracy_estimator=RandomForestRegressor(50, min_samples_leaf=10, random_state=0),
+    accuracy_estimator=RandomForestRegressor(30, min_samples_leaf=10, random_state=0),
     budget=10,
 ).fit(X_train, y_train)
 
@@ -55,9 +55,9 @@ page = router.report(
     y_test,
     path=Path(folder.name) / "report.html",
     title="Reading digits: what each budget buys",
-    cost_unit="cents per 1,000 digits",
+    cost_unit="cents",
     quality_label="Share read correctly",
-    n_budgets=25,
+    n_budgets=21,
     n_resamples=100,
 )
 

@@ -21,8 +21,8 @@ class ReportNumbers(NamedTuple):
     ----------
     quality, cost, gain : list of BootstrapInterval, one for each budget
         Means over rows; gain is the quality above that of the random mix of equal spend.
-    references : ReferenceCurves
-        At what the router spends at each budget.
+    references, drawn : ReferenceCurves
+        At what the router spends at each budget, and between these for the picture.
     over_all : dict or None
         Of `compare_with_references`; None where the best single choice is the cheapest.
     """
@@ -31,6 +31,7 @@ class ReportNumbers(NamedTuple):
     cost: list[Any]
     gain: list[Any]
     references: ReferenceCurves
+    drawn: ReferenceCurves
     over_all: Any
 
 
@@ -42,7 +43,14 @@ def report_numbers(table, *, confidence_level, n_resamples, random_state):
     # The router's spend, but for rounding not below the cheapest plan of all.
     least = float(np.min(costs, axis=-1).mean())
     spent = np.maximum(curve.cost, least)
-    references = reference_curves(singles, costs, spent)
+    # Beside even steps the corners of the random mix, which are single choices.
+    low, high = spent.min(), spent.max()
+    between = np.unique(np.r_[np.linspace(low, high, 60), row_costs.mean(axis=0).clip(low, high)])
+    both = reference_curves(singles, costs, np.r_[spent, between])
+    references, drawn = (
+        ReferenceCurves(*(part[at] for part in both))
+        for at in (slice(len(spent)), slice(len(spent), None))
+    )
 
     def statistic(quality, cost, single_quality, single_cost):
         mix = assignment_path(single_quality[np.newaxis], single_cost)
@@ -69,7 +77,7 @@ def report_numbers(table, *, confidence_level, n_resamples, random_state):
             n_resamples=n_resamples,
             random_state=random_state,
         )
-    return ReportNumbers(found[:k], found[k : 2 * k], found[2 * k :], references, over_all)
+    return ReportNumbers(found[:k], found[k : 2 * k], found[2 * k :], references, drawn, over_all)
 
 
 def has_gap(quality, costs):

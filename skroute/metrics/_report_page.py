@@ -102,6 +102,11 @@ def page_data(table, numbers, texts, examples, values, certificate, start):
         "random": _numbers(numbers.references.random),
         "single": _numbers(numbers.references.single),
         "oracle": _numbers(numbers.references.oracle),
+        "drawn": {
+            "x": _numbers(numbers.drawn.budget),
+            "random mix": _numbers(numbers.drawn.random),
+            "oracle": _numbers(numbers.drawn.oracle),
+        },
         "share": [_numbers(row) for row in curve.route_share],
         "singles": [
             {"name": name, "cost": _number(cost), "quality": _number(quality)}

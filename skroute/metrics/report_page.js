@@ -112,9 +112,12 @@
   const names = ["router", "random mix", "best single", "oracle"];
   const lines = [];
   data.budgets.forEach((budget, k) => {
-    const x = data.cost[k][0];
-    const y = { router: data.quality[k][0], "random mix": data.random[k], oracle: data.oracle[k] };
-    names.forEach((name) => { if (y[name] !== null && y[name] !== undefined) lines.push({ x: x, y: y[name], name: name, k: k }); });
+    lines.push({ x: data.cost[k][0], y: data.quality[k][0], name: "router", k: k });
+  });
+  data.drawn.x.forEach((x, k) => {
+    ["random mix", "oracle"].forEach((name) => {
+      if (data.drawn[name][k] !== null) lines.push({ x: x, y: data.drawn[name][k], name: name, k: k });
+    });
   });
   // The best single choice within what is spent: a staircase with its corners where they are.
   const spends = data.cost.map((found) => found[0]);
@@ -199,7 +202,7 @@
     slider.setAttribute("aria-valuetext", text);
     const items = [
       ["quality", data.qualityLabel, quality(data.quality[k][0]), between(data.quality[k], quality), true],
-      ["cost", "Spent per row", money(data.cost[k][0]), between(data.cost[k], number), true],
+      ["cost", "Spent per row", number(data.cost[k][0]), between(data.cost[k], number) + (data.unit ? " " + data.unit : ""), true],
       ["gain", "Above the random mix", (data.gain[k][0] > 0 ? "+" : "") + quality(data.gain[k][0]), between(data.gain[k], quality), true],
       ["random", "Random mix", quality(data.random[k]), "", false],
       ["single", "Best single", quality(data.single[k]), "", false],

@@ -7,15 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_classification
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.certified import CertifiedRouter
 from skroute.datasets import make_routing_problem
+from skroute.early_exit import QWYCEnsemble
+from skroute.feature_sets import GreedyFeatureSelector
+from skroute.gating import AdaptGatingClassifier, LinearGate
 from skroute.metrics import (
     accuracy_cost_curve,
     compare_with_references,
@@ -186,7 +190,7 @@ def test_a_certified_router_shows_its_certificate(digits, tmp_path):
     inner.fit(X, y)
     router = CertifiedRouter(FrozenEstimator(inner), max_loss=0.3, n_points=2, random_state=0)
     router.fit(X_test, y_test)
-    page = decision_report(router, X_test, y_test, path=tmp_path / "c.html", **FEW)
+    page = router.report(X_test, y_test, path=tmp_path / "c.html", **FEW)
     shown = data_of(page)["certificate"]
     assert shown["sentence"] == str(router.certificate_)
     assert shown["promised"]
@@ -203,6 +207,26 @@ def test_a_pipeline_and_the_rule_of_other_estimators(digits, tmp_path):
     assert [one["name"] for one in data["singles"]] == ["cheapest plan", "most expensive plan"]
     # The ends of its path are plans that a coin mixes, so that it lies above their line or on it.
     np.testing.assert_allclose(data["random"][0], data["quality"][0][0])
+
+
+OTHERS = [
+    AdaptGatingClassifier(LogisticRegression(), gate=LinearGate(max_iter=2), cv=2),
+    QWYCEnsemble(RandomForestClassifier(5, max_depth=3, random_state=0), random_state=0),
+    GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
+]
+
+
+@pytest.mark.filterwarnings("ignore:No early exit")
+@pytest.mark.parametrize("estimator", OTHERS, ids=lambda one: type(one).__name__)
+def test_other_paths(estimator, tmp_path):
+    X, y = make_classification(200, 6, n_informative=4, random_state=0)
+    fitted = clone(estimator).fit(X[:100], y[:100])
+    page = fitted.report(X[100:], y[100:], path=tmp_path / "o.html", n_budgets=3, n_resamples=5)
+    data = data_of(page)
+    curve = accuracy_cost_curve(fitted, X[100:], y[100:], data["budgets"])
+    np.testing.assert_allclose([one[0] for one in data["quality"]], curve.quality)
+    np.testing.assert_allclose(data["share"], curve.route_share)
+    assert data["cost"][-1][0] == pytest.approx(data["singles"][1]["cost"])
 
 
 def test_nothing_breaks_out_of_the_page(problem, tmp_path):

@@ -27,7 +27,7 @@ MECHANISMS = {
     "quality",
 }
 # Rooms on top: they wrap decision estimators, and know the cost protocol and no room's privates.
-ON_TOP = {"certified": {"base", "guarantees", "utils"}, "__main__.py": {"routing"}}
+ON_TOP = {"certified": {"base", "guarantees", "metrics", "utils"}, "__main__.py": {"routing"}}
 HEAVY = ("numba", "lightgbm", "xgboost", "highspy", "torch", "skorch", "matplotlib", "cvxpy")
 
 

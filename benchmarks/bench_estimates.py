@@ -9,11 +9,11 @@ Of tables with more than 12,500 rows so many are drawn first: 10,000 train.
     python benchmarks/bench_estimates.py [--short] [--part NAME] [--tables WORD] [--rows N]
                                          [--folds N] [--seconds S]
 
-It runs in parts (`tables`, `speed`, `searches`, `made_up`), each in a process of its own if asked
-for: what is there of the others, in ``benchmarks/.cache``, is merged into one file. What members
-estimate of a fold is kept there too, first folds first; after S seconds no new fold is begun. The
-results are of all folds that are there, and say how many. ``--rows`` draws at most so many training
-rows and one and a half times as many test rows.
+It runs in parts (`tables`, `speed`, `searches`, `made_up`, `texts`), each in a process of its own
+if asked for: what is there of the others, in ``benchmarks/.cache``, is merged into one file. What
+members estimate of a fold is kept there too, first folds first; after S seconds no new fold is
+begun. The results are of all folds that are there, and say how many. ``--rows`` draws at most so
+many training rows and one and a half times as many test rows. `texts` needs the extra ``[text]``.
 """
 
 import os
@@ -37,6 +37,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 import skroute.quality
+from skroute.features import FrameEncoder
+from skroute.features._sentences import sentence_vectors
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.quality._corrections import corrected, finished
 from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, searching
@@ -493,7 +495,47 @@ def guide_table(entries):
     return "\n".join([rule, text[0], rule, *text[1:], rule, ""])
 
 
-PARTS = "tables", "speed", "searches", "made_up"
+def texts(names, short):
+    """What prompts gain read by words and by the sentence model, and the time of each.
+
+    2,000 training rows and 1,000 test rows of the first fold.
+    """
+    if short:
+        return {}
+    try:
+        sentence_vectors(["Is it installed?"])
+    except ImportError as error:
+        print(error)
+        return {}
+    found = {}
+    for name in names:
+        log = LOGS[name]()
+        train, test = (np.random.RandomState(0).permutation(rows) for rows in log.splits[0])
+        train, test, Q = train[:2000], test[:1000], log.quality
+        for text in ("hashing", "sentence"):
+            encoder, model = FrameEncoder(text=text), QualityRegressor()
+            start = time.process_time()
+            X = encoder.fit_transform(log.rows[train])
+            fit, start = time.process_time() - start, time.process_time()
+            X_test = encoder.transform(log.rows[test])
+            seconds = fit / len(X), (time.process_time() - start) / len(X_test)
+            estimate = model.cross_fit(X, Q[train], costs=log.costs)
+            budgets = judged_budgets(Q[train], log.costs)
+            new = model.predict(X_test)
+            gain = gain_over_mix(estimate, Q[train], log.costs, new, Q[test], budgets)
+            found[f"{name}, {text}"] = {
+                "gain": 100 * float(gain.mean()),
+                "se": 100 * float(gain.std(ddof=1) / np.sqrt(len(gain))),
+                "fit_ms": 1e3 * seconds[0],
+                "row_ms": 1e3 * seconds[1],
+            }
+    header = ["table, texts by", "gain, points", "its se", "fit, ms a row", "ms a new row"]
+    lines = [[key, *entry.values()] for key, entry in found.items()]
+    table("Texts by words and by a sentence model", header, lines)
+    return found
+
+
+PARTS = "tables", "speed", "searches", "made_up", "texts"
 
 
 def main():
@@ -522,6 +564,9 @@ def main():
         "speed": lambda: sizes_and_seconds(options.short),
         "searches": lambda: searches(options.short),
         "made_up": lambda: made_up(options.short),
+        "texts": lambda: texts(
+            [name for name in ("LLMRouter", "MMLU") if options.tables in name], options.short
+        ),
     }
     result = {}
     for part in PARTS:
@@ -530,6 +575,8 @@ def main():
             result[part] = runs[part]()
             if not options.short:
                 CACHE.mkdir(exist_ok=True)
+                if part == "texts" and kept.exists():
+                    result[part] = json.loads(kept.read_text()) | result[part]
                 kept.write_text(json.dumps(result[part]))
         elif kept.exists():
             result[part] = json.loads(kept.read_text())

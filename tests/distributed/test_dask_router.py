@@ -233,3 +233,39 @@ def test_a_log_in_blocks_says_what_it_says_in_memory(problem):
         assert found.n_fitted == expected.n_fitted
     with pytest.raises(ValueError, match="propensity must be given"):
         off_policy_curve(router, blocks, known, choice=told["choice"])
+
+
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_partitions_that_a_filter_empties(table, problem, empty):
+    """They change neither the dtype of answers nor which rows get which choice."""
+    frames = pytest.importorskip("dask.dataframe")
+    X, y = table
+    frame = pd.DataFrame(X[:90]).add_prefix("x")
+    frame["part"] = np.repeat(np.arange(3), 30)
+    names = list(frame.columns[:-1])
+    collection = frames.from_pandas(frame, npartitions=3, sort=False)
+    rows = frame.loc[frame.part != empty, names]
+    blocks = collection[collection.part != empty][names]
+    for target, abstain_cost in ((y, None), (y == "ant", None), ((y == "ant").astype(int), 0.3)):
+        router = OccamRouterClassifier(
+            members(),
+            costs=COSTS,
+            budget=2.0,
+            cv=2,
+            accuracy_estimator=Ridge(),
+            abstain_cost=abstain_cost,
+        ).fit(pd.DataFrame(X, columns=names), target)
+        ours, lazy = router.predict_routed(rows), DaskRouter(router).predict_routed(blocks)
+        y_pred, route = dask.compute(lazy.y_pred, lazy.route)
+        assert y_pred.tolist() == ours.y_pred.tolist()
+        assert y_pred.dtype == lazy.y_pred.dtype
+        assert abstain_cost is not None or y_pred.dtype == ours.y_pred.dtype
+        np.testing.assert_array_equal(route, ours.route)
+        np.testing.assert_allclose(
+            DaskRouter(router).predict_proba(blocks).compute(), router.predict_proba(rows)
+        )
+    batch = BudgetRouter(Ridge(), costs=[1, 2, 3], budget=1.6, policy="batch")
+    batch.fit(pd.DataFrame(X, columns=names), np.random.default_rng(0).random((len(X), 3)))
+    for budget in (None, np.inf):
+        found = DaskRouter(batch, policy="batch").route(blocks, budget=budget).compute()
+        np.testing.assert_array_equal(found, batch.route(rows, budget=budget))

@@ -10,7 +10,7 @@ from skroute.early_exit._exit_engine import ExitEngine, has_exits, may_exit
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._link import Link
-from skroute.early_exit._member_engine import AdaBoostEngine, MemberEngine
+from skroute.early_exit._member_engine import AdaBoostEngine, MemberEngine, VoteEngine
 from skroute.early_exit._prepared_engine import PreparedEngine
 from skroute.forests import find_reader
 from skroute.forests._wrapped import moved, take_apart
@@ -41,6 +41,9 @@ class Engine(Protocol):
     weights : ndarray of shape (n_members,)
     in_order : bool
         Whether the members have one order only.
+
+    votes : bool
+        Whether the members' scores are averaged, or their labels counted.
     """
 
     n_members: int
@@ -51,6 +54,7 @@ class Engine(Protocol):
     link: Link | None
     weights: np.ndarray
     in_order: bool
+    votes: bool
 
     def taken(self, order: Any) -> "Engine":
         """The engine that evaluates these members in this order."""
@@ -97,10 +101,10 @@ def check_ensemble(estimator):
     TypeError
     """
     ensemble, _, cut = take_apart(estimator)
-    soft = isinstance(ensemble, VotingClassifier) and ensemble.voting == "soft"
-    if find_reader(ensemble) is not None or ((soft or may_exit(ensemble)) and cut is None):
+    members = isinstance(ensemble, VotingClassifier) or may_exit(ensemble)
+    if find_reader(ensemble) is not None or (members and cut is None):
         return
-    if soft or may_exit(ensemble):
+    if members:
         advice = "A moved threshold is read around ensembles of trees only."
     elif hasattr(ensemble, "fit") and is_regressor(ensemble):
         advice = "It is a regressor, whose answers are not labels: give the classifier."
@@ -108,7 +112,7 @@ def check_ensemble(estimator):
         advice = ""
     raise TypeError(
         "estimator must be an ensemble of LightGBM, XGBoost, CatBoost or scikit-learn (boosting, "
-        "forests, bagging, AdaBoost, soft voting) or a Pipeline that ends in one, a net with "
+        "forests, bagging, AdaBoost, voting) or a Pipeline that ends in one, a net with "
         "exits (MultiExitClassifier), or a list of members with scores, got "
         f"{short_repr(estimator)}. {advice}".rstrip()
     )
@@ -160,8 +164,13 @@ def _engine_of(estimator, cut):
     ):
         columns = None
     # Members of these ensembles answer with positions of the classes.
+    hard = isinstance(estimator, VotingClassifier) and estimator.voting == "hard"
+    if hard or not all(hasattr(member, "predict_proba") for member in members):
+        return VoteEngine(members, len(classes), weights, columns, rounding, not hard), classes
     positions, methods = np.arange(len(classes)), ["predict_proba"] * len(members)
-    return MemberEngine(members, positions, weights, columns, methods, rounding), classes
+    engine = MemberEngine(members, positions, weights, columns, methods, rounding)
+    engine.votes = True
+    return engine, classes
 
 
 def _kept_weights(estimator, weights):

@@ -51,7 +51,7 @@ class OneEnsemble:
     @property
     def offers_proba(self):
         """Whether an ensemble that is not fitted yet will know probabilities."""
-        return True
+        return getattr(unfrozen(self.estimator), "voting", "soft") != "hard"
 
     def check(self):
         """Refuse, before any fit, what is not added up."""

@@ -41,6 +41,7 @@ class ExitEngine:
     """
 
     in_order = True
+    votes = False
 
     def __init__(self, net):
         self.net = net

@@ -37,6 +37,7 @@ class ForestEngine:
     def __init__(self, forest):
         self.forest = forest
         self.link = None if forest.link is None else Link(forest.link, forest.slope, forest.shift)
+        self.votes = forest.link == "mean"
         self.offset = forest.offset
         self.beta = forest.beta
         self.rounding = forest.rounding

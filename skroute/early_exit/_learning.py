@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Real
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from skroute.early_exit._calibration import (
     cross_fit,
     fewest_rows,
     fixed_sequence,
+    hold_out,
     judge,
     upper_bound,
 )
@@ -25,11 +27,19 @@ from skroute.utils._compat import num_samples
 MOST_OF_AN_ANSWER = 0.1
 
 
+# Thresholds and votes are compared on this share of the rows to learn from, if they are enough.
+COMPARED_ON = 1 / 3
+FEWEST_TO_COMPARE = 100
+
+
 class LearnedExits(NamedTuple):
     """What was learned.
 
     Attributes
     ----------
+    stopping : {"thresholds", "votes", "fan"}
+        What was taken.
+
     order : ndarray of shape (n_members,), dtype=int64
         Members in the order of their evaluation.
 
@@ -49,6 +59,7 @@ class LearnedExits(NamedTuple):
         By the full ensemble's answer, rows that got another one, and all rows.
     """
 
+    stopping: str
     order: NDArray[np.int64]
     tradeoff: Tradeoff
     bound: float
@@ -112,6 +123,24 @@ def check_supported(engine, mode, stopping):
             "stopping='fan' needs two classes, the ensemble has "
             f"{engine.n_outputs}. Use stopping='thresholds'."
         )
+    if stopping == "votes" and not counts_alike(engine):
+        raise ValueError(
+            "stopping='votes' needs members that count alike, as those of a forest or of bagging, "
+            "and not of boosting or with weights. Use stopping='auto' or 'thresholds'."
+        )
+
+
+def counts_alike(engine):
+    """Whether the answer is the mean, or the majority, of members with the same weight."""
+    return bool(engine.votes) and np.ptp(engine.weights) == 0
+
+
+def possible_stopping(engine, stopping, order, budget_split):
+    """The parameter `stopping`, "auto" only where there is something to choose from."""
+    if stopping != "auto":
+        return stopping
+    free = isinstance(order, str) and order == "qwyc" and budget_split == "lagrangian"
+    return "auto" if free and counts_alike(engine) else "thresholds"
 
 
 def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rng, task, classes):
@@ -152,6 +181,10 @@ def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rn
         train, apart = calibration.split(n_rows, rng, full_answers(scores, *begin))
         if apart is not None:
             held_out, scores = scores[:, apart], scores[:, train]
+    if recipe.stopping == "auto":
+        # Folds judge what all rows chose, which is one of two.
+        with task.step("thresholds or votes"):
+            recipe = _better_stopping(recipe, scores, *known, rng, n_answers)
     n_positions = engine.n_members - 1 if isinstance(recipe.order, str) else 0
     n_folds = calibration.n_folds
     if n_folds:
@@ -174,6 +207,7 @@ def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rn
     n_wrong = judged.by_answer.sum(axis=1)
     per_answer = np.ndim(recipe.alpha) > 0
     return LearnedExits(
+        recipe.stopping,
         order,
         Tradeoff(thresholds, judged.cost / n_rows, n_wrong / n_rows, chosen),
         float(bounds.max()),
@@ -182,6 +216,25 @@ def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rn
         judged.by_answer[chosen],
         judged.n_rows,
     )
+
+
+def _better_stopping(recipe, scores, offset, beta, costs, rng, n_answers):
+    """The recipe with what costs less on rows that it was not learned from: thresholds or votes."""
+    n_rows = scores.shape[1]
+    if recipe.never or n_rows < FEWEST_TO_COMPARE:
+        return replace(recipe, stopping="thresholds")
+    answers = full_answers(scores, offset, beta)
+    fit, apart = hold_out(n_rows, COMPARED_ON, rng, answers)
+    found = []
+    for stopping in ("thresholds", "votes"):
+        one = replace(recipe, stopping=stopping)
+        order, policies, _, _ = one.learn(scores[:, fit], offset, beta, costs)
+        values, bad = running_values(scores[:, apart], order, offset, beta)
+        spent = np.cumsum(costs[order])
+        judged = judge(policies, values, bad, spent, answers[apart], n_answers)
+        chosen, _ = _choose(judged, recipe.alpha, None, True, False, None)
+        found.append((judged.cost[chosen], one))
+    return min(found, key=lambda one: one[0])[1]
 
 
 def _folds(answers, n_folds, rng):

@@ -41,6 +41,8 @@ class MemberEngine:
     """
 
     in_order = False
+    # Set for ensembles that average their members.
+    votes = False
 
     def __init__(self, members, classes, weights=None, columns=None, methods=None, rounding=0.0):
         self.members = members
@@ -209,6 +211,40 @@ class AdaBoostEngine(MemberEngine):
         if self.n_outputs == 1:
             return np.where(hit[:, -1:], 2.0, -2.0) * self.weights[t]
         return np.where(hit, 1.0, -1.0 / (len(self.classes) - 1)) * self.weights[t]
+
+
+class VoteEngine(MemberEngine):
+    """Members vote with their label: the majority, and the first class where votes are equal.
+
+    Parameters
+    ----------
+    members : list
+        Fitted classifiers that answer with positions of the classes.
+
+    n_classes : int
+    weights, columns, rounding
+        As for :class:`MemberEngine`.
+
+    averaged : bool
+        Whether shares of votes are probabilities.
+    """
+
+    votes = True
+
+    def __init__(self, members, n_classes, weights, columns, rounding, averaged):
+        methods = ["predict"] * len(members)
+        super().__init__(members, np.arange(n_classes), weights, columns, methods, rounding)
+        self.link = Link("mean") if averaged else None
+
+    def score(self, t, X):
+        """What member `t` adds on rows: ndarray (n_samples, n_outputs)."""
+        with note_failure(f"member {t}", num_samples(X), "predict"):
+            rows = X if self.columns is None else np.asarray(X)[:, self.columns[t]]
+            answer = np.asarray(self.members[t].predict(rows))
+        hit = answer[:, None] == self.classes[None, :]
+        if self.n_outputs == 1:
+            return (hit[:, -1:] - 0.5) * self.weights[t]
+        return hit * self.weights[t]
 
 
 def response_of(member):

@@ -16,12 +16,15 @@ from skroute.early_exit._thresholds import (
     spend_thresholds,
     widened,
 )
+from skroute.early_exit._votes import vote_path
 
 # Policies between "never leave early" and the most hurried, fixed before calibration. The
 # grids are fine enough that neighbours differ by about a tenth in disagreement.
 N_POLICIES = 40
 # What a wrong answer costs, in evaluations of the full ensemble.
 PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
+# The same for votes, whose errors are counted by a law in place of rows: it goes further.
+VOTE_PRICES = np.geomspace(65536.0, 0.5, N_POLICIES)
 # Budgets of errors, as multiples of alpha.
 SHARES = np.geomspace(1 / 64, 16, N_POLICIES)
 # More cautious still, for rows on which the first of them is wrong too often: thresholds
@@ -111,6 +114,11 @@ class Recipe:
         share, weights = self._errors(scores, offset, beta)
         order = self._order(scores, offset, beta, costs, share, on_position)
         values, bad = running_values(scores, order, offset, beta)
+        if self.stopping == "votes" and not self.never:
+            prices = costs.sum() * VOTE_PRICES
+            sides = self.use_lo, self.use_hi
+            path = vote_path(scores[order], offset, beta, costs[order], prices, *sides)
+            return order, _from_never(values, path), values, bad
         policies = self._policies(values, bad, costs[order], beta, share, weights)
         return order, policies, values, bad
 
@@ -135,6 +143,9 @@ class Recipe:
             return self.order
         if self.order == "natural":
             return np.arange(len(scores))
+        if self.stopping == "votes" and self.order == "qwyc":
+            # Members that count alike: nothing but their cost tells them apart.
+            return np.argsort(costs, kind="stable")
         if self.order == "individual_mse":
             return individual_mse_order(scores)
         if self.order == "greedy_mse":
@@ -155,11 +166,10 @@ class Recipe:
 
     def _policies(self, values, bad, costs, beta, share, weights):
         n_members, n_samples = values.shape
-        never = ExitThresholds.never(n_members)
         if self.never:
-            return [never]
+            return [ExitThresholds.never(n_members)]
         if self.stopping == "fan":
-            return [never, *fan_policies(values, beta, self.use_hi)]
+            return [ExitThresholds.never(n_members), *fan_policies(values, beta, self.use_hi)]
         sides = self.use_lo, self.use_hi
         if self.budget_split == "lagrangian":
             # Margins of several classes say who leads, not by how much that may change.
@@ -171,8 +181,14 @@ class Recipe:
                 spend_thresholds(values, bad, part * n_samples, self.budget_split, *sides)
                 for part in np.minimum(share * SHARES, 0.5)
             ]
-        path = widened(values, *path[0], WIDER) + path
-        return [never, *(ExitThresholds.per_position(lo, hi) for lo, hi in path)]
+        return _from_never(values, path)
+
+
+def _from_never(values, path):
+    """Policies from "never leave early" over wider thresholds than the first to the last."""
+    path = widened(values, *path[0], WIDER) + path
+    never = ExitThresholds.never(len(values))
+    return [never, *(ExitThresholds.per_position(lo, hi) for lo, hi in path)]
 
 
 def fan_policies(values, beta, use_hi):

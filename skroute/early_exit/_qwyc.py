@@ -23,6 +23,7 @@ from skroute.early_exit._exit_engine import only_order
 from skroute.early_exit._learning import (
     check_supported,
     learn_exits,
+    possible_stopping,
     shares_of,
     warn_of_rare_answers,
 )
@@ -59,7 +60,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     ----------
     estimator : estimator, booster or list of members
         The ensemble: a classifier of LightGBM, XGBoost or CatBoost, GradientBoosting,
-        HistGradientBoosting, RandomForest, ExtraTrees, Bagging, AdaBoost or soft Voting
+        HistGradientBoosting, RandomForest, ExtraTrees, Bagging, AdaBoost or Voting
         of scikit-learn, also at the end of a Pipeline, and with a threshold moved by
         FixedThresholdClassifier or TunedThresholdClassifierCV, at which exits then decide; a
         raw LightGBM or XGBoost booster, which is never refitted; a deep net with
@@ -87,9 +88,12 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         error of each member or of the growing partial sum against the full score, or the
         permutation given.
 
-    stopping : {"thresholds", "fan"}, default="thresholds"
-        QWYC's thresholds per position, or dynamic scheduling of Fan et al. [2]_ with
-        thresholds per bin of the partial sum (two classes only).
+    stopping : {"auto", "thresholds", "votes", "fan"}, default="auto"
+        QWYC's thresholds per position; the optimal stopping of a vote [3]_, for members that
+        count alike, which needs no order search; or dynamic scheduling of Fan et al. [2]_ with
+        thresholds per bin of the partial sum (two classes only). "auto" takes votes where
+        they cost less than thresholds on a third of the rows to learn from, which neither has
+        seen, for forests, bagging and voting in the order "qwyc"; thresholds otherwise.
 
     budget_split : {"lagrangian", "share", "greedy"}, default="lagrangian"
         How errors are spent over the positions: one price of an error for all positions,
@@ -135,6 +139,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     order_ : ndarray of shape (n_members,), dtype=int64
         Members in order of evaluation.
+
+    stopping_ : {"thresholds", "votes", "fan"}
+        What is used, which ``stopping="auto"`` chose.
 
     thresholds_ : ndarray of shape (n_members, 2), dtype=float64
         Lower and upper threshold of each position, of the partial sum (two classes) or of
@@ -210,6 +217,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     .. [2] W. Fan, F. Chu, H. Wang and P. S. Yu, "Pruning and Dynamic Scheduling of
        Cost-sensitive Ensembles", AAAI 2002.
 
+    .. [3] J. Kalman and A. Moscovich, "Optimal Sequential Testing for Binary Ensemble
+       Classifiers", arXiv:2606.15237.
+
     Examples
     --------
     >>> from sklearn.datasets import make_classification
@@ -232,7 +242,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             StrOptions({"qwyc", "natural", "random", "individual_mse", "greedy_mse"}),
             "array-like",
         ],
-        "stopping": [StrOptions({"thresholds", "fan"})],
+        "stopping": [StrOptions({"auto", "thresholds", "votes", "fan"})],
         "budget_split": [StrOptions({"lagrangian", "share", "greedy"})],
         "calibration": [
             Interval(RealNotInt, 0, 1, closed="neither"),
@@ -254,7 +264,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         alpha=0.005,
         mode="both",
         order="qwyc",
-        stopping="thresholds",
+        stopping="auto",
         budget_split="lagrangian",
         calibration=0.25,
         confidence=0.95,
@@ -389,7 +399,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         recipe = Recipe(
             alpha=alpha,
             order=only_order(self.order, n_members) if engine.in_order else self.order,
-            stopping=self.stopping,
+            stopping=possible_stopping(engine, self.stopping, self.order, self.budget_split),
             budget_split=self.budget_split,
             n_jobs=self.n_jobs,
             use_lo=engine.n_outputs == 1,
@@ -398,7 +408,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         ).settled(n_members, rng)
         sample = calibration, (self.confidence, self.guarantee), X, X_calibration
         learned = learn_exits(engine, recipe, *sample, costs, rng, task, self.classes_)
-        self.costs_, self.order_ = costs, learned.order
+        self.costs_, self.order_, self.stopping_ = costs, learned.order, learned.stopping
         self.tradeoff_ = tradeoff = learned.tradeoff
         self.disagreement_ = float(tradeoff.disagreement[tradeoff.chosen])
         self.disagreement_bound_ = learned.bound

@@ -30,12 +30,6 @@ facepp, microsoft = DecisionTreeClassifier(max_depth=2), DecisionTreeClassifier(
 """
 )
 SETTINGS = {
-    "getting_started.rst": """
-import joblib
-from types import SimpleNamespace
-from sklearn.linear_model import LogisticRegression
-search = SimpleNamespace(best_estimator_=LogisticRegression())
-""",
     "user_guide/budget_router.rst": """
 import numpy as np
 from sklearn.decomposition import TruncatedSVD

@@ -196,7 +196,8 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
     >>> from skroute.certified import CertifiedRouter
     >>> from skroute.routing import OccamRouterClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> members = [("bayes", GaussianNB()), ("forest", RandomForestClassifier(random_state=0))]
+    >>> forest = RandomForestClassifier(30, random_state=0)
+    >>> members = [("bayes", GaussianNB()), ("forest", forest)]
     >>> router = OccamRouterClassifier(members, costs={"bayes": 1, "forest": 10})
     >>> certified = CertifiedRouter(router, max_loss=0.05, n_points=20, random_state=0)
     >>> certified = certified.fit(X, y)

@@ -272,9 +272,9 @@ def evaluate_exported(exported, X):
     ...     export_ensemble,
     ...     load_exported,
     ... )
-    >>> X, y = make_classification(2000, class_sep=2.0, random_state=0)
-    >>> forest = RandomForestClassifier(30, max_depth=4, random_state=0)
-    >>> quick = QWYCEnsemble(forest, alpha=0.02, random_state=0).fit(X, y)
+    >>> X, y = make_classification(500, class_sep=2.0, random_state=0)
+    >>> forest = RandomForestClassifier(10, max_depth=4, random_state=0)
+    >>> quick = QWYCEnsemble(forest, alpha=0.05, random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "quick.json"
     ...     export_ensemble(quick, path)

@@ -173,7 +173,8 @@ def decision_report(
     _, rows = find_router(estimator, X)
     own = own_budget(inner, certificate)
     if limits is None:
-        limits = stops(*range_of(walked, rows, y, least, params), own, n_budgets)
+        least, most = range_of(walked, rows, y, least, params)
+        limits = stops(least, most, own, n_budgets)
     read = getattr(walked, "_report_table", None)
     table = (read or _passes_of(walked))(rows, y, limits, **params)
     numbers = report_numbers(

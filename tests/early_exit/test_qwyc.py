@@ -3,8 +3,6 @@
 import io
 import json
 import re
-import subprocess
-import sys
 import warnings
 from unittest.mock import patch
 
@@ -524,14 +522,14 @@ def test_too_few_calibration_rows_warn_and_evaluate_everything(boosted, problem)
 
 def test_the_bound_holds_over_calibration_splits():
     """The limit is exceeded in at most the share of splits that the binomial allows."""
-    X, y = make_classification(9000, 8, n_informative=5, class_sep=0.8, random_state=1)
-    model = lgb.LGBMClassifier(n_estimators=20, num_leaves=8, verbose=-1, n_jobs=1)
+    X, y = make_classification(6000, 8, n_informative=5, class_sep=0.8, random_state=1)
+    model = lgb.LGBMClassifier(n_estimators=15, num_leaves=8, verbose=-1, n_jobs=1)
     frozen = FrozenEstimator(model.fit(X[:1000], y[:1000]))
     rows = X[1000:]
     full = frozen.estimator.predict(rows)
     for guarantee in (False, True):
         estimator = QWYCEnsemble(frozen, alpha=0.03, order="natural", guarantee=guarantee)
-        above, n_splits = 0, 200
+        above, n_splits = 0, 40
         for seed in range(n_splits):
             order = np.random.RandomState(seed).permutation(len(rows))
             estimator.set_params(budget_split="share")
@@ -540,7 +538,8 @@ def test_the_bound_holds_over_calibration_splits():
             wrong = np.mean(estimator.predict(rest) != full[order[900:]])
             above += wrong > estimator.disagreement_bound_
             assert not guarantee or estimator.disagreement_bound_ <= 0.03
-        # 0.1 % chance of a false alarm when each split fails with probability 0.05.
+        # 0.1 % chance of a false alarm when each split fails with probability 0.05; a bound that
+        # fails every third time is found by 98 %.
         assert above <= binom.ppf(0.999, n_splits, 0.05)
 
 
@@ -734,16 +733,6 @@ def test_displays(quick, problem):
     assert share[0] == 0.0
     assert cost[0] == 80
     plt.close("all")
-
-
-def test_nothing_heavy_is_imported():
-    code = (
-        "import skroute.early_exit, sys;"
-        "print([m for m in ('numba', 'lightgbm', 'xgboost', 'matplotlib', 'torch') "
-        "if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(

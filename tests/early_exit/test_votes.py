@@ -254,19 +254,19 @@ def test_what_costs_less_is_taken(better):
 
 
 def test_the_bound_of_votes_holds():
-    X, y = data(n=6000)
-    model = MODELS["forest"]().fit(X[:500], y[:500])
+    X, y = data(n=4500)
+    model = RandomForestClassifier(20, min_samples_leaf=3, random_state=0).fit(X[:500], y[:500])
     X = X[500:]
     full, above, shares = model.predict(X), 0, []
-    for seed in range(30):
+    for seed in range(16):
         order = np.random.RandomState(seed).permutation(len(X))
         fit, apart, rest = np.split(order, [500, 2000])
         quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.02, stopping="votes", guarantee=True)
         quick.optimize(X[fit], X_calibration=X[apart])
         shares.append(np.mean(quick.predict(X[rest]) != full[rest]))
         above += shares[-1] > quick.disagreement_bound_
-    # 1.5 of 30 are expected at most; hurried enough that the bound means something.
-    assert above <= 5 and np.mean(shares) > 0.005
+    # 0.8 of 16 are expected at most; hurried enough that the bound means something.
+    assert above <= 4 and np.mean(shares) > 0.005
     # The most hurried thresholds would break it.
     hurried = quick.tradeoff(X)[0][-1]
     assert hurried > 0.02

@@ -502,21 +502,21 @@ def test_a_pickle_needs_no_library(tmp_path):
     X, y = data(2, 0)
     made = {kind: CLASSIFIERS[kind](3, 0) for kind in ("lightgbm", "xgboost")}
     made["catboost"] = cat.CatBoostClassifier(iterations=3, **CATS)
-    for model in made.values():
-        fast = FastForest.from_ensemble(model.fit(X, y))
-        (tmp_path / "forest.pkl").write_bytes(pickle.dumps((fast, X, fast.predict_proba(X))))
-        script = """
-            import pickle, sys
-            for name in ("lightgbm", "xgboost", "catboost"):
-                sys.modules[name] = None
-            fast, X, expected = pickle.load(open(sys.argv[1], "rb"))
-            assert (fast.predict_proba(X) == expected).all()
-        """
-        subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "forest.pkl")],
-            check=True,
-            timeout=300,
-        )
+    fasts = [FastForest.from_ensemble(model.fit(X, y)) for model in made.values()]
+    kept = [(pickle.dumps(fast), X, fast.predict_proba(X)) for fast in fasts]
+    (tmp_path / "forests.pkl").write_bytes(pickle.dumps(kept))
+    script = """
+        import pickle, sys
+        for name in ("lightgbm", "xgboost", "catboost"):
+            sys.modules[name] = None
+        for forest, X, expected in pickle.load(open(sys.argv[1], "rb")):
+            assert (pickle.loads(forest).predict_proba(X) == expected).all()
+    """
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "forests.pkl")],
+        check=True,
+        timeout=300,
+    )
 
 
 @settings(max_examples=15, deadline=None)

@@ -191,6 +191,18 @@ def calls(tmp_path):
             "confidence_level": 0.9,
             "cv": 2,
         },
+        "metrics.decision_report": {
+            "estimator": plain,
+            "X": X[:6],
+            "y": VALUES,
+            "path": tmp_path / "report.html",
+            "budgets": [1.0, 2.0],
+            "n_rows": 3,
+            "n_budgets": 3,
+            "confidence_level": 0.9,
+            "n_resamples": 3,
+            "random_state": 0,
+        },
         "metrics.replay": {
             "router": plain,
             "X": X[:6],

@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -477,6 +478,33 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             if not (context or known.get("_of_fit")) and (one := short.label(X)) is not None:
                 return one
         return super().predict(X, budget=budget, **context)
+
+    @available_if(lambda estimator: estimator._offers_proba())
+    def predict_proba(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
+        """Probabilities from the members that were evaluated.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per row for this call.
+
+        **context : keyword arguments
+            None: what is given is refused.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        known = vars(self)
+        short = known.get("_short")
+        if short is not None and budget is None and self.budget is None:
+            if not (context or known.get("_of_fit")) and (one := short.proba(X)) is not None:
+                return one
+        return super().predict_proba(X, budget=budget, **context)
 
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.

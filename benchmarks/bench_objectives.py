@@ -128,10 +128,11 @@ def thresholded(models, problem, figure):
 
 
 class Answers(NamedTuple):
-    """Given labels of the test rows at each budget."""
+    """Given labels of the test rows at each budget, and what they cost on average if known."""
 
     name: str
     given: list
+    spent: list | None = None
 
 
 def contenders(problem, models, plain, figure):
@@ -142,7 +143,9 @@ def contenders(problem, models, plain, figure):
     router = OccamRouterClassifier(members, costs=COSTS, quality=quality, exchange_rate=0.0)
     router.fit(X, y)
     test = problem.test[0]
-    yield Answers("OCCAM, its quality", [router.predict(test, budget=b) for b in BUDGETS])
+    found = [router.predict_routed(test, budget=b) for b in BUDGETS]
+    given, spent = [one.y_pred for one in found], [float(one.cost.mean()) for one in found]
+    yield Answers("OCCAM, its quality", given, spent)
     # The best thresholded member within the budget.
     known = [FIGURES[figure](y, member.predict(X)) for _, member in members]
     answers = np.column_stack([member.predict(test) for _, member in members])
@@ -172,6 +175,14 @@ def contenders(problem, models, plain, figure):
         yield router, members
 
 
+WORDS = {
+    "cost": "cost of errors per row",
+    "f1": "F1",
+    "balanced_accuracy": "balanced accuracy",
+    "log loss": "log loss of predict_proba",
+}
+
+
 def standard_error(y, ours, theirs, figure, n_draws=200):
     """Of the difference of two figures, by drawing rows anew (paired)."""
     rng = np.random.default_rng(0)
@@ -184,67 +195,103 @@ def standard_error(y, ours, theirs, figure, n_draws=200):
     return float(np.std(found))
 
 
-def compare(problem, found, figure, claims):
-    """One table and its claims: each budget, and the mean of all five."""
+def compare(problem, found, figure):
+    """Figures of all at each budget, and the standard errors of OCCAM's lead."""
     y = problem.test[1]
     sign = -1.0 if figure == "cost" else 1.0
-    means = {one.name: [FIGURES[figure](y, given) for given in one.given] for one in found}
-    rows = [
-        [name, *(sign * value for value in values), sign * float(np.mean(values))]
-        for name, values in means.items()
-    ]
-    what = "cost of errors per row" if figure == "cost" else figure
-    table(f"{problem.name}: {what}", ["", *(f"budget {b:g}" for b in BUDGETS), "mean"], rows)
-    ours, key = found[0], problem.name.replace(" ", "_").lower()
-    better = "lower" if figure == "cost" else "higher"
+    values = {one.name: [sign * FIGURES[figure](y, given) for given in one.given] for one in found}
+    ours, *peers = found
+    table(
+        f"{problem.name}: {WORDS[figure]}",
+        ["", *(f"budget {b:g}" for b in BUDGETS), "mean"],
+        [[name, *row, float(np.mean(row))] for name, row in values.items()]
+        + [["OCCAM's mean price", *ours.spent, float(np.mean(ours.spent))]],
+    )
+    errors = {
+        peer.name: [standard_error(y, a, b, figure, 50) for a, b in zip(ours.given, peer.given)]
+        for peer in peers
+    }
     leads = []
-    for peer in found[1:]:
-        errors = [standard_error(y, a, b, figure, 50) for a, b in zip(ours.given, peer.given)]
-        lead = np.subtract(means[ours.name], means[peer.name])
-        leads.append([peer.name, *(f"{d:+.4f} ({e:.4f})" for d, e in zip(lead, errors))])
-        claims.append(
+    for name, error in errors.items():
+        lead = sign * np.subtract(values[ours.name], values[name])
+        leads.append([name, *(f"{d:+.4f} ({e:.4f})" for d, e in zip(lead, error))])
+    header = ["ahead of (standard error)", *(f"budget {b:g}" for b in BUDGETS)]
+    table(f"{problem.name}: {WORDS[figure]}, lead", header, leads)
+    steps = [
+        standard_error(y, before, after, figure, 50)
+        for before, after in zip(ours.given, ours.given[1:])
+    ]
+    return {"values": values, "spent": ours.spent, "errors": errors, "step_errors": steps}
+
+
+def key_of(*words):
+    return "_".join(words).replace(" ", "_").replace(",", "").lower()
+
+
+def claims_of_figure(name, figure, found):
+    """Beside each peer: the mean of five budgets, and the worst budget in standard errors."""
+    better = "lower" if figure in ("cost", "log loss") else "higher"
+    sign = -1.0 if better == "lower" else 1.0
+    (ours, own), *peers = found["values"].items()
+    made, what = [], f"{name}: {WORDS[figure]}"
+    bar = {"better": "lower", "bar": 1.0, "why": "the bar is one standard error"}
+    for peer, values in peers:
+        lead, error = sign * np.subtract(own, values), np.array(found["errors"][peer])
+        made.append(
             claim(
-                f"{key}_{figure}_{peer.name.replace(' ', '_').replace(',', '')}_worst",
-                f"{problem.name}: {what}, worst budget, behind {peer.name} in standard errors",
-                max(-d / max(e, 1e-12) for d, e in zip(lead, errors)),
-                better="lower",
-                bar=1.0,
-                why="the bar is one standard error; nothing to compare with",
+                key_of(name, figure, peer, "worst"),
+                f"{what}, worst budget, behind {peer} in standard errors",
+                max(0.0, *(-lead / np.maximum(error, 1e-12))),
+                **bar,
             )
         )
-        claims.append(
+        made.append(
             claim(
-                f"{key}_{figure}_{peer.name.replace(' ', '_').replace(',', '')}",
-                f"{problem.name}: {what}, mean of five budgets",
-                sign * np.mean(means[ours.name]),
-                peer=sign * np.mean(means[peer.name]),
-                against=peer.name,
+                key_of(name, figure, peer),
+                f"{what}, mean of five budgets",
+                np.mean(own),
+                peer=np.mean(values),
+                against=peer,
                 better=better,
-                within=float(np.mean(errors)),
+                within=float(error.mean()),
                 digits=4,
             )
         )
-    header = ["ahead of (standard error)", *(f"budget {b:g}" for b in BUDGETS)]
-    table(f"{problem.name}: {what}, lead", header, leads)
-    worst = max(
-        (means[ours.name][i] - means[ours.name][i + 1])
-        / max(standard_error(y, ours.given[i], ours.given[i + 1], figure, 50), 1e-12)
-        for i in range(len(BUDGETS) - 1)
-    )
-    claims.append(
-        claim(
-            f"{key}_{figure}_more_budget",
-            f"{problem.name}: {what}, worst step to a larger budget in standard errors",
-            max(worst, 0.0),
-            better="lower",
-            bar=1.0,
-            why="the bar is one standard error; nothing to compare with",
-        )
-    )
-    return {"budgets": list(BUDGETS), **{name: list(v) for name, v in means.items()}}
+    if "step_errors" in found:
+        step = sign * np.subtract(own[:-1], own[1:])
+        worst = max(0.0, *(step / np.maximum(found["step_errors"], 1e-12)))
+        text = f"{what}, worst step to a larger budget in standard errors"
+        made.append(claim(key_of(name, figure, "more budget"), text, worst, **bar))
+    return made
 
 
-def log_losses(problem, models, claims):
+def claims(result):
+    """What each number is compared with, from the results alone."""
+    made = []
+    for name, own in result.items():
+        if name == "regression":
+            made += claims_of_regression(own)
+            continue
+        for figure in WORDS:
+            if figure in own:
+                made += claims_of_figure(name, figure, own[figure])
+        if total := own.get("total"):
+            made.append(
+                claim(
+                    key_of(name, "total"),
+                    f"{name}: errors and prices per row, no budget",
+                    total["ours"],
+                    peer=total["fixed"],
+                    against=f"best fixed policy ({total['name']})",
+                    better="lower",
+                    within=total["se"],
+                    digits=4,
+                )
+            )
+    return made
+
+
+def log_losses(problem, models):
     """Log loss of `predict_proba`, beside the best member that the budget affords."""
     X, y = problem.train
     frozen = [(name, FrozenEstimator(model)) for name, model in models.items()]
@@ -270,42 +317,22 @@ def log_losses(problem, models, claims):
         ],
     }
     ours = [losses(router.predict_proba(test, budget=b)) for b in BUDGETS]
-    shown = [["OCCAM, log loss", *(own.mean() for own in ours), np.mean(ours)]]
-    key = problem.name.replace(" ", "_").lower()
+    values, errors = {"OCCAM, log loss": [float(own.mean()) for own in ours]}, {}
     for name, proba in answers.items():
         chosen = [np.where(b >= COSTS, known[name], np.inf).argmin() for b in BUDGETS]
         theirs = [losses(proba[k]) for k in chosen]
-        shown.append([name, *(own.mean() for own in theirs), np.mean(theirs)])
+        values[name] = [float(own.mean()) for own in theirs]
         gaps = [a - b for a, b in zip(ours, theirs)]
-        errors = [gap.std() / np.sqrt(len(rows)) for gap in gaps]
-        claims.append(
-            claim(
-                f"{key}_log_loss_{name.replace(' ', '_').replace(',', '')}",
-                f"{problem.name}: log loss of predict_proba, mean of five budgets",
-                np.mean(ours),
-                peer=np.mean(theirs),
-                against=name,
-                better="lower",
-                within=float(np.mean(errors)),
-                digits=4,
-            )
-        )
-        claims.append(
-            claim(
-                f"{key}_log_loss_{name.replace(' ', '_').replace(',', '')}_worst",
-                f"{problem.name}: log loss, worst budget, behind {name} in standard errors",
-                max(gap.mean() / max(error, 1e-12) for gap, error in zip(gaps, errors)),
-                better="lower",
-                bar=1.0,
-                why="the bar is one standard error; nothing to compare with",
-            )
-        )
-    header = ["", *(f"budget {b:g}" for b in BUDGETS), "mean"]
-    table(f"{problem.name}: log loss of predict_proba", header, shown)
-    return {"calibration": router.calibration_, "rows": shown}
+        errors[name] = [float(gap.std() / np.sqrt(len(rows))) for gap in gaps]
+    table(
+        f"{problem.name}: log loss of predict_proba",
+        ["", *(f"budget {b:g}" for b in BUDGETS), "mean"],
+        [[name, *row, float(np.mean(row))] for name, row in values.items()],
+    )
+    return {"calibration": router.calibration_, "values": values, "errors": errors}
 
 
-def totals(problem, router, members, claims):
+def totals(problem, router, members):
     """Errors and prices in one unit: the sum beside the best fixed policy."""
     X, y = problem.test
     train, known = problem.train
@@ -317,23 +344,15 @@ def totals(problem, router, members, claims):
     ours = row_cost(y, found.y_pred) + rate * found.cost
     best = int(np.argmin(np.array(alone) + rate * COSTS))
     theirs = row_cost(y, members[best][1].predict(X)) + rate * COSTS[best]
-    se = np.std(ours - theirs) / np.sqrt(len(y))
-    claims.append(
-        claim(
-            f"{problem.name.replace(' ', '_').lower()}_total",
-            f"{problem.name}: errors and prices per row, no budget",
-            ours.mean(),
-            peer=theirs.mean(),
-            against=f"best fixed policy ({members[best][0]})",
-            better="lower",
-            within=float(se),
-            digits=4,
-        )
-    )
-    return {"ours": ours.mean(), "fixed": theirs.mean(), "se": float(se)}
+    return {
+        "ours": float(ours.mean()),
+        "fixed": float(theirs.mean()),
+        "name": members[best][0],
+        "se": float(np.std(ours - theirs) / np.sqrt(len(y))),
+    }
 
 
-def regression(short, claims):
+def regression(short):
     """Three regressors, half the price of the most expensive: squared error over five seeds."""
     seeds = range(1 if short else 5)
     rows, n = [], 500 if short else 2000
@@ -369,16 +388,21 @@ def regression(short, claims):
         header,
         [[seed, *row] for seed, row in zip(seeds, shown)] + [["mean", *shown.mean(axis=0)]],
     )
-    for name, column in (("best single", 2), ("random mix", 3), ("oracle", 4)):
-        lead = shown[:, 0] - shown[:, column]
+    return {"names": header[1:], "rows": shown.tolist()}
+
+
+def claims_of_regression(found):
+    rows, made = np.array(found["rows"]), []
+    for name in ("best single", "random mix", "oracle"):
+        lead = rows[:, 0] - rows[:, found["names"].index(name)]
         se = lead.std(ddof=1) / np.sqrt(len(lead)) if len(lead) > 1 else 0.0
         more = {"why": "the oracle is told the true numbers"} if name == "oracle" else {}
-        claims.append(
+        made.append(
             claim(
-                f"regression_{name.replace(' ', '_')}",
+                key_of("regression", name),
                 f"regression at half the price, {len(rows)} seeds: squared error",
-                shown[:, 0].mean(),
-                peer=shown[:, column].mean(),
+                rows[:, 0].mean(),
+                peer=rows[:, found["names"].index(name)].mean(),
                 against=name,
                 better="lower",
                 within=float(se),
@@ -386,20 +410,18 @@ def regression(short, claims):
                 **more,
             )
         )
-    return {"header": header[1:], "rows": shown.tolist()}
+    return made
 
 
-def earlier(sets, claims, result):
-    """Tables, claims and results of the sets of the last record that are not measured now."""
+def earlier(sets, result):
+    """Tables and results of the sets of the last record that are not measured now."""
     path = RESULTS / "objectives.json"
     if not path.exists():
         return []
     record = json.loads(path.read_text())
     others = [name for name in SETS if name not in sets]
-    keys = tuple(name.replace(" ", "_").lower() for name in others)
-    claims += [one for one in record["claims"] if keys and one["key"].startswith(keys)]
     result.update({name: own for name, own in record["result"].items() if name in others})
-    begin = tuple(name.capitalize() if name == "regression" else name for name in others)
+    begin = tuple("Regression" if name == "regression" else name for name in others)
     return [one for one in record["tables"] if begin and one["title"].startswith(begin)]
 
 
@@ -411,7 +433,7 @@ def main():
     arguments = parser.parse_args()
     short, sets = arguments.short, arguments.sets.split(",")
     warnings.simplefilter("ignore", UserWarning)
-    claims, result = [], {}
+    result = {}
     for problem in problems(short):
         if problem.name not in sets:
             continue
@@ -423,15 +445,16 @@ def main():
             *found, last = contenders(problem, models, plain, figure)
             if figure != "cost":
                 found.append(last)
-            own[figure] = compare(problem, found, figure, claims)
+            own[figure] = compare(problem, found, figure)
             if figure == "cost":
-                own["total"] = totals(problem, *last, claims)
-        own["log loss"] = log_losses(problem, models, claims)
+                own["total"] = totals(problem, *last)
+        own["log loss"] = log_losses(problem, models)
     if "regression" in sets:
-        result["regression"] = regression(short, claims)
+        result["regression"] = regression(short)
     title = "What the user cares about: cost of errors, F1, balanced accuracy, log loss, regression"
-    kept = [] if short else earlier(sets, claims, result)
-    save("objectives", result, title=title, claims=claims, tables=kept, write=not short)
+    kept = [] if short else earlier(sets, result)
+    result = {name: result[name] for name in SETS if name in result}
+    save("objectives", result, title=title, claims=claims(result), tables=kept, write=not short)
 
 
 if __name__ == "__main__":

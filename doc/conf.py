@@ -73,7 +73,15 @@ html_theme_options = {
 # Pages without siblings have no use for a navigation of their section.
 html_sidebars = {
     page: []
-    for page in ["index", "getting_started", "benchmarks", "peers", "glossary", "contributing"]
+    for page in [
+        "index",
+        "getting_started",
+        "measured",
+        "benchmarks",
+        "peers",
+        "glossary",
+        "contributing",
+    ]
 }
 html_static_path = ["_static"]
 html_css_files = ["skroute.css"]

@@ -30,6 +30,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
+from skroute.utils._contents import contents_of, holds_still
 from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._texts import hide_texts, hiding_texts
@@ -596,12 +597,20 @@ class CostAwareMixin(CallbackSupportMixin):
             self._note_change(name, value)
         super().__setattr__(name, value)
 
+    def _needs_fit(self, name):
+        at_once = {*self._acts_at_once, "n_jobs", "verbose"}
+        return name in self._get_param_names() and name not in at_once
+
     def _note_change(self, name, value):
         """Remember what a parameter was in `fit`, if it needs a new one to act."""
-        at_once = {*self._acts_at_once, "n_jobs", "verbose"}
-        if name not in self._get_param_names() or name in at_once:
-            return
-        self._note_value(name, getattr(self, name), value)
+        if self._needs_fit(name):
+            self._note_value(name, getattr(self, name), value)
+
+    def _contents(self):
+        """What the parameters hold that need a new fit and can be changed in place."""
+        names = filter(self._needs_fit, self._get_param_names())
+        held = {name: contents_of(getattr(self, name)) for name in names}
+        return {name: copied for name, copied in held.items() if copied is not None}
 
     def _note_value(self, name, before, value):
         of_fit = vars(self).setdefault("_of_fit", {})
@@ -636,8 +645,12 @@ class CostAwareMixin(CallbackSupportMixin):
 
     def _check_unchanged(self):
         """Refuse a call while parameters that need a new fit differ from those of `fit`."""
-        if changed := vars(self).get("_of_fit"):
-            name = next(iter(changed))
+        changed = list(vars(self).get("_of_fit", ()))
+        if held := vars(self).get("_held"):
+            # Of what was changed in place nobody was told.
+            changed += [name for name in held if not holds_still(getattr(self, name), held[name])]
+        if changed:
+            name = changed[0]
             raise ValueError(
                 f"{name} was changed after fit, which it needs to act: fit again, or set it back. "
                 f"What acts at once on a fitted {type(self).__name__} is "
@@ -692,11 +705,12 @@ class CostAwareMixin(CallbackSupportMixin):
         context = self._init_callback_context(task_name=name, max_subtasks=None)
         with FitTask(self, context, X, y) as task:
             learn(X, y, task=task, **params)
+        self._held = self._contents()
         return self
 
     def _unfit(self):
-        vars(self).pop("choices_", None)
-        vars(self).pop("_of_fit", None)
+        for name in ("choices_", "_of_fit", "_held"):
+            vars(self).pop(name, None)
 
     def _route_metadata(self, params):
         """Metadata for the `fit` of each inner model, by the name of the model.

@@ -1,5 +1,7 @@
 """Series and frames are read by their labels: in any order they say what mappings say."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
+from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.base import check_costs
 from skroute.certified import CertifiedRouter
 from skroute.metrics import (
@@ -239,3 +242,95 @@ def test_cost_matrices(log):
     for wrong in (table.rename(columns={"ok": "fine"}), table.rename(index={"ok": "fine"})):
         with pytest.raises(ValueError, match="true labels as its index"):
             money(wrong)
+
+
+def test_rows_whose_labels_are_in_another_order_are_refused(log):
+    """Stale labels, or tables that are not sorted alike: nobody can tell which."""
+    X, Q, C = log
+    X = pd.DataFrame(X[:100], columns=list("xyz"), index=np.arange(100) + 7)
+    Q, C = (table[:100].set_index(X.index) for table in (Q, C))
+    order = np.random.default_rng(0).permutation(100)
+    other, spent = Q.iloc[order], C.iloc[order]
+    price = list(COSTS.values())
+    router = BudgetRouter(Ridge(), costs=price).fit(X, Q, costs=C)
+    by_row = BudgetRouter(Ridge()).fit(X, Q, costs=C)
+    online = OnlineBudgetRouter(price, budget=3.0).fit(X, Q)
+    cascade = CascadeRouter(Ridge(), costs=price).fit(X, Q)
+    choice = pd.Series(np.arange(100) % 3, index=X.index)
+    calls = [
+        lambda: BudgetRouter(Ridge(), costs=price).fit(X, other),
+        lambda: BudgetRouter(Ridge(), costs=price).fit(X, Q, costs=spent),
+        lambda: BudgetRouter(Ridge(), costs=price).fit(X, Q["a"], choice=choice.iloc[order]),
+        lambda: router.score(X, other),
+        lambda: router.route(X, allowed=other > -1),
+        lambda: by_row.route(X, costs=spent),
+        lambda: OnlineBudgetRouter(price, budget=3.0).fit(X, other),
+        lambda: OnlineBudgetRouter(price, budget=3.0).partial_fit(X, other),
+        lambda: online.score(X, other),
+        lambda: CascadeRouter(Ridge(), costs=price).fit(X, other),
+        lambda: cascade.score(X, other),
+        lambda: solve_assignment(Q, spent, 3.0),
+        lambda: CertifiedRouter(FrozenEstimator(router), max_loss=0.5).fit(X, other),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="the same index, in another order"):
+            call()
+    # Labels of other rows say nothing: by position.
+    assert router.score(X, Q.reset_index(drop=True)) == router.score(X, Q)
+
+
+def test_assignments(log):
+    _, Q, C = log
+    values, costs = Q.to_numpy(), C.to_numpy()
+    for given, same in ((SERIES, list(COSTS.values())), (C[OTHER], costs)):
+        ours, theirs = solve_assignment(Q, given, 2.0), solve_assignment(values, same, 2.0)
+        np.testing.assert_array_equal(ours.choices, theirs.choices)
+        np.testing.assert_array_equal(
+            choose_at_price(Q, given, 0.1), choose_at_price(values, same, 0.1)
+        )
+        np.testing.assert_array_equal(
+            assignment_path(Q, given, C[OTHER]).budgets,
+            assignment_path(values, same, costs).budgets,
+        )
+    with pytest.raises(ValueError, match="no entry for"):
+        solve_assignment(Q, SERIES[["a", "b"]], 2.0)
+    with pytest.raises(ValueError, match="costs must have the columns"):
+        solve_assignment(Q, C.rename(columns={"a": "d"}), 2.0)
+
+
+@pytest.mark.parametrize("kind", [np.array, np.ndarray.tolist, tuple, pd.DataFrame, dict])
+def test_a_cost_matrix_that_is_changed_in_place_needs_a_new_fit(log, kind):
+    X = log[0][:100]
+    y = (X[:, 0] > 0).astype(int)
+    matrix = np.array([[0.0, 5.0], [1.0, 0.0]])
+    quality = {
+        tuple: lambda table: tuple(table.tolist()),
+        dict: lambda table: {(0, 1): 5.0, (1, 0): 1.0},
+    }.get(kind, kind)(matrix)
+    router = OccamRouterClassifier(
+        [("s", DecisionTreeClassifier(max_depth=1)), ("l", LogisticRegression())],
+        costs=[1, 2],
+        quality=quality,
+        accuracy_estimator=Ridge(),
+        cv=2,
+    ).fit(X, y)
+    before, copied = router.row_quality(X, y), pickle.loads(pickle.dumps(router))
+    if kind is dict:
+        quality[0, 1] = 50.0
+    elif kind is pd.DataFrame:
+        quality.iloc[0, 1] = 50.0
+    else:
+        quality[0][1] = 50.0
+    for call in (router.row_quality, router.score):
+        with pytest.raises(ValueError, match="quality was changed after fit"):
+            call(X, y)
+    np.testing.assert_array_equal(copied.row_quality(X, y).quality, before.quality)
+    router.fit(X, y).row_quality(X, y)
+
+
+def test_curves_of_routers_without_some_columns(log):
+    """What was dropped, or is dominated, may stand in a frame of quality, as in `score`."""
+    X, Q, _ = log
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=3.0).fit(X, Q).drop_choice("b")
+    curve = accuracy_cost_curve(router, X, Q[OTHER], budgets=[3.0])
+    assert curve.quality[0] == router.score(X, Q)

@@ -24,12 +24,23 @@ def test_numbers_are_those_of_the_results():
     assert readme.render(README, results) == README, UPDATE
 
 
-def test_a_number_that_drifts_is_noticed():
+def test_the_sites_page_is_that_of_the_results():
+    assert readme.measured_page(readme.load_results()) == readme.PAGE.read_text(), UPDATE
+
+
+@pytest.mark.parametrize("name", {row[-1] for row in readme.HEADLINES})
+def test_a_number_that_drifts_is_noticed(name):
     results = readme.load_results()
-    claim = next(c for c in results["quality"]["claims"] if "chebyshev" in c["key"])
-    for found in results["quality"]["claims"]:
-        found["measured"] *= 2
-    assert claim["measured"] and readme.render(README, results) != README
+    for found in results[name]["claims"]:
+        found["measured"] = found["measured"] * 2 + 1
+    assert readme.render(README, results) != README
+    assert readme.measured_page(results) != readme.PAGE.read_text()
+
+
+def test_headlines_are_few_and_name_a_peer():
+    assert len(readme.HEADLINES) == 8
+    assert all(theirs for _, _, theirs, _ in readme.HEADLINES)
+    assert {row[-1] for row in readme.HEADLINES} <= {row[-1] for row in readme.ROWS}
 
 
 @pytest.mark.parametrize("mode", readme.PICTURES)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import isotonic_regression
 
 from skroute.assignment._greedy import build_hulls
-from skroute.assignment._problem import check_problem, check_values_and_costs, totals
+from skroute.assignment._problem import by_names, check_problem, check_values_and_costs, totals
 from skroute.base import affords, check_affordable, check_budget
 
 # Prices that differ by less, relatively, are one: averages differ by rounding.
@@ -222,6 +222,7 @@ def assignment_path(
     planned = (cost + np.r_[0.0, spent[last]]) / n
     budgets = planned
     if realised is not None:
+        realised = by_names(realised, values, "realised")
         _, realised = check_values_and_costs(problem.values, realised)
         budgets = _realised(hulls, realised, by_efficiency, last)
     return AssignmentPath(

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from skroute.base import ROUNDING, check_affordable, check_budget
+from skroute.base import ROUNDING, check_affordable, check_budget, check_costs
+from skroute.utils._named import by_label, check_rows_match, in_order
 
 
 class Problem(NamedTuple):
@@ -36,6 +37,17 @@ def _check_table(table, name, ndims):
     return check_array(table, dtype=np.float64, order="C", input_name=name, ensure_2d=ndims == (2,))
 
 
+def by_names(costs, values, name="costs"):
+    """Costs in the order of a frame's columns, where both have names; else as they are."""
+    if not hasattr(values, "columns") or type(costs) is np.ndarray:
+        return costs
+    names, listed = [str(column) for column in values.columns], by_label(costs)
+    if isinstance(listed, dict):
+        return check_costs(listed, names, name=name)
+    check_rows_match(values=values, **{name: costs} if np.ndim(costs) == 2 else {})
+    return in_order(costs, names, name)
+
+
 def check_values_and_costs(values, costs):
     """Validate values (n, m) and costs (m,) or (n, m); costs come back with two axes.
 
@@ -44,6 +56,7 @@ def check_values_and_costs(values, costs):
     ValueError
         For NaN, infinity, wrong shapes or negative costs.
     """
+    costs = by_names(costs, values)
     values = _check_table(values, "values", ndims=(2,))
     costs = _check_table(costs, "costs", ndims=(1, 2))
     if costs.ndim == 1:

@@ -49,6 +49,7 @@ from skroute.utils._compat import (
     check_method_params,
     num_samples,
 )
+from skroute.utils._named import check_rows_match
 
 # Around fitted estimators: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.
@@ -291,6 +292,8 @@ class CertifiedRouter(CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstim
                 "There is nothing to promise: give max_loss, the largest mean loss against the "
                 "reference, budget, the largest mean cost, or both."
             )
+        if np.ndim(y) == 2:
+            check_rows_match(X=X, y=y, costs=params.get("costs"))
         X, target, groups = self._checked(X, y, self.groups, reset=True)
         y = target.values
         # Before anything is asked: fitted ones may know more classes than y has.

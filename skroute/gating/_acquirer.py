@@ -21,16 +21,21 @@ from skroute.gating._stopping import Paths
 MOST_COPIES = 120_000
 # Rows whose paths are walked to make masks, and how far.
 MOST_WALKED = 6000
+FEW_WALKED = 1500
 MOST_STEPS = 12
 BLOCK = 2000
 # Rows of a part that trials of forward selection are judged on.
 MOST_TRIED = 3000
 # Rows from which one large model is better than the average of small ones.
 LARGE = 5000
+# Rows below which gains cannot be learned, and models are smaller.
+FEW = 300
 # Leaves of trees of few columns, where rows are few: better by half a point and more at 1, 2, 3 and
 # 5 columns of training rows of Spambase, worse by a quarter at 10.
 FEW_COLUMNS = 6
 SMALL_TREE = 7
+# Small models that are averaged, each of other copies.
+N_MODELS = 2
 # Purchases by nearest rows; behind them the static order is followed.
 NEAREST_STEPS = 8
 # Groups up to which nearest rows are left out where rows are many: gains are learned better.
@@ -69,6 +74,8 @@ class Task(NamedTuple):
     seed, n_threads : int
     most_rounds : int
         Groups that a row may buy.
+    few : bool
+        Whether there are so few rows, held-out ones included, that less is learned from them.
     """
 
     X: Any
@@ -80,6 +87,7 @@ class Task(NamedTuple):
     seed: int
     n_threads: int
     most_rounds: int
+    few: bool
 
     def of(self, rows):
         """Some of the rows."""
@@ -94,23 +102,22 @@ class Task(NamedTuple):
         """Whether there are rows enough for one large model instead of an average of small ones."""
         return len(self.y) >= LARGE
 
-    def fit_masked(self, draw, n_models):
+    def fit_masked(self, draw):
         """A model of rows with hidden groups: the average of several, each of other copies.
 
         Parameters
         ----------
         draw : callable
             Makes rows with hidden groups, their classes and their positions.
-        n_models : int
-            Of LightGBM where rows are few.
         """
         if self.estimator is not None:
             return Wrapped.fit(self.estimator, *draw()[:2], self.n_classes, self.as_input)
         if self.large:
             return self._one_large(draw)
-        trees = 200 if self.n_classes == 2 else max(60, 200 // self.n_classes)
+        trees = 100 if self.few else 200
+        trees = trees if self.n_classes == 2 else max(60, trees // self.n_classes)
         models = []
-        for number in range(n_models):
+        for number in range(1 if self.few else N_MODELS):
             X, y, _ = draw()
             models.append(
                 self._replace(seed=self.seed + number)
@@ -120,6 +127,7 @@ class Task(NamedTuple):
                     y,
                     np.arange(X.shape[1]),
                     trees,
+                    often=not self.few,
                     learning_rate=0.07 if self.n_classes == 2 else 0.1,
                     num_leaves=31,
                     max_bin=63,
@@ -150,10 +158,16 @@ class Task(NamedTuple):
             only = ConstantBut(columns, self.as_input)
             return Wrapped.fit(self.estimator, self.X, self.y, self.n_classes, only)
         trees = 100 if self.n_classes == 2 else max(40, 200 // self.n_classes)
+        trees = trees // 2 if self.few else trees
         # Of few columns and rows, trees with many leaves learn the noise.
         small = not self.large and len(columns) <= FEW_COLUMNS
         return self.boosting().fit(
-            self.X, self.y, columns, trees, num_leaves=SMALL_TREE if small else 31
+            self.X,
+            self.y,
+            columns,
+            trees,
+            often=False,
+            num_leaves=SMALL_TREE if small else 31,
         )
 
 
@@ -172,9 +186,11 @@ class ConstantBut(NamedTuple):
         return self.as_input(kept)
 
 
-def set_sizes(n_free, n_groups):
+def set_sizes(n_free, n_groups, few):
     """Sizes of static sets that get a model of their own: all small ones, then rarer."""
-    round_ones = [*range(1, 7), 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100]
+    round_ones = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 40, 60, 80, 100]
+    if few:
+        round_ones = [1, 2, 3, 5, 8, 12, 20, 40]
     sizes = [k for k in round_ones if k < n_groups - n_free]
     return [n_free + k for k in [*sizes, n_groups - n_free] if k > 0]
 
@@ -251,7 +267,7 @@ class Learned(NamedTuple):
     sets: Any
 
 
-def adaptive_policies(task, order, rng):
+def adaptive_policies(task, order, rng, gains=None):
     """The policies that buy by what a row has shown, with the rows that know each of them.
 
     Parameters
@@ -259,6 +275,9 @@ def adaptive_policies(task, order, rng):
     task : Task
     order : ndarray of int
     rng : Generator
+    gains : LearnedGains, default=None
+        Those of a part of the rows, where known: they cost more to learn than nearest rows, and
+        more rows make them little better.
 
     Returns
     -------
@@ -278,8 +297,8 @@ def adaptive_policies(task, order, rng):
             horizon,
             rng.permutation(len(task.y)),
         )
-    if n_priced > 1:
-        found["learned gains"] = learn_gains(task, order, rng)
+    if n_priced > 1 and not task.few:
+        found["learned gains"] = learn_gains(task, order, rng) if gains is None else gains
     return found
 
 
@@ -293,16 +312,17 @@ def walk_training_rows(task, policies, rng):
     free = ~task.groups.priced
     found = {}
     for name, policy in policies.items():
-        rows, itself = rng.permutation(len(task.y))[:MOST_WALKED], None
+        most = MOST_WALKED if task.large else FEW_WALKED
+        rows, itself = rng.permutation(len(task.y))[:most], None
         if name == "nearest rows":
-            rows = policy.rows[:MOST_WALKED]
+            rows = policy.rows[:most]
             itself = np.arange(len(rows))
         n_steps = min(MOST_STEPS, task.most_rounds)
         found[name] = rows, walk(policy, task.X[rows], free, n_steps, itself)
     return found
 
 
-def learn(task, order, rng, policies=None, walks=None, *, n_models=2):
+def learn(task, order, rng, policies=None, walks=None):
     """Policies, the model of all subsets and the models of static sets.
 
     Parameters
@@ -314,8 +334,6 @@ def learn(task, order, rng, policies=None, walks=None, *, n_models=2):
         Those that adapt, learned already.
     walks : dict of (rows, Walk), default=None
         Their paths, where known.
-    n_models : int, default=2
-        Models that are averaged.
 
     Returns
     -------
@@ -351,15 +369,15 @@ def learn(task, order, rng, policies=None, walks=None, *, n_models=2):
 
     sets = {
         size: task.fit_set(np.flatnonzero(np.isin(groups.group_of, order[:size])))
-        for size in set_sizes(n_free, len(order))
+        for size in set_sizes(n_free, len(order), task.few)
         if size - n_free <= most or size == len(order)
     }
     policies = {"static order": StaticOrder(groups, order)} | policies
-    masked = dict.fromkeys(policies, task.fit_masked(draw, n_models))
+    masked = dict.fromkeys(policies, task.fit_masked(draw))
     if task.large and task.estimator is None and walks:
         # Of many rows a model can learn more than one copy of it has room for: on Letter, rows
         # of training, the order's own model answers .8 points more at six of sixteen features.
-        masked["static order"] = task.fit_masked(lambda: shown(*prefixes(5)), n_models)
+        masked["static order"] = task.fit_masked(lambda: shown(*prefixes(5)))
     return Learned(order, policies, masked, sets), walks
 
 

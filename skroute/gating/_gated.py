@@ -22,7 +22,7 @@ from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys
 from skroute.gating._objective import full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
 from skroute.gating._pairs import gate_of
-from skroute.gating._validated import ValidatedGate, ValidatedRows
+from skroute.gating._validated import ValidatedGate, ValidatedRows, warn_of_nobody
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -190,7 +190,10 @@ class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
         pair, start = self._fit_pair(rows, held_out, ready, problem, start, progress)
         self._set_level(pair, prepared.rows, prepared.held_out)
         self._set_costs(prepared.rows)
-        self._check_feasible(self._effective_budget(None))
+        budget = self._effective_budget(None)
+        self._check_feasible(budget)
+        if self.p_full > 0 and self.cuts_ is None and np.isfinite(budget):
+            warn_of_nobody(self._validated, budget, self.cost_table_["cheap"])
         self.choices_ = ["cheap", "full"]
         return start
 
@@ -202,21 +205,28 @@ class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
         self.pair_, self.cuts_, self._validated = pair, None, None
         if self.p_full == 0:
             return
-        gate, out = gate_of(pair, rows.values), rows.of(held_out)
-        least = lowest_level(find_cuts(gate, rows.weight), self.p_full)
-        gate = gate[held_out]
+        out = rows.of(held_out)
+        while pair is not None:
+            gate = gate_of(pair, rows.values)
+            least = lowest_level(find_cuts(gate, rows.weight), self.p_full)
+            gate = gate[held_out]
 
-        def level(part):
-            """From some of the held-out rows."""
-            return max(self._level(pair, gate[part], out.of(part)), least)
+            def level(part, pair=pair, gate=gate, least=least):
+                """From some of the held-out rows."""
+                return max(self._level(pair, gate[part], out.of(part)), least)
 
-        keys = row_keys(out.values[:, pair.gate_features])
-        self._validated = ValidatedRows.of(level, gate, keys, out, pair.cheap_scores(out.values))
-        chosen = level(np.arange(len(gate)))
-        if chosen < np.inf:
-            self.cuts_ = find_cuts(gate, out.weight).lowered(chosen)
-            self._ranks = Ranks.of(gate - chosen, out.weight)
-            self.pair_ = pair.lowered(chosen)
+            keys = row_keys(out.values[:, pair.gate_features])
+            validated = ValidatedRows.of(level, gate, keys, out, pair.cheap_scores(out.values))
+            if self._validated is None:
+                self._validated = validated
+            chosen = level(np.arange(len(gate)))
+            if chosen < np.inf:
+                self._validated = validated
+                self.cuts_ = find_cuts(gate, out.weight).lowered(chosen)
+                self._ranks = Ranks.of(gate - chosen, out.weight)
+                self.pair_ = pair.lowered(chosen)
+                return
+            pair = pair.simpler
 
     def _set_costs(self, rows):
         """What a row costs by the choice that is made for it."""

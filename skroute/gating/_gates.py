@@ -256,4 +256,6 @@ class BoostedGate(BaseEstimator):
         """Where sending held-out rows raises accuracy most."""
         scores = pair.cheap_scores(rows.values)
         answers = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return most_accurate_level(gate, rows.full_right - (answers == rows.y), rows.weight, p_full)
+        gain = rows.full_right - (answers == rows.y)
+        # The doubt alone is a second try: that it gains must not be luck.
+        return most_accurate_level(gate, gain, rows.weight, p_full, 0.0 if pair.by_trees else 1.0)

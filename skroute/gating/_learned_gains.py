@@ -10,7 +10,7 @@ from skroute.gating._masked import prefix_masks, random_masks
 MOST_GROUPS = 16
 # Purchases by learned gains.
 HORIZON = 8
-MOST_STATES = 24_000
+MOST_STATES = 18_000
 _SENTINEL = -1e6
 
 

@@ -159,7 +159,7 @@ class Ranks(NamedTuple):
         return low + (high - low) * row_draws(keys)
 
 
-def most_accurate_level(gate, gain, weight, p_full):
+def most_accurate_level(gate, gain, weight, p_full, sure=0.0):
     """Level above which sending rows raises accuracy most.
 
     Parameters
@@ -171,6 +171,8 @@ def most_accurate_level(gate, gain, weight, p_full):
     weight : ndarray of shape (n_samples,)
     p_full : float
         Largest share of weight above the level.
+    sure : float, default=0.0
+        Standard errors by which the gain must be above 0.
 
     Returns
     -------
@@ -180,6 +182,8 @@ def most_accurate_level(gate, gain, weight, p_full):
     cuts = find_cuts(gate, weight)
     rows = np.searchsorted(-cuts.level, -gate, side="right")
     total = np.cumsum(np.bincount(rows, weight * gain, len(cuts.level)))
+    error = np.sqrt(np.cumsum(np.bincount(rows, (weight * gain) ** 2, len(cuts.level))))
+    total[1:][total[1:] < sure * error[1:]] = -np.inf
     total[cuts.share > p_full * (1 + ROUNDING)] = -np.inf
     # A gain of a millionth of a row is rounding.
     best = np.argmax(total >= total.max() - 1e-6 * weight.max())

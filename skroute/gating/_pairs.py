@@ -28,6 +28,7 @@ class LinearPair:
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
     reads_cheap = False
+    simpler = None
 
     def __post_init__(self):
         self._cheap = np.flatnonzero(self.coef[:, :-1].any(axis=1))
@@ -64,18 +65,21 @@ class BoostedPair:
         Scores of f1 before the first tree.
     doubt : ndarray of shape (2,)
         ``(a, b)``.
+    by_trees : bool, default=True
+        Whether the gate has trees of its own; else it is the doubt alone.
     """
 
     forest: Forest
     base: NDArray[np.float64]
     doubt: NDArray[np.float64]
+    by_trees: bool = True
     reads_cheap = True
 
     def __post_init__(self):
         cheap = range(len(self.base))
         self.cheap_features = self.forest.features_of(cheap)
         # The gate reads f1's doubt, so it reads all that f1 reads.
-        every = range(self.forest.n_outputs)
+        every = range(self.forest.n_outputs) if self.by_trees else cheap
         self.gate_features = self.forest.features_of(every if self.has_gate else [])
 
     @property
@@ -90,8 +94,17 @@ class BoostedPair:
     def gate_scores(self, values, scores):
         """Scores of the gate, shape (n_rows,)."""
         slope, offset = self.doubt
-        trees = leaf_sums(self.forest, values, [len(self.base)])[:, 0]
-        return slope * doubt(scores) + offset + trees
+        gate = slope * doubt(scores) + offset
+        if self.by_trees:
+            gate += leaf_sums(self.forest, values, [len(self.base)])[:, 0]
+        return gate
+
+    @property
+    def simpler(self):
+        """The pair whose gate is the doubt alone, for where this gate gains nothing."""
+        if not self.has_gate or not self.by_trees:
+            return None
+        return replace(self, doubt=np.array([1.0, 0.0]), by_trees=False)
 
     def lowered(self, level):
         """The pair with its gate lowered by a constant."""

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, check_budget
 from skroute.gating._acquirer import (
     BLOCK,
+    FEW,
     LARGE,
     Task,
     adaptive_policies,
@@ -25,7 +26,7 @@ from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptio
 
 # Most rows that are held out, and rows below which a third is.
 HELD_OUT = 5000
-FEW = 1000
+A_THIRD = 1000
 # Fewer rows than this leave a part without any.
 FEWEST = 6
 
@@ -148,7 +149,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = SequentialFeatureClassifier(budget=2, random_state=0).fit(X[::2], y[::2])
     >>> routed = model.predict_routed(X[1::2])
-    >>> bool((routed.y_pred == y[1::2]).mean() > 0.85), bool(routed.cost.mean() < 2.5)
+    >>> bool((routed.y_pred == y[1::2]).mean() > 0.9), bool(routed.cost.mean() < 2.5)
     (True, True)
     >>> bool(model.predict_cost(X, max_cost=3).max() <= 3)
     True
@@ -238,6 +239,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             int(rng.integers(2**31 - 1)),
             self.n_jobs or 1,
             int(self._groups.priced.sum()),
+            len(values) < FEW,
         )
         fitted, out = held_out_part(encoded, rng)
         with task.step("judge"):
@@ -246,8 +248,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if not whole.large:
             with task.step("fit"):
                 order = self._judged.order
-                policies = adaptive_policies(whole, order, rng)
-                self._learned, _ = learn(whole, order, rng, policies, walks, n_models=3)
+                gains = self._judged.policies.get("learned gains")
+                policies = adaptive_policies(whole, order, rng, gains)
+                self._learned, _ = learn(whole, order, rng, policies, walks)
         order = self._learned.order
         self.order_ = [self.group_names_[g] for g in order]
         self._points = {}
@@ -525,7 +528,7 @@ def held_out_part(y, rng):
     fitted, out : ndarray of int
     """
     n, seed = len(y), int(rng.integers(2**31 - 1))
-    n_out = min(n // (3 if n < FEW else 4 if n < LARGE else 5), HELD_OUT)
+    n_out = min(n // (3 if n < A_THIRD else 4 if n < LARGE else 5), HELD_OUT)
     n_classes = int(y.max()) + 1
     stratified = np.bincount(y).min() >= 3 and n_out >= n_classes
     split = StratifiedShuffleSplit if stratified else ShuffleSplit

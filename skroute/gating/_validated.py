@@ -1,5 +1,6 @@
 """What a gate would have gained and spent on the rows that set its level, out of sample."""
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -111,3 +112,17 @@ def standard_error(values, weight):
     mean, n = np.average(values, weights=weight), max(int((weight > 0).sum()), 2)
     spread = np.sqrt(np.sum((weight * (values - mean)) ** 2)) / weight.sum()
     return float(spread * np.sqrt(n / (n - 1)))
+
+
+def warn_of_nobody(found, budget, cost):
+    """Say that a budget is left over, since on held-out rows nothing was to be had for it."""
+    rights = found.cheap_right, found.full_right
+    cheap, full = (np.average(right, weights=found.weight) for right in rights)
+    warnings.warn(
+        f"budget={budget!r} is left over: the cheap model answers every row, at a cost of "
+        f"{cost:.6g}. It is right in {cheap:.3g} of the held-out rows and the full model in "
+        f"{full:.3g}, and no part of them that the gate could send would gain. A larger gamma "
+        "makes the cheap model cheaper; a better estimator would be asked.",
+        UserWarning,
+        stacklevel=2,
+    )

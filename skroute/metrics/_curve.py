@@ -1,5 +1,6 @@
 """Quality, cost and routes of an estimator over a range of budgets."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -203,6 +204,9 @@ def _quality_or_handed(router, y, y_pred, route, row_quality):
 def _quality_of_answers(y, y_pred, route, names):
     """As `sample_quality`; that of the choice made where `y` is a quality matrix."""
     if np.ndim(y_pred) == 1:
+        # A frame may have choices that were dropped since.
+        known = hasattr(y, "columns") and set(names) <= set(map(str, y.columns))
+        y = y[[c for c in y.columns if str(c) in names]] if known else y
         y = in_order(y, names)
     y, y_pred, n_choices = np.asarray(y), np.asarray(y_pred), len(names)
     if y.shape == y_pred.shape:
@@ -338,12 +342,15 @@ def _sums(estimator, X, y, sample_weight, limits, row_quality, params):
     costs = np.empty((n, len(limits)))
     routed = np.empty((len(limits), len(router.choices_)))
     for k, limit in enumerate(limits):
-        if own:
-            found = router.row_quality(X, y, sample_weight, limit, **params)
-            qualities[:, k], route, costs[:, k] = found
-        else:
-            y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
-            qualities[:, k] = _quality_or_handed(router, y, y_pred, route, row_quality)
+        with warnings.catch_warnings():
+            # A range of budgets may end above what there is to buy.
+            warnings.filterwarnings("ignore", "budget=.* binds nowhere", UserWarning)
+            if own:
+                found = router.row_quality(X, y, sample_weight, limit, **params)
+                qualities[:, k], route, costs[:, k] = found
+            else:
+                y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
+                qualities[:, k] = _quality_or_handed(router, y, y_pred, route, row_quality)
         routed[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
     known = ~np.isnan(qualities)
     quality = weight @ np.where(known, qualities, 0.0)

@@ -20,7 +20,8 @@ from skroute.quality._family import (
     pack,
     unpack,
 )
-from skroute.quality._stacking import Compared, choose_weights, weigh
+from skroute.quality._floors import floors_of_folds, lift
+from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
 from skroute.quality._trees import join
 from skroute.quality._uncertainty import (
     error_curves,
@@ -57,7 +58,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     over the best random mix at equal spend, at five budgets. A member takes all the weight
     where it decides better than the stack by more than noise, and where even the stack decides
     worse than a coin, the estimate is each choice's mean. Last, the estimates of each choice are
-    corrected where outcomes of other rows say, beyond noise, that they are off.
+    corrected where outcomes of other rows say, beyond noise, that they are off. And where cheaper
+    choices are estimated to be as good as a better one, but outcomes of such rows contradict, the
+    better one stays above them by a hair: where errors are rare and expensive, few rows tell
+    choices apart, and a plan must not be worse than the best single choice that is affordable.
 
     Nearest neighbours are part of the family with ``keep_rows="auto"``, and are kept only if
     decisions are better with them by more than noise, since they need the rows of `fit`.
@@ -250,6 +254,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"{np.abs(quality).max():g}. Give quality in another unit."
             )
         costs = None if costs is None else np.asarray(costs, dtype=np.float64)
+        costs = as_one_price_each(costs, quality)
         if folds is None:
             folds = self._folds(len(X))
         self._set_scales(X)
@@ -257,7 +262,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # No estimate leaves the range of what was seen.
         self._range = quality.min(axis=0), quality.max(axis=0)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
-            self.compared_, self._parts, self._knots = [], [], None
+            self.compared_, self._parts, self._knots, self._floors = [], [], None, None
             of_means = quality.std(axis=0, ddof=1) if len(X) > 1 else np.full(mean.shape, np.nan)
             self._errors = list(np.stack([mean, of_means / len(X) ** 0.5]).T[:, :, None])
             self.mean_ = mean
@@ -277,7 +282,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._fit_members(names, choice, rows, quality - mean)
         self.compared_, self._knots = choice.compared, choice.knots
         self._errors = self._made_up_errors(names, choice, rows, quality, folds)
-        estimate = choice.estimate
+        # Means alone have no rows that are estimated against the best of them.
+        step = rounding_unit(*self._range) if self._parts else None
+        self._floors, estimate = floors_of_folds(choice.estimate, quality, costs, tests, step)
         self.mean_ = mean
         self._lay_out()
         return estimate[:, 0] if self._is_single else estimate
@@ -455,7 +462,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             for part in add:
                 part(rows, some)
             finish(some, *to_finish)
-        return estimate
+        return lift(estimate, self._floors, to_finish[-1])
 
     def _checked(self, X):
         """Rows as an array; a plain one is checked in a few microseconds."""

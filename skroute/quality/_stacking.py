@@ -153,6 +153,13 @@ def supposed_costs(quality):
     return costs
 
 
+def as_one_price_each(costs, quality):
+    """Costs of one row or of each, or None, as one number for each choice."""
+    if costs is None:
+        return supposed_costs(quality)
+    return costs.mean(axis=0) if costs.ndim == 2 else costs
+
+
 def upper_hull(costs, quality):
     """Choices that mix to the best mean quality at each cost, by rising cost."""
     hull: list[int] = []
@@ -332,7 +339,7 @@ def others(n_rows, folds):
     return [(rows, np.setdiff1d(np.arange(n_rows), rows)) for rows in folds]
 
 
-def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy=()):
+def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
     """Stack a family, or take one member where that is better by more than noise.
 
     Weights and corrections are compared as they are used: those of each fold are learned on
@@ -349,8 +356,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
         The outcomes.
     folds : list of ndarray of int
         The rows of each fold.
-    costs : ndarray of shape (n_choices,) or (n_rows, n_choices), default=None
-        None supposes some.
+    costs : ndarray of shape (n_choices,)
     heavy : sequence of str, default=()
         Members that must be worth keeping; of these one at most is taken.
 
@@ -358,10 +364,6 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs=None, heavy
     -------
     Choice
     """
-    if costs is None:
-        costs = supposed_costs(quality)
-    elif np.ndim(costs) == 2:
-        costs = costs.mean(axis=0)
     splits = others(len(quality), folds)
     parts = [moments(estimates[:, rows], outcomes[rows]) for rows in folds]
     total = moments(estimates, outcomes)

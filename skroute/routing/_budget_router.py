@@ -50,7 +50,7 @@ from skroute.utils._compat import (
     check_sample_weight,
     num_samples,
 )
-from skroute.utils._named import by_label
+from skroute.utils._named import by_label, check_rows_match
 
 
 class BudgetRouter(
@@ -365,6 +365,7 @@ class BudgetRouter(
         if y is None:
             raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
         X = check_rows(self, X, reset=True)
+        check_rows_match(X=X, y=y, costs=costs, choice=choice, propensity=propensity)
         if self.accuracy_estimator is None:
             check_default_reads(X)
         outcomes = self._read(X, y, costs, choice, propensity)
@@ -475,6 +476,7 @@ class BudgetRouter(
         return Trade(self._policy())
 
     def _plan(self, X, budget, costs=None, exclude=None, allowed=None, request_id=None):
+        check_rows_match(X=X, costs=costs, allowed=allowed, request_id=request_id)
         limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
         draw = tie_draws(X, request_id)
         policy = self._policy().restricted(limits.kept)
@@ -552,6 +554,7 @@ class BudgetRouter(
         float
         """
         check_is_fitted(self)
+        check_rows_match(X=X, y=y, costs=costs, **context)
         names, at = self._columns_in(y)
         quality = check_matrix(y, "y", names if self._named else None, allow_nan=True)
         check_consistent_length(X, quality)

@@ -37,6 +37,7 @@ from skroute.routing._priced import cross_fit
 from skroute.routing._priced_views import standard_error
 from skroute.routing._values import check_default_reads, default_accuracy_estimator
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
+from skroute.utils._named import check_rows_match
 
 # Answers that make an array of a type of their own.
 _PLAIN = str, (bool, np.bool_), (int, float, np.number)
@@ -302,6 +303,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
             X = check_rows(self, X, reset=True)
             if self.accuracy_estimator is None:
                 check_default_reads(X)
+        check_rows_match(X=X, y=y, costs=costs, signals=signals)
         self._frame_columns = column_names(y)
         quality = check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
@@ -545,6 +547,7 @@ class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
         float
         """
         check_is_fitted(self)
+        check_rows_match(X=X, y=y)
         quality = check_matrix(y, "y", self._frame_columns)
         if quality.shape[1] != len(self.model_names_):
             raise ValueError(

@@ -14,15 +14,20 @@ def warn_of_fit(policy, names, budget):
     """Say what of a fit is not as its user may think it is."""
     _warn_if_a_single_choice_is_better(policy, names, budget)
     _warn_if_the_log_contradicts(policy, names)
+    warn_of_slack(policy, budget, stacklevel=3)
+
+
+def warn_of_slack(policy, budget, stacklevel):
+    """Say so when a budget is above what any choice costs: its unit may be another."""
     costs = policy.costs if policy.known is None else policy.planned
     most = float(np.max(costs, axis=-1).mean()) + policy.deciding
     if budget < np.inf and not affords(most, budget):
         warnings.warn(
-            f"budget={budget!r} binds nowhere: the most expensive choice for each row costs "
+            f"budget={float(budget)!r} binds nowhere: the most expensive choice for each row costs "
             f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
             "(not per thousand where costs are per call); None is unlimited.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=stacklevel,
         )
 
 

@@ -27,6 +27,7 @@ from skroute.routing._online_inputs import (
 from skroute.routing._online_pacer import new_pacer, note_row
 from skroute.routing._online_serving import Decision, OnlineStatus, Serving
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
+from skroute.utils._named import check_rows_match
 from skroute.utils._texts import hide_texts
 
 # Rows of a standard normal that the scale of the features is shrunk towards.
@@ -236,6 +237,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     def _start(self, X, y, costs):
         """Nothing learned: checked arrays, names, prices, and the scale of the features."""
+        check_rows_match(X=X, y=y, costs=costs)
         named = [str(column) for column in getattr(y, "columns", ())]
         rows = validate_data(self, X, reset=True, dtype=np.float64)
         prices, names, self._named = choices_of(self.costs, self.prior, named)
@@ -302,6 +304,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         else:
             self._check_unchanged()
         try:
+            check_rows_match(X=X, y=y, costs=costs, choice=choice)
             if first:
                 names = choices_of(self.costs, self.prior)[1]
                 if choice is not None:
@@ -592,6 +595,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         -------
         float
         """
+        check_rows_match(X=X, y=y)
         route = self.route(X, budget=budget)
         y, _ = check_outcomes(len(route), self._serving.names, y, None)
         weight = check_sample_weight(sample_weight, X)

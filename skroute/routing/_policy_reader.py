@@ -21,7 +21,8 @@ a ``predictor``:
   ``(x - centre) / spread``, ``plain`` is ``x / unit``, both cut to 1e18 in size, and ``cosine`` is
   plain rows of length one. The sum, in single precision, is added to ``mean``, corrected by
   interpolation between the ``knots`` of each choice, rounded to multiples of ``step`` (null: not),
-  and cut to the range ``low`` to ``high``
+  and cut to the range ``low`` to ``high``. Where ``above`` (null: nowhere) is true in a row, its
+  choice is at least a ``step`` above the choices of these columns, rows with fewer of them first
 - ``changed``: the choices of predictor ``of`` and, behind them, ``added`` ones: of the ``columns``
   of `of`, ``x @ coef + intercept``, cut to the range ``low`` to ``high``, less ``caution`` times
   the length of ``(x - mean(x), 1) @ root``, cut again; of all these the columns ``kept``
@@ -290,7 +291,14 @@ def stacked(predictor, X):
         found += np.column_stack(added)
     if predictor["step"] is not None:
         found = np.round(found / predictor["step"]) * predictor["step"]
-    return np.clip(found, predictor["low"], predictor["high"])
+    found = np.clip(found, predictor["low"], predictor["high"])
+    if predictor["above"] is not None:
+        above = np.array(predictor["above"])
+        for k in sorted(range(len(above)), key=lambda k: above[k].sum()):
+            if above[k].any():
+                least = found[:, above[k]].max(axis=1) + predictor["step"]
+                found[:, k] = np.maximum(found[:, k], least)
+    return found
 
 
 def changed(predictor, X):

@@ -230,6 +230,7 @@ def _stacked(estimator):
         "high": high.tolist(),
         "step": rounding_unit(low, high) if estimator._parts else None,
         "knots": None if knots is None else [knot.tolist() for knot in knots],
+        "above": None if estimator._floors is None else estimator._floors.tolist(),
         "parts": [_part(part) for part in estimator._parts],
     }
 

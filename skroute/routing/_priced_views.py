@@ -3,7 +3,9 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.base import check_budget
 from skroute.routing._abstaining import Beside
+from skroute.routing._fit_warnings import warn_of_slack
 from skroute.routing._limits import limits_of
 from skroute.routing._newcomers import base_of
 from skroute.routing._row_tables import RowTablesMixin
@@ -37,6 +39,12 @@ class PricedMixin(StreamMixin):
     def _policy_at(self, budget):
         """The policy that decides at a budget."""
         return self._policy()
+
+    def _respond(self, X, response, *, budget=None, **context):
+        found = super()._respond(X, response, budget=budget, **context)
+        if budget is not None and context.get("costs") is None:
+            warn_of_slack(self._policy_at(check_budget(budget)), budget, stacklevel=4)
+        return found
 
     def _not_plain(self):
         """Why the policy is more than estimates and a price for each budget; None if not."""

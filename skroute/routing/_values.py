@@ -12,6 +12,7 @@ from skroute.base import note_failure
 from skroute.features import needs_encoding
 from skroute.utils._compat import Integral, num_samples
 from skroute.utils._tensors import holds_numbers, on_host
+from skroute.utils._texts import refusing_text
 
 READABLE_INSTEAD = (
     "Give an accuracy_estimator that reads such rows, for example a pipeline that begins with a "
@@ -116,12 +117,24 @@ def note_encoder(X, name):
     try:
         yield
     except (TypeError, ValueError) as error:
-        if needs_encoding(X):
+        if not needs_encoding(X):
+            raise
+        with refusing_text(lambda: _unread(X, name)):
             error.add_note(
                 f"X holds texts or categories. Where {name} reads numbers only, put an encoder "
                 "before it: make_pipeline(skroute.features.FrameEncoder(), estimator)."
             )
-        raise
+            raise
+
+
+def _unread(X, name):
+    """What to do about columns of text that a user's estimator does not read."""
+    columns = [key for key in getattr(X, "columns", ()) if needs_encoding(X[[key]])]
+    where = f"column(s) {columns!r} of X" if columns else "X"
+    return (
+        f"{name} reads numbers, and {where} holds texts or categories. Put an encoder before it: "
+        f"make_pipeline(skroute.features.FrameEncoder(), {name})."
+    )
 
 
 @contextmanager

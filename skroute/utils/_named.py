@@ -44,3 +44,31 @@ def in_order(table, names, name=None):
     if name is not None:
         raise ValueError(f"{name} must have the columns {names!r}, got {list(own)!r}.")
     return table
+
+
+def check_rows_match(**tables):
+    """Refuse tables whose rows have the same labels in another order.
+
+    Rows belong together by position: labels that say otherwise are either stale, or the tables
+    are not sorted alike. Of tables with other labels nothing is said.
+
+    Parameters
+    ----------
+    **tables : array-like, series or dataframe
+        By the names of the arguments; the first with labels is what the others are held to.
+
+    Raises
+    ------
+    ValueError
+    """
+    labelled = [(n, t.index) for n, t in tables.items() if hasattr(t, "iloc")]
+    for name, index in labelled[1:]:
+        first, own = labelled[0]
+        if len(index) != len(own) or index.equals(own):
+            continue
+        if index.isin(own).all() and own.isin(index).all():
+            raise ValueError(
+                f"{first} and {name} have the same index, in another order: which rows belong "
+                f"together is not clear. Give {name}.loc[{first}.index] where the labels say it, "
+                f"{name}.to_numpy() where the order does."
+            )

@@ -712,11 +712,14 @@ def test_a_splitter_without_its_groups_says_how_to_get_them():
 
 
 def test_an_estimator_of_numbers_is_told_what_makes_texts_numbers():
-    texts = [f"question {i}" for i in range(40)]
-    with pytest.raises(ValueError, match="could not convert") as failure:
-        BudgetRouter(Ridge(), costs=[1, 2]).fit(texts, np.ones((40, 2)))
-    notes = "".join(failure.value.__notes__)
-    assert "skroute.features.FrameEncoder" in notes and "question" not in notes
+    pd = pytest.importorskip("pandas")
+    texts, Q = [f"question {i}" for i in range(40)], np.ones((40, 2))
+    frame = pd.DataFrame({"words": np.arange(40.0), "text": texts})
+    for X, where in ((texts, "and X holds texts"), (frame, r"column\(s\) \['text'\] of X holds")):
+        with pytest.raises(ValueError, match=f"{where}.*skroute.features.FrameEncoder") as failure:
+            BudgetRouter(Ridge(), costs=[1, 2]).fit(X, Q)
+        told = f"{failure.value} {failure.value.__notes__}"
+        assert "question" not in told and "convert" not in told
 
 
 def test_estimates_of_choices_that_are_not_to_be_had_are_nan():

@@ -97,6 +97,20 @@ def test_the_reader_routes_ten_thousand_rows_as_the_router(kind, tmp_path):
         policy.route(rows[:2], 1.0)
 
 
+def test_a_choice_that_is_not_estimated_below_cheaper_ones():
+    X, Q = log(200)
+    router = BudgetRouter(QualityRegressor(family=["linear"], cv=2), costs=[1, 2, 3, 5], cv=2)
+    router.fit(X, Q)
+    free = router.predict_quality(X)
+    above = np.zeros((4, 4), dtype=bool)
+    above[2, 0] = above[3, :3] = True
+    router.accuracy_estimator_._floors = above
+    quality = PortablePolicy(export_policy(router)).quality(X)
+    np.testing.assert_allclose(quality, router.predict_quality(X), atol=2e-5)
+    assert (quality[:, 3] > quality[:, :3].max(axis=1)).all()
+    assert (free[:, 3] < free[:, :3].max(axis=1)).any()
+
+
 def test_an_occam_router_and_missing_values(tmp_path):
     X, _ = log(300)
     y = (X[:, 0] > 0).astype(int)

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skroute.assignment import assignment_path
 from skroute.base import Routed
+from skroute.metrics import accuracy_cost_curve
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import BudgetRouter
 from skroute.routing._validation import choose_by_rule, error_by_level, leave_one_out
@@ -226,5 +229,14 @@ def test_warnings_of_budgets_and_costs_that_do_not_go_together():
     X, Q, C = draw(300, np.random.default_rng(0))
     with pytest.warns(UserWarning, match="budget=4000.0 binds nowhere.*costs 12 per sample"):
         BudgetRouter(Ridge(), costs=PRICES, budget=4000.0).fit(X, Q)
+    router = BudgetRouter(Ridge(), costs=PRICES, budget=5.0).fit(X, Q)
+    for call in (router.predict, router.route, partial(router.score, y=Q)):
+        with pytest.warns(UserWarning, match="budget=4000.0 binds nowhere.*costs 12 per sample"):
+            call(X, budget=4000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for budget in (12, None, np.inf):
+            router.predict(X, budget=budget)
+        accuracy_cost_curve(router, X, Q, budgets=[5.0, 13.0])
     with pytest.warns(UserWarning, match="logged costs of 'choice1' are .* but costs says 4"):
         BudgetRouter(Ridge(), costs=PRICES).fit(X, Q, costs=C * [1.0, 1000.0, 1.0])

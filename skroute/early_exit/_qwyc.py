@@ -394,7 +394,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.estimator_, self.classes_ = fitted, np.asarray(classes)
         if as_ensemble(fitted).is_library:
             check_same_answers(fitted, engine, self.classes_, X)
-        costs = self._costs(engine, X)
+        costs = _member_costs(self.costs, engine, X)
         n_members = engine.n_members
         alpha = shares_of(self.alpha, self.classes_)
         recipe = Recipe(
@@ -423,13 +423,6 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self._within(self._effective_budget(None))
         self.choices_ = [str(k) for k in range(n_members + 1)]
         warn_of_rare_answers(alpha, learned, self.classes_, self.confidence)
-
-    def _costs(self, engine, X):
-        if self.costs is None:
-            return np.ones(engine.n_members)
-        if isinstance(self.costs, str):
-            return measure_costs(engine.member_calls(), X)
-        return check_costs(self.costs, range(engine.n_members))
 
     def _unfit(self):
         super()._unfit()
@@ -639,3 +632,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def _sk_visual_block_(self):
         given = as_ensemble(self.estimator)
         return VisualBlock("parallel", list(given.models.values()), names=given.labels)
+
+
+def _member_costs(costs, engine, X):
+    if costs is None:
+        return np.ones(engine.n_members)
+    if isinstance(costs, str):
+        return measure_costs(engine.member_calls(), X)
+    return check_costs(costs, range(engine.n_members))

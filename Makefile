@@ -9,6 +9,8 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # Real data beside the repo, where it is; tests that need it skip elsewhere.
 DATA_BESIDE := $(wildcard $(abspath ../shared/data))
 export SKROUTE_DATA ?= $(DATA_BESIDE)
+# One worker of the tests a core: threads of BLAS and of boosting would wait for one another.
+test test-min test-min-core coverage: export OMP_NUM_THREADS = 1
 # scikit-learn's array API checks run only with this set before scipy is imported.
 export SCIPY_ARRAY_API = 1
 

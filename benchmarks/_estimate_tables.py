@@ -25,8 +25,8 @@ from sklearn.svm import SVC
 from skroute.datasets import fetch_frugalml, fetch_llmrouter, fetch_routellm_mmlu, fetch_usps
 
 CACHE = Path(__file__).parent / ".cache"
-# Larger sets are cut to this many training rows; the test rows are cut likewise.
-MOST_TRAIN, MOST_TEST = 10_000, 20_000
+# Of larger sets of numbers so many rows are drawn.
+MOST_ROWS = 12_500
 FRUGALML = ("FERPLUS", "EXPW", "AFFECTNET", "YELP", "IMDB")
 FRUGALML += ("WAIMAI", "DIGIT", "AUDIOMNIST", "COMMAND")
 
@@ -59,14 +59,14 @@ class Fold(NamedTuple):
 
 
 def folds(n_rows, groups=None):
-    """Five shuffled folds, or one cut split where rows are many."""
+    """Five shuffled folds, of a part where rows are many; rows of a group are together."""
     rows = np.arange(n_rows)
-    if n_rows > 1.25 * MOST_TRAIN and groups is None:
-        mixed = np.random.RandomState(0).permutation(n_rows)
-        return [(mixed[:MOST_TRAIN], mixed[MOST_TRAIN : MOST_TRAIN + MOST_TEST])]
     if groups is not None:
         return list(GroupKFold(5, shuffle=True, random_state=0).split(rows, groups=groups))
-    return list(KFold(5, shuffle=True, random_state=0).split(rows))
+    if n_rows > MOST_ROWS:
+        rows = np.random.RandomState(0).permutation(n_rows)[:MOST_ROWS]
+    pairs = KFold(5, shuffle=True, random_state=0).split(rows)
+    return [(rows[train], rows[test]) for train, test in pairs]
 
 
 def same_text(texts):

@@ -480,18 +480,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="small settings, under 20 s")
     short = parser.parse_args().short
-    seeds = range(3 if short else 10)
+    seeds = range(2 if short else 10)
     result = {
-        "guarantee": bench_guarantee(60 if short else 1000),
-        "expansions": bench_expansions((4, 8, 10) if short else (4, 6, 8, 10, 12, 15), seeds),
+        "guarantee": bench_guarantee(20 if short else 1000),
+        "expansions": bench_expansions((4, 10) if short else (4, 6, 8, 10, 12, 15), seeds),
         "accuracy": bench_accuracy(seeds),
         "index": bench_index((4, 6) if short else (4, 6, 8, 10, 12), seeds),
-        "lookup": bench_lookup(100_000 if short else 1_000_000, k=11 if short else 15),
+        "lookup": bench_lookup(50_000 if short else 1_000_000, k=9 if short else 15),
     }
     if importlib.util.find_spec("skimage") is None:
         print("\nscikit-image is absent: no image part")
     else:
-        result["images"] = bench_images(*((150, 60) if short else (1500, 1000)))
+        result["images"] = bench_images(*((80, 40) if short else (1500, 1000)))
     title = "Poly-Dom: which features to compute"
     save("feature_sets", result, title=title, claims=claims(result), write=not short)
 

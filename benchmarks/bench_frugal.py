@@ -355,7 +355,7 @@ def main():
     seeds = SEEDS[: 2 if arguments.short else arguments.seeds]
     payload = {"sets": bench_sets(names, seeds)}
     if arguments.short:
-        payload["fit"] = bench_fit(4000, 1)
+        payload["fit"] = bench_fit(2000, 1)
     elif "COMMAND" in names:
         payload["fit"] = bench_fit(32_000, 3)
     whole = names == [*BARS, "PASCAL"] and len(seeds) == len(SEEDS)

@@ -24,7 +24,7 @@ def main():
     parser.add_argument("--short", action="store_true")
     short = parser.parse_args().short
     modules = ["sklearn.ensemble", "skroute", "skroute.routing"]
-    seconds = alternate({m: importer(m) for m in modules}, repeats=2 if short else 11)
+    seconds = alternate({m: importer(m) for m in modules}, repeats=1 if short else 11)
     rows = [[m, seconds[m], seconds[m] / seconds["sklearn.ensemble"]] for m in modules]
     table("Import in a fresh process", ["module", "seconds", "ratio (skroute <= 2)"], rows)
     save("import", rows, title="Import time", claims=claims(rows), write=not short)

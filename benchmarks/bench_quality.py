@@ -39,8 +39,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="fewer rows, under 20 seconds")
     short = parser.parse_args().short
-    n_rows, n_features, n_queries = (4000, 128, 64) if short else (40_000, 512, 128)
-    repeats, n_subsets = (2, 40) if short else (5, 40)
+    n_rows, n_features, n_queries = (2000, 64, 32) if short else (40_000, 512, 128)
+    repeats, n_subsets = (1, 40) if short else (5, 40)
     rng = np.random.default_rng(0)
     rows, payload = [], []
     for kind in ("uniform", "embedding"):

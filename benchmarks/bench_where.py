@@ -121,12 +121,14 @@ def learn(cases):
     return learning._replace(width=float(max(width, 1.0)))
 
 
-def collect(names, sizes):
+def collect(names, sizes, most=None):
     cases, tables = [], {}
     for name in names:
-        folds = load(name)
-        fold = folds[0]
-        full, test = full_gain(name, fold), fold.quality_test
+        fold, cached = load(name)[0], name
+        if most is not None:
+            fold = fold._replace(X=fold.X[:most], quality=fold.quality[:most])
+            cached = f"{name} {most}"
+        full, test = full_gain(cached, fold), fold.quality_test
         tables[name] = {
             "rows": len(fold.X),
             "choices": len(fold.costs),
@@ -136,7 +138,7 @@ def collect(names, sizes):
             "oracle": 100 * oracle_gain(test, fold.costs),
             "complementarity": 100 * float(np.max(complementarity_matrix(test))),
         }
-        for n, seed, gains, oracle in draws_of(name, fold, sizes):
+        for n, seed, gains, oracle in draws_of(cached, fold, sizes):
             cases.append(
                 {
                     "table": name,
@@ -212,10 +214,10 @@ def claims(result):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="two tables, small draws")
+    parser.add_argument("--short", action="store_true", help="two tables of few rows, small draws")
     args = parser.parse_args()
     names = SHORT if args.short else tuple(LOGS)
-    cases, tables = collect(names, {100: 2} if args.short else SIZES)
+    cases, tables = collect(names, *(({100: 2}, 400) if args.short else (SIZES,)))
     entries = judge(cases)
     constants = learn(cases)._asdict()
     header = ["table", "rows", "choices", "gain", "se", "oracle", "complementarity"]

@@ -35,7 +35,7 @@ ROOMS = {
         "Logs, services, and nets with exits as models",
         ["members", "multi_exit"],
     ),
-    "skroute.metrics": ("Measure", ["metrics", "tuning", "online"]),
+    "skroute.metrics": ("Measure", ["metrics", "report", "tuning", "online"]),
     "skroute.datasets": ("Data", ["datasets"]),
     "skroute.guarantees": ("What can be promised", ["guarantees"]),
     "skroute.certified": ("Promises about any decision estimator", ["guarantees"]),

@@ -4,6 +4,10 @@ A new estimator adds itself here and is then run through scikit-learn's checks a
 skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is missing.
 """
 
+from contextlib import ExitStack, contextmanager
+from unittest import mock
+
+import lightgbm
 import numpy as np
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -27,7 +31,7 @@ from skroute.gating import (
     SequentialFeatureClassifier,
 )
 from skroute.members import CallableClassifier, MultiExitClassifier, RecordedClassifier
-from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
+from skroute.quality import BaggedNeighborsRegressor, QualityRegressor, _quality_regressor
 from skroute.routing import (
     BudgetRouter,
     CascadeRouter,
@@ -110,7 +114,7 @@ ESTIMATORS = [
     OccamRouterClassifier(
         members(), costs=COSTS, budget=2.0, cv=2, policy="batch", accuracy_estimator=_SMALL_TREE
     ),
-    BudgetRouter(costs=[1.0], cv=2),
+    BudgetRouter(_SMALL_TREE, costs=[1.0], cv=2),
     CascadeRouter(_SMALL_TREE, costs=[1.0], cv=2, n_prices=4),
     OnlineBudgetRouter([1.0]),
     BaggedNeighborsRegressor(),
@@ -134,7 +138,7 @@ ESTIMATORS = [
     GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
     # scikit-learn's checks have too few rows for a promise.
     CertifiedRouter(
-        OccamRouterClassifier(members(), costs=COSTS, cv=2),
+        OccamRouterClassifier(members(), costs=COSTS, cv=2, accuracy_estimator=_SMALL_TREE),
         max_loss=0.6,
         calibration=0.2,
         n_points=4,
@@ -142,6 +146,30 @@ ESTIMATORS = [
         random_state=0,
     ),
 ]
+
+
+# One of each kind in the default family of QualityRegressor.
+FEW_MEMBERS = ("trees", "linear", "landmarks", "cosine neighbors")
+
+
+@contextmanager
+def small_models(n_trees, whole_family=False):
+    """Where hundreds of fits are made, those inside are small.
+
+    ``lightgbm.train`` grows at most `n_trees`, and the default family has `FEW_MEMBERS`.
+    """
+    grown = lightgbm.train
+
+    def train(params, train_set, num_boost_round=100, **how):
+        return grown(params, train_set, min(num_boost_round, n_trees), **how)
+
+    with ExitStack() as patched:
+        patched.enter_context(mock.patch.object(lightgbm, "train", train))
+        for table in () if whole_family else ("MEMBERS", "NEIGHBORS"):
+            known = getattr(_quality_regressor, table)
+            few = {name: known[name] for name in known if name in FEW_MEMBERS}
+            patched.enter_context(mock.patch.object(_quality_regressor, table, few))
+        yield
 
 
 class FirstSign:

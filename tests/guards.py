@@ -27,8 +27,8 @@ MECHANISMS = {
     "quality",
 }
 # Rooms on top: they wrap decision estimators, and know the cost protocol and no room's privates.
-ON_TOP = {"certified": {"base", "guarantees", "utils"}, "__main__.py": {"routing"}}
-HEAVY = ("numba", "lightgbm", "highspy", "torch", "skorch", "matplotlib", "cvxpy")
+ON_TOP = {"certified": {"base", "guarantees", "metrics", "utils"}, "__main__.py": {"routing"}}
+HEAVY = ("numba", "lightgbm", "xgboost", "highspy", "torch", "skorch", "matplotlib", "cvxpy")
 
 
 def imported_rooms(source):

@@ -13,8 +13,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import skroute
 from tests import guards
 from tests.decision_checks import DECISION_CHECKS
-from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS
+from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS, small_models
 from tests.router_checks import ROUTER_CHECKS
+
+
+@pytest.fixture(autouse=True)
+def light_fits(request):
+    """A check fits an estimator many times, and asks no more of it than to learn."""
+    with small_models(20, whole_family="[QualityRegressor" in request.node.name):
+        yield
 
 
 @parametrize_with_checks(ESTIMATORS, xfail_strict=True)

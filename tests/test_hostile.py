@@ -32,7 +32,7 @@ from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble, QWYCRanker, QWYCRegressor
 from skroute.forests import FastForest
 from skroute.utils._texts import hide_texts
-from tests.estimators import ESTIMATORS, MODELS
+from tests.estimators import ESTIMATORS, MODELS, small_models
 
 LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS) if hasattr(e, "predict")}
 EVERYONE = {**LEARNERS, **{type(e).__name__: e for e in MODELS}}
@@ -138,6 +138,13 @@ def problem(estimator, n=30, seed=0):
     if type(estimator).__name__ == "RecordedClassifier":
         X = np.arange(n)[:, np.newaxis] % 4
     return X, y.astype(float) if not is_classifier(estimator) else y
+
+
+@pytest.fixture(scope="module", autouse=True)
+def light_fits():
+    """Thousands of fits on thirty rows."""
+    with small_models(8):
+        yield
 
 
 @pytest.fixture
@@ -385,7 +392,7 @@ def test_hostile_costs_with_a_budget(learner):
     name = "costs" if "costs" in learner.get_params(deep=False) else "feature_costs"
     many = {"tree", "logreg"} if "estimators" in learner.get_params(deep=False) else range(3)
     cases = {}
-    for unit in (1e-300, 1e-9, 1e300):
+    for unit in (1e-300, 1e300):
         for shares in ([0, 1, 2], [1, 2, 4]):
             costs = [unit * share for share in shares[: len(many)]]
             for budget in (0.0, unit, 1.5 * unit):
@@ -507,7 +514,7 @@ def test_read_only_memory_maps(estimator, tmp_path):
 def test_jobs_change_nothing(learner):
     X, y = problem(learner)
     expected = clone(learner).set_params(n_jobs=None).fit(X, y).predict(X)
-    for n_jobs in (1, 2, -1, -2, np.int64(2)):
+    for n_jobs in (1, -1, np.int64(2)):
         # Threads: processes take seconds to start, and have a test of their own.
         with joblib.parallel_config(backend="threading"):
             jobs = clone(learner).set_params(n_jobs=n_jobs).fit(X, y)

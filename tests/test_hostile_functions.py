@@ -134,7 +134,7 @@ def calls(tmp_path):
         "early_exit.load_exported": {"path": exported},
         "gating.adapt_grid": {
             "estimator": AdaptGatingClassifier(
-                LogisticRegression(), gate=BoostedGate(n_estimators=2), cv=2
+                LogisticRegression(), gate=BoostedGate(max_iter=1, n_estimators=2), cv=2
             ),
             "X": X,
             "y": Y,

@@ -38,8 +38,8 @@ def enlarged(rows, n):
     return images, digits.target[rows]
 
 
-train, y_train = enlarged(~digits.is_test, 500)
-test, y_test = enlarged(digits.is_test, 400)
+train, y_train = enlarged(~digits.is_test, 300)
+test, y_test = enlarged(digits.is_test, 250)
 
 fig, axes = plt.subplots(1, 5, figsize=(9, 2.2))
 for ax, image in zip(axes, test):

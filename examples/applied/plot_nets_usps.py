@@ -73,7 +73,7 @@ def net(width, max_epochs):
 
 nets = [
     (name, FrozenEstimator(net(width, epochs).fit(X[train], y[train])))
-    for name, width, epochs in [("small", 2, 12), ("medium", 8, 10), ("large", 40, 8)]
+    for name, width, epochs in [("small", 2, 12), ("medium", 8, 8), ("large", 40, 4)]
 ]
 
 # %%

@@ -41,11 +41,11 @@ class CertificateDisplay:
     >>> import matplotlib.pyplot as plt
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.naive_bayes import GaussianNB
-    >>> from sklearn.svm import SVC
+    >>> from sklearn.tree import DecisionTreeClassifier
     >>> from skroute.certified import CertificateDisplay, CertifiedRouter
     >>> from skroute.routing import OccamRouterClassifier
-    >>> X, y = load_digits(return_X_y=True)
-    >>> members = [("bayes", GaussianNB()), ("svm", SVC())]
+    >>> X, y = load_digits(n_class=4, return_X_y=True)
+    >>> members = [("tree", DecisionTreeClassifier()), ("bayes", GaussianNB())]
     >>> router = OccamRouterClassifier(members, costs=[1, 10])
     >>> certified = CertifiedRouter(router, max_loss=0.1, n_points=10, random_state=0).fit(X, y)
     >>> CertificateDisplay.from_estimator(certified)

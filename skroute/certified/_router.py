@@ -39,6 +39,7 @@ from skroute.certified._losses import measure_of
 from skroute.certified._renewal import CertifiedRenewal
 from skroute.certified._tables import affordable
 from skroute.certified._uses import CertifiedUses
+from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -56,7 +57,7 @@ from skroute.utils._named import check_rows_match
 _SCALE_SHARE, _SCALE_ROWS = 0.05, 5
 
 
-class CertifiedRouter(CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstimator):
+class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstimator):
     r"""Promise a loss, a cost, or both, about any decision estimator.
 
     A decision estimator is a path of policies from cheap to expensive; its budget picks one. On
@@ -195,7 +196,8 @@ class CertifiedRouter(CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstim
     >>> from skroute.certified import CertifiedRouter
     >>> from skroute.routing import OccamRouterClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> members = [("bayes", GaussianNB()), ("forest", RandomForestClassifier(random_state=0))]
+    >>> forest = RandomForestClassifier(30, random_state=0)
+    >>> members = [("bayes", GaussianNB()), ("forest", forest)]
     >>> router = OccamRouterClassifier(members, costs={"bayes": 1, "forest": 10})
     >>> certified = CertifiedRouter(router, max_loss=0.05, n_points=20, random_state=0)
     >>> certified = certified.fit(X, y)

@@ -31,6 +31,7 @@ from skroute.early_exit._learning import (
 from skroute.early_exit._own_answers import check_same_answers, settle
 from skroute.early_exit._policies import Recipe
 from skroute.early_exit._short_path import ShortPath
+from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -47,7 +48,7 @@ from skroute.utils._tensors import on_host
 __all__ = ["QWYCEnsemble"]
 
 
-class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Quit When You Can: early exit from an ensemble, with a learnt order.
 
     The members of an additive ensemble are evaluated one after the other in an

@@ -33,6 +33,7 @@ from skroute.feature_sets._costs import (
 from skroute.feature_sets._extractors import check_extractors
 from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
 from skroute.feature_sets._training import SetTrainer
+from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import (
     BaseComposition,
     HasMethods,
@@ -65,7 +66,9 @@ class Skyline(NamedTuple):
     quality: NDArray[np.float64]
 
 
-class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition):
+class BaseFeatureSelector(
+    ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition
+):
     """Trains models of sets of features, and computes for each item the set its budget allows.
 
     A subclass declares

@@ -151,9 +151,12 @@ class AdaptGatingClassifier(GatedBuyer):
 
     The gate of a :class:`BoostedGate` is ``a * doubt(f1(x)) + b + trees(x)``: besides
     trees, it reads the log-odds that f1 gives against its own answer, which cost nothing
-    more. The level of ``g > 0`` is set so that the held-out rows that are sent, at most a
-    share `p_full`, gain the most accuracy: probabilities of a full model need not be
-    calibrated for that, its answers count. The paper leaves the level where the logistic
+    more. Where the doubt alone gains more on held-out rows, on average over the shares up to
+    `p_full`, it is the gate: probabilities of a full model that are far off teach the trees to
+    send the wrong rows, and few rows teach them little. The level of ``g > 0`` is set so that
+    the held-out rows that are sent, at most a share `p_full`, gain the most accuracy:
+    probabilities of a full model need not be calibrated for that, its answers count. The
+    paper leaves the level where the logistic
     fit puts it, and so does a :class:`LinearGate` (but for `p_full`, which always binds).
 
     References
@@ -231,3 +234,6 @@ class AdaptGatingClassifier(GatedBuyer):
 
     def _level(self, pair, gate, rows):
         return self._gate._level(pair, gate, rows, self.p_full)
+
+    def _worth(self, pair, gate, rows):
+        return self._gate._worth(pair, gate, rows, self.p_full)

@@ -16,6 +16,8 @@ _LATER = 3
 _PATIENCE = 3
 # Steps that are judged on all parts.
 _SURE = 2
+# Rows that the worse half of the groups tried is judged on at least.
+_JUDGED = 400
 
 
 def grown(params, data, trees):
@@ -37,12 +39,12 @@ class _Trials:
         self.rows = [(X[part], y[part]) for part in parts]
         self._fitted_on, self._every = {}, None
         n_fit = sum(len(part) for part in parts[1:])
-        few = n_fit < _FEW
+        self.few = few = n_fit < _FEW
         self.params = {
             "objective": "binary" if n_classes == 2 else "multiclass",
-            "num_leaves": 15,
+            "num_leaves": 6 if few else 15,
             "learning_rate": 0.2 if few or n_classes > 2 else 0.1,
-            "min_data_in_leaf": int(np.clip(n_fit // 50, 3, 20)),
+            "min_data_in_leaf": int(np.clip(n_fit // (20 if few else 50), 3, 20)),
             "max_bin": 63,
             "feature_pre_filter": False,
             "deterministic": True,
@@ -126,9 +128,9 @@ class Winner(NamedTuple):
 
 
 def _race(trials, columns_of, before, prices, n_parts):
-    """The best of some groups; the worse half of them does not see the next part."""
+    """The best of some groups; the worse half of them does not see all parts."""
     losses = {g: [] for g in columns_of}
-    boosters, left = {}, list(columns_of)
+    boosters, left, judged = {}, list(columns_of), 0
 
     def lead(g):
         own = losses[g]
@@ -140,7 +142,8 @@ def _race(trials, columns_of, before, prices, n_parts):
             losses[g].append(loss)
             boosters.setdefault(g, booster)
         left.sort(key=lead, reverse=True)
-        if out + 1 < n_parts:
+        judged += len(trials.parts[out])
+        if out + 1 < n_parts and judged >= _JUDGED:
             left = left[: max(2, -(-len(left) // 2))]
     return Winner(left[0], losses[left[0]], (boosters[left[0]], columns_of[left[0]]))
 
@@ -181,8 +184,9 @@ def forward_order(X, y, parts, n_classes, groups, *, most=30, n_threads=1):
         gains = trials.promise(so_far)
         importance = np.bincount(groups.group_of, gains, groups.n_groups) / groups.prices
         n_tried = _TRIED[step] if step < len(_TRIED) else _LATER
+        n_tried = min(n_tried, 6) if trials.few else n_tried
         tried = sorted(left, key=lambda g: -importance[g])[:n_tried]
-        n_parts = len(parts) if step < _SURE and len(left) > 1 else 1
+        n_parts = len(parts) if step < _SURE and len(left) > 1 else 2 if trials.few else 1
         columns_of = {g: np.flatnonzero(np.isin(groups.group_of, [*order, g])) for g in tried}
         won = _race(trials, columns_of, before, groups.prices, n_parts)
         before, so_far = won.losses, won.so_far
@@ -190,8 +194,9 @@ def forward_order(X, y, parts, n_classes, groups, *, most=30, n_threads=1):
         left.remove(won.group)
         if step < _SURE:
             continue
-        waited = 0 if before[0] < least - 1e-4 else waited + 1
-        least = min(least, before[0])
+        loss = np.mean(before[: 2 if trials.few else 1])
+        waited = 0 if loss < least - 1e-4 else waited + 1
+        least = min(least, loss)
         if waited == _PATIENCE:
             break
     order.extend(sorted(left, key=lambda g: -importance[g]))

@@ -22,7 +22,14 @@ from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys
 from skroute.gating._objective import full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
 from skroute.gating._pairs import gate_of
-from skroute.gating._validated import ValidatedGate, ValidatedRows, warn_of_nobody
+from skroute.gating._validated import (
+    Tried,
+    ValidatedGate,
+    ValidatedRows,
+    best_of,
+    by_halves,
+    warn_of_nobody,
+)
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -206,27 +213,32 @@ class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
         if self.p_full == 0:
             return
         out = rows.of(held_out)
-        while pair is not None:
-            gate = gate_of(pair, rows.values)
-            least = lowest_level(find_cuts(gate, rows.weight), self.p_full)
-            gate = gate[held_out]
+        pairs = [pair] if pair.simpler is None else [pair, pair.simpler]
+        tried = [self._tried(own, rows, out, held_out) for own in pairs]
+        self._validated = by_halves(tried)
+        best = best_of(tried, np.arange(len(out.weight)))
+        chosen = best.level(np.arange(len(out.weight)))
+        if chosen < np.inf:
+            self.cuts_ = find_cuts(best.gate, out.weight).lowered(chosen)
+            self._ranks = Ranks.of(best.gate - chosen, out.weight)
+            self.pair_ = best.pair.lowered(chosen)
 
-            def level(part, pair=pair, gate=gate, least=least):
-                """From some of the held-out rows."""
-                return max(self._level(pair, gate[part], out.of(part)), least)
+    def _tried(self, pair, rows, out, held_out):
+        """A pair's gate on the held-out rows."""
+        gate = gate_of(pair, rows.values)
+        least = lowest_level(find_cuts(gate, rows.weight), self.p_full)
+        gate = gate[held_out]
 
-            keys = row_keys(out.values[:, pair.gate_features])
-            validated = ValidatedRows.of(level, gate, keys, out, pair.cheap_scores(out.values))
-            if self._validated is None:
-                self._validated = validated
-            chosen = level(np.arange(len(gate)))
-            if chosen < np.inf:
-                self._validated = validated
-                self.cuts_ = find_cuts(gate, out.weight).lowered(chosen)
-                self._ranks = Ranks.of(gate - chosen, out.weight)
-                self.pair_ = pair.lowered(chosen)
-                return
-            pair = pair.simpler
+        def level(part):
+            """From some of the held-out rows."""
+            return max(self._level(pair, gate[part], out.of(part)), least)
+
+        def worth(part):
+            return self._worth(pair, gate[part], out.of(part))
+
+        keys = row_keys(out.values[:, pair.gate_features])
+        validated = ValidatedRows.of(level, gate, keys, out, pair.cheap_scores(out.values))
+        return Tried(pair, gate, level, worth, validated)
 
     def _set_costs(self, rows):
         """What a row costs by the choice that is made for it."""

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skroute.gating._boosting import best_round, boost, training_rows
-from skroute.gating._levels import find_cuts, lowest_level, most_accurate_level
+from skroute.gating._levels import find_cuts, lowest_level, mean_gain, most_accurate_level
 from skroute.gating._linear import adapt_linear, adapt_linear_multistart
 from skroute.gating._linear_columns import LinearColumns
 from skroute.gating._losses import KL, LEAST_SQUARES
@@ -252,10 +252,16 @@ class BoostedGate(BaseEstimator):
         pair = boosted.pair(best.rounds, best.doubt)
         return FittedPair(pair, boosted.objectives, best.objectives, best.rounds)
 
-    def _level(self, pair, gate, rows, p_full):
-        """Where sending held-out rows raises accuracy most."""
+    def _gain(self, pair, rows):
+        """1 where the full model is right and the cheap one wrong, -1 the other way round."""
         scores = pair.cheap_scores(rows.values)
         answers = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
-        gain = rows.full_right - (answers == rows.y)
-        # The doubt alone is a second try: that it gains must not be luck.
-        return most_accurate_level(gate, gain, rows.weight, p_full, 0.0 if pair.by_trees else 1.0)
+        return rows.full_right - (answers == rows.y)
+
+    def _worth(self, pair, gate, rows, p_full):
+        """What held-out rows gain by a gate, on average over the shares that it may send."""
+        return mean_gain(gate, self._gain(pair, rows), rows.weight, p_full)
+
+    def _level(self, pair, gate, rows, p_full):
+        """Where sending held-out rows raises accuracy most."""
+        return most_accurate_level(gate, self._gain(pair, rows), rows.weight, p_full)

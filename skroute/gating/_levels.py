@@ -159,7 +159,26 @@ class Ranks(NamedTuple):
         return low + (high - low) * row_draws(keys)
 
 
-def most_accurate_level(gate, gain, weight, p_full, sure=0.0):
+def mean_gain(gate, gain, weight, p_full):
+    """What sending gains, on average over the shares sent up to `p_full`.
+
+    Parameters
+    ----------
+    gate, gain, weight, p_full
+        As in `most_accurate_level`; of rows that tie a part is sent.
+
+    Returns
+    -------
+    float
+    """
+    cuts = find_cuts(gate, weight)
+    rows = np.searchsorted(-cuts.level, -gate, side="right")
+    total = np.cumsum(np.bincount(rows, weight * gain, len(cuts.level)))
+    shares = np.append(cuts.share[cuts.share < p_full], p_full)
+    return float(np.trapezoid(np.interp(shares, cuts.share, total), shares))
+
+
+def most_accurate_level(gate, gain, weight, p_full):
     """Level above which sending rows raises accuracy most.
 
     Parameters
@@ -171,8 +190,6 @@ def most_accurate_level(gate, gain, weight, p_full, sure=0.0):
     weight : ndarray of shape (n_samples,)
     p_full : float
         Largest share of weight above the level.
-    sure : float, default=0.0
-        Standard errors by which the gain must be above 0.
 
     Returns
     -------
@@ -182,8 +199,6 @@ def most_accurate_level(gate, gain, weight, p_full, sure=0.0):
     cuts = find_cuts(gate, weight)
     rows = np.searchsorted(-cuts.level, -gate, side="right")
     total = np.cumsum(np.bincount(rows, weight * gain, len(cuts.level)))
-    error = np.sqrt(np.cumsum(np.bincount(rows, (weight * gain) ** 2, len(cuts.level))))
-    total[1:][total[1:] < sure * error[1:]] = -np.inf
     total[cuts.share > p_full * (1 + ROUNDING)] = -np.inf
     # A gain of a millionth of a row is rounding.
     best = np.argmax(total >= total.max() - 1e-6 * weight.max())

@@ -1,7 +1,8 @@
 """What a gate would have gained and spent on the rows that set its level, out of sample."""
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,43 @@ class ValidatedRows(NamedTuple):
                     wanted[judged] = gate[judged] > level(by)
         right = (log_probabilities(scores).argmax(axis=1) == rows.y).astype(np.float64)
         return cls(rank, wanted, right, rows.full_right, rows.weight)
+
+
+class Tried(NamedTuple):
+    """A pair's gate on the held-out rows.
+
+    Attributes
+    ----------
+    pair : LinearPair or BoostedPair
+    gate : ndarray of shape (n_rows,)
+    level, worth : callable
+        From positions of rows to the level that they set, and to what they gain by the gate.
+    validated : ValidatedRows
+    """
+
+    pair: Any
+    gate: NDArray[np.float64]
+    level: Callable
+    worth: Callable
+    validated: ValidatedRows
+
+
+def best_of(tried, rows):
+    """The gate that some rows gain most by; the first of equal ones."""
+    return tried[0] if len(tried) == 1 else max(tried, key=lambda own: own.worth(rows))
+
+
+def by_halves(tried):
+    """Held-out rows, each half decided by the gate that the other half chooses."""
+    found = tried[0].validated
+    n = len(found.rank)
+    if len(tried) == 1 or n < 2:
+        return found
+    for judged, by in ((0, 1), (1, 0)):
+        other = best_of(tried, np.arange(by, n, 2)).validated
+        found.rank[judged::2] = other.rank[judged::2]
+        found.wanted[judged::2] = other.wanted[judged::2]
+    return found
 
 
 class ValidatedGate:

@@ -22,6 +22,7 @@ from skroute.metrics._overlap import Overlap
 from skroute.metrics._potential import RoutingPotential, routing_potential
 from skroute.metrics._replay import Replay, Shift, replay
 from skroute.metrics._replay_display import ReplayDisplay
+from skroute.metrics._report import decision_report
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
     risk_coverage_curve,
@@ -75,6 +76,7 @@ __all__ = [
     "complementarity_matrix",
     "cost_quality_auc",
     "cost_reduction_at",
+    "decision_report",
     "distance_to_pareto_front",
     "make_budget_scorer",
     "make_curve_scorer",

@@ -22,8 +22,7 @@ def check_curve(cost, quality):
     ValueError
         If there is no point, the lengths differ, or a number is not finite.
     """
-    cost = check_array(cost, ensure_2d=False, dtype=np.float64, input_name="cost")
-    quality = check_array(quality, ensure_2d=False, dtype=np.float64, input_name="quality")
+    cost, quality = _finite_numbers(cost, "cost"), _finite_numbers(quality, "quality")
     if cost.ndim != 1 or cost.shape != quality.shape:
         raise ValueError(
             "cost and quality must be one-dimensional and of the same length, got shapes "
@@ -31,6 +30,14 @@ def check_curve(cost, quality):
         )
     order = np.lexsort((quality, cost))
     return cost[order], quality[order]
+
+
+def _finite_numbers(values, name):
+    """Validated numbers; what is plain already, as in each resample, is taken as it is."""
+    plain = type(values) is np.ndarray and values.dtype == np.float64 and values.ndim == 1
+    if plain and len(values) and np.isfinite(values).all():
+        return values
+    return check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
 
 
 def check_anchors(weak, strong):

@@ -8,6 +8,8 @@ _POINTS = 33
 _ENDS = 0.005
 # What is left of a power after those below it: less is rounding.
 _APART = 1e-3
+# What a polynomial cannot bend is mended in bins of so many rows at least, at most so many.
+_ROWS_EACH, _MOST_BINS = 250, 20
 
 
 def corrections(estimate, quality, own=True):
@@ -15,7 +17,8 @@ def corrections(estimate, quality, own=True):
 
     Each curve is a polynomial. Of each power what is noise is shrunk away, judged over all
     choices together: with coefficients ``c`` and variances ``v`` by ``t / (t + v)``,
-    ``t = max(mean(c ** 2 - v), 0)`` (empirical Bayes). The order of estimates of a choice stays.
+    ``t = max(mean(c ** 2 - v), 0)`` (empirical Bayes). Where rows are many, what is left over is
+    mended in bins of each choice, shrunk likewise. The order of estimates of a choice stays.
 
     Parameters
     ----------
@@ -53,13 +56,67 @@ def corrections_of_several(estimates, quality):
     ends = np.stack([x + np.interp(x, *curve) for x, curve in zip(at, shared)])
     moved = np.stack([e + np.interp(e, *curve) for e, curve in zip(estimates, shared)])
     columns = moved.transpose(1, 0, 2).reshape(n_rows, -1)
-    curves = iter(_curves(columns, np.tile(quality, n_estimates), n_choices))
-    own = [[end + np.interp(end, *next(curves)) for _ in range(n_choices)] for end in ends]
-    rising = np.maximum.accumulate([own, [[end] * n_choices for end in ends]], axis=3)
-    return tuple(
-        [[np.stack([x, y - x]) for y in of_one] for x, of_one in zip(at, of_all)]
-        for of_all in rising
+    outcomes = np.tile(quality, n_estimates)
+    curves = _curves(columns, outcomes, n_choices)
+    own = np.repeat(ends, n_choices, axis=0)
+    own = np.maximum.accumulate([y + np.interp(y, *curve) for y, curve in zip(own, curves)], axis=1)
+    at_own = np.repeat(at, n_choices, axis=0)
+    given = estimates.transpose(1, 0, 2).reshape(n_rows, -1)
+    places, more = _left_over(given, at_own, own, outcomes, n_choices)
+    x = np.sort(np.concatenate([at_own, places], axis=1), axis=1)
+    y = [
+        np.interp(x, a, b) + np.interp(x, p, m)
+        for x, a, b, p, m in zip(x, at_own, own, places, more)
+    ]
+    own = iter(np.stack([x, np.maximum.accumulate(y, axis=1) - x], axis=1))
+    of_all = np.stack([at, np.maximum.accumulate(ends, axis=1) - at], axis=1)
+    return (
+        [[next(own) for _ in range(n_choices)] for _ in range(n_estimates)],
+        [[curve] * n_choices for curve in of_all],
     )
+
+
+def _left_over(estimate, at, ends, quality, n_together):
+    """What curves leave over in bins of equal counts, as places of the bins and what to add there.
+
+    Parameters
+    ----------
+    estimate : ndarray of shape (n_rows, n_columns)
+    at, ends : ndarray of shape (n_columns, n_points)
+        Estimates, and what the curve of a column makes of them.
+    quality : ndarray of shape (n_rows, n_columns)
+    n_together : int
+        Columns that follow each other; what is noise is judged over them, bin by bin, and over
+        the bins of a column, and the larger share is believed.
+
+    Returns
+    -------
+    places, add : ndarray of shape (n_columns, n_bins)
+    """
+    n_bins = min(len(estimate) // _ROWS_EACH, _MOST_BINS)
+    if n_bins < 2:
+        return np.zeros((2, len(at), 1))
+    first = np.arange(n_bins) * len(estimate) // n_bins
+    counts = np.diff(first, append=len(estimate))
+    places, add, noise = np.empty((3, len(at), n_bins))
+    for c, (values, outcome) in enumerate(zip(estimate.T, quality.T)):
+        order = np.argsort(values)
+        values, left = values[order], outcome[order] - np.interp(values[order], at[c], ends[c])
+        means = np.add.reduceat(left, first) / counts
+        noise[c] = (np.add.reduceat(left**2, first) / counts - means**2) / counts
+        # Rows of equal estimates, but for rounding, are parted by their order, which says nothing.
+        apart = 1e-9 * max(abs(values[0]), abs(values[-1]))
+        starts = np.flatnonzero(np.append(True, np.diff(values) > apart))
+        alike = np.diff(starts, append=len(values))
+        values = np.repeat(values[starts], alike)
+        left = np.repeat(np.add.reduceat(left, starts) / alike, alike)
+        places[c] = np.add.reduceat(values, first) / counts
+        add[c] = np.add.reduceat(left, first) / counts
+    real = add**2 - noise
+    of_bins = np.repeat(real.reshape(-1, n_together, n_bins).mean(axis=1), n_together, axis=0)
+    real = np.maximum(np.maximum(of_bins, real.mean(axis=1, keepdims=True)), 0.0)
+    sums = real + noise
+    return places, add * np.divide(real, sums, where=sums > 0, out=np.zeros_like(noise))
 
 
 def _shrinkage(coefs, noise, n_together):

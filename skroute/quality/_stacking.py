@@ -19,6 +19,8 @@ SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 _PENALTY = 0.02
 # Rows are kept for at least this share more of gain.
 _WORTH_KEEPING = 0.05
+# Estimates may be less true, beyond noise, for at least this share more of gain.
+_WORTH_TRUTH = 0.1
 # Estimates are corrected together, so many numbers at a time.
 _TOGETHER = 100_000
 # Of the sum of squares over all rows: what is less than this without some rows is rounding.
@@ -326,12 +328,26 @@ class Candidate(NamedTuple):
     estimate : ndarray of shape (n_rows, n_choices)
         Corrected by the other folds.
     gain : ndarray of shape (n_rows,)
+    error : ndarray of shape (n_rows,)
+        Mean square over the choices.
     """
 
     deviation: np.ndarray
     curves: str | None
     estimate: np.ndarray
     gain: np.ndarray
+    error: np.ndarray
+
+    def beats(self, other, rows=slice(None)):
+        """Whether decisions gain more, beyond noise, and estimates are as true as the other's.
+
+        They may be less true where a tenth more is gained.
+        """
+        lead = (self.gain - other.gain)[rows]
+        if not beyond_noise(lead):
+            return False
+        enough = lead.mean() > _WORTH_TRUTH * other.gain[rows].mean()
+        return enough or not beyond_noise((self.error - other.error)[rows])
 
 
 def others(n_rows, folds):
@@ -387,9 +403,8 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
 
     def best_of(some, one, rows):
         """The stack of some members, or the one that decides better, by some rows."""
-        best = max(some, key=lambda name: found[name].gain[rows].mean())
-        lead = (found[best].gain - found["stack", one].gain)[rows]
-        return best if beyond_noise(lead) else ("stack", one)
+        better = [name for name in some if found[name].beats(found["stack", one], rows)]
+        return max(better, key=lambda name: found[name].gain[rows].mean(), default=("stack", one))
 
     def taken(rows):
         """What decides best on some rows; None where that is worse than a coin."""
@@ -430,8 +445,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
 def correct_by_others(deviations, quality, splits, costs):
     """Several estimates of each fold, corrected by what the rows of the others say.
 
-    Choices have curves of their own, unless decisions are better by more than noise with a
-    curve that all share, or with none.
+    Choices have curves of their own, unless a curve that all share, or none, beats them.
 
     Parameters
     ----------
@@ -463,8 +477,10 @@ def correct_by_others(deviations, quality, splits, costs):
             for curves, estimate in zip(("own", "shared", None), estimates[:, j]):
                 estimate = finished(estimate, low, high)
                 gain = gain_over_mix(estimate, quality, costs)
-                if best is None or beyond_noise(gain - best.gain):
-                    best = Candidate(deviation, curves, estimate, gain)
+                error = ((quality - estimate) ** 2).mean(axis=1)
+                one = Candidate(deviation, curves, estimate, gain, error)
+                if best is None or one.beats(best):
+                    best = one
             found.append(best)
     return found
 

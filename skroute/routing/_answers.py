@@ -5,6 +5,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 
 from skroute.base import dispatch
 from skroute.metrics import sample_quality
+from skroute.metrics._report import ReportMixin
 from skroute.routing._base import BaseRouter, LabelsMixin
 from skroute.routing._combiner import combine
 from skroute.routing._targets import MultiLabel, SingleLabel, rows_of_failure
@@ -60,7 +61,7 @@ class Answers:
         return router._target.call(method, name, estimator, _safe_indexing(self.X, new))
 
 
-class CombiningRouter(LabelsMixin, BaseRouter):
+class CombiningRouter(ReportMixin, LabelsMixin, BaseRouter):
     """Routers whose choices are sets of members that are asked and combined.
 
     A subclass implements ``_learn``, which calls `_set_choices` last, and ``_plan``, whose

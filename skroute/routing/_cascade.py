@@ -18,6 +18,7 @@ from skroute.base import (
     inherit_member_tags,
     note_failure,
 )
+from skroute.metrics._report import ReportMixin
 from skroute.routing._abstaining import ABSTAIN_COST, ABSTAIN_NAME
 from skroute.routing._cascade_checks import (
     check_fit_costs,
@@ -43,7 +44,7 @@ from skroute.utils._named import check_rows_match
 _PLAIN = str, (bool, np.bool_), (int, float, np.number)
 
 
-class CascadeRouter(CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
+class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
     r"""Ask one model after another; what an answer shows decides whether to ask another.
 
     For whoever has a log of what several models made of past requests: how good each

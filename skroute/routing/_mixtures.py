@@ -110,7 +110,7 @@ def price_curve(estimate, realised, costs, prices):
     return cost, value
 
 
-def spread_prices(path, n_prices):
+def spread_prices(path, n_prices, power=1.0):
     """Prices at evenly spaced budgets from the cheapest plan to the most expensive, falling.
 
     Parameters
@@ -119,12 +119,18 @@ def spread_prices(path, n_prices):
 
     n_prices : int
 
+    power : float, default=1.0
+        Above 1 budgets lie closer at the cheap end.
+
     Returns
     -------
     ndarray of shape (at most n_prices,)
         Distinct; the last is 0.
     """
-    budgets = np.linspace(path.budgets[0], path.budgets[-1], n_prices)
+    low, high = path.budgets[[0, -1]]
+    budgets = low + np.linspace(0, 1, n_prices) ** power * (high - low)
+    # The last budget itself: no rounding.
+    budgets[-1] = high
     return np.unique([path.price(budget) for budget in budgets])[::-1]
 
 

@@ -219,7 +219,7 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
     >>> X, y = load_digits(return_X_y=True)
     >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
     >>> router = OccamRouterClassifier(
-    ...     [("bayes", GaussianNB()), ("forest", RandomForestClassifier(random_state=0))],
+    ...     [("bayes", GaussianNB()), ("forest", RandomForestClassifier(30, random_state=0))],
     ...     costs={"bayes": 1, "forest": 10},
     ...     budget=5,
     ... )

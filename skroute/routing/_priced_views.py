@@ -8,6 +8,7 @@ from skroute.routing._abstaining import Beside
 from skroute.routing._fit_warnings import warn_of_slack
 from skroute.routing._limits import limits_of
 from skroute.routing._newcomers import base_of
+from skroute.routing._report_tables import ReportTablesMixin
 from skroute.routing._row_tables import RowTablesMixin
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import Real, num_samples
@@ -124,7 +125,7 @@ def standard_error(rows, part, weight=None):
     return float(found)
 
 
-class LoggedMixin(RowTablesMixin, PricedMixin):
+class LoggedMixin(ReportTablesMixin, RowTablesMixin, PricedMixin):
     """Mixin for routers with one `PricedPolicy` over all of their choices.
 
     A subclass implements ``_estimates(X, of)``, which is ``of(features)`` for the features

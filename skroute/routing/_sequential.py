@@ -10,6 +10,7 @@ from skroute.base import Plan, check_affordable
 from skroute.routing._answers import CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import search_combinations
 from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
+from skroute.routing._label_candidates import LabelRule, label_candidates
 from skroute.routing._mixtures import best_mixture, price_curve, spread_prices
 from skroute.routing._predictors import answer_features, fit_predictor, predict_values
 from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
@@ -67,6 +68,9 @@ class Rule(NamedTuple):
 
     cost, quality : float
         Means.
+
+    labels : LabelRule, default=None
+        FrugalML's thresholds and add-ons, which then decide.
     """
 
     start: int
@@ -74,6 +78,7 @@ class Rule(NamedTuple):
     price: float
     cost: float
     quality: float
+    labels: LabelRule | None = None
 
 
 class Models(NamedTuple):
@@ -105,8 +110,8 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
     :math:`\hat V` is fitted backward, from large sets of members to small ones, on what
     they have made of training rows. The rules at several prices and from each
     possible first member are then compared out of sample with one another and with their
-    special case that buys one add-on at most, which is :class:`FrugalMCTClassifier`; for
-    a budget the best one, or a mixture of two, is used.
+    special cases that buy one add-on at most: :class:`FrugalMCTClassifier` and, for one label per
+    row, :class:`FrugalMLClassifier`. For a budget the best one, or a mixture of two, is used.
 
     Parameters
     ----------
@@ -341,6 +346,9 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
         self._models = Models([None] * len(members), [None] * len(members))
         # The special case first: its estimates also say which prices matter.
         rules = self._learn_addons(starts, realised, fit)
+        if not self._multilabel:
+            for base in starts:
+                rules += self._learn_label_rules(base, realised, scores)
         if members.sum(axis=1).max() > 2:
             reached = np.flatnonzero(members[:, bases].any(axis=1))
             rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
@@ -364,7 +372,8 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
             costs = np.array([cost for _, _, cost in options])
             self._models.addon[base], estimate = fit(base, ways)
             path = assignment_path(estimate, costs)
-            own = spread_prices(path, _N_ADDON_PRICES)
+            # Where little is spent, each bit of it buys most.
+            own = spread_prices(path, _N_ADDON_PRICES, 2.0)
             table = zip(own, *price_curve(estimate, ways, costs, own))
             rules += [Rule(base, -1, *row) for row in table]
             prices += list(spread_prices(path, self.n_prices + 1))
@@ -374,6 +383,26 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
         at = np.linspace(0, len(prices) - 1, min(self.n_prices, len(prices)))
         self.prices_ = prices[np.unique(at.round().astype(int))]
         return rules
+
+    def _learn_label_rules(self, base, realised, scores):
+        """FrugalML's rules: the add-on's own answer where the base's score is low."""
+        (member,) = self._states[base].used
+        after = self._states[base].following
+        # Who answers instead: the base itself first.
+        members = [int(member), *map(int, np.flatnonzero(after >= 0))]
+        columns = [realised[base][:, 0]]
+        columns += [realised[after[k]][:, self._way_alone(after[k], k)] for k in members[1:]]
+        rules, *curve = label_candidates(
+            scores[member], np.column_stack(columns), self.costs_[members], 0
+        )
+        return [
+            Rule(base, -1, np.nan, *means, one._replace(addons=np.array(members)[one.addons]))
+            for one, *means in zip(rules, *curve)
+        ]
+
+    def _way_alone(self, state, member):
+        """Way to answer in a state with one member alone."""
+        return 1 + int(self._states[state].used.searchsorted(member))
 
     def _features(self, scores, state):
         return answer_features(scores, state.weights, self._multilabel)
@@ -388,8 +417,7 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
         following = self._states[base].following
         for k in np.flatnonzero(following >= 0):
             state, cost = following[k], base_cost + self.costs_[k]
-            alone = 1 + int(self._states[state].used.searchsorted(k))
-            options += [(state, 0, cost), (state, alone, cost)]
+            options += [(state, 0, cost), (state, self._way_alone(state, k), cost)]
         return options
 
     def _plan(self, X, budget):
@@ -417,6 +445,12 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
     def _step(self, answers, rows, at, rule):
         """For some rows in one state under one rule: next state, way to answer there."""
         state = self._states[at]
+        if rule.labels is not None:
+            (base,) = state.used
+            member = rule.labels.choose(answers.ask(base, rows), base)
+            # Alone in a set of two, as `_way_alone` has it.
+            ways = np.where(member == base, 0, 1 + (member > base))
+            return np.where(member == base, at, state.following[member]), ways
         features = self._features([answers.ask(k, rows) for k in state.used], state)
         if rule.price_at < 0:
             states, ways, costs = map(np.array, zip(*self._addon_options(at)))

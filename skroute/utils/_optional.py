@@ -11,6 +11,7 @@ _EXTRAS = {
     "dask": "dask",
     "distributed": "dask",
     "pyarrow": "parquet",
+    "vl_convert": "report",
 }
 
 

@@ -11,7 +11,7 @@ from sklearn.datasets import make_classification
 
 from skroute.forests import leaf_sums
 from skroute.gating import _boosting as gbrt
-from skroute.gating._levels import most_accurate_level
+from skroute.gating._levels import mean_gain, most_accurate_level
 from skroute.gating._objective import class_losses, doubt
 from skroute.gating._pairs import gate_of
 
@@ -210,6 +210,19 @@ def test_most_accurate_level_by_brute_force(seed):
     sent = gate > level
     assert weight[sent].sum() <= p_full * weight.sum() + 1e-9
     assert_allclose(weight[sent] @ gain[sent], best)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mean_gain_by_brute_force(seed):
+    """Over random orders of what ties, row by row."""
+    rng = np.random.default_rng(seed)
+    gate, gain = rng.integers(0, 5, 40).astype(float), rng.integers(-1, 2, 40).astype(float)
+    curves = np.zeros(41)
+    for _ in range(2000):
+        order = np.lexsort((rng.random(40), -gate))
+        curves[1:] += np.cumsum(gain[order]) / 2000
+    expected = np.trapezoid(curves[:21], np.arange(21) / 40)
+    assert_allclose(mean_gain(gate, gain, np.ones(40), 0.5), expected, atol=0.1)
 
 
 def test_level_that_sends_everything_or_nothing():

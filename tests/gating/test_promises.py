@@ -508,8 +508,43 @@ def test_a_gate_that_gains_nothing_is_not_paid():
     assert len(gate.features_used_["gate"]) == 0
     assert gate.cost_table_["cheap"] == len(gate.features_used_["cheap"])
     assert gate.validation_cost_ == gate.cost_table_["cheap"] and gate.validation_cost_se_ == 0
+    with pytest.warns(UserWarning, match="budget=50.0 is left over: the cheap model answers"):
+        gate.set_params(budget=50.0).fit(X, y)
+    gate.set_params(budget=None)
     with pytest.raises(AttributeError, match="p_full=0"):
         _ = gate.set_params(p_full=0.0).fit(X, y).validation_cost_
+
+
+def test_probabilities_that_mislead_the_gate_do_not_decide_who_is_sent():
+    """A full model that is always right, and says so only where the cheap one is right too."""
+
+    class Shy(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_ = np.array([0, 1])
+            return self
+
+        def predict_proba(self, X):
+            sure = np.where(np.abs(X[:, 0]) < 1, 0.501, 0.999)
+            p = np.where(X[:, 1] > 0, sure, 1 - sure)
+            return np.column_stack([1 - p, p])
+
+        def predict(self, X):
+            return (X[:, 1] > 0).astype(int)
+
+    gains = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x = 1.5 * rng.normal(size=900)
+        y = (x + 0.7 * rng.normal(size=900) > 0).astype(int)
+        X = np.column_stack([x, 2.0 * y - 1])
+        gate = adapt_of(Shy(), "gbrt", p_full=0.3, gamma=0.05, n_estimators=20)
+        gate.set_params(feature_costs=[0, 20]).fit(X[:500], y[:500])
+        cheap = y[500:] == gate.predict(X[500:], budget=gate.min_budget_)
+        routed = gate.predict_routed(X[500:])
+        assert routed.route.mean() < 0.4
+        gains.append((y[500:] == routed.y_pred).mean() - cheap.mean())
+    # Of rows sent at random three in ten of the errors would be gone.
+    assert np.mean(gains) > 0.08
 
 
 def test_a_full_model_that_gives_logits_is_refused():

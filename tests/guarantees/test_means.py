@@ -139,9 +139,9 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("n", [30, 300])
 def test_betting_bounds_hold_over_fresh_draws(law, n):
-    """2,000 draws each; the bound without its correction, the plain mean, is seen to fail."""
+    """800 draws each; the bound without its correction, the plain mean, is seen to fail."""
     draw, mean = LAWS[law]
-    n_draws, level = 2000, 0.1
+    n_draws, level = 800, 0.1
     rng = np.random.default_rng(1)
     above = below = plain = 0
     for _ in range(n_draws):
@@ -158,7 +158,7 @@ def test_betting_bounds_hold_without_replacement():
     """And bets that take the rows for independent ones of a mean that they know are worse."""
     rng = np.random.default_rng(2)
     population = (rng.random(400) < 0.2) * 1.0
-    mean, n_draws, level = population.mean(), 2000, 0.1
+    mean, n_draws, level = population.mean(), 800, 0.1
     broken = tighter = 0
     for _ in range(n_draws):
         values = rng.choice(population, 200, replace=False)
@@ -185,7 +185,7 @@ def test_normal_bound_is_seen_to_fail_where_it_has_no_right():
 def test_sequences_hold_at_all_times():
     """A fixed-time bound that is looked at after every row, the mutation, is seen to fail."""
     rng = np.random.default_rng(4)
-    n_draws, n = 1000, 400
+    n_draws, n = 400, 400
     broken = peeked = 0
     for _ in range(n_draws):
         values = (rng.random(n) < 0.3) * 1.0

@@ -30,7 +30,7 @@ def test_a_sequence_stops_at_the_first_failure(p_values, confidence):
 def test_sequences_hold_over_fresh_draws():
     """Twenty candidates of rising loss, two risks. Testing each alone is seen to fail."""
     rng = np.random.default_rng(0)
-    limit, n_draws, level = 0.1, 1000, 0.1
+    limit, n_draws, level = 0.1, 300, 0.1
     # Many candidates just above the limit: where each is tested, one of them gets through.
     rates = np.r_[np.linspace(0.02, 0.09, 5), np.full(15, 0.101)]
     broken = alone = 0

@@ -363,7 +363,7 @@ for thread in threads: thread.join()
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_killed_workers_lose_no_money(kind, tmp_path):
     """What the providers count is booked, but for calls that a kill cut off: these are named."""
-    total = 2000.0
+    total = 1300.0
     ledger = make_ledger(kind, tmp_path, 600.0)
     stream = ROUTER.stream(total, max_costs=[1.5, 3.0, 7.5], ledger=ledger)
     (tmp_path / "stream.pickle").write_bytes(pickle.dumps(stream))

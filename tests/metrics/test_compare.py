@@ -101,10 +101,10 @@ def test_reference_distances_are_zero(case):
 
 def test_intervals(case):
     curve, Q, costs = case
-    found = compare_with_references(curve, Q, costs, n_resamples=100, random_state=0)
-    again = compare_with_references(curve, Q, costs, n_resamples=100, random_state=0)
+    found = compare_with_references(curve, Q, costs, n_resamples=40, random_state=0)
+    again = compare_with_references(curve, Q, costs, n_resamples=40, random_state=0)
     narrow = compare_with_references(
-        curve, Q, costs, n_resamples=100, random_state=0, confidence_level=0.5
+        curve, Q, costs, n_resamples=40, random_state=0, confidence_level=0.5
     )
     assert found == again
     apgr = found["apgr"]["router"]
@@ -142,7 +142,7 @@ def test_an_interval_belongs_to_a_number(seed):
     share = rng.uniform(size=(6, 1)) * rng.choice([0.5, 1.0])
     routes = (rng.uniform(size=(6, n)) < share).astype(int)
     curve = curve_of(routes, Q, np.array([1.0, 2.0]))._replace(budget=BUDGETS + 1)
-    found = compare_with_references(curve, Q, [1.0, 2.0], n_resamples=30, random_state=0)
+    found = compare_with_references(curve, Q, [1.0, 2.0], n_resamples=8, random_state=0)
     for metric in found:
         for value in found[metric].values():
             undefined = np.isnan([value.estimate, value.low, value.high, value.standard_error])

@@ -1,8 +1,5 @@
 """The displays: what is drawn, from what."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -175,12 +172,3 @@ class TestComplementarity:
         assert display.image_.get_cmap().name == "Blues"
         assert display.ax_ is ax
         assert_array_equal(display.matrix, [[0, 0.5], [0.5, 0]])
-
-
-def test_import_does_not_load_matplotlib_or_numba():
-    code = (
-        "import sys, skroute.metrics, skroute.datasets\n"
-        "print([m for m in ('matplotlib', 'numba', 'highspy', 'lightgbm') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stderr

@@ -333,11 +333,6 @@ def test_round_trip_to_a_new_process(tmp_path):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_import_loads_no_numba():
-    code = "import sys, skroute.quality; assert 'numba' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_on_letter(data_home):
     """Success of a model is predicted better than by its mean accuracy."""
     data = np.load(data_home / "letter" / "letter.npz")

@@ -30,6 +30,8 @@ from skroute.routing import (
     VoteClassifier,
 )
 from skroute.routing._answers import Answers
+from skroute.routing._label_candidates import label_candidates
+from skroute.routing._mixtures import Mixture
 from skroute.routing._priced_views import standard_error
 from tests.estimators import COMBINERS
 
@@ -96,9 +98,13 @@ def forget(router):
         log.estimator.asked_.clear()
 
 
+def frugal_mct(estimators, **options):
+    return FrugalMCTClassifier(estimators, costs=COSTS, **options)
+
+
 POLICIES = [
     pytest.param(lambda e, **kw: FrugalMLClassifier(e, costs=COSTS, **kw), id="FrugalML"),
-    pytest.param(lambda e, **kw: FrugalMCTClassifier(e, costs=COSTS, **kw), id="FrugalMCT"),
+    pytest.param(frugal_mct, id="FrugalMCT"),
     pytest.param(
         lambda e, **kw: SequentialRouterClassifier(e, costs=COSTS, n_prices=6, **kw),
         id="Sequential",
@@ -111,10 +117,22 @@ def problem():
     return services()
 
 
+FITTED = {}
+
+
+def fitted(make, problem, **options):
+    """A router that learned from the first half: of one fit for all tests, a copy for each."""
+    key = (make, *options.items())
+    if key not in FITTED:
+        estimators, X, y = problem
+        FITTED[key] = pickle.dumps(make(estimators, **options).fit(X[:300], y[:300]))
+    return pickle.loads(FITTED[key])
+
+
 @pytest.mark.parametrize("make", POLICIES)
 def test_protocol(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     test = X[300:]
     y_pred, route, cost = router.predict_routed(test)
     assert route.dtype == np.int64 and cost.dtype == np.float64
@@ -133,7 +151,7 @@ def test_protocol(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_every_call_is_paid_and_none_is_made_twice(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     forget(router)
     _, route, cost = router.predict_routed(X[300:])
     calls = np.zeros(300)
@@ -149,8 +167,8 @@ def test_every_call_is_paid_and_none_is_made_twice(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_budget_holds_on_average_and_more_buys_more(make):
     budgets = (1.0, 2.0, 4.0, 8.0, np.inf)
-    cost, accuracy = np.zeros((6, 5)), np.zeros((6, 5))
-    for seed in range(6):
+    cost, accuracy = np.zeros((4, 5)), np.zeros((4, 5))
+    for seed in range(4):
         estimators, X, y = services(1200, seed)
         router = make(estimators).fit(X[:600], y[:600])
         for j, budget in enumerate(budgets):
@@ -171,7 +189,7 @@ def test_budget_holds_on_average_and_more_buys_more(make):
 @pytest.mark.parametrize("make", POLICIES)
 def test_batches_are_answered_alike(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     whole = router.predict_routed(X[300:])
     order = np.random.default_rng(0).permutation(300)
     for rows in np.array_split(order, 5):
@@ -185,7 +203,7 @@ def test_batches_are_answered_alike(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_fixed_base_and_messages(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0, base="middle").fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0, base="middle")
     route = router.route(X[300:])
     assert router.choice_members_[route, 1].all()
     with pytest.raises(ValueError, match="smallest feasible budget is 3"):
@@ -205,7 +223,7 @@ def test_fixed_base_and_messages(make, problem):
 
 def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
     estimators, X, y = problem
-    router = FrugalMCTClassifier(estimators, costs=COSTS, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(frugal_mct, problem, budget=4.0)
     y_pred, route, cost = router.predict_routed(X[300:400])
     stream = router.stream(1e6)
     tickets = [stream.route(x[np.newaxis]) for x in X[300:400]]
@@ -229,10 +247,10 @@ def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
     )
 
 
-@pytest.mark.parametrize("mean", [1.5, 3.5, 6.0])
+@pytest.mark.parametrize("mean", [1.5, 6.0])
 def test_stream_with_a_total_is_algorithm_1_with_its_guard(problem, mean):
     estimators, X, y = problem
-    router = FrugalMCTClassifier(estimators, costs=COSTS, base="cheap").fit(X[:300], y[:300])
+    router = fitted(frugal_mct, problem, base="cheap")
     stream = router.stream(mean * 300, n_expected=300)
     answers = [stream.predict(x[np.newaxis]) for x in X[300:]]
     status = stream.status()
@@ -248,7 +266,7 @@ def test_stream_with_a_total_is_algorithm_1_with_its_guard(problem, mean):
 
 def test_stream_with_failing_services_spends_nothing_on_them(problem):
     estimators, X, y = problem
-    router = FrugalMCTClassifier(estimators, costs=COSTS, base="cheap").fit(X[:300], y[:300])
+    router = fitted(frugal_mct, problem, base="cheap")
     router = pickle.loads(pickle.dumps(router))
     forget(router)
     stream = router.stream(1e4)
@@ -276,7 +294,7 @@ def test_stream_with_failing_services_spends_nothing_on_them(problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_failure_names_the_service_and_the_rows(make, problem):
     estimators, X, y = services()
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     forget(router)
     for log in router.estimators_:
         log.estimator.fail = True
@@ -297,7 +315,7 @@ def test_failure_names_the_service_and_the_rows(make, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_pickle_and_time(make, problem):
     estimators, X, y = problem
-    router = make(estimators, budget=4.0).fit(X[:300], y[:300])
+    router = fitted(make, problem, budget=4.0)
     again = pickle.loads(pickle.dumps(router))
     for ours, theirs in zip(router.predict_routed(X), again.predict_routed(X)):
         assert_array_equal(ours, theirs)
@@ -442,6 +460,45 @@ def test_sequential_buys_a_third_answer_when_two_differ():
     unanimous = (answers == answers[0]).all(axis=0)
     assert three.sum() > 200
     assert unanimous[three].mean() < 0.5 * unanimous.mean()
+
+
+def test_label_rules_are_judged_by_rows_that_did_not_choose_them():
+    """Scores that say nothing, over fresh draws: thresholds fit the noise of their own rows."""
+    honest, own = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        scores = rng.dirichlet(np.ones(3), 120)
+        quality = (rng.random((120, 3)) < 0.7).astype(float)
+        costs = np.array([1.0, 2.0, 3.0])
+        rules, cost, found = label_candidates(scores, quality, costs, 0)
+        member = [rule.choose(scores, 0) for rule in rules]
+        own.append(max(quality[np.arange(120), k].mean() for k in member))
+        honest.append(found[np.argmax([quality[np.arange(120), k].mean() for k in member])])
+        paid = [1.0 + np.where(k == 0, 0.0, costs[k]).mean() for k in member]
+        assert np.abs(cost - paid).max() < 1.0
+    assert np.mean(own) > 0.75 and abs(np.mean(honest) - 0.7) < 0.03
+
+
+def test_sequential_decides_by_label_where_that_is_best():
+    """An answer is right where its score is high: a rule with a threshold, made by itself."""
+    rng = np.random.default_rng(0)
+    n = 1200
+    y = rng.integers(0, 2, n)
+    sure = rng.random(n)
+    cheap = np.where((sure < 0.7) & (rng.random(n) < 0.6), 0, y)
+    scores = 0.5 + np.where(np.arange(2) == cheap[:, None], 0.5, -0.5) * sure[:, None]
+    exact = FrozenEstimator(Log(np.eye(2)[y], LABELS[:2]).fit(None, None))
+    logs = [("cheap", FrozenEstimator(Log(scores, LABELS[:2]).fit(None, None))), ("exact", exact)]
+    X, half = np.arange(n)[:, np.newaxis], n // 2
+    costs = [1.0, 10.0]
+    router = SequentialRouterClassifier(logs, costs=costs).fit(X[:half], LABELS[y[:half]])
+    (rule,) = [rule for rule in router._rules if rule.labels is not None][:1]
+    router._rules, router.mixture_ = [rule], Mixture(np.array([1.0]), np.array([1.0]))
+    y_pred, route, cost = router.predict_routed(X[half:])
+    bought = rule.labels.choose(scores[half:], 0) == 1
+    np.testing.assert_array_equal(cost, np.where(bought, 11.0, 1.0))
+    np.testing.assert_array_equal(y_pred, LABELS[np.where(bought, y[half:], cheap[half:])])
+    assert set(np.array(router.choices_)[route]) <= {"cheap", "cheap + exact > exact"}
 
 
 def test_sequential_limits_the_number_of_sets(problem):

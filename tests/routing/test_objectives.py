@@ -43,7 +43,8 @@ from skroute.routing import (
     SingleBestClassifier,
     export_policy,
 )
-from skroute.routing._ratio_policy import dinkelbach
+from skroute.routing._priced import PricedPolicy
+from skroute.routing._ratio_policy import RatioPolicy, dinkelbach
 from skroute.routing._validation import weighted_path
 
 TREE = DecisionTreeRegressor(max_depth=4, min_samples_leaf=10, random_state=0)
@@ -216,6 +217,55 @@ def test_a_ratio_is_linear_at_the_level_that_it_reaches():
         assert found == pytest.approx(above / below, abs=0.04)
     levels = [router._priced.at_budget(b).estimator.level for b in (1.0, 2.5, 5.0)]
     assert levels[0] < levels[-1]
+
+
+def ratio_policy(sums, estimated, part, rows, levels=(0.1, 1.4)):
+    """Of some rows, by estimates that no row has fitted."""
+    policies = [
+        PricedPolicy(
+            None,
+            (estimated.above - level * estimated.below)[rows],
+            (sums.above - level * sums.below)[rows],
+            np.array(COSTS),
+            part=part[rows],
+        )
+        for level in levels
+    ]
+    return RatioPolicy(*policies, levels, Sums(*(of[rows] for of in sums)))
+
+
+def test_rows_that_pick_the_level_of_a_ratio_may_judge_it():
+    """Over fresh draws: beside a level that the rows of the other folds pick."""
+    n, apart, spread = 250, [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x, part = rng.normal(size=(n, 1)), np.arange(n) % 5
+        # F1 of three members that find positives rarely, often and mostly.
+        positive = rng.random((n, 1)) < 1 / (1 + np.exp(2 - x))
+        p_found = np.array([0.4, 0.6, 0.8]) + 0.1 * x * [1, -1, 0]
+        found = rng.random((n, 3)) < np.where(positive, p_found, [0.15, 0.1, 0.1])
+        sums = Sums(2.0 * (positive & found), 1.0 * positive + found)
+        guess = 1 / (1 + np.exp(2 - x))
+        named = guess * p_found + (1 - guess) * [0.15, 0.1, 0.1]
+        noise = 0.1 * rng.normal(size=(n, 3))
+        estimated = Sums(2 * guess * p_found + noise, guess + named)
+        whole = ratio_policy(sums, estimated, part, np.arange(n))
+        choices = whole.at_budget(2.5).validate(2.5).choices
+        nested = [np.empty(n), np.empty(n)]
+        for fold in range(5):
+            others, rows = np.flatnonzero(part != fold), part == fold
+            picked = ratio_policy(sums, estimated, part, others).at_budget(2.5).estimator
+            by_others = whole.linear(picked.level, picked.scale).validate(2.5).choices
+            for to, of in zip(nested, sums):
+                to[rows] = by_others.mean(of)[rows]
+        judged = [choices.mean(of) for of in sums]
+        ratio = np.sum(judged[0]) / np.sum(judged[1])
+        apart.append(ratio - nested[0].sum() / nested[1].sum())
+        error = (judged[0] - ratio * judged[1]).std() / np.sqrt(n) / np.mean(judged[1])
+        spread.append(error)
+    # Less than a tenth of the standard error that such a figure has anyway.
+    bias, error = np.mean(apart), np.std(apart) / np.sqrt(len(apart))
+    assert abs(bias) + 2 * error < 0.1 * np.mean(spread)
 
 
 def test_f1_routing_has_a_better_f1_than_accuracy_routing_of_rare_positives():

@@ -115,8 +115,8 @@ def early(frequency, margin):
 
 def clock(model, data, optimised_at, repeats, short):
     X, _, X_test, _ = data
-    ydf = ydf_peer(short)
-    peer = {} if ydf is None or short else {"ydf": ydf}
+    ydf = None if short else ydf_peer(short)
+    peer = {} if ydf is None else {"ydf": ydf}
     booster = model.booster_
     full = booster.predict(X_test) > 0.5
     rows = []
@@ -283,7 +283,7 @@ def bound(model, X, n_splits):
     return rows
 
 
-def unseen(n_seeds, n_trees):
+def unseen(n_seeds, n_trees, n_rows=30_000):
     """The default calibration on rows that the ensemble was not fitted on, again and again."""
     rows = []
     for name, fetch, target, trees in (
@@ -292,7 +292,7 @@ def unseen(n_seeds, n_trees):
         ("Letter", fetch_letter, None, n_trees // 3),
     ):
         X, y, X_test, y_test = split(fetch(), target)
-        X, y = np.concatenate([X, X_test])[:30_000], np.concatenate([y, y_test])[:30_000]
+        X, y = np.concatenate([X, X_test])[:n_rows], np.concatenate([y, y_test])[:n_rows]
         third = len(X) // 3
         order = np.random.RandomState(0).permutation(len(X))
         model = boosted(trees, learning_rate=0.1).fit(X[order[:third]], y[order[:third]])
@@ -315,10 +315,10 @@ def unseen(n_seeds, n_trees):
     return rows
 
 
-def rare(n_seeds, n_trees):
+def rare(n_seeds, n_trees, n_rows=None):
     """Adult thinned to 2 % positives: answers of the full ensemble that are lost."""
     bunch = fetch_adult()
-    X, y = np.ascontiguousarray(bunch.data, dtype=np.float64), bunch.target
+    X, y = np.ascontiguousarray(bunch.data, dtype=np.float64)[:n_rows], bunch.target[:n_rows]
     labels, rows = np.unique(y), []
     settings = {
         "alpha=0.005": {"alpha": 0.005},
@@ -601,13 +601,13 @@ def order_claims(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="fewer trees and rows, 20 seconds")
+    parser.add_argument("--short", action="store_true", help="fewer trees and rows, seconds")
     short = parser.parse_args().short
     warnings.filterwarnings("ignore", message="No early exit keeps alpha")
-    n_trees, repeats = (60, 2) if short else (500, 7)
+    n_trees, repeats = (20, 1) if short else (500, 7)
     data = split(fetch_adult())
     if short:
-        data = data[0][:4000], data[1][:4000], data[2][:4000], data[3][:4000]
+        data = tuple(part[:1500] for part in data)
     X, y, X_test, _ = data
     model = boosted(n_trees).fit(X, y)
     seeds = (0,) if short else (0, 1, 2)
@@ -634,11 +634,11 @@ def main():
     result["latency"] = latency(model, data, optimised_at[0.005], repeats)
     result["search"] = search(model, X)
     # Fewer trees, for time: the guarantee does not depend on their number.
-    result["bound"] = bound(boosted(n_trees // 5).fit(X, y), X_test, 5 if short else 200)
+    result["bound"] = bound(boosted(n_trees // 5).fit(X, y), X_test, 2 if short else 200)
 
     orders = ORDERS[:2] if short else ORDERS
-    result["unseen"] = unseen(2 if short else 20, 20 if short else 100)
-    result["rare"] = rare(1 if short else 10, 20 if short else 200)
+    result["unseen"] = unseen(*((1, 6, 1500) if short else (20, 100)))
+    result["rare"] = rare(*((1, 10, 6000) if short else (10, 200)))
     rows = compare("Adult", model, X, X_test, orders)
     if not short:
         X, y, X_test, _ = split(fetch_covertype_sample(), 2)

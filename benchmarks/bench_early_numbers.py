@@ -298,9 +298,9 @@ def main():
     warnings.filterwarnings("ignore", message="No early exit keeps alpha")
     warnings.filterwarnings("ignore", message="alpha=.* is a share of all rows")
     warnings.filterwarnings("ignore", message="X does not have valid feature names")
-    n_trees, repeats = (30, 1) if short else (500, 7)
+    n_trees, repeats = (12, 1) if short else (500, 7)
     result = {
-        "regress": regress(n_trees, 1500 if short else 30_000, repeats),
+        "regress": regress(n_trees, 900 if short else 30_000, repeats),
         "rank": rank(n_trees, 40 if short else 500, repeats),
         "forests": forests(n_trees, *((600, 1) if short else (30_000, 3))),
     }

@@ -34,15 +34,17 @@ def split(bunch):
     return X[~bunch.is_test], bunch.target[~bunch.is_test], X[bunch.is_test]
 
 
-def wide(n_features=100):
-    X, y = make_classification(20_000, n_features, n_informative=30, n_redundant=20, random_state=0)
-    return X[:10_000], y[:10_000], X[10_000:]
+def wide(n_features=100, n_rows=20_000):
+    X, y = make_classification(n_rows, n_features, n_informative=30, n_redundant=20, random_state=0)
+    return np.split(X, 2)[0], np.split(y, 2)[0], np.split(X, 2)[1]
 
 
 def cases(short):
     """Name, fitted model and test rows of each shape."""
-    n = 50 if short else 500
+    n = 20 if short else 500
     adult, letter, many = split(fetch_adult()), split(fetch_letter()), wide()
+    if short:
+        adult, letter, many = (tuple(part[:1000] for part in one) for one in (adult, letter, many))
 
     def light(n=n, **shape):
         return lgb.LGBMClassifier(n_estimators=n, **GIVEN, **shape)
@@ -99,9 +101,10 @@ def ydf_peer(short):
         return None
     ydf.verbose(0)
     X, y, X_test = split(fetch_adult())
+    X, y, X_test = (part[: 1000 if short else None] for part in (X, y, X_test))
     names = [f"f{i}" for i in range(X.shape[1])]
     learner = ydf.GradientBoostedTreesLearner(
-        label="y", num_trees=50 if short else 500, max_depth=6, shrinkage=0.05,
+        label="y", num_trees=20 if short else 500, max_depth=6, shrinkage=0.05,
         early_stopping="NONE", validation_ratio=0.0, num_threads=1,
     )  # fmt: skip
     frame = pd.DataFrame(X, columns=names).assign(y=np.unique(y, return_inverse=True)[1])
@@ -124,7 +127,7 @@ def one_row(fast, model, X, repeats):
 
 
 def main(short):
-    repeats, rows, claims = (3 if short else 9), [], []
+    repeats, rows, claims = (1 if short else 9), [], []
     for name, model, X in cases(short):
         fast = FastForest.from_ensemble(model, X[:200])
         calls = {

@@ -195,6 +195,11 @@ class SingleRow(NamedTuple):
             return None
         return (max(distance, TINY) if side > 0 else min(distance, -TINY)), members
 
+    @property
+    def kernels(self):
+        """A function that returns the compiled walks, which it loads when it is first called."""
+        return _kernels
+
     def label(self, X):
         """Position of the label; -1 where `walk` is None."""
         if X.shape != self.shape or (X := readable(X, self.dtype, "fiu")) is None:

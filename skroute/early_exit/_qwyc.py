@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -394,7 +395,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         self.estimator_, self.classes_ = fitted, np.asarray(classes)
         if as_ensemble(fitted).is_library:
             check_same_answers(fitted, engine, self.classes_, X)
-        costs = self._costs(engine, X)
+        costs = _member_costs(self.costs, engine, X)
         n_members = engine.n_members
         alpha = shares_of(self.alpha, self.classes_)
         recipe = Recipe(
@@ -423,13 +424,6 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         self._within(self._effective_budget(None))
         self.choices_ = [str(k) for k in range(n_members + 1)]
         warn_of_rare_answers(alpha, learned, self.classes_, self.confidence)
-
-    def _costs(self, engine, X):
-        if self.costs is None:
-            return np.ones(engine.n_members)
-        if isinstance(self.costs, str):
-            return measure_costs(engine.member_calls(), X)
-        return check_costs(self.costs, range(engine.n_members))
 
     def _unfit(self):
         super()._unfit()
@@ -478,6 +472,33 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
             if not (context or known.get("_of_fit")) and (one := short.label(X)) is not None:
                 return one
         return super().predict(X, budget=budget, **context)
+
+    @available_if(lambda estimator: estimator._offers_proba())
+    def predict_proba(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
+        """Probabilities from the members that were evaluated.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per row for this call.
+
+        **context : keyword arguments
+            None: what is given is refused.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        known = vars(self)
+        short = known.get("_short")
+        if short is not None and budget is None and self.budget is None:
+            if not (context or known.get("_of_fit")) and (one := short.proba(X)) is not None:
+                return one
+        return super().predict_proba(X, budget=budget, **context)
 
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.
@@ -612,3 +633,11 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
     def _sk_visual_block_(self):
         given = as_ensemble(self.estimator)
         return VisualBlock("parallel", list(given.models.values()), names=given.labels)
+
+
+def _member_costs(costs, engine, X):
+    if costs is None:
+        return np.ones(engine.n_members)
+    if isinstance(costs, str):
+        return measure_costs(engine.member_calls(), X)
+    return check_costs(costs, range(engine.n_members))

@@ -24,6 +24,11 @@ class ShortPath:
 
     named : bool
         Whether the columns have names, which arrays lack.
+
+    Attributes
+    ----------
+    label, proba : callable
+        Label of one row, of shape (1,), and probabilities; None where this path cannot say.
     """
 
     def __init__(self, engine, classes, thresholds, spent, named):
@@ -33,6 +38,9 @@ class ShortPath:
         self.only = len(classes) == 1
         self.spent = spent
         self.columns = None
+        self.label, self.proba = self._long_label, self._long_proba
+        if self.single is not None and not named:
+            self.label, self.proba = self._prepared()
 
     def remember(self, X):
         """Keep the columns of a frame that has been checked: the next one may have the same."""
@@ -50,7 +58,37 @@ class ShortPath:
         columns = getattr(X, "columns", None)
         return X.to_numpy() if columns is self.columns or self.columns.equals(columns) else None
 
-    def label(self, X):
+    def _prepared(self):
+        """`label` and `proba` of a float row, with nothing left to look up."""
+        single, answers, array = self.single, self.answers, np.ndarray
+        shape, (pack, values), kernels = single.shape, single.layout, single.kernels
+        double, small = np.dtype(np.float64), np.dtype(np.float32)
+        long_label, long_proba, proba_of = self._long_label, self._long_proba, self._proba
+
+        def label(X):
+            if type(X) is not array or X.shape != shape:
+                return long_label(X)
+            kind = X.dtype
+            if not ((kind is double or kind is small) and X.flags.aligned):
+                return long_label(X)
+            at = kernels()[1](X, pack, values)
+            return answers[at].copy() if at >= 0 else None
+
+        def proba(X):
+            if type(X) is not array:
+                return long_proba(X)
+            walked = single.walk(X)
+            return None if walked is None else proba_of(*walked)
+
+        return label, proba
+
+    def _long_proba(self, X):
+        """Probabilities of one row, of shape (1, n_classes); None where this path cannot say."""
+        rows = None if self.single is None else self.cells(X)
+        walked = None if rows is None else self.single.walk(rows)
+        return None if walked is None else self._proba(*walked)
+
+    def _long_label(self, X):
         """Label of one row, of shape (1,); None where this path cannot say."""
         if self.single is None:
             return None

@@ -193,10 +193,16 @@ def learning(name, log, n, n_draws):
     ]
 
 
+def rows_of(result, what):
+    """The rows of all parts of one kind."""
+    parts = result["parts"]
+    return [row for part in sorted(parts) if part.startswith(what) for row in parts[part]]
+
+
 def claims(result):
     """What is said of the numbers."""
     found = []
-    for row in result["coverage"]:
+    for row in rows_of(result, "coverage"):
         for what in ("quality", "cost"):
             name = f"{row['set']}, {row['policy']}"
             found.append(
@@ -207,7 +213,8 @@ def claims(result):
                     bar=0.93,
                 )
             )
-    rows = {(r["set"], r["policy"], r["learned from"]): r["quality"] for r in result["learning"]}
+    learned = rows_of(result, "learning")
+    rows = {(r["set"], r["policy"], r["learned from"]): r["quality"] for r in learned}
     for (name, policy, what), value in rows.items():
         if what == "one answer":
             found.append(
@@ -262,22 +269,13 @@ def main():
     if arguments.part and not short and (RESULTS / "logs.json").is_file():
         kept = json.loads((RESULTS / "logs.json").read_text())["result"]
         parts, measured = kept["parts"] | parts, kept["measured"] | measured
-    covered, learned = (
-        [row for part in sorted(parts) if part.startswith(what) for row in parts[part]]
-        for what in ("coverage", "learning")
-    )
+    result = {"parts": parts, "measured": measured}
     title = "Share of logs whose 95 % interval holds the truth, over the path"
-    table(title, HEADER, [list(row.values()) for row in covered])
+    table(title, HEADER, [list(row.values()) for row in rows_of(result, "coverage")])
     title = "Mean quality over four budgets at equal spend"
-    table(title, NAMES, [list(row.values()) for row in learned])
-    payload = {"coverage": covered, "learning": learned}
-    save(
-        "logs",
-        {"parts": parts, "measured": measured},
-        title="Logs of one answer per request",
-        claims=claims(payload),
-        write=not short,
-    )
+    table(title, NAMES, [list(row.values()) for row in rows_of(result, "learning")])
+    title = "Logs of one answer per request"
+    save("logs", result, title=title, claims=claims(result), write=not short)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from skroute.certified._evidence import Told, check_groups, check_known, collect
 from skroute.certified._losses import Target, column_names, measure_of
 from skroute.certified._selection import UNBILLED, Asked, Selection
 from skroute.certified._tables import replanned, repriced, table_of
+from skroute.metrics._off_policy_sums import count_fitted, warn_of_fitted
 from skroute.utils._compat import num_samples, raise_for_params, routing_enabled
 from skroute.utils._tensors import on_host
 
@@ -97,6 +98,7 @@ class CertifiedRenewal:
                     UserWarning,
                     stacklevel=2,
                 )
+        self._warn_of_seen(X, order)
         before = {name: vars(self)[name] for name in _OF_EVIDENCE}
         try:
             self._weigh(X, target, groups, order, budgets, said, costs)
@@ -156,6 +158,20 @@ class CertifiedRenewal:
             check_is_fitted(model)
         if costs is None and np.isfinite(budget) and any(map(is_billed, fitted)):
             raise ValueError(UNBILLED.format(budget=budget))
+
+    def _warn_of_seen(self, X, rows):
+        """Warn where evidence rows are those that a router was fitted on, as far as it knows."""
+        X_rows = _safe_indexing(X, rows)
+        warn_of_fitted(max(count_fitted(path, X_rows) for path in self.estimators_), len(rows))
+
+    def _check_max_loss(self, measure):
+        """Refuse what every router keeps, which is no promise."""
+        if self.max_loss is not None and self.max_loss > measure.range:
+            raise ValueError(
+                f"max_loss={self.max_loss!r} promises nothing: losses of a row differ by at most "
+                f"{measure.range:.6g} ({measure.unit}). Give a share of that, for example "
+                f"{0.01 * measure.range:.3g}."
+            )
 
     def _checked(self, X, y, groups, *, reset):
         """Rows, their target and their groups."""

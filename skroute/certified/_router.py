@@ -284,6 +284,12 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
         self
             Fitted estimator; after a failure it is not fitted.
         """
+        if params.get("choice") is not None:
+            raise TypeError(
+                "A log of one answer for each request cannot be certified: what other choices "
+                "would have answered is not known. skroute.metrics.off_policy_curve has intervals "
+                "for such logs; a certificate takes rows with the outcome of every choice."
+            )
         params = params if costs is None else {**params, "costs": costs}
         return super().fit(X, y, **params)
 
@@ -299,7 +305,8 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
         X, target, groups = self._checked(X, y, self.groups, reset=True)
         y = target.values
         # Before anything is asked: fitted ones may know more classes than y has.
-        measure_of(names, [*map(unfrozen, candidates)], y, self.loss, self.loss_range)
+        measure = measure_of(names, [*map(unfrozen, candidates)], y, self.loss, self.loss_range)
+        self._check_max_loss(measure)
         n, frozen = num_samples(X), all(map(is_frozen, candidates))
         fit_params, said, costs = self._route_fit(params)
         self._check_bills(candidates, costs)
@@ -347,6 +354,8 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
             operating_budgets(m, X_rest, self.n_points, context_of_rows(X, said[name], rest))
             for name, m in zip(names, fitted)
         ]
+        if frozen:
+            self._warn_of_seen(X, rows)
         with task.step("collect evidence"):
             self._weigh(X, target, groups, rows, budgets, said, costs)
         # Raises where nothing can be promised.

@@ -114,6 +114,16 @@ class Selection:
         level = level if end else (1 - _END_SHARE) * level
         return np.r_[end, fixed_sequence_test(self.p_loss[rows[1:]], confidence=1 - level)]
 
+    def _levels_of_starts(self, level):
+        """Where each path may begin, with the level that `sequence` has for it there."""
+        found = {}
+        for first in np.flatnonzero(np.r_[True, np.diff(self.evidence.path) != 0]).tolist():
+            if self.evidence.single[first] < 0:
+                found[first] = level
+            else:
+                found[first], found[first + 1] = _END_SHARE * level, (1 - _END_SHARE) * level
+        return found
+
     def point(self, budget):
         """Index of the operating point for a budget; raises where nothing can be promised."""
         if np.isfinite(budget) and self.asked.unbilled:
@@ -166,11 +176,13 @@ class Selection:
 
     def refuse_loss(self, budget):
         """Say what these rows can promise, and what the loss asked for would take."""
-        evidence, level = self.evidence, self.level(budget)
-        firsts = np.flatnonzero(np.r_[True, np.diff(evidence.path) != 0])
-        starts = [*firsts.tolist(), *(firsts[evidence.single[firsts] >= 0] + 1).tolist()]
-        possible = [loss_bound(evidence, k, self.asked.loss_range, level) for k in starts]
-        best = starts[int(np.argmin(possible))]
+        evidence = self.evidence
+        levels = self._levels_of_starts(self.level(budget))
+        possible = {
+            k: loss_bound(evidence, k, self.asked.loss_range, level) for k, level in levels.items()
+        }
+        best = min(possible, key=possible.__getitem__)
+        level = levels[best]
         parts = differences(evidence, best)
         bounds = (-self.asked.loss_range, self.asked.loss_range)
         method = loss_method(evidence, self.asked.loss_range, self.level())
@@ -194,7 +206,7 @@ class Selection:
         raise ValueError(
             f"max_loss={self.asked.max_loss!r} cannot be promised with "
             f"confidence={self.asked.confidence!r} on {len(worst)} evidence rows{where}. "
-            f"The smallest loss that they can promise is {min(possible):.3g}; {more}. "
+            f"The smallest loss that they can promise is {possible[best]:.3g}; {more}. "
             'Give more rows, raise max_loss, or take fallback="safe".'
         )
 

@@ -444,6 +444,7 @@ class BudgetRouter(
         if len(names) != n_choices:
             raise ValueError(
                 f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
+                + " For a log of one answer for each request give choice, too." * (n_choices == 1)
             )
         return names
 

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from skroute.base import CostAwareMixin, Plan, check_affordable
 from skroute.certified import CertifiedRouter
 from skroute.certified._evidence import losses_of_points
+from skroute.datasets import make_routing_problem
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import PolyDomSelector
 from skroute.gating import AdaptGatingClassifier, BoostedGate
@@ -495,3 +497,45 @@ def test_what_an_owner_changes_in_place_was_not_certified():
         np.testing.assert_array_equal(after.cost, before.cost)
         np.testing.assert_array_equal(after.route, before.route)
         prices["large"] = 5.0
+
+
+def logged(n=900):
+    problem = make_routing_problem(n, n_features=3, random_state=0)
+    router = BudgetRouter(Ridge(), costs=problem.costs)
+    return problem.data, problem.quality, router.fit(problem.data[:300], problem.quality[:300])
+
+
+def test_rows_that_fitted_a_frozen_router_are_noticed():
+    X, Q, router = logged()
+    certified = CertifiedRouter(FrozenEstimator(router), max_loss=0.2, n_points=5, random_state=0)
+    with pytest.warns(UserWarning, match="rows equal rows that the router was fitted on"):
+        certified.fit(X[:300], Q[:300])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        certified.fit(X[300:], Q[300:])
+    with pytest.warns(UserWarning, match="rows equal rows that the router was fitted on"):
+        certified.recertify(X[:300], Q[:300])
+
+
+@pytest.mark.parametrize("reference", ["best", "choice0", "choice1"])
+def test_the_smallest_loss_that_is_said_can_be_promised(reference):
+    X, Q, router = logged()
+    reference = reference if reference == "best" else router.choices_[int(reference[-1])]
+    certified = CertifiedRouter(
+        FrozenEstimator(router), max_loss=1e-4, reference=reference, n_points=5, random_state=0
+    )
+    try:
+        certified.fit(X[300:], Q[300:])
+    except ValueError as error:
+        least = float(re.search(r"they can promise is ([\d.e-]+)", str(error)).group(1))
+        assert least > 1e-4
+        certified.set_params(max_loss=1.01 * least).fit(X[300:], Q[300:])
+        assert certified.certificate_.promised
+
+
+def test_promises_of_nothing_are_refused():
+    X, Q, router = logged()
+    with pytest.raises(ValueError, match="promises nothing: losses of a row differ by at most 1 "):
+        CertifiedRouter(FrozenEstimator(router), max_loss=5).fit(X[300:], Q[300:])
+    with pytest.raises(TypeError, match="one answer for each request cannot be certified"):
+        CertifiedRouter(router, max_loss=0.1).fit(X, Q[:, 0], choice=np.zeros(len(X), dtype=int))

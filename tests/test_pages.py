@@ -30,6 +30,14 @@ facepp, microsoft = DecisionTreeClassifier(max_depth=2), DecisionTreeClassifier(
 """
 )
 SETTINGS = {
+    "user_guide/report.rst": """
+from sklearn.linear_model import Ridge
+from skroute.datasets import make_routing_problem
+from skroute.routing import BudgetRouter
+problem = make_routing_problem(300, n_features=2, random_state=0)
+X_test, Q_test = problem.data[200:], problem.quality[200:]
+router = BudgetRouter(Ridge(), costs=problem.costs).fit(problem.data[:200], problem.quality[:200])
+""",
     "user_guide/budget_router.rst": """
 import numpy as np
 from sklearn.decomposition import TruncatedSVD

@@ -300,7 +300,7 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
                 "There is nothing to promise: give max_loss, the largest mean loss against the "
                 "reference, budget, the largest mean cost, or both."
             )
-        if np.ndim(y) == 2:
+        if len(getattr(y, "shape", ())) == 2:
             check_rows_match(X=X, y=y, costs=params.get("costs"))
         X, target, groups = self._checked(X, y, self.groups, reset=True)
         y = target.values

@@ -331,9 +331,10 @@ def one_by_one(function, blocks, merge):
 
 
 def _checked(values, costs):
-    if np.shape(values)[0] == 0:
+    shape = np.shape(values)
+    if len(shape) == 2 and shape[0] == 0:
         # A partition that a filter left nothing of.
-        m = np.shape(values)[1]
+        m = shape[1]
         return np.empty((0, m)), np.zeros((1, m)), np.arange(m)
     values, costs = check_values_and_costs(values, costs)
     return values, costs, np.argsort(costs[0], kind="stable").astype(np.int64)

@@ -68,12 +68,26 @@ def lift(estimate, floors, step):
     ndarray
         `estimate`.
     """
-    if floors is not None:
-        # Cheaper choices first: those above them are above what these become.
-        for k in np.argsort(floors.sum(axis=1), kind="stable"):
-            if len(below := np.flatnonzero(floors[k])):
-                _lift(estimate, k, below, step)
+    for k, below in floors_in_order(floors):
+        _lift(estimate, k, below, step)
     return estimate
+
+
+def floors_in_order(floors):
+    """Pairs of a choice and those that it is above, cheaper ones first: they are lifted, too.
+
+    Parameters
+    ----------
+    floors : ndarray of shape (n_choices, n_choices), dtype=bool, or None
+
+    Returns
+    -------
+    list of (int, list of int)
+    """
+    if floors is None:
+        return []
+    order = np.argsort(floors.sum(axis=1), kind="stable").tolist()
+    return [(k, np.flatnonzero(floors[k]).tolist()) for k in order if floors[k].any()]
 
 
 def _lift(estimate, k, below, step):

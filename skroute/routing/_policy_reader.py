@@ -21,8 +21,8 @@ a ``predictor``:
   ``(x - centre) / spread``, ``plain`` is ``x / unit``, both cut to 1e18 in size, and ``cosine`` is
   plain rows of length one. The sum, in single precision, is added to ``mean``, corrected by
   interpolation between the ``knots`` of each choice, rounded to multiples of ``step`` (null: not),
-  and cut to the range ``low`` to ``high``. Where ``above`` (null: nowhere) is true in a row, its
-  choice is at least a ``step`` above the choices of these columns, rows with fewer of them first
+  and cut to the range ``low`` to ``high``. Of each pair in ``above``, a choice and others, the
+  choice is then at least a ``step`` above the others, one pair after the other
 - ``changed``: the choices of predictor ``of`` and, behind them, ``added`` ones: of the ``columns``
   of `of`, ``x @ coef + intercept``, cut to the range ``low`` to ``high``, less ``caution`` times
   the length of ``(x - mean(x), 1) @ root``, cut again; of all these the columns ``kept``
@@ -232,10 +232,8 @@ def distances(predictor, X):
         out = np.zeros((len(X[start : start + BLOCK]), len(reference)))
         for f in range(reference.shape[1]):
             apart = np.abs(X[start : start + BLOCK, f, None] - reference[:, f])
-            if metric == "chebyshev":
-                out = np.maximum(out, apart)
-            else:
-                out += apart if metric == "manhattan" else apart**2
+            apart = apart if metric in ("chebyshev", "manhattan") else apart**2
+            out = np.maximum(out, apart) if metric == "chebyshev" else out + apart
         yield out
 
 
@@ -286,18 +284,13 @@ def stacked(predictor, X):
         x = x if part["columns"] is None else x[:, part["columns"]]
         found += part["times"] * KINDS[part["kind"]](part, x)
     found = mean + (found - mean).astype(np.float32)
-    if predictor["knots"] is not None:
-        added = [np.interp(x, *knots) for x, knots in zip(found.T, predictor["knots"])]
-        found += np.column_stack(added)
+    for k, knots in enumerate(predictor["knots"] or ()):
+        found[:, k] += np.interp(found[:, k], *knots)
     if predictor["step"] is not None:
         found = np.round(found / predictor["step"]) * predictor["step"]
     found = np.clip(found, predictor["low"], predictor["high"])
-    if predictor["above"] is not None:
-        above = np.array(predictor["above"])
-        for k in sorted(range(len(above)), key=lambda k: above[k].sum()):
-            if above[k].any():
-                least = found[:, above[k]].max(axis=1) + predictor["step"]
-                found[:, k] = np.maximum(found[:, k], least)
+    for k, under in predictor["above"]:
+        found[:, k] = np.maximum(found[:, k], found[:, under].max(axis=1) + predictor["step"])
     return found
 
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.quality._corrections import rounding_unit
 from skroute.quality._family import Forest, Landmarks, Linear, Neighbors
+from skroute.quality._floors import floors_in_order
 from skroute.routing._newcomers import CAUTION, Shrunk, base_of
 from skroute.routing._priced_views import LoggedMixin
 
@@ -230,7 +231,7 @@ def _stacked(estimator):
         "high": high.tolist(),
         "step": rounding_unit(low, high) if estimator._parts else None,
         "knots": None if knots is None else [knot.tolist() for knot in knots],
-        "above": None if estimator._floors is None else estimator._floors.tolist(),
+        "above": floors_in_order(estimator._floors),
         "parts": [_part(part) for part in estimator._parts],
     }
 

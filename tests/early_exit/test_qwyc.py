@@ -741,7 +741,6 @@ def test_displays(quick, problem):
         StackingClassifier([("a", GaussianNB()), ("b", DecisionTreeClassifier())], cv=2),
         OneVsRestClassifier(GaussianNB()),
         OneVsOneClassifier(GaussianNB()),
-        VotingClassifier([("a", GaussianNB()), ("b", DecisionTreeClassifier())]),
         OccamRouterClassifier([("a", GaussianNB()), ("b", GaussianNB())], costs=[1, 2]),
         make_pipeline(GaussianNB()),
     ],

@@ -12,7 +12,7 @@ file that anybody can open: no server, no network, nothing installed.
 #
 # Naive Bayes, a little boosting and a forest, priced as what they might cost to run.
 
-import html
+import base64
 import tempfile
 from pathlib import Path
 
@@ -66,12 +66,13 @@ class Frame:
     """The file in a frame, for this gallery and for notebooks."""
 
     def __init__(self, path):
-        self.text = path.read_text(encoding="utf-8")
+        self.text = base64.b64encode(path.read_bytes()).decode("ascii")
 
     def _repr_html_(self):
-        text = html.escape(self.text).replace("\n", "&#10;")
+        # To the last byte: the page runs no script that is not its own.
+        source = f"data:text/html;charset=utf-8;base64,{self.text}"
         style = "width: 100%; height: 50rem; border: 1px solid #999;"
-        return f'<iframe title="The report" style="{style}" srcdoc="{text}"></iframe>'
+        return f'<iframe title="The report" style="{style}" src="{source}"></iframe>'
 
 
 Frame(page)

@@ -30,7 +30,7 @@ from skroute.early_exit._learning import (
 )
 from skroute.early_exit._own_answers import check_same_answers, settle
 from skroute.early_exit._policies import Recipe
-from skroute.early_exit._short_path import ShortPath
+from skroute.early_exit._short_path import ShortPath, prepared
 from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import (
     Integral,
@@ -466,10 +466,8 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ndarray of shape (n_samples,)
             The answers.
         """
-        known = vars(self)
-        short = known.get("_short")
-        if short is not None and budget is None and self.budget is None:
-            if not (context or known.get("_of_fit")) and (one := short.label(X)) is not None:
+        if (short := prepared(self, budget, context)) is not None:
+            if (one := short.label(X)) is not None:
                 return one
         return super().predict(X, budget=budget, **context)
 
@@ -493,10 +491,8 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        known = vars(self)
-        short = known.get("_short")
-        if short is not None and budget is None and self.budget is None:
-            if not (context or known.get("_of_fit")) and (one := short.proba(X)) is not None:
+        if (short := prepared(self, budget, context)) is not None:
+            if (one := short.proba(X)) is not None:
                 return one
         return super().predict_proba(X, budget=budget, **context)
 

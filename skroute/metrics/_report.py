@@ -15,6 +15,7 @@ from skroute.metrics._report_numbers import example_rows, nearest, report_number
 from skroute.metrics._report_page import PageTexts, render
 from skroute.metrics._report_table import table_in_passes
 from skroute.utils._compat import Integral, Interval, Real, validate_params
+from skroute.utils._once import walking
 from skroute.utils._optional import import_optional
 
 
@@ -165,6 +166,7 @@ def decision_report(
         raise FileNotFoundError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}.")
     inner = router_in(estimator)
     certificate, walked = certified_path(inner)
+    walked = walking(walked)
     shown = columns_shown(X, show)
     least, limits = walked.min_budget_, None
     if budgets is not None:

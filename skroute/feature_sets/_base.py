@@ -2,6 +2,7 @@
 
 import reprlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
+from skroute.utils._once import once_of
 
 
 class Skyline(NamedTuple):
@@ -398,6 +400,13 @@ class BaseFeatureSelector(
 
     def _answer(self, X, plan, response):
         def answer(choice, rows):
+            if plan.state is not None:
+                return ask(choice, rows)
+            key = "answers", choice, response
+            return once_of(self).rows(key, rows, len(plan.route), partial(ask, choice))
+
+        def ask(choice, rows):
+            once_of(self).count(self.choices_[choice], len(rows))
             wanted = members(self._masks[choice])
             if not wanted:
                 table = np.zeros((len(rows), 1))

@@ -4,12 +4,11 @@ import warnings
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin
 from skroute.metrics._objectives import RowQuality
-from skroute.routing._targets import rows_of_failure
 from skroute.utils._compat import Interval, Real
 from skroute.utils._tensors import on_host
 
@@ -116,13 +115,9 @@ class AbstainingMixin(CostAwareMixin):
         handed = self._hands_over(plan.route)
         if not handed.any():
             return super()._answer(X, plan, response)
-        rows = np.flatnonzero(~handed)
-        state = {key: said[rows] for key, said in (plan.state or {}).items()}
-        found = None
+        rows, found = np.flatnonzero(~handed), None
         if len(rows):
-            inner = plan._replace(route=plan.route[rows], state=state)
-            with rows_of_failure(rows):
-                found = super()._answer(_safe_indexing(X, rows), inner, response)
+            found = self._answers_to(X, plan, response, rows)
         return self._marked(handed, found, response)
 
     def _marked(self, handed, found, response):

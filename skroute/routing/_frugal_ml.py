@@ -3,7 +3,7 @@
 import numpy as np
 
 from skroute.base import Plan, check_affordable
-from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
+from skroute.routing._answers import CombiningRouter, check_base, possible_bases
 from skroute.routing._label_options import label_groups, label_options, label_rules
 from skroute.routing._mixtures import Mixture
 from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
@@ -203,7 +203,7 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
         check_affordable(budget, self._least())
         rules = self.rules_
         rule = Mixture(rules.cost, rules.quality).draw(X, budget)
-        answers = Answers(self, X)
+        answers = self._asked_answers(X)
         m = len(self.member_names_)
         route = np.empty(len(rule), dtype=np.int64)
         for base in np.unique(rules.base[rule]):

@@ -184,6 +184,13 @@ class BaseRouter(CostAwareMixin, MetaEstimatorMixin, NamedMembersMixin):
         answers = dispatch(plan.route, answer)
         return self._target.labels(answers) if response == "predict" else answers
 
+    def _answer_some(self, X, plan, rows, response):
+        """The answers of a plan to some of its rows, which alone are asked about."""
+        state = {key: said[rows] for key, said in (plan.state or {}).items()}
+        with rows_of_failure(rows):
+            part = plan._replace(route=plan.route[rows], state=state)
+            return self._answer(_safe_indexing(X, rows), part, response)
+
     def _call_member(self, response, name, member, X):
         """What a fitted member answers."""
         return self._target.call(response, name, member, X)

@@ -10,7 +10,7 @@ Of tables with more than 12,500 rows so many are drawn first: 10,000 train.
                                          [--rows N] [--merge] [--list]
 
 It runs in pieces, each in a process of its own if asked for: parts (`tables`, `speed`, `searches`,
-`made_up`), and of `tables` and `made_up` single tables and folds. ``--list`` prints the commands of
+`made_up`, `texts`), and single tables and folds of them. ``--list`` prints the commands of
 all pieces, the longest first, and ``--merge`` makes one result of the pieces that are there, and
 says how many; pieces in ``benchmarks/.cache`` are of the code as it is, those of other code are not
 read. ``--rows`` draws at most so many training rows and one and a half times as many test rows.
@@ -30,12 +30,14 @@ from typing import NamedTuple
 import numpy as np
 from _estimate_tables import LOGS, Fold, cached_file, load, n_splits, write_whole
 from _harness import alternate, claim, save, table
+from _sentences import sentence_vectors
 from sklearn.model_selection import KFold
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 import skroute.quality
+from skroute.features import FrameEncoder
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.quality._corrections import corrected, finished, rounding_unit
 from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, searching
@@ -503,9 +505,52 @@ def guide_table(entries):
     return "\n".join([rule, text[0], rule, *text[1:], rule, ""])
 
 
+def texts(name, n_train=2000, n_test=1000):
+    """What prompts gain read by words and by a sentence model, and the time of each.
+
+    Of the first split, so many rows drawn.
+    """
+    log, found = LOGS[name](), {}
+    train, test = (np.random.RandomState(0).permutation(rows) for rows in log.splits[0])
+    train, test, Q = train[:n_train], test[:n_test], log.quality
+    sentence_vectors(["Is it installed?"])
+    for how, text in (("words", "hashing"), ("sentences", sentence_vectors)):
+        encoder, model = FrameEncoder(text=text), QualityRegressor()
+        start = time.process_time()
+        X = encoder.fit_transform(log.rows[train])
+        fit, start = time.process_time() - start, time.process_time()
+        X_test = encoder.transform(log.rows[test])
+        new_rows = time.process_time() - start
+        estimate = model.cross_fit(X, Q[train], costs=log.costs)
+        budgets = judged_budgets(Q[train], log.costs)
+        new = model.predict(X_test)
+        gain = gain_over_mix(estimate, Q[train], log.costs, new, Q[test], budgets)
+        found[how] = {
+            "gain": 100 * float(gain.mean()),
+            "se": 100 * float(gain.std(ddof=1) / np.sqrt(len(gain))),
+            "fit_ms": 1e3 * fit / len(X),
+            "row_ms": 1e3 * new_rows / len(X_test),
+        }
+    return found
+
+
+def show_texts(found):
+    header = ["table, texts by", "gain, points", "its se", "fit, ms a row", "ms a new row"]
+    lines = [
+        [f"{name}, {how}", *entry.values()]
+        for name, of_table in found.items()
+        for how, entry in of_table.items()
+    ]
+    table("Texts by words and by a sentence model", header, lines)
+
+
 # Processor seconds of a fold at full size, about; of the others a few.
 SECONDS = {"CARROT": 200, "MMLU": 60, "FrugalML: COMMAND": 45, "LLMRouter": 40}
 MADE_UP = 12
+TEXTS = "LLMRouter", "MMLU", "cascades: MMLU"
+
+
+PARTS = "tables", "made_up", "speed", "searches", "texts"
 
 
 class Piece(NamedTuple):
@@ -513,7 +558,8 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    part : {"tables", "made_up", "speed", "searches"}
+    part : str
+        Of `PARTS`.
     name : str
         A table; for `made_up` the number of rows.
     fold : int
@@ -529,10 +575,12 @@ class Piece(NamedTuple):
             return one_fold(self.name, self.fold, rows)
         if self.part == "made_up":
             return made_up(self.fold, int(self.name))
+        if self.part == "texts":
+            return texts(self.name)
         return sizes_and_seconds(False) if self.part == "speed" else searches(False)
 
     def seconds(self):
-        small = {"tables": 25, "made_up": 20, "speed": 120, "searches": 15}[self.part]
+        small = {"tables": 25, "made_up": 20, "speed": 120, "searches": 15, "texts": 60}[self.part]
         return SECONDS.get(self.name, small) if self.part == "tables" else small
 
     def command(self):
@@ -542,6 +590,7 @@ class Piece(NamedTuple):
 
 def pieces():
     found = [Piece("speed", "", 0), Piece("searches", "", 0)]
+    found += [Piece("texts", name, 0) for name in TEXTS]
     found += [Piece("tables", name, i) for name in LOGS for i in range(n_splits(name))]
     # Every second table has more rows.
     return found + [Piece("made_up", ("1000", "3000")[i % 2], i) for i in range(MADE_UP)]
@@ -591,8 +640,10 @@ def merged(rows):
         "speed": next(iter(of("speed").values())),
         "searches": next(iter(of("searches").values())),
         "made_up": {f"{p.fold}, {p.name} rows": value for p, value in of("made_up").items()},
+        "texts": {piece.name: value for piece, value in of("texts").items()},
         "most_rows": rows,
     }
+    show_texts(result["texts"])
     show_speed(result["speed"], 10_000)
     show_searches(result["searches"], 10_000)
     lines = [[*key.split(", "), value] for key, value in result["made_up"].items()]
@@ -603,7 +654,7 @@ def merged(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="a made-up table, in seconds")
-    parser.add_argument("--part", choices=("tables", "speed", "searches", "made_up"))
+    parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--tables", default="", help="this table, or all that have the word")
     parser.add_argument("--fold", type=int, help="only this fold, or made-up table")
     parser.add_argument("--rows", type=int, default=0, help="training rows at most; 0: all")
@@ -632,7 +683,12 @@ def main():
             path = piece_file(*piece, options.rows)
             if not path.exists():
                 start = time.process_time()
-                write_whole(path, pickle.dumps(piece.compute(options.rows)))
+                try:
+                    found = piece.compute(options.rows)
+                except ImportError as error:
+                    print(f"{piece} is left out: {error}.")
+                    continue
+                write_whole(path, pickle.dumps(found))
                 print(f"{piece}: {time.process_time() - start:.0f} s", flush=True)
     whole = not (options.part or options.tables or options.fold is not None)
     if options.merge or whole:

@@ -139,7 +139,10 @@ def main():
             costs.append(int(one["cost"]))
         seconds.append(time.perf_counter() - start)
         right = (told[-1].argmax(1) == y_new).mean()
-        print(f"{name:>8}: {costs[-1]:>12,} multiplications, {right:.4f} right, {seconds[-1]:.0f} s", flush=True)
+        print(
+            f"{name:>8}: {costs[-1]:>12,} multiplications, {right:.4f} right, {seconds[-1]:.0f} s",
+            flush=True,
+        )
     right = np.stack([one.argmax(1) == y_new for one in told], axis=1)
     print(f"right in at least one: {right.any(axis=1).mean():.4f}")
     np.savez_compressed(

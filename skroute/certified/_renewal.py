@@ -111,10 +111,9 @@ class CertifiedRenewal:
 
     def _remember(self, once):
         """The candidates for a walk over the same rows."""
-        own = list(map(walking, self.estimators_))
+        vars(self)["estimators_"] = own = list(map(walking, self.estimators_))
         for model in own:
             once_of(model).calls = once.calls
-        vars(self)["estimators_"] = own
 
     def _said(self, context):
         """What each candidate is told about the rows of a call, by its name."""

@@ -400,23 +400,11 @@ class BaseFeatureSelector(
 
     def _answer(self, X, plan, response):
         def answer(choice, rows):
+            ask = partial(_ask, self, X, plan.state, response, choice)
             if plan.state is not None:
-                return ask(choice, rows)
+                return ask(rows)
             key = "answers", choice, response
-            return once_of(self).rows(key, rows, len(plan.route), partial(ask, choice))
-
-        def ask(choice, rows):
-            once_of(self).count(self.choices_[choice], len(rows))
-            wanted = members(self._masks[choice])
-            if not wanted:
-                table = np.zeros((len(rows), 1))
-            elif plan.state is not None:
-                table = self.extractors_.stack([plan.state[row] for row in rows], wanted)
-            else:
-                prepared = self.extractors_.prepare(_safe_indexing(X, rows), wanted)
-                table = self.extractors_.take(prepared, wanted)
-            with note_failure(self.choices_[choice], len(rows), response):
-                return getattr(self.estimators_[choice], response)(table)
+            return once_of(self).rows(key, rows, len(plan.route), ask)
 
         return dispatch(plan.route, answer)
 
@@ -476,3 +464,18 @@ def check_sizes(size, n_items=None):
         each = "" if n_items is None else f" for each of the {n_items} items"
         raise ValueError(f"size must be a finite number that is not negative{each}, got {shown}.")
     return sizes
+
+
+def _ask(selector, X, extracted, response, choice, rows):
+    """What one set's model answers to some rows."""
+    wanted, extractors = members(selector._masks[choice]), selector.extractors_
+    once_of(selector).count(selector.choices_[choice], len(rows))
+    if not wanted:
+        table = np.zeros((len(rows), 1))
+    elif extracted is not None:
+        table = extractors.stack([extracted[row] for row in rows], wanted)
+    else:
+        prepared = extractors.prepare(_safe_indexing(X, rows), wanted)
+        table = extractors.take(prepared, wanted)
+    with note_failure(selector.choices_[choice], len(rows), response):
+        return getattr(selector.estimators_[choice], response)(table)

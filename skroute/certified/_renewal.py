@@ -34,7 +34,7 @@ from skroute.certified._selection import UNBILLED, Asked, Selection
 from skroute.certified._tables import replanned, repriced, table_of
 from skroute.metrics._off_policy_sums import count_fitted, warn_of_fitted
 from skroute.utils._compat import num_samples, raise_for_params, routing_enabled
-from skroute.utils._once import calls_of, walking
+from skroute.utils._once import calls_of, once_of, walking
 from skroute.utils._tensors import on_host
 
 # What evidence is kept as.
@@ -108,6 +108,12 @@ class CertifiedRenewal:
             vars(self).update(before)
             raise
         return self
+
+    def _remember(self, once):
+        """The candidates for a walk over the same rows."""
+        vars(self)["estimators_"] = own = list(map(walking, self.estimators_))
+        for model in own:
+            once_of(model).calls = once.calls
 
     def _said(self, context):
         """What each candidate is told about the rows of a call, by its name."""

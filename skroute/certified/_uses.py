@@ -14,7 +14,6 @@ from skroute.certified._candidates import is_billed, is_frozen, unfrozen
 from skroute.certified._losses import column_names, measure_of, of_path
 from skroute.certified._monitor import ChoicePromise, PromiseMonitor
 from skroute.utils._compat import check_sample_weight, num_samples
-from skroute.utils._once import once_of, walking
 
 
 class CertifiedUses:
@@ -26,13 +25,6 @@ class CertifiedUses:
         check_is_fitted(self)
         found = [getattr(model, "abstain_quality_", None) for model in self.estimators_]
         return min((worth for worth in found if worth is not None), default=None)
-
-    def _remember(self, once):
-        """The candidates for a walk over the same rows."""
-        own = list(map(walking, self.estimators_))
-        for model in own:
-            once_of(model).calls = once.calls
-        vars(self)["estimators_"] = own
 
     def certify_batch(self, X, *, n_labels=100, label_cost=None, **context):
         """Answer a batch of known rows, with a promise about these rows.

@@ -467,7 +467,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ndarray of shape (n_samples,)
             The answers.
         """
-        if (short := prepared(self, budget, context)) is not None:
+        if budget is None and not context and (short := prepared(self)) is not None:
             if (one := short.label(X)) is not None:
                 return one
         return super().predict(X, budget=budget, **context)
@@ -492,7 +492,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        if (short := prepared(self, budget, context)) is not None:
+        if budget is None and not context and (short := prepared(self)) is not None:
             if (one := short.proba(X)) is not None:
                 return one
         return super().predict_proba(X, budget=budget, **context)

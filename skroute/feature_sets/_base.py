@@ -234,17 +234,7 @@ class BaseFeatureSelector(
             getattr(self, "feature_names_in_", None),
             self._validate_names,
         )
-        names = extractors.names
-        if len(names) > self._max_extractors:
-            raise ValueError(
-                f"{type(self).__name__} handles at most {self._max_extractors} extractors, got "
-                f"{len(names)}. Group columns under one name in extractors{self._advice}."
-            )
-        if ambiguous := [name for name in names if " + " in name or name == NO_FEATURES]:
-            raise ValueError(
-                f"The extractor {ambiguous[0]!r} would be mistaken for a set of extractors: "
-                f'those have " + " between names, or are {NO_FEATURES!r}. Give it another name.'
-            )
+        check_set_names(extractors.names, self._max_extractors, type(self).__name__, self._advice)
         return extractors
 
     def _check_columns(self, X, *, reset):
@@ -399,12 +389,24 @@ class BaseFeatureSelector(
         return Plan(route, self._set_costs.chosen(route, sizes))
 
     def _answer(self, X, plan, response):
+        once = once_of(self)
+
         def answer(choice, rows):
-            ask = partial(_ask, self, X, plan.state, response, choice)
-            if plan.state is not None:
-                return ask(rows)
             key = "answers", choice, response
-            return once_of(self).rows(key, rows, len(plan.route), ask)
+            return once.rows(key, rows, len(plan.route), partial(ask, choice))
+
+        def ask(choice, rows):
+            once.count(self.choices_[choice], len(rows))
+            wanted = members(self._masks[choice])
+            if not wanted:
+                table = np.zeros((len(rows), 1))
+            elif plan.state is not None:
+                table = self.extractors_.stack([plan.state[row] for row in rows], wanted)
+            else:
+                prepared = self.extractors_.prepare(_safe_indexing(X, rows), wanted)
+                table = self.extractors_.take(prepared, wanted)
+            with note_failure(self.choices_[choice], len(rows), response):
+                return getattr(self.estimators_[choice], response)(table)
 
         return dispatch(plan.route, answer)
 
@@ -436,6 +438,20 @@ class BaseFeatureSelector(
         return inherit_member_tags(super().__sklearn_tags__(), [self.estimator])
 
 
+def check_set_names(names, largest, owner, advice):
+    """Refuse more extractors than an estimator handles, and names like those of sets."""
+    if len(names) > largest:
+        raise ValueError(
+            f"{owner} handles at most {largest} extractors, got {len(names)}. Group columns under "
+            f"one name in extractors{advice}."
+        )
+    if ambiguous := [name for name in names if " + " in name or name == NO_FEATURES]:
+        raise ValueError(
+            f"The extractor {ambiguous[0]!r} would be mistaken for a set of extractors: "
+            f'those have " + " between names, or are {NO_FEATURES!r}. Give it another name.'
+        )
+
+
 def check_sizes(size, n_items=None):
     """Sizes of items as numbers.
 
@@ -464,18 +480,3 @@ def check_sizes(size, n_items=None):
         each = "" if n_items is None else f" for each of the {n_items} items"
         raise ValueError(f"size must be a finite number that is not negative{each}, got {shown}.")
     return sizes
-
-
-def _ask(selector, X, extracted, response, choice, rows):
-    """What one set's model answers to some rows."""
-    wanted, extractors = members(selector._masks[choice]), selector.extractors_
-    once_of(selector).count(selector.choices_[choice], len(rows))
-    if not wanted:
-        table = np.zeros((len(rows), 1))
-    elif extracted is not None:
-        table = extractors.stack([extracted[row] for row in rows], wanted)
-    else:
-        prepared = extractors.prepare(_safe_indexing(X, rows), wanted)
-        table = extractors.take(prepared, wanted)
-    with note_failure(selector.choices_[choice], len(rows), response):
-        return getattr(selector.estimators_[choice], response)(table)

@@ -115,19 +115,24 @@ class CombiningRouter(ReportMixin, LabelsMixin, BaseRouter):
             return scores
         return self._target.labels(self._target.decide(scores, None))
 
-    def _answer(self, X, plan, response):
-        def answer(choice, rows):
+    def _answers_to(self, X, plan, response, rows):
+        route = plan.route[rows]
+
+        def answer(choice, some):
             used = np.flatnonzero(self.choice_members_[choice])
-            scores = [plan.state.ask(k, rows) for k in used]
+            scores = [plan.state.ask(k, rows[some]) for k in used]
             return combine(scores, self.choice_weights_[choice, used])
 
-        combined = dispatch(plan.route, answer)
+        combined = dispatch(route, answer)
         if response == "predict_proba":
             return combined
-        thresholds = self.choice_thresholds_[plan.route] if self._multilabel else None
+        thresholds = self.choice_thresholds_[route] if self._multilabel else None
         return self._target.labels(self._target.decide(combined, thresholds))
 
-    def score(self, X, y, sample_weight=None, budget=None):
+    def _score_of(self, y, y_pred, weight):
+        return float(np.average(sample_quality(y, y_pred), weights=weight))
+
+    def score(self, X, y, sample_weight=None, budget=None, **context):
         """Mean quality of `predict` at the budget.
 
         Parameters
@@ -145,16 +150,19 @@ class CombiningRouter(ReportMixin, LabelsMixin, BaseRouter):
             Mean cost per sample for this call, in the unit of `costs`. None takes the
             constructor's; ``numpy.inf`` is unlimited.
 
+        **context : keyword arguments
+            As in `predict_routed`.
+
         Returns
         -------
         float
             Share of rows answered correctly; for several labels the mean of labels in
             common by labels in either.
         """
-        y_pred = self.predict(X, budget=budget)
+        y_pred = self.predict(X, budget=budget, **context)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         check_consistent_length(y, y_pred)
-        return float(np.average(sample_quality(y, y_pred), weights=sample_weight))
+        return self._score_of(y, y_pred, sample_weight)
 
 
 def check_base(base, members):

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
 
@@ -16,6 +17,8 @@ _MANY = 20
 # The price is learned without each of this many parts of the rows at most.
 _MAX_PARTS = 10
 _TIE = 1e-9
+# Leverages are for tables of as many columns at most.
+_MANY_COLUMNS = 1000
 # Rows of evidence that the figures of a single choice are shrunk by towards those of all.
 PRIOR = 20.0
 
@@ -81,12 +84,13 @@ def find_repeats(X, part, estimate_of):
 
 
 def leave_one_out(fitted, X, target):
-    """What neighbours make of each of their own rows without it.
+    """What neighbours, or least squares, make of each of their own rows without it.
 
     The estimates of folds rest on fewer rows than those of later ones, and lie further from
     the price or nearer to it; these do not. Without the nearest of n rows, which is the row
     itself, the weights of the others are those of the exact limit over n - 1 rows:
-    ``(f(x) - w_1 y) / (1 - w_1)``.
+    ``(f(x) - w_1 y) / (1 - w_1)``. For least squares, with a penalty or without, this is exact, the
+    weight of a row in its own estimate being its leverage.
 
     Parameters
     ----------
@@ -107,7 +111,15 @@ def leave_one_out(fitted, X, target):
     reads_target = any(
         hasattr(step, "__sklearn_tags__") and get_tags(step).target_tags.required for step in before
     )
-    if not isinstance(last, BaggedNeighborsRegressor) or last.weights_ is None or reads_target:
+    if reads_target:
+        return None
+    if isinstance(last, (LinearRegression, Ridge)):
+        estimate = predict_matrix(fitted, X, target.shape[1], "accuracy_estimator")
+        for step in before:
+            X = X if step == "passthrough" else step.transform(X)
+        own = leverages(last, X, target, estimate)
+        return None if own is None else (estimate - own * target) / (1 - own)
+    if not isinstance(last, BaggedNeighborsRegressor) or last.weights_ is None:
         return None
     own = last.weights_[0]
     # Of equal rows none is the nearest alone: they share their weights.
@@ -115,6 +127,40 @@ def leave_one_out(fitted, X, target):
         return None
     estimate = predict_matrix(fitted, X, target.shape[1], "accuracy_estimator")
     return (estimate - own * target) / (1 - own)
+
+
+def leverages(model, X, target, estimate):
+    """The weight of each row in its own estimate by least squares.
+
+    Parameters
+    ----------
+    model : LinearRegression or Ridge
+        Fitted.
+    X : indexable of n_rows rows that it was fitted on
+    target, estimate : ndarray of shape (n_rows, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, 1) or None
+        None where rows are no dense table of more rows than columns, where the fit was another
+        one (weights, signs, a penalty for each output), or where a row decides its own estimate.
+    """
+    penalty = getattr(model, "alpha", 0.0)
+    if hasattr(X, "tocsr") or np.ndim(X) != 2 or np.ndim(penalty) or not np.isfinite(target).all():
+        return None
+    X = np.asarray(X, dtype=np.float64)
+    n_rows, n_columns = X.shape
+    if n_columns > min(n_rows - 1, _MANY_COLUMNS):
+        return None
+    mean = target.mean(axis=0) if model.fit_intercept else 0.0
+    X = X - X.mean(axis=0) if model.fit_intercept else X
+    solved = X @ np.linalg.pinv(X.T @ X + penalty * np.eye(n_columns), hermitian=True)
+    again = solved @ (X.T @ (target - mean)) + mean
+    own = np.einsum("ij,ij->i", solved, X)[:, np.newaxis] + model.fit_intercept / n_rows
+    scale = max(float(np.abs(estimate).max()), 1e-300)
+    if own.max() > 0.5 or not np.allclose(again, estimate, rtol=0, atol=1e-4 * scale):
+        return None
+    return own
 
 
 def weighted_path(values, costs, realised, weight):

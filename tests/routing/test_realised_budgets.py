@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from skroute.assignment import assignment_path
@@ -92,7 +93,41 @@ def test_neighbours_without_a_row_are_those_fitted_without_it(seed, subset_size)
         others = np.delete(np.arange(30), row)
         again = BaggedNeighborsRegressor(subset_size=subset_size).fit(scaled[others], Q[others])
         np.testing.assert_allclose(alone[row], again.predict(scaled[[row]])[0], atol=1e-5)
-    assert leave_one_out(Ridge().fit(X, Q), X, Q) is None
+    assert leave_one_out(DecisionTreeRegressor().fit(X, Q), X, Q) is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_least_squares_without_a_row_is_that_fitted_without_it(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    X, Q = rng.normal(size=(90, 4)), rng.random((90, data.draw(st.integers(1, 3))))
+    if data.draw(st.booleans()):
+        # One-hot columns are dependent.
+        X = np.column_stack([np.eye(3)[rng.integers(0, 3, 90)], X])
+    intercept = data.draw(st.booleans())
+    model = data.draw(
+        st.sampled_from(
+            [LinearRegression(fit_intercept=intercept), Ridge(0.5, fit_intercept=intercept)]
+        )
+    )
+    fitted = make_pipeline(FunctionTransformer(np.tanh), model).fit(X, Q)
+    alone = leave_one_out(fitted, X, Q)
+    for row in range(0, 90, 30):
+        others = np.delete(np.arange(90), row)
+        again = clone(fitted).fit(X[others], Q[others])
+        expected = np.reshape(again.predict(X[[row]]), -1)
+        np.testing.assert_allclose(alone[row], expected, atol=1e-7)
+
+
+def test_fits_that_are_no_plain_least_squares_have_no_leverages():
+    rng = np.random.default_rng(0)
+    X, Q = rng.normal(size=(30, 4)), rng.random((30, 2))
+    weighted = Ridge().fit(X, Q, sample_weight=rng.random(30))
+    several = Ridge([0.1, 100.0]).fit(X, Q)
+    signed = LinearRegression(positive=True).fit(X, Q)
+    assert all(leave_one_out(fitted, X, Q) is None for fitted in (weighted, several, signed))
+    assert leave_one_out(Ridge().fit(csr_matrix(X), Q), csr_matrix(X), Q) is None
+    assert leave_one_out(Ridge().fit(X[:4], Q[:4]), X[:4], Q[:4]) is None
 
 
 # --- budgets -------------------------------------------------------------------------------

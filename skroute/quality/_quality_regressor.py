@@ -234,7 +234,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def _validate_and_fit(self, X, y, folds, costs, n_jobs):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
-        names = self._names()
+        names = names_of(self.family, self.keep_rows)
         self.encoder_ = None
         if needs_encoding(X):
             validate_data(self, X, skip_check_array=True)
@@ -299,23 +299,6 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.mean_ = mean
         self._lay_out()
         return estimate, lift(choice.kept, self._floors, step)
-
-    def _names(self):
-        known = {**MEMBERS, **NEIGHBORS}
-        if self.family is None:
-            return list(MEMBERS if self.keep_rows is False else known)
-        names = list(self.family)
-        unknown = [name for name in names if not isinstance(name, str) or name not in known]
-        if unknown or not names or len(set(names)) < len(names):
-            raise ValueError(
-                f"family must be a list of different members of {list(known)!r}, got {names!r}."
-            )
-        if self.keep_rows is False and any(name in NEIGHBORS for name in names):
-            raise ValueError(
-                f"family={names!r} has neighbors, which keep the rows, but keep_rows=False. Leave "
-                "them out, or allow rows to be kept."
-            )
-        return names
 
     def _folds(self, n_rows):
         if n_rows < _FEWEST_ROWS:
@@ -519,6 +502,25 @@ def _in_shape(tables, is_single):
     """Tables as those of one output where there is one; one table alone is no tuple."""
     found = tuple(table[:, 0] if is_single else table for table in tables)
     return found if len(found) > 1 else found[0]
+
+
+def names_of(family, keep_rows):
+    """Names of the members that are compared."""
+    known = {**MEMBERS, **NEIGHBORS}
+    if family is None:
+        return list(MEMBERS if keep_rows is False else known)
+    names = list(family)
+    unknown = [name for name in names if not isinstance(name, str) or name not in known]
+    if unknown or not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"family must be a list of different members of {list(known)!r}, got {names!r}."
+        )
+    if keep_rows is False and any(name in NEIGHBORS for name in names):
+        raise ValueError(
+            f"family={names!r} has neighbors, which keep the rows, but keep_rows=False. Leave "
+            "them out, or allow rows to be kept."
+        )
+    return names
 
 
 def _scale(X):

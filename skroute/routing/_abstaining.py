@@ -113,7 +113,7 @@ class AbstainingMixin(CostAwareMixin):
         if not handed.any():
             return super()._answer(X, plan, response)
         rows = np.flatnonzero(~handed)
-        found = self._answer_some(X, plan, rows, response) if len(rows) else None
+        found = self._answers_to(X, plan, response, rows) if len(rows) else None
         return self._marked(handed, found, response)
 
     def _marked(self, handed, found, response):

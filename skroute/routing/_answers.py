@@ -10,6 +10,7 @@ from skroute.routing._base import BaseRouter, LabelsMixin
 from skroute.routing._combiner import combine
 from skroute.routing._targets import MultiLabel, SingleLabel, rows_of_failure
 from skroute.utils._compat import num_samples
+from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 
 
@@ -57,6 +58,7 @@ class Answers:
     def _call(self, member, new):
         router = self.router
         name, estimator = router.member_names_[member], router.estimators_[member]
+        once_of(router).count(name, len(new))
         method = router._asks() or "votes"
         return router._target.call(method, name, estimator, _safe_indexing(self.X, new))
 
@@ -70,8 +72,14 @@ class CombiningRouter(ReportMixin, LabelsMixin, BaseRouter):
 
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
 
+    _answers_kind = Answers
+
     def _asks(self):
         return "scores"
+
+    def _asked_answers(self, X):
+        """The members' answers to rows, none of them asked for yet; a walk has one for all."""
+        return once_of(self).whole("answers", lambda: self._answers_kind(self, X))
 
     @property
     def _multilabel(self):
@@ -97,10 +105,17 @@ class CombiningRouter(ReportMixin, LabelsMixin, BaseRouter):
         self.choice_costs_ = np.array([self.costs_[row].sum() for row in self.choice_members_])
         self.choices_ = list(names)
 
-    def _answer(self, X, plan, response):
-        return self._answer_some(X, plan, np.arange(len(plan.route)), response)
+    def _single_answers(self, X, name, response):
+        """What one member answers where it answers every row; None where only it knows."""
+        if self._multilabel:
+            return None
+        at, answers = self.member_names_.index(name), self._asked_answers(X)
+        scores = combine([answers.ask(at, np.arange(num_samples(X)))], np.ones(1))
+        if response == "predict_proba":
+            return scores
+        return self._target.labels(self._target.decide(scores, None))
 
-    def _answer_some(self, X, plan, rows, response):
+    def _answers_to(self, X, plan, response, rows):
         route = plan.route[rows]
 
         def answer(choice, some):

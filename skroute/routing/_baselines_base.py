@@ -126,8 +126,9 @@ class BaseOracle(BaselineMixin, BaseRouter):
 
     def _true_quality(self, X, y_true):
         target = self._encoded(y_true, "y_true")
-        asks, members = self._asks(), zip(self.member_names_, self.estimators_)
-        answers = [self._target.call(asks, name, member, X) for name, member in members]
+        asks, rows = self._asks(), np.arange(num_samples(X))
+        members = range(len(self.estimators_))
+        answers = [self._answers_of_member(X, at, asks, rows) for at in members]
         return self._objective().bound(target).table(target, answers)
 
     def member_quality(self, X, y_true):

@@ -570,7 +570,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         check_affordable(budget, min(trade.policy.deciding for trade in trades))
         draw = tie_draws(X, request_id)
         trade = self._trade(budget, exclude)
-        policy, answers = trade.policy, Answers(self, X)
+        policy, answers = trade.policy, self._asked_answers(X)
         values = policy.values(self._base_features(answers, trade))
         plan = policy.decide(values, policy.planned, budget, policy=self.policy, draw=draw)
         return plan._replace(route=trade.first + trade.kept[plan.route], state=answers)

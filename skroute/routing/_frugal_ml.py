@@ -11,7 +11,7 @@ from skroute.routing._abstaining import (
     quality_of_handing,
     with_handed,
 )
-from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
+from skroute.routing._answers import CombiningRouter, check_base, possible_bases
 from skroute.routing._label_options import label_groups, label_options, label_rules
 from skroute.routing._mixtures import Mixture
 from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
@@ -231,7 +231,7 @@ class FrugalMLClassifier(AbstainingMixin, LabelQualityMixin, CombiningRouter):
         check_affordable(budget, self._least())
         rules = self.rules_
         rule = Mixture(rules.cost, rules.quality).draw(X, budget)
-        answers = Answers(self, X)
+        answers = self._asked_answers(X)
         n_addons = len(self.choices_) // len(self._bases)
         route = np.empty(len(rule), dtype=np.int64)
         for base in np.unique(rules.base[rule]):

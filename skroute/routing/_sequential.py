@@ -427,10 +427,12 @@ class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRo
             options.append((base, self._states[base].n_ways - 1, base_cost))
         return options
 
+    _answers_kind = ExitAnswers
+
     def _plan(self, X, budget):
         check_affordable(budget, self._least())
         rule = self.mixture_.draw(X, budget)
-        answers = ExitAnswers(self, X)
+        answers = self._asked_answers(X)
         state = np.array([one.start for one in self._rules])[rule]
         way = np.zeros(len(rule), dtype=np.int64)
         active = np.arange(len(rule))

@@ -331,9 +331,11 @@ class _Sums(NamedTuple):
 def _sums(estimator, X, y, sample_weight, limits, row_quality, params):
     """The sums, and quality and cost of each row at each budget."""
     router, X = find_router(estimator, X)
-    n = num_samples(X)
+    # A cascade may be asked by signals alone.
+    rows = y if X is None else X
+    n = num_samples(rows)
     check_consistent_length(X, y)
-    weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weight = check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
     if "y_true" in getattr(router, "_call_context", ()):
         # An oracle, which its own `score` tells as well.
         params = {"y_true": y, **params}

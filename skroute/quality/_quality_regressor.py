@@ -229,8 +229,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.__dict__.pop("mean_", None)
         with hiding_texts(X):
             found = self._validate_and_fit(X, y, folds, costs, n_jobs)
-        found = tuple(part[:, 0] if self._is_single else part for part in found)
-        return found if return_kept else found[0]
+        return _in_shape(found if return_kept else found[:1], self._is_single)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _validate_and_fit(self, X, y, folds, costs, n_jobs):
@@ -266,7 +265,6 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"y must have entries of at most {_LARGEST:g} in size, got "
                 f"{np.abs(quality).max():g}. Give quality in another unit."
             )
-        costs = None if costs is None else np.asarray(costs, dtype=np.float64)
         costs = as_one_price_each(costs, quality)
         if folds is None:
             folds = self._folds(len(X))
@@ -434,8 +432,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             check_is_fitted(self)
         estimate = self._estimate(self._checked(X))
         found = (estimate, standard_errors(estimate, self._errors)) if return_std else (estimate,)
-        found = tuple(part[:, 0] if self._is_single else part for part in found)
-        return found if return_std else found[0]
+        return _in_shape(found, self._is_single)
 
     def _lay_out(self):
         """All that a prediction needs, ready for the kernels; it is not saved."""
@@ -499,6 +496,12 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "mean_")
+
+
+def _in_shape(tables, is_single):
+    """Tables as those of one output where there is one; one table alone is no tuple."""
+    found = tuple(table[:, 0] if is_single else table for table in tables)
+    return found if len(found) > 1 else found[0]
 
 
 def names_of(family, keep_rows):

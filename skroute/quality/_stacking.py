@@ -159,6 +159,7 @@ def as_one_price_each(costs, quality):
     """Costs of one row or of each, or None, as one number for each choice."""
     if costs is None:
         return supposed_costs(quality)
+    costs = np.asarray(costs, dtype=np.float64)
     return costs.mean(axis=0) if costs.ndim == 2 else costs
 
 

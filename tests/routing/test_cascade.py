@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from skroute.metrics import accuracy_cost_curve
 from skroute.routing import CascadeRouter
 from skroute.routing._cascade_log import Reply
 from skroute.routing._cascade_rules import (
@@ -326,6 +327,8 @@ def test_handing_over_is_a_choice():
     assert realised.mean() > 0.85
     expected = (realised.sum() + 0.85 * handed.sum()) / 2000
     assert router.score(None, new, signals=signals) == pytest.approx(expected)
+    curve = accuracy_cost_curve(router, None, new, [np.inf], signals=signals)
+    assert curve.quality[0] == pytest.approx(expected)
     models = {
         name: lambda rows, k=k: (rows[:, 0], signals[rows[:, 0], k]) for k, name in enumerate(NAMES)
     }

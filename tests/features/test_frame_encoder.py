@@ -200,7 +200,9 @@ def test_texts_are_read_by_an_encoder_of_ones_own(text):
     else:
         # At most a fifth of the rows: the directions of most variation.
         values = np.linalg.svd(peer, compute_uv=False)[:8]
-        np.testing.assert_allclose(np.linalg.norm(found[:, :8], axis=0), values, rtol=1e-3, atol=1e-9)
+        np.testing.assert_allclose(
+            np.linalg.norm(found[:, :8], axis=0), values, rtol=1e-3, atol=1e-9
+        )
     # A row is the same alone, among others and after a round trip.
     np.testing.assert_allclose(encoder.transform(log[3:4]), found[3:4], atol=1e-12)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).transform(log), found)

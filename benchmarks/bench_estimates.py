@@ -293,7 +293,7 @@ def table_entry(parts):
 
 def sizes_and_seconds(short):
     """Fit, one row, many rows and the saved file at 10,000 rows, 9 choices, 100 features."""
-    n = 1000 if short else 10_000
+    n = 500 if short else 10_000
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, 100))
     logits = X @ rng.standard_normal((100, 9)) / 10 + np.sin(3 * X[:, :9])

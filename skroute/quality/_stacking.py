@@ -19,8 +19,8 @@ SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 _PENALTY = 0.02
 # Rows are kept for at least this share more of gain.
 _WORTH_KEEPING = 0.05
-# Estimates may be less true, beyond noise, for at least this share more of gain.
-_WORTH_TRUTH = 0.1
+# Estimates are true where outcomes agree with them in this share of bins.
+_TRUE = 0.9
 # Estimates are corrected together, so many numbers at a time.
 _TOGETHER = 100_000
 # Of the sum of squares over all rows: what is less than this without some rows is rounding.
@@ -325,6 +325,8 @@ class Candidate(NamedTuple):
 
     Attributes
     ----------
+    key : str or tuple
+        A member, or ``("stack", its member with rows or None)``.
     deviation : ndarray of shape (n_rows, n_choices)
         The weighted sum, by weights of the other folds.
     curves : {"own", "shared", None}
@@ -332,26 +334,39 @@ class Candidate(NamedTuple):
     estimate : ndarray of shape (n_rows, n_choices)
         Corrected by the other folds.
     gain : ndarray of shape (n_rows,)
-    error : ndarray of shape (n_rows,)
-        Mean square over the choices.
     """
 
+    key: str | tuple
     deviation: np.ndarray
     curves: str | None
     estimate: np.ndarray
     gain: np.ndarray
-    error: np.ndarray
 
-    def beats(self, other, rows=slice(None)):
-        """Whether decisions gain more, beyond noise, and estimates are as true as the other's.
 
-        They may be less true where a tenth more is gained.
-        """
-        lead = (self.gain - other.gain)[rows]
-        if not beyond_noise(lead):
-            return False
-        enough = lead.mean() > _WORTH_TRUTH * other.gain[rows].mean()
-        return enough or not beyond_noise((self.error - other.error)[rows])
+def best_candidate(base, rivals, quality, rows=slice(None)):
+    """What decides best on some rows, of those that are as true as they must be.
+
+    Others than `base` must gain more beyond noise, and be true, or as true as `base` is.
+
+    Parameters
+    ----------
+    base : Candidate
+    rivals : list of Candidate
+    quality : ndarray of shape (n_rows, n_choices)
+    rows : slice or ndarray of int, default=slice(None)
+
+    Returns
+    -------
+    Candidate
+    """
+
+    def true(candidate):
+        return share_of_true_bins(candidate.estimate[rows], quality[rows])
+
+    ahead = [one for one in rivals if beyond_noise((one.gain - base.gain)[rows])]
+    least = min(_TRUE, true(base)) if ahead else _TRUE
+    best_first = sorted(ahead, key=lambda one: -one.gain[rows].mean())
+    return next((one for one in best_first if true(one) >= least), base)
 
 
 def others(n_rows, folds):
@@ -400,49 +415,51 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
         for deviation, key in zip(deviations, keys):
             for rows, part in zip(folds, parts):
                 deviation[rows] = weigh(estimates[:, rows], rules[key](total.less(part)))
-        return dict(zip(keys, correct_by_others(deviations, quality, splits, costs)))
+        return dict(zip(keys, correct_by_others(keys, deviations, quality, splits, costs)))
 
     # Stacks with rows that are kept: only those that are asked for.
     found = candidates([*names, ("stack", None)])
 
     def best_of(some, one, rows):
-        """The stack of some members, or the one that decides better, by some rows."""
-        better = [name for name in some if found[name].beats(found["stack", one], rows)]
-        return max(better, key=lambda name: found[name].gain[rows].mean(), default=("stack", one))
+        """The stack of some members, or what decides better, by some rows."""
+        base, *curves = found["stack", one]
+        return best_candidate(base, [*curves, *(c for n in some for c in found[n])], quality, rows)
 
     def taken(rows):
         """What decides best on some rows; None where that is worse than a coin."""
-        key = best_of(light, None, rows)
+        best = best_of(light, None, rows)
         if heavy:
-            one = max(heavy, key=lambda name: found[name].gain[rows].mean())
+            one = max(heavy, key=lambda name: max(c.gain[rows].mean() for c in found[name]))
             if ("stack", one) not in found:
                 found.update(candidates([("stack", one)]))
             large = best_of([*light, one], one, rows)
-            lead, gain = (found[large].gain - found[key].gain)[rows], found[key].gain[rows].mean()
+            lead, gain = (large.gain - best.gain)[rows], best.gain[rows].mean()
             if beyond_noise(lead) and lead.mean() > _WORTH_KEEPING * gain:
-                key = large
-        return None if found[key].gain[rows].mean() < 0 else key
+                best = large
+        return None if best.gain[rows].mean() < 0 else best
 
-    keys = [taken(rest) for _, rest in splits]
-    key = taken(slice(None))
+    of_others = [taken(rest) for _, rest in splits]
+    best = taken(slice(None))
     estimate = np.empty(quality.shape)
-    for (rows, rest), one in zip(splits, keys):
+    for (rows, rest), one in zip(splits, of_others):
         mean = quality[rest].mean(axis=0)
-        estimate[rows] = mean if one is None else found[one].estimate[rows]
+        estimate[rows] = mean if one is None else one.estimate[rows]
+    key = None if best is None else best.key
     stack = key if isinstance(key, tuple) else ("stack", key if key in heavy else None)
     weights = Weights(np.zeros(len(names)), np.zeros(len(names)))
     knots, kept = None, np.tile(quality.mean(axis=0), (len(quality), 1))
-    if key is not None:
-        weights, curves = rules[key](total), found[key].curves
-        if curves is not None:
-            whole = quality.mean(axis=0) + found[key].deviation
-            knots = corrections(whole, quality, curves == "own")
+    if best is not None:
+        weights = rules[key](total)
+        if best.curves is not None:
+            whole = quality.mean(axis=0) + best.deviation
+            knots = corrections(whole, quality, best.curves == "own")
         kept += weigh(estimates, weights)
         kept = kept if knots is None else corrected(kept, knots)
         kept = finished(kept, quality.min(axis=0), quality.max(axis=0))
     compared = []
     for name in [stack, *names]:
-        whole, gain = isinstance(name, tuple), found[name].gain
+        gain = best_candidate(found[name][0], found[name][1:], quality).gain
+        whole = isinstance(name, tuple)
         taken_of = [float(w.sum() if whole else w[names.index(name)]) for w in weights]
         shown = "stack" if whole else name
         compared.append(Compared(shown, float(gain.mean()), standard_error(gain), *taken_of))
@@ -450,13 +467,13 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
     return Choice(weights, knots, estimate, kept, gain, compared)
 
 
-def correct_by_others(deviations, quality, splits, costs):
+def correct_by_others(keys, deviations, quality, splits, costs):
     """Several estimates of each fold, corrected by what the rows of the others say.
-
-    Choices have curves of their own, unless a curve that all share, or none, beats them.
 
     Parameters
     ----------
+    keys : list of str or tuple
+        Their names.
     deviations : ndarray of shape (n_estimates, n_rows, n_choices)
     quality : ndarray of shape (n_rows, n_choices)
     splits : list of (ndarray of int, ndarray of int)
@@ -465,7 +482,8 @@ def correct_by_others(deviations, quality, splits, costs):
 
     Returns
     -------
-    list of Candidate
+    list of (Candidate, Candidate, Candidate)
+        Of each estimate: with curves of each choice, with one that all share, and as it is.
     """
     found, low, high = [], quality.min(axis=0), quality.max(axis=0)
     together = max(1, _TOGETHER // quality.size)
@@ -481,16 +499,49 @@ def correct_by_others(deviations, quality, splits, costs):
                 for j, of_one in enumerate(curves):
                     estimates[kind, j, rows] = corrected(estimates[2, j, rows], of_one)
         for j, deviation in enumerate(some):
-            best = None
+            of_one = []
             for curves, estimate in zip(("own", "shared", None), estimates[:, j]):
                 estimate = finished(estimate, low, high)
                 gain = gain_over_mix(estimate, quality, costs)
-                error = ((quality - estimate) ** 2).mean(axis=1)
-                one = Candidate(deviation, curves, estimate, gain, error)
-                if best is None or one.beats(best):
-                    best = one
-            found.append(best)
+                of_one.append(Candidate(keys[i + j], deviation, curves, estimate, gain))
+            found.append(tuple(of_one))
     return found
+
+
+def share_of_true_bins(estimate, quality, n_bins=10):
+    """In which share of bins of the estimate outcomes agree with it.
+
+    Rows are cut into bins of equal size by the estimate of each choice, equal ones at random.
+    Outcomes agree where their mean is within 1.96 standard errors of the mean estimate.
+
+    Parameters
+    ----------
+    estimate, quality : ndarray of shape (n_rows, n_choices)
+        Out of sample, and what came out.
+    n_bins : int, default=10
+
+    Returns
+    -------
+    float
+    """
+    n_bins = min(n_bins, len(estimate))
+    first = np.arange(n_bins) * len(estimate) // n_bins
+    counts = np.diff(first, append=len(estimate))
+    at_random = np.random.RandomState(0).permutation(len(estimate))
+    agree = []
+    for e, q in zip(estimate[at_random].T, quality[at_random].T):
+        order = np.argsort(e, kind="stable")
+        mean, expected, squares = (
+            np.add.reduceat(values[order], first) / counts for values in (q, e, q**2)
+        )
+        spread = np.maximum(squares - mean**2, 0.0)
+        low, high = q.min(), q.max()
+        if np.all((q == low) | (q == high)):
+            # The spread that the estimates imply, where outcomes happen to be all alike.
+            spread = np.maximum(spread, (expected - low) * (high - expected))
+        rounding = 1e-9 * max(abs(low), abs(high))
+        agree.append(abs(mean - expected) <= 1.96 * np.sqrt(spread / counts) + rounding)
+    return float(np.mean(agree))
 
 
 def standard_error(values):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from skroute.quality import QualityRegressor
+from skroute.quality import _corrections as own_corrections
 from skroute.quality import _stacking as stacking
 from skroute.quality._corrections import corrected, corrections, corrections_of_several, finished
 from skroute.quality._uncertainty import (
@@ -93,12 +94,11 @@ def test_corrections_never_cost_decisions_more_than_noise():
     deviation = np.column_stack([np.where(easy, 1, 0.2), np.ones(3000)]) - quality.mean(axis=0)
     splits = stacking.others(3000, np.array_split(np.arange(3000), 5))
     costs = np.array([1.0, 10.0])
-    found = stacking.correct_by_others(deviation[None], quality, splits, costs)[0]
-    plain = np.empty(quality.shape)
-    for rows, rest in splits:
-        plain[rows] = quality[rest].mean(axis=0) + deviation[rows]
-    plain = stacking.gain_over_mix(finished(plain, np.zeros(2), np.ones(2)), quality, costs)
-    assert not stacking.beyond_noise(plain - found.gain)
+    own, *others = stacking.correct_by_others(["x"], deviation[None], quality, splits, costs)[0]
+    plain = others[-1]
+    assert plain.curves is None
+    found = stacking.best_candidate(own, others, quality)
+    assert not stacking.beyond_noise(plain.gain - found.gain)
 
 
 def made_up_table(seed, n):
@@ -159,3 +159,64 @@ def test_error_curves_are_root_mean_squares():
     assert standard_errors(np.zeros((1, 1)), same).item() == 2.0
     assert iterated(1.96, 1.0) == pytest.approx(1.4) and iterated(1.0, 0.0) == 1.0
     assert iterated(100.0, 1.0) == pytest.approx(2**0.5)
+
+
+def test_what_curves_cannot_bend_is_true_on_new_rows(monkeypatch):
+    """Truth that rises in steps, over fresh tables; without the bins outcomes contradict."""
+    steps = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        estimate = rng.random((12_000, 2))
+        truth = np.floor(3 * estimate) / 3 + 1 / 6
+        Q = (rng.random(truth.shape) < truth).astype(float)
+        old, new = slice(6000), slice(6000, None)
+        shares = []
+        for most_bins in (1, 20):
+            monkeypatch.setattr(own_corrections, "_MOST_BINS", most_bins)
+            found = corrected(estimate[new], corrections(estimate[old], Q[old]))
+            shares.append(stacking.share_of_true_bins(found, Q[new]))
+        steps.append(shares)
+    curves, bins = np.mean(steps, axis=0)
+    assert curves < 0.6 and bins > 0.7
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_bins_of_the_truth_are_true(scale):
+    """About .95 of them, over fresh draws; of what is a little off, fewer."""
+    shares = []
+    for seed in range(20):
+        _, truth, Q = drawn(3000, seed)
+        same = np.full(truth.shape, truth.mean())
+        shares.append(
+            [
+                stacking.share_of_true_bins(scale * e, scale * q)
+                for e, q in ((truth, Q), (truth + 0.08, Q), (truth, truth), (same, same))
+            ]
+        )
+    assert 0.92 < np.mean(shares, axis=0)[0] < 0.98
+    assert np.mean(shares, axis=0)[1] < 0.5
+    assert (np.array(shares)[:, 2:] == 1).all()
+
+
+def test_what_decides_better_is_taken_only_if_it_is_true():
+    """Decisions by two estimates are the same, and better; one of them is off by a constant."""
+    taken, costs = [], np.array([1.0, 2.0, 4.0])
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        known, more = rng.normal(size=(2, 1000, 3))
+        truth = 1 / (1 + np.exp(-known - 2 * more))
+        Q = (rng.random(truth.shape) < truth).astype(float)
+        # What is to be expected of those who see the first part alone.
+        means = (1 / (1 + np.exp(-known - 2 * rng.normal(size=(200, 1, 1))))).mean(axis=0)
+
+        def candidate(key, estimate, Q=Q):
+            gain = stacking.gain_over_mix(estimate, Q, costs)
+            return stacking.Candidate(key, estimate, None, estimate, gain)
+
+        base, off = candidate("base", means), candidate("off", truth + 0.06)
+        true = candidate("true", truth)
+        taken.append(
+            [stacking.best_candidate(base, some, Q).key for some in ([off], [off, true], [])]
+        )
+    alone, both, none = zip(*taken)
+    assert alone.count("off") == 0 and both.count("true") >= 5 and none.count("base") == 6

@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, check_budget
 from skroute.gating._acquirer import (
     BLOCK,
-    FEW,
     LARGE,
     Task,
     adaptive_policies,
@@ -239,7 +238,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             int(rng.integers(2**31 - 1)),
             self.n_jobs or 1,
             int(self._groups.priced.sum()),
-            len(values) < FEW,
+            len(values),
         )
         fitted, out = held_out_part(encoded, rng)
         with task.step("judge"):

@@ -175,7 +175,9 @@ class Task(NamedTuple):
         options = {"num_leaves": SMALL_TREE if small else 31}
         if self.n_rows < SMOOTH:
             options, trees = SLOW, min(trees, 60) if self.few else trees
-        return self.boosting().fit(self.X, self.y, columns, trees, often=False, **options)
+        return self.boosting().fit(
+            self.X, self.y, columns, trees, often=False, max_bin=63, **options
+        )
 
 
 class ConstantBut(NamedTuple):

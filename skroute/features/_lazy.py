@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
+from skroute.features._raw_rows import missing
 from skroute.features._sql import SqlSource
 
 
@@ -299,6 +300,13 @@ def as_numbers(values, shape, columns):
     """What a source returned as float64 of the shape expected; masked cells are NaN."""
     if np.ma.isMaskedArray(values):
         values = values.astype(np.float64).filled(np.nan)
+    if getattr(getattr(values, "dtype", None), "kind", "") == "O" and not hasattr(
+        values, "columns"
+    ):
+        # pandas' NA is no number, but missing.
+        cells = np.asarray(values)
+        gone = [missing(cell) for cell in cells.ravel()]
+        values = np.where(np.reshape(gone, cells.shape), np.nan, cells)
     try:
         values = check_array(
             values,

@@ -79,6 +79,8 @@ class Trees(NamedTuple):
             depths=self.depths[picked],
             outputs=self.outputs[picked],
             member_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
+            # None of these trees may have what others have.
+            special=_is_special(nodes),
         )
 
     def checked(self, n_features, n_outputs):

@@ -13,6 +13,9 @@ from skroute.gating._stopping import (
 )
 
 ROOM = 1 + 1e-9
+# Standard errors by which a policy that adapts must lead where rows are many. Of two fits on
+# training rows of Covertype it was chosen at five budgets without a lead, and lost .8 points.
+SURELY = 0.5
 # Limits at which candidates are compared, as shares of those asked for.
 NEARBY = (0.7, 0.85, 1.0, 1.2, 1.45)
 
@@ -155,10 +158,12 @@ class HeldOut:
         Whether rows were answered correctly, by the size of the set.
     set_costs : ndarray of shape (n_groups + 1,)
         Cost of the first groups of the static order.
+    lead : float, default=0.0
+        Standard errors by which a policy that adapts must lead what is static.
     """
 
-    def __init__(self, paths, sets, set_costs):
-        self.paths, self.sets, self.set_costs = paths, sets, set_costs
+    def __init__(self, paths, sets, set_costs, lead=0.0):
+        self.paths, self.sets, self.set_costs, self.lead = paths, sets, set_costs, lead
 
     def outcomes(self, limits):
         """What every candidate does within the limits.
@@ -218,10 +223,19 @@ class HeldOut:
 
         def best(rows):
             """The candidate that some rows choose; of equal ones the cheaper."""
-            return max(
-                outcomes.values(),
-                key=lambda outcome: (total[outcome.candidate][rows].mean(), -outcome.cost.mean()),
-            )
+
+            def worth(outcome):
+                return total[outcome.candidate][rows].mean(), -outcome.cost.mean()
+
+            if not self.lead:
+                return max(outcomes.values(), key=worth)
+            still = [one for one in outcomes.values() if one.candidate.startswith("static")]
+            found = max(still, key=worth)
+            for one in sorted(outcomes.values(), key=worth, reverse=True):
+                lead = total[one.candidate][rows] - total[found.candidate][rows]
+                if lead.mean() > self.lead * lead.std() / np.sqrt(len(lead)):
+                    return one
+            return found
 
         chosen = best(slice(None))
         n_rows = len(chosen.right)

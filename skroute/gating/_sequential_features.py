@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, check_budget
 from skroute.gating._acquirer import (
     BLOCK,
-    FEW,
     LARGE,
     Task,
     adaptive_policies,
@@ -21,7 +20,7 @@ from skroute.gating._acquirer import (
 )
 from skroute.gating._base import FeatureBuyer
 from skroute.gating._groups import Groups
-from skroute.gating._points import ROOM, HeldOut, HeldOutPath, Limits
+from skroute.gating._points import ROOM, SURELY, HeldOut, HeldOutPath, Limits
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptions, num_samples
 from skroute.utils._once import once_of
 
@@ -240,7 +239,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             int(rng.integers(2**31 - 1)),
             self.n_jobs or 1,
             int(self._groups.priced.sum()),
-            len(values) < FEW,
+            len(values),
         )
         fitted, out = held_out_part(encoded, rng)
         with task.step("judge"):
@@ -271,7 +270,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 walks[name] = joined(*walks[name], walked, fitted, out)
         sets = {size: model.proba(X).argmax(axis=1) == y for size, model in learned.sets.items()}
         costs = np.append(0.0, np.cumsum(groups.costs[order]))
-        return HeldOut(paths, sets, costs), learned, walks
+        lead = SURELY if whole.large else 0.0
+        return HeldOut(paths, sets, costs, lead), learned, walks
 
     def _as_input(self, values):
         """What the user's model takes: numbers, or a frame as the one that `fit` was given."""

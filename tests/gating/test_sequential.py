@@ -210,6 +210,25 @@ def test_rows_that_pick_a_candidate_do_not_say_how_good_it_is():
     assert abs(told.mean() - 0.5) < 3 * error < best.mean() - 0.5
 
 
+@pytest.mark.parametrize("n_more, chosen", [(2, "static order"), (12, "nearest rows")])
+def test_where_rows_are_many_a_policy_that_adapts_must_surely_lead(n_more, chosen):
+    """They differ on 50 rows; without the rule the one that is right once more is taken."""
+
+    class Told(HeldOut):
+        def outcomes(self, limits):
+            return self.paths
+
+    order, nearest = np.ones((2, 400), dtype=bool)
+    order[: 25 + n_more // 2], nearest[25 + n_more // 2 : 50] = False, False
+    found = [
+        Outcome("static order", 1, 0.0, np.ones(400), order),
+        Outcome("nearest rows", 1, 0.0, np.ones(400), nearest),
+    ]
+    limits = Limits(np.inf, np.inf, np.inf)
+    assert Told(found, {}, None, 0.5).choose(limits).candidate == chosen
+    assert Told(found, {}, None).choose(limits).candidate == "nearest rows"
+
+
 @pytest.mark.parametrize("cell", [np.nan, "False", 3.2, 1])
 def test_known_of_a_frame_is_booleans(model, rows, cell):
     X = rows[2][:2]

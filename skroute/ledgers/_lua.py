@@ -13,6 +13,64 @@ if not now then
 end
 local call, max, nan, format = redis.call, math.max, 0 / 0, '<ddddddddddddddddddd'
 local SLACK, SWEEP = 1 + 1e-12, 0.05
+
+-- What nearly every call is, without a table or function made: one purse without periods, no
+-- key, nothing held, deadlines looked at lately. All else goes on below, where the same is said
+-- of several purses.
+if (op == 'reserve' and ARGV[5] == '' and ARGV[6] == '' and ARGV[11] ~= '' or op == 'settle')
+    and own == joined then
+  local text = call('GET', root .. ':purse:' .. own)
+  if text then
+    local total, spent, reserved, pending, n_expected, n_started, n_held, n_open, n_committed,
+      n_refunded, n_rejected, n_expired, period, t_total, t_n_expected, t_period, t_rollover,
+      swept, issued = struct.unpack(format, text)
+    local status, number, said
+    if period == period or now - swept >= SWEEP or now < swept then
+      -- Below.
+    elseif op == 'reserve' then
+      local amount, expected = tonumber(ARGV[11]), tonumber(ARGV[12])
+      local spare = total * SLACK - spent - reserved
+      if amount > tonumber(ARGV[8]) and n_expected == n_expected then
+        spare = spare - tonumber(ARGV[9]) * max(n_expected - n_started - 1, 0)
+      end
+      if amount <= spare then
+        n_started, reserved, pending = n_started + 1, reserved + amount, pending + expected
+        n_open, issued = n_open + 1, issued + 1
+        status, number, said = 'open', string.format('%d', issued), ''
+        local id = own .. '\31' .. number
+        call('SET', root .. ':r:' .. id, cmsgpack.pack({'open', own, amount, expected,
+          tonumber(ARGV[13]), ARGV[10], ''}))
+        local timeout = ARGV[7] ~= '' and string.format('%.17g', now + ARGV[7]) or '+inf'
+        call('ZADD', root .. ':due', timeout, id)
+      end
+    else
+      local id = own .. '\31' .. ARGV[5]
+      local found = call('GET', root .. ':r:' .. id)
+      local r = found and cmsgpack.unpack(found)
+      if r and r[1] == 'open' and r[2] == own and r[6] == ARGV[6] and r[7] == '' then
+        local cost = tonumber(ARGV[7])
+        n_open = n_open - 1
+        pending = n_open > 0 and pending - r[4] or 0
+        reserved = (n_open > 0 or n_held > 0) and reserved - r[3] or 0
+        spent = spent + (r[5] + (cost or 0))
+        if cost then n_committed = n_committed + 1 else n_refunded = n_refunded + 1 end
+        status, number, said = 'settled', '', struct.pack('<dd', spent - total, 0)
+        call('ZREM', root .. ':due', id)
+        -- Remembered for a while, as below.
+        call('SET', root .. ':r:' .. id, cmsgpack.pack({'done', own, 0, 0, 0, '', '', ARGV[8],
+          spent - total, '0'}), 'EX', 120)
+      end
+    end
+    if status then
+      text = struct.pack(format, total, spent, reserved, pending, n_expected, n_started, n_held,
+        n_open, n_committed, n_refunded, n_rejected, n_expired, period, t_total, t_n_expected,
+        t_period, t_rollover, swept, issued)
+      call('SET', root .. ':purse:' .. own, text)
+      return {status, text, struct.pack('<d', total * SLACK - spent - reserved), number, said}
+    end
+  end
+end
+
 local purses = {}
 
 local function none(x) return x ~= x end

@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 import uuid
+from functools import lru_cache
 from hashlib import sha1
 from typing import Any, NamedTuple
 
@@ -30,18 +31,18 @@ _BETWEEN = "\x1f"
 # than so many seconds; whether it fits is looked up in the true ones.
 _FRESH = 0.05
 _SHA = sha1(SCRIPT.encode()).hexdigest()
-_PURSE = struct.Struct("<19d")
+_PURSE, _ROOM = struct.Struct("<19d"), struct.Struct("<d")
 _PERIODS = {"day": -1.0, "month": -2.0}
 # Every command may be sent again: a settlement knows its own, a reservation made twice expires.
 _WAITS = (0.0, 0.05, 0.5)
 
 
 class _Seen(NamedTuple):
-    """Books and room as they came with an answer."""
+    """Books and room as they came with an answer, not unpacked yet."""
 
     time: float
-    books: Books
-    room: float
+    books: bytes
+    room: bytes
 
 
 class RedisLedger(Ledger):
@@ -111,7 +112,7 @@ class RedisLedger(Ledger):
 
     def _send(self, command):
         connection = self._connection()
-        connection.send_packed_command(connection.pack_command(*command), check_health=False)
+        connection.send_packed_command([command], check_health=False)
         return connection.read_response()
 
     def _sent(self, command):
@@ -126,11 +127,11 @@ class RedisLedger(Ledger):
 
     def _call(self, op, purse, *arguments):
         now = "" if self._clock is None else repr(self._clock())
-        arguments = (1, self.prefix, op, now, purse, *arguments)
+        arguments = ("1", self.prefix, op, now, purse, *arguments)
         try:
-            return self._sent(("EVALSHA", _SHA, *arguments))
+            return self._sent(_packed("EVALSHA", _SHA, *arguments))
         except self._errors.NoScriptError:
-            return self._sent(("EVAL", SCRIPT, *arguments))
+            return self._sent(_packed("EVAL", SCRIPT, *arguments))
         except self._errors.ResponseError as error:
             if "no purse " in str(error):
                 name = str(error).split("no purse ", 1)[1].split(" script:")[0].split(",")[0]
@@ -141,15 +142,14 @@ class RedisLedger(Ledger):
         """Call the script; note the books that come with the answer."""
         joined = purses[0] if len(purses) == 1 else _BETWEEN.join(purses)
         status, books, room, number, text = self._call(op, purses[0], joined, *arguments)
-        seen = _Seen(time.monotonic(), _books(books), struct.unpack("<d", room)[0])
-        self._seen[purses] = seen
+        self._seen[purses] = _Seen(time.monotonic(), books, room)
         return status.decode(), number, text
 
     def _own_identity(self):
         if self._identity is None:
             key = f"{self.prefix}:identity"
-            self._sent(("SET", key, uuid.uuid4().hex, "NX"))
-            self._identity = self._sent(("GET", key)).decode()
+            self._sent(_packed("SET", key, uuid.uuid4().hex, "NX"))
+            self._identity = self._sent(_packed("GET", key)).decode()
         return self._identity
 
     def open(self, purse, total, n_expected=None, *, period=None, rollover=False):
@@ -162,14 +162,15 @@ class RedisLedger(Ledger):
         found = self._book("hold", purses, repr(amount), key or "", _text(self.timeout))
         return self._made(found, purses, amount, key)
 
-    def _made(self, found, purses, amount, key):
-        """The reservation that the script made or found, or its refusal as an error."""
+    def _made(self, found, purses, amount, key, offer=None):
+        """The reservation that the script made, or found with its text, or its refusal."""
         status, number, text = found
         if status == "full":
             raise exhausted(self.books(purses[int(number) - 1]), amount)
         if status == "committed":
             raise committed_already(key)
-        offer = Offer(*json.loads(text)) if text else None
+        if text:
+            offer = Offer(*json.loads(text))
         amount = amount if offer is None else offer.reserved
         ledger = self._own_identity()
         return Reservation(ledger, int(number), purses, status, amount, offer, None, key)
@@ -192,7 +193,7 @@ class RedisLedger(Ledger):
                 money = (offer.reserved, offer.deciding + offer.cost, offer.deciding)
                 found = self._book("reserve", purses, *fixed, _line(offer), *map(repr, money))
             if found[0] != "stale":
-                return self._made(found, purses, least, key)
+                return self._made(found, purses, least, key, offer)
             # Others were quicker. The books of now have come with the answer.
             fresh = False
 
@@ -201,7 +202,7 @@ class RedisLedger(Ledger):
         if fresh or seen is None or time.monotonic() - seen.time > self._fresh:
             self._book("books", purses)
             seen = self._seen[purses]
-        books, room = seen.books, seen.room
+        books, room = _books(seen.books), _ROOM.unpack(seen.room)[0]
         if held is None:
             books = books._replace(n_started=books.n_started + 1)
         else:
@@ -212,7 +213,9 @@ class RedisLedger(Ledger):
         if ledger != self._own_identity():
             raise not_open(number, offer.name)
         cost = "" if cost is None else repr(float(cost))
-        arguments = (str(number), _line(offer), cost, os.urandom(12).hex(), _text(self.remember))
+        # One of its own, the same where the command is sent again.
+        token = os.urandom(12).hex()
+        arguments = (str(number), _line(offer), cost, token, _text(self.remember))
         status, _, text = self._book("settle", (purse,), *arguments)
         if status == "not open":
             raise not_open(number, offer.name)
@@ -221,7 +224,7 @@ class RedisLedger(Ledger):
 
     def books(self, purse):
         self._book("books", (purse,))
-        return self._seen[(purse,)].books
+        return _books(self._seen[(purse,)].books)
 
     def top_up(self, purse, amount, n_more=0):
         amount, n_more = check_top_up(amount, n_more)
@@ -247,10 +250,17 @@ class RedisLedger(Ledger):
         self.__init__(**state)
 
 
+def _packed(*command):
+    """A command in Redis's protocol; redis's own way takes ten times as long."""
+    texts = [text.encode() for text in command]
+    return b"*%d\r\n%b" % (len(texts), b"".join([b"$%d\r\n%b\r\n" % (len(t), t) for t in texts]))
+
+
 def _text(number):
     return "" if number is None else repr(number)
 
 
+@lru_cache(maxsize=1024)
 def _line(offer):
     """An offer as it is kept: the same text for the same offer."""
     choice, name, *money = offer
@@ -259,9 +269,9 @@ def _line(offer):
 
 def _books(packed):
     """Books from the numbers of a purse; NaN is None."""
-    found = _PURSE.unpack(packed)[:13]
-    counts = (int(one) if one == one else None for one in found[4:])
-    return Books(*found[:4], *counts)
+    found = _PURSE.unpack(packed)
+    n_expected, period = (int(one) if one == one else None for one in (found[4], found[12]))
+    return Books(*found[:4], n_expected, *map(int, found[5:12]), period)
 
 
 def _terms(packed):

@@ -11,12 +11,11 @@ from numba import njit
 from skroute.forests._bitvector_kernels import (
     BLOCK,
     add_values,
-    bin_column,
+    bin_rows,
     find_leaves,
+    width_of,
 )
 
-# Rows whose cells are read together.
-_TILE = 64
 # What moving a row together costs for each column, in tests of a row.
 _MOVE = 8
 # What a tree costs beside its tests, in tests of a row.
@@ -31,25 +30,6 @@ def _last_trees(bits):
         for k in range(bits.test_start[t], bits.test_start[t + 1]):
             last[bits.column[k]] = t
     return last
-
-
-@njit(cache=True, nogil=True)
-def _bin_some(X, rows, m, columns, values, codes):
-    """Codes of some rows for all columns of a stage; `values` is scratch, a row for each."""
-    n_columns, feature = len(columns.feature), columns.feature
-    # Few rows at a time, whose cells are next to each other.
-    for start in range(0, m, _TILE):
-        stop = min(start + _TILE, m)
-        for c in range(n_columns):
-            if c == 0 or feature[c] != feature[c - 1]:
-                for j in range(start, stop):
-                    values[c, j] = X[rows[j], feature[c]]
-    base = np.empty(m, dtype=np.int64)
-    at = 0
-    for c in range(n_columns):
-        if c == 0 or feature[c] != feature[c - 1]:
-            at = c
-        bin_column(values[at], m, columns, c, base, codes[c])
 
 
 @njit(cache=True, nogil=True)
@@ -143,8 +123,8 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, score, members, side):
     words, lo, hi = bits.words, thresholds.lo, thresholds.hi
     needed = _last_trees(bits)
     block = min(BLOCK, n_rows)
-    codes = np.empty((len(needed), block), dtype=np.uint16)
-    cells = np.empty((len(needed), block), dtype=columns.cuts.dtype)
+    codes = np.empty((len(needed), width_of(block)), dtype=np.uint16)
+    used = np.ones(len(needed), dtype=np.bool_)
     left = np.empty(block, dtype=clears.dtype)
     total = np.empty((n_outputs, block), dtype=np.float64)
     here = np.empty(block, dtype=np.int64)
@@ -159,7 +139,7 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, score, members, side):
         for j in range(m):
             for o in range(n_outputs):
                 total[o, j] = score[here[j], o]
-        _bin_some(X, here, m, columns, cells, codes)
+        bin_rows(X, here, m, columns, used, codes)
         gone, wasted = 0, 0
         for i in range(len(member_start) - 1):
             for t in range(member_start[i], member_start[i + 1]):

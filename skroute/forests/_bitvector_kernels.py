@@ -15,6 +15,8 @@ _ZERO = float(np.float32(1e-35))
 BLOCK = 1024
 # Up to this many bytes of cuts are counted, more are searched.
 _FEW_CUTS = 1024
+# Columns whose cells are read together, row by row.
+_TOGETHER = 32
 
 
 @intrinsic
@@ -85,10 +87,29 @@ def _categories(x, m, limit, code):
 
 
 @njit(cache=True, nogil=True)
-def take_column(X, begin, m, feature, x):
-    """Values of one feature, in the type that the cuts have."""
+def width_of(block):
+    """Columns of what holds a block: no power of two, whose rows would share lines of the cache."""
+    return block + 32
+
+
+@njit(cache=True, nogil=True)
+def take_cells(X, rows, m, feature, cells):
+    """Values of the first `m` rows for each column, in the type that the cuts have.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    rows : ndarray of shape (n,), dtype=int64
+        None is negative.
+
+    m : int
+    feature : ndarray of shape (n_columns,)
+    cells : ndarray of shape (n_columns, n)
+    """
     for j in range(m):
-        x[j] = X[begin + j, feature]
+        row = X[np.uint64(rows[j])]
+        for c in range(len(feature)):
+            cells[c, j] = row[np.uint64(feature[c])]
 
 
 @njit(cache=True, nogil=True)
@@ -114,18 +135,18 @@ def bin_column(x, m, columns, c, base, code):
 
 
 @njit(cache=True, nogil=True)
-def bin_rows(X, begin, m, columns, used, codes):
-    """Codes of rows ``begin:begin + m``, into `codes` of shape (n_columns, n); columns that
-    are not used are left as they are."""
-    x = np.empty(m, dtype=columns.cuts.dtype)
+def bin_rows(X, rows, m, columns, used, codes):
+    """Codes of the first `m` rows named, into `codes` of shape (n_columns, n); columns that are
+    not used are left as they are."""
+    n_columns = len(columns.feature)
     base = np.empty(m, dtype=np.int64)
-    last = -1
-    for c in range(len(columns.feature)):
-        if used[c]:
-            if columns.feature[c] != last:
-                last = columns.feature[c]
-                take_column(X, begin, m, last, x)
-            bin_column(x, m, columns, c, base, codes[c])
+    cells = np.empty((min(n_columns, _TOGETHER), width_of(m)), dtype=columns.cuts.dtype)
+    for first in range(0, n_columns, _TOGETHER):
+        last = min(first + _TOGETHER, n_columns)
+        take_cells(X, rows, m, columns.feature[first:last], cells)
+        for c in range(first, last):
+            if used[c]:
+                bin_column(cells[c - first], m, columns, c, base, codes[c])
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -182,7 +203,7 @@ def find_leaves(codes, m, tests, limit, reads, cuts, clears, words, left):
 def add_values(values, start, k, left, m, total):
     """Add what the leaves found hold for output `k` to the sums of the first `m` rows."""
     for j in range(m):
-        total[j] += values[start + _lowest_bit(left[j]), k]
+        total[j] += values[np.uint64(start) + np.uint64(_lowest_bit(left[j])), k]
 
 
 @njit(cache=True, nogil=True)
@@ -254,12 +275,12 @@ def add_members(X, start, stop, bits, first, last, column, out):
     block = min(BLOCK, stop - start)
     begin_tree, end_tree = bits.member_start[first], bits.member_start[last]
     used = columns_of(bits, begin_tree, end_tree, column)
-    codes = np.empty((len(bits.columns.feature), block), dtype=np.uint16)
+    codes = np.empty((len(bits.columns.feature), width_of(block)), dtype=np.uint16)
     left = np.empty(block, dtype=bits.clear.dtype)
     total = np.empty((out.shape[1], block), dtype=out.dtype)
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
-        bin_rows(X, begin, m, bits.columns, used, codes)
+        bin_rows(X, np.arange(begin, begin + m), m, bits.columns, used, codes)
         for k in range(out.shape[1]):
             for j in range(m):
                 total[k, j] = out[begin + j, k]

@@ -85,6 +85,7 @@ lint: $(VENV)/.dev
 doc: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -b html doc doc/_build/html
 
+# An hour at most; `benchmarks/run_all.py --full` runs all at the sizes that their bars ask.
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run_all.py
 

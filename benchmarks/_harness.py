@@ -212,7 +212,7 @@ def save(name, payload, *, title="", claims=(), tables=(), write=True, measured=
     RESULTS.mkdir(exist_ok=True)
     record = {
         "title": title or name,
-        "command": f"make bench-{name}",
+        "command": command(name),
         "minutes": round((time.perf_counter() - _START) / 60, 1),
         **(measured or provenance()),
         "claims": list(claims),
@@ -223,6 +223,16 @@ def save(name, payload, *, title="", claims=(), tables=(), write=True, measured=
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(record, indent=1, default=_plain, ensure_ascii=False) + "\n")
     temporary.replace(path)
+
+
+def command(name):
+    """What makes a record: its make target, or this process's own command if that has options."""
+    script, *options = sys.argv
+    if not options or Path(script).resolve().parent != Path(__file__).resolve().parent:
+        return f"make bench-{name}"
+    # Of a path its last part: where somebody's files are is nobody's business.
+    options = [Path(one).name if Path(one).is_absolute() else one for one in options]
+    return f"python benchmarks/{Path(script).name} {' '.join(options)}"
 
 
 def provenance():

@@ -12,6 +12,7 @@ settings, so that a run that was cut off goes on.
 import argparse
 import hashlib
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -21,15 +22,16 @@ from torch import nn
 
 from skroute.datasets import make_shape_images
 
-# First width, blocks at each of three sizes, and the side that the image is pooled to first.
+# First width, blocks at each of three sizes, the side that the image is pooled to first, and how
+# many times as many epochs: small nets learn slowly and cost little.
 NETS = {
-    "tiny": (6, 0, 16),
-    "small": (12, 0, 16),
-    "pooled": (16, 1, 16),
-    "narrow": (10, 0, 32),
-    "medium": (18, 0, 32),
-    "deep": (16, 1, 32),
-    "wide": (32, 1, 32),
+    "tiny": (6, 0, 16, 2),
+    "small": (12, 0, 16, 2),
+    "narrow": (10, 0, 32, 1.5),
+    "pooled": (16, 1, 16, 1),
+    "medium": (18, 0, 32, 1),
+    "deep": (16, 1, 32, 1),
+    "wide": (32, 1, 32, 1),
 }
 N_ANSWERED = 8000
 
@@ -77,29 +79,41 @@ def batches_of(X, device):
     return torch.as_tensor(X, device=device).permute(0, 3, 1, 2)
 
 
-def train(name, X, y, epochs, device):
+def train(name, X, y, epochs, device, kept, deadline):
+    """The trained net; None where the time was up first, and the state is kept for the next run."""
     torch.manual_seed(0)
-    net = net_of(*NETS[name]).to(device)
+    net = net_of(*NETS[name][:3]).to(device).train()
     optimizer = torch.optim.AdamW(net.parameters(), weight_decay=0.02)
-    size = 128
-    steps = epochs * (len(X) // size)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps)
+    size = 64
+    steps = int(epochs * NETS[name][3]) * (len(X) // size)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps)
+    parts = {"net": net, "optimizer": optimizer, "schedule": schedule}
+    done, state = 0, kept.with_suffix(".pt")
+    if state.exists():
+        found = torch.load(state, map_location=device)
+        done = found.pop("done")
+        for key, part in parts.items():
+            part.load_state_dict(found[key])
     loss_of = nn.CrossEntropyLoss()
-    for _ in range(epochs):
-        net.train()
-        order = torch.randperm(len(X)).to(X.device)
-        for at in range(0, len(X) - size + 1, size):
-            rows = order[at : at + size]
-            images = X[rows].float().div(127.5).sub(1)
-            # A shape stays what it is in a mirror and upside down.
-            if torch.rand(()) < 0.5:
-                images = images.flip(3)
-            if torch.rand(()) < 0.5:
-                images = images.transpose(2, 3)
-            optimizer.zero_grad()
-            loss_of(net(images), y[rows]).backward()
-            optimizer.step()
-            schedule.step()
+    for step in range(done, steps):
+        if time.perf_counter() > deadline:
+            torch.save({"done": step, **{k: part.state_dict() for k, part in parts.items()}}, state)
+            return None
+        # The step alone decides its rows and mirrors: a run that goes on does what one run does.
+        epoch, at = divmod(step * size, len(X) // size * size)
+        if at == 0 or step == done:
+            order = torch.randperm(len(X), generator=torch.Generator().manual_seed(epoch))
+        mirrored, turned = np.random.default_rng(step).random(2) < 0.5
+        rows = order[at : at + size].to(device)
+        images = X[rows].float().div(127.5).sub(1)
+        # A shape stays what it is in a mirror and on its side.
+        images = images.flip(3) if mirrored else images
+        images = images.transpose(2, 3) if turned else images
+        optimizer.zero_grad()
+        loss_of(net(images), y[rows]).backward()
+        optimizer.step()
+        schedule.step()
+    state.unlink(missing_ok=True)
     return net.eval()
 
 
@@ -109,40 +123,48 @@ def answers(net, X):
     return torch.cat(parts).cpu().numpy()
 
 
+def images_of(folder, n, seed):
+    """Images and classes, kept beside the nets."""
+    path = folder / f"images-{n}-{seed}.npz"
+    if not path.exists():
+        X, y = make_shape_images(n, random_state=seed)
+        np.savez(path, X=X, y=y)
+    with np.load(path) as found:
+        return found["X"], found["y"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--images", type=int, default=20_000, help="images to learn from")
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--images", type=int, default=12_000, help="images to learn from")
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="stop then, to go on later")
     parser.add_argument("--nets", nargs="*", default=list(NETS))
     options = parser.parse_args()
-    X, y = make_shape_images(options.images, random_state=1)
-    X_new, y_new = make_shape_images(N_ANSWERED, random_state=2)
+    deadline = time.perf_counter() + options.seconds
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    X, y = images_of(options.out.parent, options.images, 1)
+    X_new, y_new = images_of(options.out.parent, N_ANSWERED, 2)
     images = hashlib.sha256(X_new.tobytes()).hexdigest()
     X, X_new = batches_of(X, options.device), batches_of(X_new, options.device)
     y = torch.as_tensor(y, device=options.device)
-    told, costs, seconds = [], [], []
-    options.out.parent.mkdir(parents=True, exist_ok=True)
+    told, costs = [], []
     for name in options.nets:
         setting = json.dumps([name, NETS[name], options.images, options.epochs, images])
-        kept = options.out.with_name(
-            f"{name}-{hashlib.sha256(setting.encode()).hexdigest()[:12]}.npz"
-        )
-        start = time.perf_counter()
+        digest = hashlib.sha256(setting.encode()).hexdigest()[:12]
+        kept = options.out.with_name(f"{name}-{digest}.npz")
         if not kept.exists():
-            net = train(name, X, y, options.epochs, options.device)
+            net = train(name, X, y, options.epochs, options.device, kept, deadline)
+            if net is None:
+                sys.exit(f"{name}: the time was up; the next run goes on from there.")
             probabilities = np.round(255 * answers(net, X_new)).astype(np.uint8)
             np.savez(kept, proba=probabilities, cost=multiplications(net))
         with np.load(kept) as one:
             told.append(one["proba"])
             costs.append(int(one["cost"]))
-        seconds.append(time.perf_counter() - start)
         right = (told[-1].argmax(1) == y_new).mean()
-        print(
-            f"{name:>8}: {costs[-1]:>12,} multiplications, {right:.4f} right, {seconds[-1]:.0f} s",
-            flush=True,
-        )
+        print(f"{name:>8}: {costs[-1]:>12,} multiplications, {right:.4f} right", flush=True)
     right = np.stack([one.argmax(1) == y_new for one in told], axis=1)
     print(f"right in at least one: {right.any(axis=1).mean():.4f}")
     np.savez_compressed(

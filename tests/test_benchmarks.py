@@ -17,6 +17,7 @@ for folder in ("benchmarks", "doc"):
 
 import _harness  # noqa: E402
 import benchmark_report  # noqa: E402
+import run_all  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,52 @@ def test_save_keeps_tables_claims_and_what_they_were_measured_on(folder, capsys)
     assert "No results in the repo: other." in page
     assert ".. dropdown:: A \\*title\\*" in page and "x\\_y" in page
     assert "4 (missed)" in page and "3 times" in page
+
+
+@pytest.mark.parametrize(
+    "argv, said",
+    [
+        (["benchmarks/bench_thing.py"], "make bench-thing"),
+        (["bench_thing.py", "--logs", "20"], "python benchmarks/bench_thing.py --logs 20"),
+        (["bench_other.py", "--merge", "/home/x/b.json"], "python benchmarks/bench_other.py "),
+        (["/usr/bin/pytest", "-q"], "make bench-thing"),
+    ],
+)
+def test_a_record_names_the_command_that_made_it(argv, said, monkeypatch):
+    script = Path(argv[0])
+    script = script if script.is_absolute() else ROOT / "benchmarks" / script.name
+    monkeypatch.setattr(sys, "argv", [str(script), *argv[1:]])
+    assert _harness.command("thing").startswith(said)
+    # As it is typed.
+    monkeypatch.chdir(ROOT)
+    sys.argv[0] = argv[0] if script.parent.name != "benchmarks" else f"benchmarks/{script.name}"
+    assert _harness.command("thing").startswith(said)
+    assert "home" not in _harness.command("thing")
+
+
+def test_all_benchmarks_are_planned_once_and_those_named_at_their_own_size():
+    every = {path.stem.removeprefix("bench_") for path in (ROOT / "benchmarks").glob("bench_*.py")}
+    together, alone = run_all.plan()
+    assert every | {"cuda_neural"} == {*together, *alone}
+    assert not set(together) & set(alone)
+    # A name that is no benchmark would be sized, or run beside another, without a word.
+    assert set(run_all.SIZES) | set(run_all.STATISTICS) <= every
+    assert together["logs"][1:] == ["--logs", "20"]
+    assert run_all.plan(["logs"])[0]["logs"][1:] == []
+    assert run_all.plan(full=True)[0]["logs"][1:] == []
+    assert run_all.plan(short=True)[0]["logs"][1:] == ["--short"]
+
+
+def test_one_that_fails_costs_the_others_nothing(tmp_path, monkeypatch, capsys):
+    (tmp_path / "bench_logs.py").write_text("import sys; print('was here'); sys.exit(3)")
+    (tmp_path / "bench_where.py").write_text("print('and here')")
+    monkeypatch.setattr(run_all, "HERE", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run_all.py", "--full"])
+    with pytest.raises(SystemExit, match="failed: logs"):
+        run_all.main()
+    said = capsys.readouterr().out
+    assert "was here" in said and "and here" in said
+    assert "2 benchmarks in" in said
 
 
 def test_a_short_run_prints_its_claims_and_writes_nothing(folder, capsys):
@@ -147,7 +194,8 @@ def test_committed_results(path):
     """What is in the repo is complete, named after its benchmark, and tells of no machine."""
     record = json.loads(path.read_text(encoding="utf-8"))
     assert (ROOT / "benchmarks" / f"bench_{path.stem}.py").is_file()
-    assert record["command"] == f"make bench-{path.stem}"
+    # Of a run with options the command itself.
+    assert record["command"].startswith((f"make bench-{path.stem}", "python benchmarks/bench_"))
     for entry in ("title", "date", "commit", "versions", "machine", "claims", "tables", "result"):
         assert entry in record
     assert set(record["machine"]) == {"cpu", "cores", "system"}

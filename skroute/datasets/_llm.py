@@ -94,14 +94,14 @@ _LLMROUTER_MODELS = {
 }
 
 
-def _read_table(path):
+def read_table(path):
     """Header and columns of a compressed CSV file."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     return dict(zip(header, map(list, zip(*rows))))
 
 
-def _dump_table(columns):
+def dump_table(columns):
     """Bytes of a compressed CSV file, the same for the same columns."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -112,7 +112,7 @@ def _dump_table(columns):
 
 def load_mmlu(path: Path) -> Arrays:
     """Arrays of MMLU from ``mmlu.csv.gz``."""
-    table = _read_table(path)
+    table = read_table(path)
     correct = [table["mixtral_correct"], table["gpt4_correct"]]
     return {
         "subject": table["subject"],
@@ -125,7 +125,7 @@ def load_mmlu(path: Path) -> Arrays:
 def dump_mmlu(arrays: Arrays) -> bytes:
     """Content of ``mmlu.csv.gz``."""
     quality = arrays["quality"].T.tolist()
-    return _dump_table(
+    return dump_table(
         {
             "id": range(len(arrays["prompt"])),
             "subject": arrays["subject"],
@@ -161,7 +161,7 @@ def convert_mmlu(raw: dict[str, bytes]) -> Arrays:
 
 def load_llmrouter(path: Path) -> Arrays:
     """Arrays of LLMRouter from ``scores.csv.gz``."""
-    table = _read_table(path)
+    table = read_table(path)
     return {
         "prompt": table["prompt"],
         "task": table["task"],
@@ -175,7 +175,7 @@ def load_llmrouter(path: Path) -> Arrays:
 
 def dump_llmrouter(arrays: Arrays) -> bytes:
     """Content of ``scores.csv.gz``."""
-    return _dump_table(
+    return dump_table(
         {
             "id": range(len(arrays["prompt"])),
             "split": np.where(arrays["is_test"], "test", "train").tolist(),
@@ -278,7 +278,7 @@ benchmarks named in the task, which have licences of their own.
 """
 
 
-def _texts(values):
+def texts(values):
     """Texts as an array that can be indexed by rows."""
     texts = np.empty(len(values), dtype=object)
     texts[:] = values
@@ -354,11 +354,11 @@ def fetch_routellm_mmlu(
         download_if_missing=download_if_missing,
     )
     return Bunch(
-        data=_texts(arrays["prompt"]),
+        data=texts(arrays["prompt"]),
         quality=arrays["quality"],
         costs=np.array(list(_MMLU_MODELS.values())),
         model_names=list(_MMLU_MODELS),
-        subject=_texts(arrays["subject"]),
+        subject=texts(arrays["subject"]),
         contaminated=arrays["contaminated"],
         DESCR=_MMLU_DESCR,
         filename=str(path),
@@ -435,14 +435,14 @@ def fetch_llmrouter(
         download_if_missing=download_if_missing,
     )
     return Bunch(
-        data=_texts(arrays["prompt"]),
+        data=texts(arrays["prompt"]),
         quality=arrays["quality"],
         costs=np.array(list(_LLMROUTER_MODELS.values())),
         model_names=list(_LLMROUTER_MODELS),
         is_test=arrays["is_test"],
         in_train=arrays["in_train"],
-        task=_texts(arrays["task"]),
-        metric=_texts(arrays["metric"]),
+        task=texts(arrays["task"]),
+        metric=texts(arrays["metric"]),
         cluster_id=arrays["cluster_id"],
         DESCR=_LLMROUTER_DESCR,
         filename=str(path),

@@ -89,7 +89,7 @@ def _draw(rng, y):
     """Images of the classes `y`, as numbers in [0, 1]: (n, side, side, 3)."""
     n = len(y)
     # How hard each image is in each way; most are easy in most.
-    small, pale, busy, hidden, grainy = rng.beta(0.8, 1.4, (5, n))
+    small, pale, busy, hidden, grainy = rng.beta(0.7, 2.1, (5, n))
     radius = 12.5 - 8 * small
     room = (_SIDE / 2 - radius)[:, None]
     centre = _SIDE / 2 + rng.uniform(-1, 1, (n, 2)) * np.maximum(room, 0)
@@ -142,6 +142,39 @@ def _draw(rng, y):
 def make_shape_images(
     n_samples: int = 1000, *, random_state: Any = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Draw small colour images of ten shapes, some of them hard to tell.
+
+    32 x 32 pixels in colour, as CIFAR's. Each image shows one of ten shapes, at random in place,
+    size, turn and colours. Five numbers, drawn from a Beta(0.7, 2.1) for each image, say how
+    hard it is: how small the shape is, how little it differs from the ground, how busy ground and
+    texture are (stripes, checks, scraps of other shapes behind it), how much of it is hidden
+    (scraps and a bar in front of it), and how grainy the image is. Most images are easy in most
+    ways, so that a small net is right on many and a large one on more.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+        Number of images. 1,000 take about a second.
+
+    random_state : int, RandomState instance or None, default=None
+        Generates classes and images.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 32, 32, 3), dtype=uint8
+        The images: rows, columns, and red, green and blue.
+
+    y : ndarray of shape (n_samples,), dtype=int64
+        What they show: disc, ring, square, triangle, pentagon, star, cross, crescent, half disc
+        and heart, 0 to 9.
+
+    Examples
+    --------
+    >>> from skroute.datasets import make_shape_images
+    >>> X, y = make_shape_images(3, random_state=0)
+    >>> X.shape, X.dtype
+    ((3, 32, 32, 3), dtype('uint8'))
+    """
     rng = check_random_state(random_state)
     rng = np.random.default_rng(rng.randint(2**31 - 1))
     y = rng.integers(len(SHAPES), size=n_samples)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from skroute.datasets import _frugal, _frugal_sets, _llm, _tables
+from skroute.datasets import _frugal, _frugal_sets, _llm, _lm_logs, _studies, _tables
 from skroute.datasets._base import content_digest, load_or_fetch
 
 ADULT_DATA = b"""\
@@ -284,8 +284,35 @@ def raw_llmrouter(arrays):
     }
 
 
+def raw_paretobandit(arrays):
+    names = _lm_logs._paretobandit_names(arrays["quality"].shape[1])
+    lines = []
+    for row, prompt in enumerate(arrays["prompt"]):
+        arms = {
+            name: {"reward": arrays["quality"][row, j], "cost": arrays["cost"][row, j]}
+            for j, name in enumerate(names)
+        }
+        # The source has the models in another order where there are four.
+        record = {"prompt": prompt, "arms": dict(reversed(arms.items()))}
+        lines.append(json.dumps({**record, "source": arrays["source"][row]}))
+    return {"records": "\n".join(lines).encode()}
+
+
+def raw_spam(arrays):
+    rows = zip(arrays["X"].astype(str).tolist(), arrays["y"].tolist())
+    return {"spam.csv": _csv([["Cont 1", "Outcome"], *([*x, y] for x, y in rows)])}
+
+
 @pytest.mark.parametrize(
-    "origin, raw", [(_llm.MMLU, raw_mmlu), (_llm.LLMROUTER, raw_llmrouter)], ids=["mmlu", "llm"]
+    "origin, raw",
+    [
+        (_llm.MMLU, raw_mmlu),
+        (_llm.LLMROUTER, raw_llmrouter),
+        (_lm_logs.paretobandit_origin("val", 3), raw_paretobandit),
+        (_lm_logs.paretobandit_origin("test", 4), raw_paretobandit),
+        (_studies.SPAM, raw_spam),
+    ],
+    ids=["mmlu", "llm", "pareto", "pareto four", "spam"],
 )
 def test_language_models_from_raw_and_to_disk(data_home, tmp_path, origin, raw):
     arrays = origin.load(data_home / origin.path)
@@ -311,6 +338,8 @@ def test_every_address_is_pinned():
         *map(_frugal.frugalmct_origin, _frugal.FRUGALMCT),
         _llm.MMLU,
         _llm.LLMROUTER,
+        *(_lm_logs.paretobandit_origin(part, n) for part in ("val", "test") for n in (3, 4)),
+        _studies.SPAM,
     ]
     for origin in origins:
         assert len(origin.digest) == 64

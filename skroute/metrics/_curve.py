@@ -302,7 +302,7 @@ def accuracy_cost_curve(
     (array([0.1 , 0.45]), array([0.67, 0.78]))
     >>> curve.route_share.round(2)
     array([[1.  , 0.  ],
-           [0.48, 0.52]])
+           [0.61, 0.39]])
     """
     if row_quality is not None and not callable(row_quality):
         raise ValueError(

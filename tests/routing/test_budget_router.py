@@ -15,6 +15,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit
 from sklearn.multioutput import MultiOutputRegressor
@@ -45,10 +46,10 @@ COSTS = {"small": 1.0, "large": 5.0}
 
 def test_fit_is_cross_fitted_estimates_at_the_price_of_the_budget():
     X, Q = log()
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5, reg_lambda=0.7, cv=3).fit(X, Q)
+    router = BudgetRouter(KernelRidge(), costs=COSTS, budget=2.5, reg_lambda=0.7, cv=3).fit(X, Q)
     estimate = np.empty_like(Q)
     for train, test in KFold(3, shuffle=True, random_state=0).split(X):
-        estimate[test] = Ridge().fit(X[train], Q[train]).predict(X[test])
+        estimate[test] = KernelRidge().fit(X[train], Q[train]).predict(X[test])
     sigma = (estimate - Q).std(axis=0)
     np.testing.assert_allclose(router.quality_std_, sigma)
     values = estimate - 0.7 * sigma
@@ -73,7 +74,7 @@ def test_fit_is_cross_fitted_estimates_at_the_price_of_the_budget():
         assert error == pytest.approx(max(rows.std(ddof=1) / len(X) ** 0.5, between))
     # New rows: the estimator fitted on all rows, at the same price.
     X_new, _ = log(50, seed=1)
-    new = Ridge().fit(X, Q).predict(X_new)
+    new = KernelRidge().fit(X, Q).predict(X_new)
     np.testing.assert_allclose(router.predict_quality(X_new), new)
     np.testing.assert_array_equal(
         router.route(X_new), choose_at_price(new - 0.7 * sigma, [1, 5], router.price_)

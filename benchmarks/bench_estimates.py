@@ -437,7 +437,7 @@ def claims(result):
         found.append(
             claim(key, what, speed[key], better="lower", bar=bar, unit=unit, why="asked of itself")
         )
-    held = list(result["made_up"].values())
+    held = result["made_up"]
     found.append(
         claim(
             "held",
@@ -609,7 +609,7 @@ def short_result():
         "tables": payload,
         "speed": sizes_and_seconds(True),
         "searches": searches(True),
-        "made_up": {"0, 500 rows": made_up(0, 500)},
+        "made_up": [made_up(0, 500)],
     }
 
 
@@ -639,14 +639,14 @@ def merged(rows):
         "tables": all_tables(folds),
         "speed": next(iter(of("speed").values())),
         "searches": next(iter(of("searches").values())),
-        "made_up": {f"{p.fold}, {p.name} rows": value for p, value in of("made_up").items()},
+        "made_up": list(of("made_up").values()),
         "texts": {piece.name: value for piece, value in of("texts").items()},
         "most_rows": rows,
     }
     show_texts(result["texts"])
     show_speed(result["speed"], 10_000)
     show_searches(result["searches"], 10_000)
-    lines = [[*key.split(", "), value] for key, value in result["made_up"].items()]
+    lines = [[piece.fold, piece.name, value] for piece, value in of("made_up").items()]
     table("90 % intervals hold the true quality", ["table", "rows", "share of rows"], lines)
     return result
 

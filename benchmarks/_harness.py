@@ -132,6 +132,11 @@ def claim(key, what, measured, *, peer=None, against="", better="higher", within
     return found
 
 
+def tables_so_far():
+    """The tables printed by this process, for a piece."""
+    return list(_TABLES)
+
+
 def keep_piece(folder, part, seed, record):
     """Write what one seed of one part of a benchmark gave: ``<folder>/<part>-<seed>.json``.
 

@@ -1,21 +1,23 @@
 """Early exit of regressors, of rankers, and of random forests at 0.1 %.
 
 Ensembles of 500 trees. A third of the rows fits them, a third optimises, a third reports.
-One thread.
+One thread. The parts on random forests count members, on any machine; the others take times
+too and want a quiet one.
 
-    python benchmarks/bench_early_numbers.py [--short]
+    python benchmarks/bench_early_numbers.py [--short] [--part NAME ...] [--into FILE]
+    python benchmarks/bench_early_numbers.py --merge FILE ...
 """
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
 import warnings
 
 import lightgbm as lgb
 import numpy as np
-from _harness import alternate, claim, save, table
+from _harness import alternate, claim, table
+from _parts import run
 from sklearn.datasets import make_friedman1
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -47,62 +49,57 @@ def fewest_trees(model, rows, wrong, allowed, n_trees):
     return high
 
 
-def regress(n_trees, n_rows, repeats):
-    made = make_friedman1(max(n_rows, 3000), 10, noise=1.0, random_state=0)
+NUMBERS = {
+    "Covertype, elevation": lambda: column(fetch_covertype_sample, 0),
+    "Adult, hours": lambda: column(fetch_adult, HOURS),
+    "Friedman": lambda: make_friedman1(30_000, 10, noise=1.0, random_state=0),
+}
+
+
+def regress(name, n_trees, n_rows, repeats):
     found = []
-    for name, (X, y) in (
-        ("Covertype, elevation", column(fetch_covertype_sample, 0)),
-        ("Adult, hours", column(fetch_adult, HOURS)),
-        ("Friedman", made),
-    ):
-        X, y = X[:n_rows], y[:n_rows]
-        fit, learn, test = thirds(len(X))
-        model = lgb.LGBMRegressor(
-            n_estimators=n_trees,
-            max_depth=5,
-            learning_rate=0.05,
-            n_jobs=1,
-            verbose=-1,
-            random_state=0,
-        ).fit(X[fit], y[fit])
-        rows, full = X[test], model.predict(X[test])
-        fast = FastForest.from_ensemble(model)
-        for part in (0.01, 0.1):
-            tol = part * y.std()
-            quick = QWYCRegressor(FrozenEstimator(model), tol=tol, random_state=0)
-            quick.optimize(X[learn])
-            change = np.abs(quick.predict(rows) - full)
+    X, y = NUMBERS[name]()
+    X, y = X[:n_rows], y[:n_rows]
+    fit, learn, test = thirds(len(X))
+    model = lgb.LGBMRegressor(
+        n_estimators=n_trees,
+        max_depth=5,
+        learning_rate=0.05,
+        n_jobs=1,
+        verbose=-1,
+        random_state=0,
+    ).fit(X[fit], y[fit])
+    rows, full = X[test], model.predict(X[test])
+    fast = FastForest.from_ensemble(model)
+    for part in (0.01, 0.1):
+        tol = part * y.std()
+        quick = QWYCRegressor(FrozenEstimator(model), tol=tol, random_state=0)
+        quick.optimize(X[learn])
+        change = np.abs(quick.predict(rows) - full)
 
-            def beyond(other, full=full, tol=tol):
-                return np.mean(np.abs(other - full) > tol)
+        def beyond(other, full=full, tol=tol):
+            return np.mean(np.abs(other - full) > tol)
 
-            seconds = alternate(
-                {
-                    "library": lambda m=model, r=rows: m.predict(r),
-                    "whole": lambda f=fast, r=rows: f.predict(r),
-                    "ours": lambda q=quick, r=rows: q.predict(r),
-                },
-                repeats,
-            )
-            found.append(
-                [
-                    name,
-                    100 * part,
-                    quick.predict_cost(rows).mean(),
-                    fewest_trees(model, rows, beyond, 0.01, n_trees),
-                    100 * np.mean(change > tol),
-                    100 * quick.disagreement_bound_,
-                    seconds["library"] / seconds["ours"],
-                    seconds["whole"] / seconds["ours"],
-                ]
-            )
-    table(
-        f"Regressors, {n_trees} trees: 1 % of the rows may be predicted further away than a part "
-        "of the target's deviation",
-        ["data", "part %", "members", "LightGBM's first", "further %", "bound %"]
-        + ["x LightGBM", "x FastForest"],
-        found,
-    )
+        seconds = alternate(
+            {
+                "library": lambda m=model, r=rows: m.predict(r),
+                "whole": lambda f=fast, r=rows: f.predict(r),
+                "ours": lambda q=quick, r=rows: q.predict(r),
+            },
+            repeats,
+        )
+        found.append(
+            [
+                name,
+                100 * part,
+                quick.predict_cost(rows).mean(),
+                fewest_trees(model, rows, beyond, 0.01, n_trees),
+                100 * np.mean(change > tol),
+                100 * quick.disagreement_bound_,
+                seconds["library"] / seconds["ours"],
+                seconds["whole"] / seconds["ours"],
+            ]
+        )
     return found
 
 
@@ -168,46 +165,32 @@ def rank(n_trees, n_groups, repeats, k=10):
             seconds["whole"] / seconds["ours"],
         ]
     ]
-    table(
-        f"A LETOR-like set, LGBMRanker of {n_trees} trees: the top of 1 % of the groups may change",
-        ["k", "members", "LightGBM's first", "tops that differ %", "bound %"]
-        + ["x LightGBM", "x FastForest"],
-        found,
-    )
     return found
 
 
-def forests(n_trees, n_rows, n_seeds):
+VOTES = {"Adult": fetch_adult, "Letter": fetch_letter, "Covertype": fetch_covertype_sample}
+
+
+def forests(name, n_trees, n_rows, n_seeds):
     """Optimal stopping of votes beside QWYC's thresholds, each calibrated on the same rows."""
     found = []
-    for name, fetch in (
-        ("Adult", fetch_adult),
-        ("Letter", fetch_letter),
-        ("Covertype", fetch_covertype_sample),
-    ):
-        bunch = fetch()
-        X, y = np.asarray(bunch.data, dtype=np.float64)[:n_rows], bunch.target[:n_rows]
-        fit, learn, test = thirds(len(X))
-        model = RandomForestClassifier(n_trees, random_state=0).fit(X[fit], y[fit])
-        full = model.predict(X[test])
-        for stopping in ("auto", "votes", "thresholds"):
-            runs = []
-            for seed in range(n_seeds):
-                quick = QWYCEnsemble(
-                    FrozenEstimator(model), alpha=0.001, stopping=stopping, random_state=seed
-                )
-                quick.optimize(X[learn])
-                y_pred, members, _ = quick.predict_routed(X[test])
-                voted = quick.stopping_ == "votes"
-                runs.append([members.mean(), 100 * np.mean(y_pred != full), voted])
-            members, differ, voted = np.mean(runs, axis=0)
-            found.append([name, stopping, members, n_trees / members, differ, voted])
-    table(
-        f"Random forests of {n_trees} trees on rows that they have not seen, 0.1 % may differ, "
-        f"{n_seeds} calibrations",
-        ["data", "stopping", "members", "times fewer", "differ %", "took votes"],
-        found,
-    )
+    bunch = VOTES[name]()
+    X, y = np.asarray(bunch.data, dtype=np.float64)[:n_rows], bunch.target[:n_rows]
+    fit, learn, test = thirds(len(X))
+    model = RandomForestClassifier(n_trees, random_state=0).fit(X[fit], y[fit])
+    full = model.predict(X[test])
+    for stopping in ("auto", "votes", "thresholds"):
+        runs = []
+        for seed in range(n_seeds):
+            quick = QWYCEnsemble(
+                FrozenEstimator(model), alpha=0.001, stopping=stopping, random_state=seed
+            )
+            quick.optimize(X[learn])
+            y_pred, members, _ = quick.predict_routed(X[test])
+            voted = quick.stopping_ == "votes"
+            runs.append([members.mean(), 100 * np.mean(y_pred != full), voted])
+        members, differ, voted = np.mean(runs, axis=0)
+        found.append([name, stopping, members, n_trees / members, differ, voted])
     return found
 
 
@@ -291,22 +274,53 @@ def claims(result):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="fewer trees and rows, seconds")
-    short = parser.parse_args().short
-    warnings.filterwarnings("ignore", message="No early exit keeps alpha")
-    warnings.filterwarnings("ignore", message="alpha=.* is a share of all rows")
-    warnings.filterwarnings("ignore", message="X does not have valid feature names")
-    n_trees, repeats = (12, 1) if short else (500, 7)
+TABLES = {
+    "regress": (
+        "Regressors, 500 trees: 1 % of the rows may be predicted further away than a part of the "
+        "target's deviation",
+        ["data", "part %", "members", "LightGBM's first", "further %", "bound %"]
+        + ["x LightGBM", "x FastForest"],
+    ),
+    "rank": (
+        "A LETOR-like set, LGBMRanker of 500 trees: the top of 1 % of the groups may change",
+        ["k", "members", "LightGBM's first", "tops that differ %", "bound %"]
+        + ["x LightGBM", "x FastForest"],
+    ),
+    "forests": (
+        "Random forests of 500 trees on rows that they have not seen, 0.1 % may differ, means of "
+        "three calibrations",
+        ["data", "stopping", "members", "times fewer", "differ %", "took votes"],
+    ),
+}
+
+
+def show(parts):
     result = {
-        "regress": regress(n_trees, 900 if short else 30_000, repeats),
-        "rank": rank(n_trees, 40 if short else 500, repeats),
-        "forests": forests(n_trees, *((600, 1) if short else (30_000, 3))),
+        what: [row for part, rows in parts.items() if part.split(" ")[0] == what for row in rows]
+        for what in TABLES
     }
-    title = "Early exit of regressors, rankers and random forests"
-    save("early_numbers", result, title=title, claims=claims(result), write=not short)
+    for what, (title, header) in TABLES.items():
+        if result[what]:
+            table(title, header, result[what])
+    return result, claims(result)
+
+
+SIZES = {True: (12, 900, 1), False: (500, 30_000, 7)}
+PARTS = {
+    f"regress {name}": lambda short, name=name: regress(name, *SIZES[short]) for name in NUMBERS
+}
+PARTS["rank"] = lambda short: rank(*((12, 40, 1) if short else (500, 500, 7)))
+PARTS |= {
+    f"forests {name}": lambda short, name=name: forests(
+        name, *((12, 600, 1) if short else (500, 30_000, 3))
+    )
+    for name in VOTES
+}
 
 
 if __name__ == "__main__":
-    main()
+    warnings.filterwarnings("ignore", message="No early exit keeps alpha")
+    warnings.filterwarnings("ignore", message="alpha=.* is a share of all rows")
+    warnings.filterwarnings("ignore", message="X does not have valid feature names")
+    title = "Early exit of regressors, rankers and random forests"
+    run("early_numbers", __doc__, PARTS, show, title)

@@ -149,13 +149,13 @@ class ForestEngine:
         one_tree = self.n_outputs == 1 and len(trees.roots) == self.n_members
         if not one_tree or thresholds.bins_per_unit > 0 or encodes:
             return None
-        ends = np.array([forest.beta, self.rounding])
+        link = Link("") if self.link is None else self.link
+        ends = [forest.beta, self.rounding, link.slope, link.shift, link.kind == "mean"]
+        ends = np.array(ends, dtype=np.float64)
         layout = row_layout(forest, more=(thresholds.lo, thresholds.hi, ends))
         if layout is None:
             return None
-        return SingleRow(
-            (1, forest.n_features), np.dtype(forest.dtype), layout, self.rounding, self.link
-        )
+        return SingleRow(np.dtype(forest.dtype), layout, self.rounding)
 
 
 class SingleRow(NamedTuple):
@@ -163,7 +163,7 @@ class SingleRow(NamedTuple):
 
     Attributes
     ----------
-    shape, dtype
+    dtype
         Of an array that needs no preparation.
 
     layout : RowLayout
@@ -171,22 +171,18 @@ class SingleRow(NamedTuple):
 
     rounding : float
         As of the engine.
-
-    link : Link or None
     """
 
-    shape: tuple
     dtype: np.dtype
     layout: RowLayout
     rounding: float
-    link: Link | None
 
     def walk(self, X):
         """Distance from the decision on the side of the answer, and members evaluated.
 
         None where this path cannot say: more rows, values that the library may refuse, ties.
         """
-        if X.shape != self.shape or (X := readable(X, self.dtype, "fiu")) is None:
+        if X.ndim != 2 or (X := readable(X, self.dtype, "fiu")) is None:
             return None
         distance, members, side = _kernels()[0](X, *self.layout)
         if side == 0:
@@ -202,13 +198,19 @@ class SingleRow(NamedTuple):
 
     def label(self, X):
         """Position of the label; -1 where `walk` is None."""
-        if X.shape != self.shape or (X := readable(X, self.dtype, "fiu")) is None:
+        if X.ndim != 2 or (X := readable(X, self.dtype, "fiu")) is None:
             return -1
         return _kernels()[1](X, *self.layout)
+
+    def proba(self, X, proba):
+        """Write the probabilities into an array; False where `walk` is None."""
+        if X.ndim != 2 or (X := readable(X, self.dtype, "fiu")) is None:
+            return False
+        return _kernels()[2](X, *self.layout, proba)
 
 
 @cache
 def _kernels() -> Any:
-    from skroute.early_exit._row_walk import label_row, walk_row
+    from skroute.early_exit._row_walk import label_row, proba_row, walk_row
 
-    return walk_row, label_row
+    return walk_row, label_row, proba_row

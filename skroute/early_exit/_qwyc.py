@@ -42,6 +42,7 @@ from skroute.utils._compat import (
     num_samples,
 )
 from skroute.utils._frozen import unfrozen
+from skroute.utils._once import once_of
 from skroute.utils._short_repr import short_repr
 from skroute.utils._tensors import on_host
 
@@ -466,7 +467,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ndarray of shape (n_samples,)
             The answers.
         """
-        if (short := prepared(self, budget, context)) is not None:
+        if budget is None and not context and (short := prepared(self)) is not None:
             if (one := short.label(X)) is not None:
                 return one
         return super().predict(X, budget=budget, **context)
@@ -491,7 +492,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        if (short := prepared(self, budget, context)) is not None:
+        if budget is None and not context and (short := prepared(self)) is not None:
             if (one := short.proba(X)) is not None:
                 return one
         return super().predict_proba(X, budget=budget, **context)
@@ -551,6 +552,10 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         walked = self._engine.walk(X, self.tradeoff_.thresholds[at], self.n_jobs)
         return Plan(walked[1], self._spent[walked[1]], walked)
 
+    def _remember(self, once):
+        if hasattr(self._engine, "remembering"):
+            vars(self)["_engine"] = self._engine.remembering(once)
+
     def _within(self, budget):
         """The chosen thresholds, or the most faithful ones that cost at most the budget."""
         return affordable(self.tradeoff_, budget)
@@ -564,7 +569,8 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         return settled.proba
 
     def _settled(self, X, *walked, proba):
-        return settle(self.estimator_, self._engine, self.classes_, X, *walked, proba)
+        once = once_of(self)
+        return settle(self.estimator_, self._engine, self.classes_, X, *walked, proba, once)
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """What each set of thresholds that was considered does on other rows.

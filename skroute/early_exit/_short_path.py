@@ -1,7 +1,5 @@
 """Calls with one row, or a plain array: what such a call does not need is left out."""
 
-import math
-
 import numpy as np
 
 from skroute.base import Routed
@@ -35,7 +33,7 @@ class ShortPath:
         self.engine, self.named = engine, named
         self.single = engine.single_row(thresholds)
         self.answers = classes[:1], classes[-1:]
-        self.only = len(classes) == 1
+        self.width = 1, len(classes)
         self.spent = spent
         self.columns = None
         self.label, self.proba = self._long_label, self._long_proba
@@ -60,39 +58,41 @@ class ShortPath:
 
     def _prepared(self):
         """`label` and `proba` of a float row, with nothing left to look up."""
-        single, answers, array = self.single, self.answers, np.ndarray
-        shape, (pack, values), kernels = single.shape, single.layout, single.kernels
+        answers, width, array, empty = self.answers, self.width, np.ndarray, np.empty
+        (pack, values), kernels = self.single.layout, self.single.kernels
         double, small = np.dtype(np.float64), np.dtype(np.float32)
-        long_label, long_proba, proba_of = self._long_label, self._long_proba, self._proba
+        long_label, long_proba = self._long_label, self._long_proba
+
+        def read(X):
+            # The kernels look at the shape themselves.
+            kind = X.dtype
+            return (kind is double or kind is small) and X.ndim == 2 and X.flags.aligned
 
         def label(X):
-            if type(X) is not array or X.shape != shape:
-                return long_label(X)
-            kind = X.dtype
-            if not ((kind is double or kind is small) and X.flags.aligned):
+            if type(X) is not array or not read(X):
                 return long_label(X)
             at = kernels()[1](X, pack, values)
             return answers[at].copy() if at >= 0 else None
 
         def proba(X):
-            if type(X) is not array:
+            if type(X) is not array or not read(X):
                 return long_proba(X)
-            walked = single.walk(X)
-            return None if walked is None else proba_of(*walked)
+            found = empty(width)
+            return found if kernels()[2](X, pack, values, found) else None
 
         return label, proba
 
     def _long_proba(self, X):
         """Probabilities of one row, of shape (1, n_classes); None where this path cannot say."""
         rows = None if self.single is None else self.cells(X)
-        walked = None if rows is None else self.single.walk(rows)
-        return None if walked is None else self._proba(*walked)
+        if rows is None:
+            return None
+        found = np.empty(self.width)
+        return found if self.single.proba(rows, found) else None
 
     def _long_label(self, X):
         """Label of one row, of shape (1,); None where this path cannot say."""
-        if self.single is None:
-            return None
-        rows = X if type(X) is np.ndarray and not self.named else self.cells(X)
+        rows = None if self.single is None else self.cells(X)
         if rows is None or (at := self.single.label(rows)) < 0:
             return None
         return self.answers[at].copy()
@@ -110,26 +110,15 @@ class ShortPath:
         elif response == "decision_function":
             answer = np.array([distance])
         else:
-            answer = self._proba(distance, members)
+            answer = np.empty(self.width)
+            self.single.proba(X, answer)
         return Routed(answer, np.array([members]), self.spent[members : members + 1].copy())
 
-    def _proba(self, distance, members):
-        link = self.single.link
-        if link.kind == "mean":
-            positive = 0.5 + link.shift + distance / members
-        else:
-            # One that cannot overflow on either side.
-            score = link.slope * (distance + link.shift)
-            raised = math.exp(-abs(score))
-            positive = (1.0 if score > 0 else raised) / (1.0 + raised)
-        return np.array([[positive]] if self.only else [[1.0 - positive, positive]])
 
-
-def prepared(estimator, budget, context):
-    """The `ShortPath` of an estimator, where a call says nothing more and nothing was changed."""
-    known = vars(estimator)
-    plain = budget is None and estimator.budget is None and not context
-    if not plain or known.get("_of_fit"):
+def prepared(estimator):
+    """The `ShortPath` of an estimator, where its own budget is none and nothing was changed."""
+    known = estimator.__dict__
+    if estimator.budget is not None or known.get("_of_fit"):
         return None
     if known.get("_held"):
         estimator._check_unchanged()

@@ -327,7 +327,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
     def _scores(self, X, cells):
         quick = self._quick
         few = cells is not None and cells.ndim == 2 and 0 < len(cells) < FEWEST_ROWS
-        if few and cells.shape[1] == quick.one[1]:
+        if few and cells.shape[1] == self.reading_.forest.n_features:
             # Rows that the library refuses take the long path, which says so.
             if (found := quick.sums(cells)) is not None:
                 return found
@@ -369,9 +369,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             returns, also of shape (n_samples, n_classes).
         """
         cells = self._cells(X)
-        if cells is not None and cells.shape == self._quick.one:
-            if (label := self._quick.label(cells)) is not None:
-                return label
+        if cells is not None and (label := self._quick.label(cells)) is not None:
+            return label
         scores = self._scores(X, cells)
         reading = self.reading_
         if reading.classes is None:
@@ -392,8 +391,10 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``, in the precision of the library.
         """
-        scores = self._scores(X, self._cells(X))
-        return answer(self.reading_, scores)
+        cells = self._cells(X)
+        if cells is not None and (proba := self._quick.proba(cells)) is not None:
+            return proba
+        return answer(self.reading_, self._scores(X, cells))
 
     @available_if(_has_scores)
     def decision_function(self, X: ArrayLike) -> np.ndarray:

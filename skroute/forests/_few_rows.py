@@ -23,10 +23,11 @@ def readable(X, dtype, kinds="f"):
     -------
     ndarray or None
     """
-    if X.dtype is _KINDS[1] or X.dtype is _KINDS[0]:
+    kind = X.dtype
+    if kind is _KINDS[1] or kind is _KINDS[0]:
         # Compiled code reads whole words.
         return X if X.flags.aligned else X.copy()
-    if X.dtype.kind not in kinds:
+    if kind.kind not in kinds:
         return None
     # What is beyond single precision becomes infinite, which the library takes or refuses.
     with np.errstate(over="ignore"):
@@ -42,19 +43,15 @@ class FewRows:
     takes_arrays : bool
         Whether an array needs no look at names, categories or steps before the forest.
 
-    Attributes
-    ----------
-    one : tuple
-        Shape of one row.
     """
 
     def __init__(self, reading, takes_arrays):
-        from skroute.forests._row_kernels import row_label, row_sums
+        from skroute.forests._row_kernels import row_label, row_proba, row_sums
 
         forest, how = reading.forest, how_label_is_found(reading)
         layout = row_layout(forest, sums=reading.sums, how=how)
-        self._row_label, self._row_sums = row_label, row_sums
-        self.one, self.takes_arrays = (1, forest.n_features), takes_arrays
+        self._row_label, self._row_proba, self._row_sums = row_label, row_proba, row_sums
+        self.takes_arrays, self._n_outputs = takes_arrays, forest.n_outputs
         self._dtype, self._sums = np.dtype(forest.dtype), np.dtype(reading.sums)
         self._layout = layout
         self._labels = None
@@ -66,12 +63,28 @@ class FewRows:
 
         Parameters
         ----------
-        X : ndarray of shape (1, n_features)
+        X : ndarray
+            Of another shape, too, which takes the long path.
         """
-        if self._labels is None or (X := readable(X, self._dtype)) is None:
+        if self._labels is None or X.ndim != 2 or (X := readable(X, self._dtype)) is None:
             return None
         at = self._row_label(X, *self._layout)
         return self._labels[at].copy() if at >= 0 else None
+
+    def proba(self, X):
+        """Probabilities of one row, of shape (1, 2); None where that takes the long path.
+
+        Parameters
+        ----------
+        X : ndarray
+            As of :meth:`label`.
+        """
+        if self._labels is None or X.ndim != 2 or (X := readable(X, self._dtype)) is None:
+            return None
+        found = np.empty((1, 2))
+        if not self._row_proba(X, *self._layout, found):
+            return None
+        return found if self._sums is _KINDS[1] else found.astype(self._sums)
 
     def sums(self, X):
         """Sums of few rows; None where that takes the long path, which may refuse them.
@@ -86,7 +99,7 @@ class FewRows:
         """
         if self._layout is None or (X := readable(X, self._dtype)) is None:
             return None
-        found = self._row_sums(X, *self._layout)
-        if len(found) != len(X):
+        found = np.empty((len(X), self._n_outputs))
+        if not self._row_sums(X, *self._layout, found):
             return None
         return found if self._sums is _KINDS[1] else found.astype(self._sums)

@@ -8,10 +8,13 @@ before the first instruction of a kernel.
 import numpy as np
 from numba import njit, types
 
+from skroute.forests._link_kernels import sigmoid
+
 # LightGBM's kZeroThreshold: see _forest.py.
 _ZERO = float(np.float32(1e-35))
 PACK = types.Array(types.uint64, 1, "C", readonly=True)
 VALUES = types.Array(types.float64, 2, "C", readonly=True)
+DOUBLES = types.Array(types.float64, 2, "C")
 # Rows of any strides, also those that cannot be written.
 ROWS = [types.Array(kind, 2, "A", readonly=True) for kind in (types.float32, types.float64)]
 
@@ -217,50 +220,46 @@ def _sums_of(row, pack, values, codes, out):
     _add_trees(pack, values, codes, out)
 
 
-@njit([types.float64[:, ::1](X, PACK, VALUES) for X in ROWS], cache=True, nogil=True)
-def row_sums(X, pack, values):
-    """Sums of few rows.
+@njit([types.boolean(X, PACK, VALUES, DOUBLES) for X in ROWS], cache=True, nogil=True)
+def row_sums(X, pack, values, out):
+    """Sums of few rows, into `out`; False with a row that the library refuses.
 
     Parameters
     ----------
     X : ndarray of shape (n, n_features)
     pack : ndarray, dtype=uint64
     values : ndarray of shape (n_values, width), dtype=float64
-
-    Returns
-    -------
-    ndarray of shape (n, n_outputs), or (0, n_outputs) with a row that the library refuses
-        Also sums in single precision are returned in double.
+    out : ndarray of shape (n, n_outputs)
+        Sums in single precision, too, are written in double.
     """
     numbers = part(pack, 0)
     n_outputs = len(part(pack, 6))
     row = np.empty(X.shape[1])
     codes = np.empty(len(part(pack, 1)) // 2, dtype=np.uint16)
-    out = np.empty((len(X), n_outputs))
     short = np.empty(n_outputs, dtype=np.float32)
     for r in range(len(X)):
         if not take_row(X, r, numbers[1] != 0, np.int64(numbers[2]), row):
-            return np.empty((0, n_outputs))
+            return False
         if numbers[5]:
             _sums_of(row, pack, values, codes, short)
             for k in range(n_outputs):
                 out[r, k] = short[k]
         else:
             _sums_of(row, pack, values, codes, out[r])
-    return out
+    return True
 
 
 @njit([types.int64(X, PACK, VALUES) for X in ROWS], cache=True, nogil=True)
 def row_label(X, pack, values):
-    """Position of the label of one row, as :func:`row_sums` takes it; -1 where that needs a
-    closer look."""
+    """Position of the label of one row, as :func:`row_sums` takes it; -1 where this is not one
+    row, or where that needs a closer look."""
     how = np.int64(part(pack, 0)[4])
     floats = part(pack, 5).view(np.float64)
     slope, beta = floats[0], floats[1]
-    if how == 0:
+    if how == 0 or X.shape[0] != 1 or X.shape[1] != np.int64(part(pack, 0)[0]):
         return -1
-    sums = row_sums(X, pack, values)
-    if len(sums) != 1:
+    sums = np.empty((1, len(part(pack, 6))))
+    if not row_sums(X, pack, values, sums):
         return -1
     score = sums[0, 0]
     if how == _BY_SCORE:
@@ -278,3 +277,31 @@ def row_label(X, pack, values):
     least = 0.0 if how == _BY_LARGEST else _FAR
     # Compared in this direction, so that what is no number needs a closer look.
     return np.int64(best) if sums[0, best] - second > least else -1
+
+
+@njit([types.boolean(X, PACK, VALUES, DOUBLES) for X in ROWS], cache=True, nogil=True)
+def row_proba(X, pack, values, proba):
+    """Probabilities of one row by a sigmoid, into `proba`; False where that is another link, or
+    where :func:`row_label` is -1 for the shape or the values of the row.
+
+    Parameters
+    ----------
+    X, pack, values
+        As of :func:`row_sums`.
+
+    proba : ndarray of shape (1, 2)
+        Those in single precision, too, are written in double.
+    """
+    numbers, slope = part(pack, 0), part(pack, 5).view(np.float64)[0]
+    if numbers[4] != _BY_SIGN or X.shape[0] != 1 or X.shape[1] != np.int64(numbers[0]):
+        return False
+    sums = np.empty((1, 1))
+    if not row_sums(X, pack, values, sums):
+        return False
+    if numbers[5]:
+        single = sigmoid(sums.astype(np.float32), np.float32(slope))[0, 0]
+        proba[0, 0], proba[0, 1] = np.float32(1) - single, single
+    else:
+        double = sigmoid(sums, slope)[0, 0]
+        proba[0, 0], proba[0, 1] = 1.0 - double, double
+    return True

@@ -119,13 +119,18 @@ def test_one_row_interpreted(kind, interpreted):
     layout = row_layout(forest, how=1)
     assert layout.pack[layout.pack[0] + 3] == {"numbers": 0, "special": 2, "levels": 1}[kind]
 
+    def sums_of(rows):
+        out = np.empty((len(rows), 1))
+        _row_kernels.row_sums(rows, *layout, out)
+        return out[:, 0]
+
     def run():
         with np.errstate(over="ignore"):
             return [
                 (*_row_walk.walk_row(X[i : i + 1], *single.layout),
                  _row_walk.label_row(X[i : i + 1], *single.layout),
                  _row_kernels.row_label(X[i : i + 1], *layout),
-                 *_row_kernels.row_sums(X[i : i + 2], *layout)[:, 0])
+                 *sums_of(X[i : i + 2]))
                 for i in range(0, len(X) - 1, 3)
             ]  # fmt: skip
 

@@ -1,12 +1,15 @@
 """The tables of bench_estimates.py: features, outcomes, prices and splits, cached as arrays.
 
 Everything that is fitted to make features is fitted on training rows. The cache stands in
-``benchmarks/.cache`` (not in the repository) and is made anew when it is deleted.
+``benchmarks/.cache`` (not in the repository). Names of its files end in a checksum of the code that
+made them, so that nothing is taken for the result of other code.
 """
 
 import csv
 import gzip
+import io
 import os
+import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,6 +32,34 @@ CACHE = Path(__file__).parent / ".cache"
 MOST_ROWS = 12_500
 FRUGALML = ("FERPLUS", "EXPW", "AFFECTNET", "YELP", "IMDB")
 FRUGALML += ("WAIMAI", "DIGIT", "AUDIOMNIST", "COMMAND")
+
+
+# Tables of one split; the others have five.
+ONE_SPLIT = ("ParetoBandit", "ParetoBandit, four", "CARROT")
+
+
+def cached_file(*words, files, suffix):
+    """A file of the cache, whose name says by which code it was made.
+
+    Parameters
+    ----------
+    *words : str or int
+        What it holds.
+    files : sequence of Path
+        The code that its content depends on.
+    suffix : str
+    """
+    code = zlib.crc32(b"".join(file.read_bytes() for file in sorted(files)))
+    name = "_".join(str(word) for word in words)
+    CACHE.mkdir(exist_ok=True)
+    return CACHE / f"{''.join(c if c.isalnum() else '_' for c in name)}.{code:08x}{suffix}"
+
+
+def write_whole(path, content):
+    """Bytes to a file that is there whole or not at all, whoever else writes it."""
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    part.write_bytes(content)
+    part.replace(path)
 
 
 class Log(NamedTuple):
@@ -171,39 +202,41 @@ def words():
     )
 
 
-def load(name):
-    """The splits of a table.
+def n_splits(name):
+    """How many splits a table has."""
+    return 1 if name in ONE_SPLIT else 5
+
+
+def load(name, i):
+    """A split of a table.
 
     Parameters
     ----------
     name : str
         From `LOGS`.
+    i : int
 
     Returns
     -------
-    list of Fold
+    Fold
     """
-    path = CACHE / f"{''.join(c if c.isalnum() else '_' for c in name)}.npz"
+    path = cached_file("split", name, i, files=[Path(__file__)], suffix=".npz")
     if not path.exists():
-        log, arrays = LOGS[name](), {}
-        arrays["quality"], arrays["costs"] = log.quality, log.costs
-        for i, (train, test) in enumerate(log.splits):
-            A, B = log.rows[train], log.rows[test]
-            if log.rows.ndim == 1:
-                embed = words().fit(A)
-                A, B = embed.transform(A), embed.transform(B)
-            arrays |= {f"train{i}": train, f"test{i}": test}
-            arrays |= {f"X{i}": A.astype(np.float64), f"X_test{i}": B.astype(np.float64)}
-        CACHE.mkdir(exist_ok=True)
-        np.savez_compressed(path.with_suffix(".tmp.npz"), **arrays)
-        path.with_suffix(".tmp.npz").replace(path)
+        log = LOGS[name]()
+        assert len(log.splits) == n_splits(name)
+        train, test = log.splits[i]
+        A, B = log.rows[train], log.rows[test]
+        if log.rows.ndim == 1:
+            embed = words().fit(A)
+            A, B = embed.transform(A), embed.transform(B)
+        X, X_test = A.astype(np.float64), B.astype(np.float64)
+        content = io.BytesIO()
+        np.savez_compressed(
+            content, *Fold(X, log.quality[train], X_test, log.quality[test], log.costs)
+        )
+        write_whole(path, content.getvalue())
     with np.load(path, allow_pickle=False) as data:
-        Q, costs, i, found = data["quality"], data["costs"], 0, []
-        while f"train{i}" in data:
-            train, test = data[f"train{i}"], data[f"test{i}"]
-            found.append(Fold(data[f"X{i}"], Q[train], data[f"X_test{i}"], Q[test], costs))
-            i += 1
-    return found
+        return Fold(*(data[f"arr_{k}"] for k in range(len(Fold._fields))))
 
 
 def _shared(folder, name):

@@ -12,7 +12,7 @@ import platform
 import subprocess
 import sys
 import time
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 sys.path.append(str(Path(__file__).parents[1]))
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "lightgbm", "highspy")
 _START = time.perf_counter()
+_since = _START
 _TABLES = []
 
 
@@ -131,7 +132,42 @@ def claim(key, what, measured, *, peer=None, against="", better="higher", within
     return found
 
 
-def save(name, payload, *, title="", claims=(), tables=(), write=True):
+def tables_so_far():
+    """The tables printed by this process, for a piece."""
+    return list(_TABLES)
+
+
+def keep_piece(folder, part, seed, record):
+    """Write what one seed of one part of a benchmark gave: ``<folder>/<part>-<seed>.json``.
+
+    Pieces are measured by independent processes, on any machine, and put together by
+    :func:`read_pieces`. None as `folder` keeps nothing.
+    """
+    if folder is None:
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    global _since
+    minutes, _since = (time.perf_counter() - _since) / 60, time.perf_counter()
+    found = {"part": part, "seed": seed, "record": record, "measured": provenance()}
+    text = json.dumps(found | {"minutes": minutes}, default=_plain)
+    (Path(folder) / f"{part}-{seed}.json").write_text(text)
+
+
+def read_pieces(folder):
+    """Records by part, in the order of their seeds, and what most of them were measured on."""
+    found = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*-*.json"))]
+    records, measured = {}, {}
+    for piece in sorted(found, key=lambda piece: piece["seed"]):
+        records.setdefault(piece["part"], []).append(piece["record"])
+        own = piece["measured"]
+        if own["commit"] == "unknown":
+            own["commit"] = _commit()
+        measured.setdefault(json.dumps(own), []).append(own)
+    most = max(measured.values(), key=len)[0]
+    return records, most | {"minutes": round(sum(piece["minutes"] for piece in found), 1)}
+
+
+def save(name, payload, *, title="", claims=(), tables=(), write=True, measured=None):
     """Write a result with what it was measured on to ``benchmarks/results/<name>.json``.
 
     Parameters
@@ -152,6 +188,9 @@ def save(name, payload, *, title="", claims=(), tables=(), write=True):
     write : bool, default=True
         False for a short run: its claims are computed and printed, so that they cannot rot, but
         its numbers are not worth keeping.
+
+    measured : dict, default=None
+        From :func:`read_pieces`, where and when it was measured. None: here and now.
     """
     tables = sorted([*tables, *_TABLES], key=lambda one: one["title"]) if tables else list(_TABLES)
     if claims:
@@ -174,8 +213,8 @@ def save(name, payload, *, title="", claims=(), tables=(), write=True):
     record = {
         "title": title or name,
         "command": f"make bench-{name}",
-        **provenance(),
         "minutes": round((time.perf_counter() - _START) / 60, 1),
+        **(measured or provenance()),
         "claims": list(claims),
         "tables": tables,
         "result": payload,
@@ -196,10 +235,17 @@ def provenance():
         "versions": {
             "skroute": skroute.__version__,
             "python": platform.python_version(),
-            **{package: version(package) for package in PACKAGES},
+            **{package: _version(package) for package in PACKAGES},
         },
         "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.system()},
     }
+
+
+def _version(package):
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
 
 
 def _commit():

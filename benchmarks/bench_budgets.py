@@ -28,6 +28,15 @@ the cheap model reads few; its gate has few values and many ties.
 Standard errors are those over splits: the budgets of a split are not independent.
 
     python benchmarks/bench_budgets.py [--short] [--splits N]
+
+In parts, for a machine of many cores: each process measures splits of some sets and adds a line
+for each to its file (a process that was stopped goes on where it was), and --merge makes the
+tables and the JSON file of all of them; sets that are in none keep what was measured before.
+
+    python benchmarks/bench_budgets.py --parts
+    python benchmarks/bench_budgets.py --part "5-NN" --rows 3000 --splits 200 --out 5nn.jsonl
+    python benchmarks/bench_budgets.py --part "5-NN" --rows 1000 --first 100 --out second.jsonl
+    python benchmarks/bench_budgets.py --merge *.jsonl
 """
 
 import os
@@ -230,6 +239,9 @@ def labelled(read, rng, n):
     X, y = read()
     order = rng.permutation(len(X))
     train, probe, test = np.split(order[: n + 2 * N_TEST], [n, n + N_TEST])
+    # A gate is refused on a class so rare that a held-out part may hold all of it.
+    names, counts = np.unique(y[train], return_counts=True)
+    train = train[np.isin(y[train], names[counts >= 10])]
     return (X[train], y[train]), X[probe], X[test]
 
 
@@ -244,18 +256,17 @@ def gate(rows):
     return found.fit(*rows)
 
 
-def measure_gate(setting, n, n_splits):
-    """Over splits and budgets: the bias. A gate sends no more rows than gain by it."""
+def measure_gate(setting, n, budgets, seed):
+    """Over the budgets of a split: the bias. A gate sends no more rows than gain by it."""
     found = []
-    for seed in range(n_splits):
-        rows, probe, X = setting.draw(np.random.default_rng([seed, n]), n)
-        fitted = setting.router(rows)
-        low = fitted.min_budget_
-        most = fitted.predict_cost(probe, budget=np.inf).mean()
-        for share in SHARES if most > low else ():
-            budget = low + share * (most - low)
-            found.append([fitted.predict_cost(X, budget=budget).mean() / budget - 1, seed])
-    return np.array(found), 3 * n_splits - len(found)
+    rows, probe, X = setting.draw(np.random.default_rng([seed, n]), n)
+    fitted = setting.router(rows)
+    low = fitted.min_budget_
+    most = fitted.predict_cost(probe, budget=np.inf).mean()
+    for share in SHARES if most > low else ():
+        budget = low + share * (most - low)
+        found.append([fitted.predict_cost(X, budget=budget).mean() / budget - 1, seed])
+    return found
 
 
 def feature_gate(gamma, rows):
@@ -332,44 +343,54 @@ def budgets_of(setting):
     return [low + share * (high - low) for share in SHARES]
 
 
-def measure(setting, n, budgets, n_splits):
-    """Over splits and budgets: bias, that of planned costs, and z of cost and quality."""
-    found, skipped = [], 0
-    for seed in range(n_splits):
-        log, test = setting.draw(np.random.default_rng([seed, n]), n)
-        router, rows = setting.router(log), np.arange(len(test.X))
-        true = np.broadcast_to(test.costs if test.logged is None else test.logged, test.Q.shape)
-        own, estimate = router.price_path_.budgets, router.predict_quality(test.X)
-        planned = test.costs if router.costs is not None else router._row_costs(test.X, None)
-        path = planned_path(router)
-        for budget in budgets if setting.name[0] not in "12345" else own_budgets(own):
-            if not own[0] <= budget <= own[-1]:
-                # This fit would not spend it whatever its price.
-                skipped += 1
-                continue
-            router.set_params(budget=float(budget))
-            routed = router.predict_routed(test.X)
-            cost, quality = true[rows, routed.route], test.Q[rows, routed.route]
-            # Ties to the cheaper.
-            price = path.price(max(budget, path.budgets[0]))
-            old = true[rows, choose_at_price(estimate, planned, price)].mean()
-            noise = len(rows) ** -0.5
-            found.append(
-                [
-                    cost.mean() / budget - 1,
-                    old / budget - 1,
-                    (cost.mean() - router.validation_cost_)
-                    / max(np.hypot(router.validation_cost_se_, noise * cost.std()), 1e-9),
-                    (quality.mean() - router.validation_quality_)
-                    / max(np.hypot(router.validation_quality_se_, noise * quality.std()), 1e-9),
-                    routed.expected_quality.mean() - quality.mean(),
-                    estimate[rows, routed.route].mean() - quality.mean(),
-                    routed.expected_cost.mean() / cost.mean() - 1,
-                    noise * cost.std() / budget,
-                    seed,
-                ]
-            )
-    return np.array(found), skipped
+def measure(setting, n, budgets, seed):
+    """Over the budgets of a split: bias, that of planned costs, and z of cost and quality."""
+    found = []
+    log, test = setting.draw(np.random.default_rng([seed, n]), n)
+    router, rows = setting.router(log), np.arange(len(test.X))
+    true = np.broadcast_to(test.costs if test.logged is None else test.logged, test.Q.shape)
+    own, estimate = router.price_path_.budgets, router.predict_quality(test.X)
+    planned = test.costs if router.costs is not None else router._row_costs(test.X, None)
+    path = planned_path(router)
+    for budget in budgets if setting.name[0] not in "12345" else own_budgets(own):
+        if not own[0] <= budget <= own[-1]:
+            # This fit would not spend it whatever its price.
+            continue
+        router.set_params(budget=float(budget))
+        routed = router.predict_routed(test.X)
+        cost, quality = true[rows, routed.route], test.Q[rows, routed.route]
+        # Ties to the cheaper.
+        price = path.price(max(budget, path.budgets[0]))
+        old = true[rows, choose_at_price(estimate, planned, price)].mean()
+        noise = len(rows) ** -0.5
+        found.append(
+            [
+                cost.mean() / budget - 1,
+                old / budget - 1,
+                (cost.mean() - router.validation_cost_)
+                / max(np.hypot(router.validation_cost_se_, noise * cost.std()), 1e-9),
+                (quality.mean() - router.validation_quality_)
+                / max(np.hypot(router.validation_quality_se_, noise * quality.std()), 1e-9),
+                routed.expected_quality.mean() - quality.mean(),
+                estimate[rows, routed.route].mean() - quality.mean(),
+                routed.expected_cost.mean() / cost.mean() - 1,
+                noise * cost.std() / budget,
+                seed,
+            ]
+        )
+    return found
+
+
+def is_gated(name):
+    return name.startswith("Adapt")
+
+
+def measured(setting, n, seeds):
+    """Splits of one set, one by one: seed and what was found, (n_budgets, n_numbers)."""
+    gated = is_gated(setting.name)
+    budgets = None if gated or not seeds else budgets_of(setting)
+    for seed in seeds:
+        yield seed, (measure_gate if gated else measure)(setting, n, budgets, seed)
 
 
 def error_of(values, split):
@@ -415,67 +436,110 @@ def claims(result):
     return found
 
 
+def row_of(name, n, splits):
+    """A row of the table, and worst bias, that of planned costs and coverages, or None."""
+    found = np.array([row for _, rows in splits for row in rows])
+    skipped = len(SHARES) * len(splits) - len(found)
+    row = [name, n, len(found), skipped]
+    if not len(found):
+        return row + ["-"] * 9, None
+    bias = found[:, 0]
+    row += [f"{bias.mean():+.4f}", f"{error_of(bias, found[:, -1]):.4f}", f"{bias.std():.3f}"]
+    if is_gated(name):
+        return row + ["-"] * 6, (abs(bias.mean()),)
+    mean = found.mean(axis=0)
+    inside = np.mean(np.abs(found[:, 2:4]) < 1.96, axis=0)
+    row += [f"{mean[1]:+.4f}", f"{inside[0]:.3f}", f"{inside[1]:.3f}"]
+    row += [f"{value:+.4f}" for value in mean[4:7]]
+    return row, (abs(mean[0]), abs(mean[1]), *inside, mean[7])
+
+
+def figure_of(setting, large):
+    """What is said of a set, from its rows of 1,000 and more."""
+    worst = np.array(max(large, key=lambda one: one[0]))
+    figure = {"heavy": setting.heavy, "bias": float(worst[0])}
+    if not is_gated(setting.name):
+        off = np.abs(np.array(large)[:, 2:4] - 0.95).max(axis=0)
+        figure |= {"planned": float(worst[1]), "cost": float(off[0]), "quality": float(off[1])}
+    if setting.one_test:
+        figure["one_test"] = float(large[-1][4])
+    return figure
+
+
+def read(files):
+    """What parts have measured: by set and rows, the splits."""
+    found = {}
+    for file in files:
+        for line in Path(file).read_text(encoding="utf-8").splitlines():
+            one = json.loads(line)
+            found.setdefault((one["name"], one["n"]), {})[one["seed"]] = one["found"]
+    return {key: sorted(splits.items()) for key, splits in found.items()}
+
+
+def write_part(arguments, chosen):
+    """Add the splits of a part to its file, those that it has left out."""
+    out = Path(arguments.out)
+    known = read([out]) if out.is_file() else {}
+    with out.open("a", encoding="utf-8") as file:
+        for setting, n in chosen:
+            done = dict(known.get((setting.name, n), ()))
+            seeds = range(arguments.first, arguments.first + arguments.splits)
+            for seed, rows in measured(setting, n, [seed for seed in seeds if seed not in done]):
+                line = {"name": setting.name, "n": n, "seed": seed, "found": rows}
+                print(json.dumps(line, default=float), file=file, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--splits", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first split of a part")
     parser.add_argument("--rows", type=int, nargs="*", help="rows of a fit, of those there are")
-    parser.add_argument(
-        "--only", default="", help="settings that begin so; they replace what was kept"
-    )
+    parser.add_argument("--part", "--only", default="", help="sets that begin so")
+    parser.add_argument("--parts", action="store_true", help="print their names and end")
+    parser.add_argument("--out", help="file that measured splits are added to, and nothing else")
+    parser.add_argument("--merge", nargs="+", help="files of parts; nothing is measured")
     arguments = parser.parse_args()
     n_splits = 2 if arguments.short else arguments.splits
     warnings.simplefilter("ignore")
-    rows, figures = [], {}
     short_ones = ("digits", "Pareto, learned, ridge", "2 distinct", "5-NN")
-    for setting in settings():
-        if not setting.name.startswith(arguments.only):
-            continue
-        if arguments.short and not setting.name.startswith(short_ones):
-            continue
-        gated = setting.name.startswith("Adapt")
-        budgets, large = None if gated else budgets_of(setting), []
-        sizes = [n for n in setting.sizes if n in (arguments.rows or setting.sizes)]
-        for n in sizes[:1] if arguments.short else sizes:
-            if gated:
-                found, skipped = measure_gate(setting, n, n_splits)
-                found, error = found[:, 0], error_of(*found.T)
-                rows.append([setting.name, n, len(found), skipped, f"{found.mean():+.4f}"])
-                rows[-1] += [f"{error:.4f}", f"{found.std():.3f}"] + ["-"] * 6
-                print(*rows[-1], flush=True)
-                if n >= 1000 or arguments.short:
-                    large.append((abs(found.mean()),))
+    every = [setting for setting in settings() if setting.name.startswith(arguments.part)]
+    if arguments.short:
+        every = [
+            setting._replace(sizes=setting.sizes[:1])
+            for setting in every
+            if setting.name.startswith(short_ones)
+        ]
+    chosen = [(s, n) for s in every for n in s.sizes if n in (arguments.rows or s.sizes)]
+    if arguments.parts:
+        print(*(f"{setting.name!r} --rows {n}" for setting, n in chosen), sep="\n")
+        return
+    if arguments.out:
+        write_part(arguments, chosen)
+        return
+    merged = read(arguments.merge) if arguments.merge else None
+    rows, figures = [], {}
+    for setting in every:
+        large = []
+        for n in [n for of, n in chosen if of is setting]:
+            if merged is None:
+                splits = list(measured(setting, n, range(n_splits)))
+            else:
+                splits = merged.get((setting.name, n), [])
+            if not splits:
                 continue
-            found, skipped = measure(setting, n, budgets, n_splits)
-            mean, error = found.mean(axis=0), error_of(found[:, 0], found[:, -1])
-            inside = np.mean(np.abs(found[:, 2:4]) < 1.96, axis=0)
-            rows.append(
-                [setting.name, n, len(found), skipped]
-                + [f"{mean[0]:+.4f}", f"{error:.4f}", f"{found[:, 0].std():.3f}"]
-                + [f"{mean[1]:+.4f}", f"{inside[0]:.3f}", f"{inside[1]:.3f}"]
-                + [f"{mean[4]:+.4f}", f"{mean[5]:+.4f}", f"{mean[6]:+.4f}"]
-            )
-            print(*rows[-1], flush=True)
-            if n >= 1000 or arguments.short:
-                large.append((abs(mean[0]), abs(mean[1]), *inside))
-            one_test = mean[7]
-        if gated and large:
-            figures[setting.name] = {"heavy": False, "bias": float(max(large)[0])}
-        if gated:
-            continue
-        if not large:
-            continue
-        large = np.array(large)
-        worst, off = large[:, 0].argmax(), np.abs(large[:, 2:] - 0.95).max(axis=0)
-        numbers = [setting.heavy, *large[worst, :2], *off]
-        names = ("heavy", "bias", "planned", "cost", "quality")
-        figures[setting.name] = {name: float(value) for name, value in zip(names, numbers)}
-        if setting.one_test:
-            figures[setting.name]["one_test"] = float(one_test)
-    if arguments.only and not arguments.short and (RESULTS / "budgets.json").is_file():
+            row, numbers = row_of(setting.name, n, splits)
+            print(*row, flush=True)
+            rows.append(row)
+            if numbers is not None and (n >= 1000 or arguments.short):
+                large.append(numbers)
+        if large:
+            figures[setting.name] = figure_of(setting, large)
+    kept = (arguments.part or arguments.merge) and not arguments.short
+    if kept and (RESULTS / "budgets.json").is_file():
         known = json.loads((RESULTS / "budgets.json").read_text())["result"]
-        measured = {(row[0], row[1]) for row in rows}
-        rows = [row for row in known["rows"] if (row[0], row[1]) not in measured] + rows
+        new = {(row[0], row[1]) for row in rows}
+        rows = [row for row in known["rows"] if (row[0], row[1]) not in new] + rows
         figures = known["figures"] | figures
     table(
         "Realised cost / budget - 1 and coverage of 95 % intervals",

@@ -11,6 +11,9 @@ Other sets of the same kind are run by ``--data FOLDER`` (``NAME.npz`` with the 
 without `published.json` the range is from the cheapest model to the end of the fixed chain).
 
     python benchmarks/bench_cascades.py [--short] [--data FOLDER] [--sets mmlu,triviaqa]
+    python benchmarks/bench_cascades.py --merge FOLDER
+
+With ``--pieces FOLDER`` a process keeps what it measured of one set, for ``--merge``.
 """
 
 import os
@@ -25,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from _harness import claim, save, table
+from _harness import claim, keep_piece, read_pieces, save, table, tables_so_far
 
 from skroute.routing import CascadeRouter
 from skroute.routing._cascade_rules import Log, Reader, fit_cascade, fixed_order, play
@@ -331,7 +334,17 @@ def main():
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--data", default=None)
     parser.add_argument("--sets", default=None)
+    parser.add_argument("--pieces", help="folder to keep what is measured in, for --merge")
+    parser.add_argument("--merge", help="folder of pieces to make the record of")
     arguments = parser.parse_args()
+    title = "Cascades of language models, with abstention"
+    if arguments.merge:
+        records, measured = read_pieces(arguments.merge)
+        found = [piece for name in sorted(records) for piece in records[name]]
+        payload = {name: own for piece in found for name, own in piece["payload"].items()}
+        tables = [one for piece in found for one in piece["tables"]]
+        made = claims(payload)
+        return save("cascades", payload, title=title, claims=made, tables=tables, measured=measured)
     shared = Path(os.environ.get("SKROUTE_DATA", Path(__file__).parents[2] / "shared" / "data"))
     folder = Path(arguments.data) if arguments.data else shared / "cascades"
     if arguments.short:
@@ -346,7 +359,9 @@ def main():
             "abstaining": bench_abstaining(data),
         }
     whole = not (arguments.short or arguments.data or arguments.sets)
-    title = "Cascades of language models, with abstention"
+    if arguments.pieces:
+        record = {"payload": payload, "tables": tables_so_far()}
+        return keep_piece(arguments.pieces, sets[0].name, 0, record)
     save("cascades", payload, title=title, claims=claims(payload), write=whole)
 
 

@@ -6,14 +6,14 @@ one, in points. Prices are learned on out-of-sample estimates of training rows, 
 them. 5 folds or the given split, fixed seeds; everything is fitted and chosen on training rows.
 Of tables with more than 12,500 rows so many are drawn first: 10,000 train.
 
-    python benchmarks/bench_estimates.py [--short] [--part NAME] [--tables WORD] [--rows N]
-                                         [--folds N] [--seconds S]
+    python benchmarks/bench_estimates.py [--short] [--part NAME] [--tables WORD] [--fold I]
+                                         [--rows N] [--merge] [--list]
 
-It runs in parts (`tables`, `speed`, `searches`, `made_up`, `texts`), each in a process of its own
-if asked for: what is there of the others, in ``benchmarks/.cache``, is merged into one file. What
-members estimate of a fold is kept there too, first folds first; after S seconds no new fold is
-begun. The results are of all folds that are there, and say how many. ``--rows`` draws at most so
-many training rows and one and a half times as many test rows. `texts` needs the extra ``[text]``.
+It runs in pieces, each in a process of its own if asked for: parts (`tables`, `speed`, `searches`,
+`made_up`, `texts`), and single tables and folds of them. ``--list`` prints the commands of
+all pieces, the longest first, and ``--merge`` makes one result of the pieces that are there, and
+says how many; pieces in ``benchmarks/.cache`` are of the code as it is, those of other code are not
+read. ``--rows`` draws at most so many training rows and one and a half times as many test rows.
 """
 
 import os
@@ -21,16 +21,16 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
 import pickle
+import sys
 import time
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from _estimate_tables import CACHE, LOGS, Fold, load
+from _estimate_tables import LOGS, Fold, cached_file, load, n_splits, write_whole
 from _harness import alternate, claim, save, table
+from _sentences import sentence_vectors
 from sklearn.model_selection import KFold
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
@@ -38,10 +38,10 @@ from sklearn.preprocessing import MinMaxScaler
 
 import skroute.quality
 from skroute.features import FrameEncoder
-from skroute.features._sentences import sentence_vectors
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
-from skroute.quality._corrections import corrected, finished
+from skroute.quality._corrections import corrected, finished, rounding_unit
 from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, searching
+from skroute.quality._floors import floors_of_folds, lift
 from skroute.quality._quality_regressor import _OF_A_FOLD
 from skroute.quality._stacking import (
     Weights,
@@ -53,6 +53,8 @@ from skroute.quality._stacking import (
     weigh,
 )
 
+# Another number for other evidence.
+EVIDENCE = 1
 DEFAULT = "default"
 BEFORE = "bagged neighbors"
 KNOWN = {**MEMBERS, **NEIGHBORS}
@@ -153,10 +155,14 @@ def default_estimates(fold, seen, means, tests):
     heavy = [name for name in seen.names if name in NEIGHBORS]
     estimates = seen.estimates.astype(float)
     choice = choose_weights(seen.names, estimates, quality - means, quality, tests, costs, heavy)
-    new = quality.mean(axis=0) + weigh(seen.new.astype(float), choice.weights)
+    new, seen_range = quality.mean(axis=0), (quality.min(axis=0), quality.max(axis=0))
+    new = new + weigh(seen.new.astype(float), choice.weights)
     if choice.knots is not None:
         new = corrected(new, choice.knots)
-    return finished(new, quality.min(axis=0), quality.max(axis=0)), choice.estimate
+    unit = rounding_unit(*seen_range)
+    step = unit if any(weights.any() for weights in choice.weights) else None
+    floors, estimate = floors_of_folds(choice.estimate, quality, costs, tests, step)
+    return lift(finished(new, *seen_range), floors, unit), estimate
 
 
 def agrees(fold, estimate):
@@ -171,9 +177,22 @@ def picked(found, i):
     return Weights(*(weights[[i]] for weights in single_weights(found, i)))
 
 
-def file_of(name, i, rows):
-    name = "".join(c if c.isalnum() else "_" for c in name)
-    return CACHE / f"evidence_{rows or 'all'}_{name}_{i}.pkl"
+QUALITY = Path(skroute.quality.__file__).parent
+TABLES = Path(__file__).with_name("_estimate_tables.py")
+# What members estimate does not depend on these.
+_AFTER_MEMBERS = ("_corrections", "_floors", "_logged", "_stacking", "_torch", "_uncertainty")
+
+
+def evidence_file(name, i, rows):
+    files = [file for file in QUALITY.glob("_*.py") if file.stem not in _AFTER_MEMBERS]
+    return cached_file(
+        "evidence", EVIDENCE, name, i, rows or "all", files=[*files, TABLES], suffix=".pkl"
+    )
+
+
+def piece_file(part, name, i, rows):
+    files = [*QUALITY.glob("_*.py"), TABLES, Path(__file__)]
+    return cached_file("piece", part, name, i, rows or "all", files=files, suffix=".pkl")
 
 
 def drawn(fold, rows):
@@ -187,32 +206,22 @@ def drawn(fold, rows):
     )
 
 
-def cached_gains(name, i, fold, rows):
-    """:func:`gains`, computed again when the stack has changed."""
-    files = sorted(Path(skroute.quality.__file__).parent.glob("_[cs]*.py"))
-    code = zlib.crc32(b"".join(file.read_bytes() for file in files))
-    path = file_of(name, i, rows).with_suffix(f".{code:08x}.gains")
+def one_fold(name, i, rows):
+    """Gains of one fold, estimates of the default, and outcomes.
+
+    Members are fitted only where no evidence of the same code is there.
+    """
+    fold, path = drawn(load(name, i), rows), evidence_file(name, i, rows)
     if not path.exists():
-        seen = Evidence(*pickle.loads(file_of(name, i, rows).read_bytes()))
-        path.write_bytes(pickle.dumps(gains(fold, seen)))
-    return pickle.loads(path.read_bytes())
-
-
-def collect(names, n_folds, seconds, rows):
-    """Collect what is missing, first folds first, until the time is over."""
-    start = time.monotonic()
-    for i in range(n_folds):
-        for name in names:
-            if file_of(name, i, rows).exists():
-                continue
-            if time.monotonic() - start > seconds:
-                return
-            folds = load(name)
-            if i < len(folds):
-                begun = time.process_time()
-                found = collected(drawn(folds[i], rows))
-                file_of(name, i, rows).write_bytes(pickle.dumps(tuple(found)))
-                print(f"{name}, fold {i}: {time.process_time() - begun:.0f} s", flush=True)
+        write_whole(path, pickle.dumps(tuple(collected(fold))))
+    gain, estimate = gains(fold, Evidence(*pickle.loads(path.read_bytes())))
+    return {
+        "rows": len(fold.X),
+        "choices": len(fold.costs),
+        "gain": {who: values.astype(np.float32) for who, values in gain.items()},
+        "estimate": estimate,
+        "quality": fold.quality_test,
+    }
 
 
 def calibrated_share(parts):
@@ -242,20 +251,17 @@ def calibrated_share(parts):
     return float(np.mean(agree))
 
 
-def all_tables(names, n_folds, most_rows):
-    rows, payload = [], {}
-    for name in names:
-        folds = [drawn(fold, most_rows) for fold in load(name)]
-        there = [i for i in range(len(folds)) if file_of(name, i, most_rows).exists()][:n_folds]
-        if not there:
-            continue
-        parts = [cached_gains(name, i, folds[i], most_rows) for i in there]
-        gain = {who: np.concatenate([part[0][who] for part in parts]) for who in parts[0][0]}
-        tested = [(part[1], folds[i].quality_test) for i, part in zip(there, parts)]
-        entry = table_entry(folds[0], gain, tested)
-        payload[name] = {**entry, "folds": len(there), "of_folds": len(folds)}
-        print(name, *(f"{who} {value:.2f}" for who, value in entry["gain"].items()), flush=True)
-    everyone = [BEFORE, *KNOWN, DEFAULT]
+def all_tables(folds):
+    """Entries of all tables, from the pieces of their folds."""
+    payload = {}
+    for name, parts in folds.items():
+        payload[name] = {**table_entry(parts), "folds": len(parts), "of_folds": n_splits(name)}
+    print_tables(payload)
+    return payload
+
+
+def print_tables(payload):
+    rows, everyone = [], [BEFORE, *KNOWN, DEFAULT]
     for name, entry in payload.items():
         # Neighbours are not searched among too many rows.
         cells = [f"{entry['gain'].get(who, np.nan):.2f}" for who in everyone]
@@ -269,19 +275,19 @@ def all_tables(names, n_folds, most_rows):
     rows.append(["mean", "", "", *(f"{value:.2f}" for value in means), "", ""])
     header = ["table", "folds", "train rows", *everyone, "its se", "calibrated bins"]
     table("Gain over the best random mix at equal spend, points", header, rows)
-    return payload
 
 
-def table_entry(fold, gain, tested):
+def table_entry(parts):
+    gain = {who: np.concatenate([part["gain"][who] for part in parts]) for who in parts[0]["gain"]}
     return {
-        "rows": len(fold.X),
-        "choices": len(fold.costs),
+        "rows": parts[0]["rows"],
+        "choices": parts[0]["choices"],
         "gain": {who: 100 * float(values.mean()) for who, values in gain.items()},
         "se": {
             who: 100 * float(values.std(ddof=1) / np.sqrt(len(values)))
             for who, values in gain.items()
         },
-        "calibrated": calibrated_share(tested),
+        "calibrated": calibrated_share([(part["estimate"], part["quality"]) for part in parts]),
     }
 
 
@@ -314,9 +320,13 @@ def sizes_and_seconds(short):
         "many": min(seconds["many"]) / len(many) * 1e6,
         "megabytes": len(pickle.dumps(model)) / 1e6,
     }
+    show_speed(found, n)
+    return found
+
+
+def show_speed(found, n):
     header = ["fit, s", "of one core, s", "one row, us", "many rows, us each", "saved, MB"]
     table(f"The default at {n} rows, 9 choices, 100 features", header, [list(found.values())])
-    return found
 
 
 def searches(short):
@@ -337,27 +347,27 @@ def searches(short):
             repeats=3 if short else 9,
         )
         rows.append([metric, seconds["sklearn"] / seconds["family"]])
-    table(f"Search of 60 nearest of {n}: times scikit-learn's", ["metric", "ratio"], rows)
+    show_searches(dict(rows), n)
     return dict(rows)
 
 
-def made_up(short):
-    """How often 90 % intervals hold the true quality, on made-up tables that are known."""
-    rows = []
-    for seed in range(1 if short else 6):
-        rng = np.random.default_rng(seed)
-        n = 500 if short else (1000, 3000)[seed % 2]
-        X, X_test = rng.standard_normal((n, 6)), rng.standard_normal((2000, 6))
-        W = rng.standard_normal((6, 4)) / 2
+def show_searches(found, n):
+    header = ["metric", "ratio"]
+    table(f"Search of 60 nearest of {n}: times scikit-learn's", header, list(found.items()))
 
-        def truth(X, W=W):
-            return 1 / (1 + np.exp(-X @ W - np.sin(2 * X[:, :4])))
 
-        Q = (rng.random((n, 4)) < truth(X)).astype(float)
-        mean, std = QualityRegressor().fit(X, Q).predict(X_test, return_std=True)
-        rows.append([seed, n, float((np.abs(mean - truth(X_test)) <= 1.645 * std).mean())])
-    table("90 % intervals hold the true quality", ["table", "rows", "share of rows"], rows)
-    return [row[-1] for row in rows]
+def made_up(seed, n):
+    """How often 90 % intervals hold the true quality, on a made-up table that is known."""
+    rng = np.random.default_rng(seed)
+    X, X_test = rng.standard_normal((n, 6)), rng.standard_normal((2000, 6))
+    W = rng.standard_normal((6, 4)) / 2
+
+    def truth(X):
+        return 1 / (1 + np.exp(-X @ W - np.sin(2 * X[:, :4])))
+
+    Q = (rng.random((n, 4)) < truth(X)).astype(float)
+    mean, std = QualityRegressor().fit(X, Q).predict(X_test, return_std=True)
+    return float((np.abs(mean - truth(X_test)) <= 1.645 * std).mean())
 
 
 def made_up_fold():
@@ -365,7 +375,7 @@ def made_up_fold():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((500, 5))
     Q = (rng.random((500, 3)) < 1 / (1 + np.exp(-X[:, :3] - [0, 0.5, 1]))).astype(float)
-    return [Fold(X[:250], Q[:250], X[250:], Q[250:], np.array([1.0, 2.0, 4.0]))]
+    return Fold(X[:250], Q[:250], X[250:], Q[250:], np.array([1.0, 2.0, 4.0]))
 
 
 def claims(result):
@@ -427,7 +437,7 @@ def claims(result):
         found.append(
             claim(key, what, speed[key], better="lower", bar=bar, unit=unit, why="asked of itself")
         )
-    held = result["made_up"]
+    held = list(result["made_up"].values())
     found.append(
         claim(
             "held",
@@ -495,103 +505,198 @@ def guide_table(entries):
     return "\n".join([rule, text[0], rule, *text[1:], rule, ""])
 
 
-def texts(names, short):
-    """What prompts gain read by words and by the sentence model, and the time of each.
+def texts(name, n_train=2000, n_test=1000):
+    """What prompts gain read by words and by a sentence model, and the time of each.
 
-    2,000 training rows and 1,000 test rows of the first fold.
+    Of the first split, so many rows drawn.
     """
-    if short:
-        return {}
-    try:
-        sentence_vectors(["Is it installed?"])
-    except ImportError as error:
-        print(error)
-        return {}
-    found = {}
-    for name in names:
-        log = LOGS[name]()
-        train, test = (np.random.RandomState(0).permutation(rows) for rows in log.splits[0])
-        train, test, Q = train[:2000], test[:1000], log.quality
-        for text in ("hashing", "sentence"):
-            encoder, model = FrameEncoder(text=text), QualityRegressor()
-            start = time.process_time()
-            X = encoder.fit_transform(log.rows[train])
-            fit, start = time.process_time() - start, time.process_time()
-            X_test = encoder.transform(log.rows[test])
-            seconds = fit / len(X), (time.process_time() - start) / len(X_test)
-            estimate = model.cross_fit(X, Q[train], costs=log.costs)
-            budgets = judged_budgets(Q[train], log.costs)
-            new = model.predict(X_test)
-            gain = gain_over_mix(estimate, Q[train], log.costs, new, Q[test], budgets)
-            found[f"{name}, {text}"] = {
-                "gain": 100 * float(gain.mean()),
-                "se": 100 * float(gain.std(ddof=1) / np.sqrt(len(gain))),
-                "fit_ms": 1e3 * seconds[0],
-                "row_ms": 1e3 * seconds[1],
-            }
-    header = ["table, texts by", "gain, points", "its se", "fit, ms a row", "ms a new row"]
-    lines = [[key, *entry.values()] for key, entry in found.items()]
-    table("Texts by words and by a sentence model", header, lines)
+    log, found = LOGS[name](), {}
+    train, test = (np.random.RandomState(0).permutation(rows) for rows in log.splits[0])
+    train, test, Q = train[:n_train], test[:n_test], log.quality
+    sentence_vectors(["Is it installed?"])
+    for how, text in (("words", "hashing"), ("sentences", sentence_vectors)):
+        encoder, model = FrameEncoder(text=text), QualityRegressor()
+        start = time.process_time()
+        X = encoder.fit_transform(log.rows[train])
+        fit, start = time.process_time() - start, time.process_time()
+        X_test = encoder.transform(log.rows[test])
+        new_rows = time.process_time() - start
+        estimate = model.cross_fit(X, Q[train], costs=log.costs)
+        budgets = judged_budgets(Q[train], log.costs)
+        new = model.predict(X_test)
+        gain = gain_over_mix(estimate, Q[train], log.costs, new, Q[test], budgets)
+        found[how] = {
+            "gain": 100 * float(gain.mean()),
+            "se": 100 * float(gain.std(ddof=1) / np.sqrt(len(gain))),
+            "fit_ms": 1e3 * fit / len(X),
+            "row_ms": 1e3 * new_rows / len(X_test),
+        }
     return found
 
 
-PARTS = "tables", "speed", "searches", "made_up", "texts"
+def show_texts(found):
+    header = ["table, texts by", "gain, points", "its se", "fit, ms a row", "ms a new row"]
+    lines = [
+        [f"{name}, {how}", *entry.values()]
+        for name, of_table in found.items()
+        for how, entry in of_table.items()
+    ]
+    table("Texts by words and by a sentence model", header, lines)
+
+
+# Processor seconds of a fold at full size, about; of the others a few.
+SECONDS = {"CARROT": 200, "MMLU": 60, "FrugalML: COMMAND": 45, "LLMRouter": 40}
+MADE_UP = 12
+TEXTS = "LLMRouter", "MMLU", "cascades: MMLU"
+
+
+PARTS = "tables", "made_up", "speed", "searches", "texts"
+
+
+class Piece(NamedTuple):
+    """What one process computes.
+
+    Attributes
+    ----------
+    part : str
+        Of `PARTS`.
+    name : str
+        A table; for `made_up` the number of rows.
+    fold : int
+        For `made_up` the seed.
+    """
+
+    part: str
+    name: str
+    fold: int
+
+    def compute(self, rows):
+        if self.part == "tables":
+            return one_fold(self.name, self.fold, rows)
+        if self.part == "made_up":
+            return made_up(self.fold, int(self.name))
+        if self.part == "texts":
+            return texts(self.name)
+        return sizes_and_seconds(False) if self.part == "speed" else searches(False)
+
+    def seconds(self):
+        small = {"tables": 25, "made_up": 20, "speed": 120, "searches": 15, "texts": 60}[self.part]
+        return SECONDS.get(self.name, small) if self.part == "tables" else small
+
+    def command(self):
+        name = f' --tables "{self.name}"' if self.name else ""
+        return f"python benchmarks/bench_estimates.py --part {self.part}{name} --fold {self.fold}"
+
+
+def pieces():
+    found = [Piece("speed", "", 0), Piece("searches", "", 0)]
+    found += [Piece("texts", name, 0) for name in TEXTS]
+    found += [Piece("tables", name, i) for name in LOGS for i in range(n_splits(name))]
+    # Every second table has more rows.
+    return found + [Piece("made_up", ("1000", "3000")[i % 2], i) for i in range(MADE_UP)]
+
+
+def short_result():
+    fold = made_up_fold()
+    gain, estimate = gains(fold, collected(fold))
+    # The trees that are kept are in half precision.
+    assert agrees(fold, estimate) < 2e-3
+    part = {"gain": gain, "estimate": estimate, "quality": fold.quality_test}
+    entry = table_entry([{"rows": len(fold.X), "choices": len(fold.costs), **part}])
+    payload = {"made up": {**entry, "folds": 1, "of_folds": 1}}
+    print_tables(payload)
+    return {
+        "tables": payload,
+        "speed": sizes_and_seconds(True),
+        "searches": searches(True),
+        "made_up": {"0, 500 rows": made_up(0, 500)},
+    }
+
+
+def merged(rows):
+    """The result of the pieces that are there; None, with a word, where a part is not."""
+    found = {}
+    for piece in pieces():
+        path = piece_file(*piece, rows)
+        if path.exists():
+            found[piece] = pickle.loads(path.read_bytes())
+        else:
+            print("missing:", piece.command())
+
+    def of(part):
+        return {piece: value for piece, value in found.items() if piece.part == part}
+
+    folds = {}
+    for piece, value in of("tables").items():
+        folds.setdefault(piece.name, []).append(value)
+    names = "speed", "searches", "made_up"
+    if len(folds) < len(LOGS) or not all(of(name) for name in names):
+        if folds:
+            all_tables(folds)
+        print("No result is written: a table or a part has no piece.")
+        return None
+    result = {
+        "tables": all_tables(folds),
+        "speed": next(iter(of("speed").values())),
+        "searches": next(iter(of("searches").values())),
+        "made_up": {f"{p.fold}, {p.name} rows": value for p, value in of("made_up").items()},
+        "texts": {piece.name: value for piece, value in of("texts").items()},
+        "most_rows": rows,
+    }
+    show_texts(result["texts"])
+    show_speed(result["speed"], 10_000)
+    show_searches(result["searches"], 10_000)
+    lines = [[*key.split(", "), value] for key, value in result["made_up"].items()]
+    table("90 % intervals hold the true quality", ["table", "rows", "share of rows"], lines)
+    return result
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="a made-up table, in seconds")
-    parser.add_argument("--part", choices=PARTS, help="only this, and what is there of the others")
-    parser.add_argument("--tables", default="", help="only tables whose name has this word")
+    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--tables", default="", help="this table, or all that have the word")
+    parser.add_argument("--fold", type=int, help="only this fold, or made-up table")
     parser.add_argument("--rows", type=int, default=0, help="training rows at most; 0: all")
-    parser.add_argument("--folds", type=int, default=5, help="at most so many of each table")
-    parser.add_argument("--seconds", type=float, default=np.inf, help="to begin new folds in")
+    parser.add_argument("--merge", action="store_true", help="of pieces that are there")
+    parser.add_argument("--list", action="store_true", help="commands of the pieces")
     options = parser.parse_args()
-
-    def tables():
-        if options.short:
-            fold = made_up_fold()[0]
-            gain, estimate = gains(fold, collected(fold))
-            # The trees that are kept are in half precision.
-            assert agrees(fold, estimate) < 2e-3
-            return {"made up": table_entry(fold, gain, [(estimate, fold.quality_test)])}
-        names = [name for name in LOGS if options.tables in name]
-        collect(names, options.folds, options.seconds, options.rows)
-        return all_tables(names, options.folds, options.rows)
-
-    runs = {
-        "tables": tables,
-        "speed": lambda: sizes_and_seconds(options.short),
-        "searches": lambda: searches(options.short),
-        "made_up": lambda: made_up(options.short),
-        "texts": lambda: texts(
-            [name for name in ("LLMRouter", "MMLU") if options.tables in name], options.short
-        ),
-    }
-    result = {}
-    for part in PARTS:
-        kept = CACHE / f"part_{part}.json"
-        if options.part in (None, part):
-            result[part] = runs[part]()
-            if not options.short:
-                CACHE.mkdir(exist_ok=True)
-                if part == "texts" and kept.exists():
-                    result[part] = json.loads(kept.read_text()) | result[part]
-                kept.write_text(json.dumps(result[part]))
-        elif kept.exists():
-            result[part] = json.loads(kept.read_text())
-    if len(result) < len(PARTS):
-        print("To come:", *(part for part in PARTS if part not in result))
+    some = pieces()
+    if options.list:
+        more = f" --rows {options.rows}" if options.rows else ""
+        for piece in sorted(some, key=Piece.seconds, reverse=True):
+            print(piece.command() + more)
         return
-    result["most_rows"] = options.rows
-    save(
-        "estimates",
-        result,
-        title="Quality estimates: what decisions gain",
-        claims=claims(result),
-        write=not options.short and not options.tables,
-    )
-    if not options.short and not options.tables:
+    if options.short:
+        result = short_result()
+        title = "Quality estimates: what decisions gain"
+        save("estimates", result, title=title, claims=claims(result), write=False)
+        return
+    if not options.merge:
+        exact = any(piece.name == options.tables for piece in some)
+        for piece in some:
+            if options.part not in (None, piece.part) or options.fold not in (None, piece.fold):
+                continue
+            name = piece.name
+            if options.tables and (name != options.tables if exact else options.tables not in name):
+                continue
+            path = piece_file(*piece, options.rows)
+            if not path.exists():
+                start = time.process_time()
+                try:
+                    found = piece.compute(options.rows)
+                except ImportError as error:
+                    print(f"{piece} is left out: {error}.")
+                    continue
+                write_whole(path, pickle.dumps(found))
+                print(f"{piece}: {time.process_time() - start:.0f} s", flush=True)
+    whole = not (options.part or options.tables or options.fold is not None)
+    if options.merge or whole:
+        result = merged(options.rows)
+        if result is None:
+            sys.exit(1)
+        title = "Quality estimates: what decisions gain"
+        save("estimates", result, title=title, claims=claims(result))
         GUIDE.write_text(guide_table(result["tables"]))
 
 

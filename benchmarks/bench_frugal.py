@@ -3,7 +3,8 @@
 For each set: at which share of the best single API's price its accuracy is matched, and
 the accuracy at that price. The authors' split (seeds 1, 5, 10, 50, 100; half trains, half
 tests); everything is chosen on training rows. Run with ``--short`` for two small sets, or
-``--sets FERPLUS,EXPW`` for some.
+``--sets FERPLUS,EXPW`` for some. With ``--pieces FOLDER`` a process keeps what it measured of one
+set, and ``--merge FOLDER`` puts the sets together.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from _harness import alternate, claim, save, table
+from _harness import alternate, claim, keep_piece, read_pieces, save, table
 from joblib import Parallel, delayed
 from sklearn.ensemble import RandomForestRegressor
 
@@ -169,6 +170,7 @@ def matched_cost(accuracy, cost, level):
 
 
 def bench_sets(names, seeds):
+    """Results of each set, and the rows of the table."""
     rows, payload = [], {}
     for name in names:
         start = time.perf_counter()
@@ -221,6 +223,11 @@ def bench_sets(names, seeds):
             "votes_points": list(100 * (votes.mean(axis=0) - level)),
             "fit_seconds": seconds,
         }
+    return payload, rows
+
+
+def show(rows, seeds):
+    """The table of the sets."""
     table(
         f"Buying labels, means over seeds {seeds}: saving at the best API's accuracy; points "
         "gained at its price (share of it spent)",
@@ -240,7 +247,6 @@ def bench_sets(names, seeds):
         ],
         rows,
     )
-    return payload
 
 
 def bench_fit(n_rows, repeats):
@@ -349,17 +355,33 @@ def main():
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--sets", default=",".join([*BARS, "PASCAL"]))
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
+    parser.add_argument("--pieces", help="folder to keep what is measured in, for --merge")
+    parser.add_argument("--merge", help="folder of pieces to make the record of")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    title = "FrugalML and FrugalMCT: buying labels"
+    if arguments.merge:
+        records, measured = read_pieces(arguments.merge)
+        payload, rows = {"sets": {}}, []
+        for name in [*BARS, "PASCAL"]:
+            piece = records[name][0]
+            payload["sets"] |= piece.pop("sets")
+            rows += piece.pop("rows")
+            payload |= piece
+        show(rows, SEEDS)
+        return save("frugal", payload, title=title, claims=claims(payload), measured=measured)
     names = ["DIGIT"] if arguments.short else arguments.sets.split(",")
     seeds = SEEDS[: 2 if arguments.short else arguments.seeds]
-    payload = {"sets": bench_sets(names, seeds)}
+    found, rows = bench_sets(names, seeds)
+    payload = {"sets": found}
+    show(rows, seeds)
     if arguments.short:
         payload["fit"] = bench_fit(2000, 1)
     elif "COMMAND" in names:
         payload["fit"] = bench_fit(32_000, 3)
     whole = names == [*BARS, "PASCAL"] and len(seeds) == len(SEEDS)
-    title = "FrugalML and FrugalMCT: buying labels"
+    if arguments.pieces:
+        return keep_piece(arguments.pieces, names[0], 0, payload | {"rows": rows})
     save("frugal", payload, title=title, claims=claims(payload), write=whole)
 
 

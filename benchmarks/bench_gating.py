@@ -1,6 +1,9 @@
 """Adapt against GreedyMiser, L1, BudgetPrune and LightGBM with the same feature penalties.
 
-    python benchmarks/bench_gating.py [--short] [--seeds 5] [--only letter]
+    python benchmarks/bench_gating.py [--short] [--part letter] [--seeds 10 11]
+    python benchmarks/bench_gating.py --merge FOLDER
+
+Seeds of a part may be measured by independent processes (``--pieces FOLDER``) and put together.
 
 Every method is swept on training rows, chosen on validation rows and reported on test
 rows. Splits are random, with the seeds as printed; settings and rules were chosen on seeds
@@ -16,11 +19,10 @@ import time
 
 import lightgbm
 import numpy as np
-from _harness import alternate, claim, save, table
+from _harness import alternate, claim, keep_piece, read_pieces, save, table
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score
-from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import Routed
 from skroute.datasets import (
@@ -40,7 +42,6 @@ from skroute.gating import (
 )
 from skroute.gating._levels import row_keys
 
-FIRST_SEED = 10
 BARS = {"letter": "bar 40", "covertype": "bar 35"}
 STANDARD_ERRORS = 2
 PEERS = ("greedy miser", "L1", "lightgbm + penalties")
@@ -294,32 +295,26 @@ def one_split(name, seed, short):
         "budget prune",
         lambda: budget_prune(contest, train, prices, sizes, steps, random_state=seed, **shared),
     )
+    # GreedyMiser is Adapt with p_full=0.
+    both = found["adapt"] + found["greedy miser"]
+    *_, cost, accuracy = cheapest(both, contest.full[0] == val[1])
+    on_full = accuracy_score(test[1], contest.full[1])
     total = grid.estimators[0].group_costs_.sum()
-    result = {
-        "seed": seed,
-        "full": accuracy_score(test[1], contest.full[1]),
-        "total": total,
-        "seconds": seconds,
-        "full_right": contest.full[0] == val[1],
-        "candidates": found,
+    saved = [seed, on_full, accuracy, on_full - accuracy, cost, 100 * (1 - cost / total)]
+    simple = {"adapt": found["greedy miser"]}
+    chosen = {
+        method: at_budgets(own, task["budgets"], simple.get(method, ()))
+        for method, own in found.items()
     }
     took = ", ".join(f"{method} {s:.0f}" for method, s in seconds.items())
     print(f"{name}: seed {seed}, CPU seconds: {took}", flush=True)
-    return result
+    return {"saved": saved, "chosen": chosen, "seconds": seconds}
 
 
 def report(name, splits):
     """Tables of one data set."""
     budgets = TASKS[name]()["budgets"]
-    saved = []
-    for part in splits:
-        # GreedyMiser is Adapt with p_full=0.
-        adapt = part["candidates"]["adapt"] + part["candidates"]["greedy miser"]
-        *_, cost, accuracy = cheapest(adapt, part["full_right"])
-        saved.append(
-            [part["seed"], part["full"], accuracy, part["full"] - accuracy, cost,
-             100 * (1 - cost / part["total"])]
-        )  # fmt: skip
+    saved = [part["saved"] for part in splits]
     table(
         f"{name}: cheapest within 1 point of the full model (chosen on validation rows)",
         ["seed", "full", "adapt", "lost", "cost", "saved %"],
@@ -331,13 +326,8 @@ def report(name, splits):
         f"mean: lost {100 * mean[0]:.2f} points, cost {mean[1]:.2f}, saved {mean[2]:.1f} % ({bar})"
     )
     curves, costs = {}, {}
-    for method in splits[0]["candidates"]:
-        chosen = []
-        for part in splits:
-            found = part["candidates"]
-            simple = found["greedy miser"] if method == "adapt" else ()
-            chosen.append(at_budgets(found[method], budgets, simple))
-        chosen = np.array(chosen)
+    for method in splits[0]["chosen"]:
+        chosen = np.array([part["chosen"][method] for part in splits], dtype=float)
         costs[method], curves[method] = chosen[..., 0], chosen[..., 1]
     table(
         f"{name}: test accuracy at a mean cost per sample of",
@@ -380,7 +370,7 @@ def report(name, splits):
     }
 
 
-def synthetic():
+def synthetic(short):
     X, y, _ = make_four_clusters(400, random_state=0)
     full = RandomForestClassifier(50, oob_score=True, random_state=0)
     contenders = {
@@ -400,7 +390,6 @@ def synthetic():
         found = [model.fit(X, y).predict_routed(X) for model in models]
         right = [routed.cost.mean() for routed in found if (routed.y_pred == y).all()]
         rows.append([name, min(right)])
-    table("four clusters: least cost with accuracy 1 (bar: 1.5 against 1.75)", ["", "cost"], rows)
     return rows
 
 
@@ -447,8 +436,20 @@ def speed(short):
             {"path": lambda: adapt_grid(template, *train, *val, n_jobs=2)}, repeats=1, warmup=0
         )["path"]
         rows.append(["path of 49 settings, full model included, 2 threads [s]", seconds, 40])
-    table("speed on letter", ["what", "measured", "bar"], rows)
     return {"fit": fit, "rows": rows}
+
+
+ONCE = {"synthetic": synthetic, "speed": speed}
+
+
+def show_once(part, found):
+    """The table of a part that has no seeds."""
+    if part == "synthetic":
+        title = "four clusters: least cost with accuracy 1 (bar: 1.5 against 1.75)"
+        table(title, ["", "cost"], found)
+    else:
+        table("speed on letter", ["what", "measured", "bar"], found["rows"])
+    return found
 
 
 def claims(result):
@@ -510,29 +511,30 @@ def claims(result):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--only", choices=["synthetic", "speed", *TASKS])
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(10, 15)))
+    parser.add_argument("--part", choices=[*ONCE, *TASKS], nargs="+")
+    parser.add_argument("--pieces", help="folder that keeps what each seed of each part gave")
+    parser.add_argument("--merge", help="folder of pieces, which are put together")
     args = parser.parse_args()
-    seeds = range(FIRST_SEED, FIRST_SEED + (1 if args.short else args.seeds))
-    parts = [args.only] if args.only else ["synthetic", "speed", *TASKS]
-    if args.short and not args.only:
-        parts = ["synthetic", "speed", "letter"]
-    result = {}
-    if "synthetic" in parts:
-        result["synthetic"] = synthetic()
-    if "speed" in parts:
-        result["speed"] = speed(args.short)
-    # The longest first, so that both cores are busy to the end.
-    names = [name for name in ("covertype", "letter", "adult") if name in parts]
-    jobs = [(name, seed) for name in names for seed in seeds]
-    splits = Parallel(n_jobs=1 if args.short else 2)(
-        delayed(one_split)(name, seed, args.short) for name, seed in jobs
-    )
-    for name in names:
-        result[name] = report(name, [r for (n, _), r in zip(jobs, splits) if n == name])
-    whole = not (args.short or args.only)
+    if args.merge:
+        found, measured = read_pieces(args.merge)
+    else:
+        seeds = args.seeds[:1] if args.short else args.seeds
+        parts = args.part or (["synthetic", "speed", "letter"] if args.short else [*ONCE, *TASKS])
+        found, measured = {}, None
+        for part in parts:
+            found[part] = []
+            for seed in seeds[:1] if part in ONCE else seeds:
+                own = ONCE[part](args.short) if part in ONCE else one_split(part, seed, args.short)
+                keep_piece(args.pieces, part, seed, own)
+                found[part].append(own)
+    result = {
+        part: show_once(part, *own) if part in ONCE else report(part, own)
+        for part, own in found.items()
+    }
+    whole = not args.short and {*ONCE, *TASKS} <= set(found)
     title = "Adapt: is the cheap model enough"
-    save("gating", result, title=title, claims=claims(result), write=whole)
+    save("gating", result, title=title, claims=claims(result), write=whole, measured=measured)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ rows fits the members; the rest chooses their thresholds and fits the routers; t
 at once. A missed positive costs 50, a false alarm 1.
 
     python benchmarks/bench_objectives.py [--short] [--sets "made up,Adult,Covertype,regression"]
+    python benchmarks/bench_objectives.py --merge FOLDER
 
-Some sets alone replace their own entries of the last record.
+Some sets alone replace their own entries of the last record. With ``--pieces FOLDER`` a process
+keeps what it measured, of one set or of one figure of it (``--figures``), for ``--merge``.
 """
 
 import os
@@ -20,7 +22,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from _harness import RESULTS, claim, save, table
+from _harness import RESULTS, claim, keep_piece, read_pieces, save, table, tables_so_far
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
@@ -48,6 +50,7 @@ BUDGETS = (1.0, 2.5, 4.0, 7.0, 10.0)
 MISSED, ALARM = 50.0, 1.0
 MATRIX = {(0, 1): ALARM, (1, 0): MISSED}
 SETS = ("made up", "Adult", "Covertype", "regression")
+TITLE = "What the user cares about: cost of errors, F1, balanced accuracy, log loss, regression"
 CUTS = np.r_[np.geomspace(0.002, 0.2, 25), np.linspace(0.22, 0.9, 18)]
 
 
@@ -430,9 +433,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="made-up data alone, one seed")
     parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--figures", default=",".join(WORDS), help="of a set, for --pieces")
+    parser.add_argument("--pieces", help="folder to keep what is measured in, for --merge")
+    parser.add_argument("--merge", help="folder of pieces to make the record of")
     arguments = parser.parse_args()
     short, sets = arguments.short, arguments.sets.split(",")
+    figures, pieces = arguments.figures.split(","), arguments.pieces
     warnings.simplefilter("ignore", UserWarning)
+    if arguments.merge:
+        return merge(arguments.merge)
     result = {}
     for problem in problems(short):
         if problem.name not in sets:
@@ -441,20 +450,37 @@ def main():
         frozen = [(name, FrozenEstimator(model)) for name, model in models.items()]
         plain = OccamRouterClassifier(frozen, costs=COSTS).fit(*problem.train)
         result[problem.name] = own = {"positives": float(problem.train[1].mean())}
-        for figure in ("cost",) if short else FIGURES:
+        for figure in [name for name in (("cost",) if short else FIGURES) if name in figures]:
             *found, last = contenders(problem, models, plain, figure)
             if figure != "cost":
                 found.append(last)
             own[figure] = compare(problem, found, figure)
             if figure == "cost":
                 own["total"] = totals(problem, *last)
-        own["log loss"] = log_losses(problem, models)
+        if "log loss" in figures:
+            own["log loss"] = log_losses(problem, models)
     if "regression" in sets:
         result["regression"] = regression(short)
-    title = "What the user cares about: cost of errors, F1, balanced accuracy, log loss, regression"
+    if pieces:
+        record = {"result": result, "tables": tables_so_far()}
+        return keep_piece(pieces, sets[0].replace(" ", "_"), "+".join(figures), record)
     kept = [] if short else earlier(sets, result)
     result = {name: result[name] for name in SETS if name in result}
-    save("objectives", result, title=title, claims=claims(result), tables=kept, write=not short)
+    save("objectives", result, title=TITLE, claims=claims(result), tables=kept, write=not short)
+
+
+def merge(folder):
+    """The record of pieces that were measured by independent processes."""
+    records, measured = read_pieces(folder)
+    result, tables = {}, []
+    for piece in (piece for of_set in records.values() for piece in of_set):
+        tables += piece["tables"]
+        for name, own in piece["result"].items():
+            result.setdefault(name, {}).update(own)
+    tables += earlier(list(result), result)
+    result = {name: result[name] for name in SETS if name in result}
+    made = claims(result)
+    save("objectives", result, title=TITLE, claims=made, tables=tables, measured=measured)
 
 
 if __name__ == "__main__":

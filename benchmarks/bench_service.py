@@ -7,19 +7,24 @@ of it but the provider's call), whether the total held, and whether the books ar
 
 The machine is also that of the provider and of the clients; on a busy one the own share is mostly
 waiting for the processor, beside which stands the processor time that it takes. ``--rate`` and
-``--seconds`` make the run smaller.
+``--seconds`` make the run smaller. It ends 75 seconds after the load would have, at the latest:
+requests that are not answered by then are counted as that.
 """
 
 import argparse
 import asyncio
+import contextlib
 import importlib.util
+import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +33,7 @@ from _harness import claim, save, table
 ROOT = Path(__file__).resolve().parents[1]
 SERVICE = ROOT / "examples" / "service"
 sys.path.insert(0, str(SERVICE))
-NEEDED = ("httpx", "starlette", "uvicorn", "prometheus_client")
+NEEDED = ("aiohttp", "starlette", "uvicorn", "prometheus_client")
 
 
 class Load:
@@ -39,11 +44,32 @@ class Load:
         self.next, self.under_way, self.most_under_way = 0, 0, 0
         self.statuses, self.own, self.lag, self.again = {}, [], [], 0
 
-    async def run(self, n_connections):
-        """All requests; returns the seconds that they took."""
+    async def run(self, n_connections, until):
+        """All requests, or those that are answered until then; returns the seconds they took."""
         self.start = time.perf_counter()
-        await asyncio.gather(*[self._connection() for _ in range(n_connections)])
+        tasks = [asyncio.create_task(self._connection()) for _ in range(n_connections)]
+        while time.perf_counter() < until:
+            done, waiting = await asyncio.wait(tasks, timeout=5)
+            for task in done:
+                task.result()
+            self._say()
+            if not waiting:
+                break
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         return time.perf_counter() - self.start
+
+    def _say(self):
+        last = self.own[-500:]
+        print(
+            f"{time.perf_counter() - self.start:6.0f} s: {self.next} of {len(self.bodies)} sent, "
+            f"{self.under_way} under way, {self.again} sent again, "
+            f"{self.lag[-1] if self.lag else 0:.1f} s late, "
+            f"own share lately {np.median(last) if last else 0:.1f} ms, "
+            f"load of the machine {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
 
     async def _connection(self):
         streams = None
@@ -55,7 +81,7 @@ class Load:
             self.lag.append(time.perf_counter() - due)
             self.under_way += 1
             self.most_under_way = max(self.most_under_way, self.under_way)
-            while True:
+            for attempt in itertools.count():
                 try:
                     if streams is None:
                         streams = await asyncio.open_connection("127.0.0.1", self.port)
@@ -63,13 +89,12 @@ class Load:
                 except (OSError, asyncio.IncompleteReadError):
                     if streams is not None:
                         streams[1].close()
-                    streams = None
-                    self.again += 1
-                    await asyncio.sleep(0.2)
-                    continue
-                if status not in (502, 503, 504):
+                    streams, status = None, 0
+                if status not in (0, 502, 503, 504):
                     break
                 self.again += 1
+                # As OpenAI's client waits: longer each time, and not all at once.
+                await asyncio.sleep(min(0.5 * 2**attempt, 4) * random.uniform(0.75, 1.25))
             self.under_way -= 1
             self.statuses[status] = self.statuses.get(status, 0) + 1
             if own is not None:
@@ -95,40 +120,71 @@ def start_service(path, port):
     import run as command
 
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    server = subprocess.Popen([sys.executable, str(SERVICE / "run.py"), path], env=environment)
-    command.wait_for(port)
+    # A group of its own, so that its workers end with it whatever happens.
+    command_line = [sys.executable, str(SERVICE / "run.py"), path]
+    server = subprocess.Popen(command_line, env=environment, start_new_session=True)
+    try:
+        command.wait_for(port, 60)
+        # The first worker listens; the others do as soon.
+        time.sleep(1)
+    except OSError:
+        kill(server)
+        raise
     return server
+
+
+def end(server):
+    """SIGTERM: what is under way is answered; after 30 seconds no more is waited for."""
+    server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(30)
+    except subprocess.TimeoutExpired:
+        print("The service did not end by itself and is killed.", flush=True)
+        kill(server)
+
+
+def kill(process):
+    """It, and its workers."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def workers_of(server):
     """Process ids of its workers."""
-    found = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
-    rows = [line.split(None, 2) for line in found.splitlines()[1:]]
-    return [int(pid) for pid, parent, args in rows if int(parent) == server.pid and "spawn" in args]
+    found = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
+    rows = [map(int, line.split()) for line in found.splitlines()[1:]]
+    return [pid for pid, parent in rows if parent == server.pid]
 
 
-async def disturbed(load, n_connections, seconds, server, path):
+async def disturbed(load, n_connections, seconds, until, server, path):
     """The load; in the middle the service is started anew, later a worker is killed."""
-    task = asyncio.create_task(load.run(n_connections))
+    task = asyncio.create_task(load.run(n_connections, until))
     down = 0.0
     if server is not None:
         await asyncio.sleep(seconds / 2)
         start = time.perf_counter()
-        server[0].send_signal(signal.SIGTERM)
-        await asyncio.to_thread(server[0].wait)
+        print("The service is ended and started anew.", flush=True)
+        await asyncio.to_thread(end, server[0])
         server[0] = await asyncio.to_thread(start_service, path, load.port)
         down = time.perf_counter() - start
         await asyncio.sleep(seconds / 4)
+        print("A worker is killed.", flush=True)
         os.kill(workers_of(server[0])[0], signal.SIGKILL)
     return await task, down
 
 
+def fetch(url):
+    with urllib.request.urlopen(url, timeout=20) as found:
+        return found.read().decode()
+
+
 def measure(*, n_workers, n_connections, rate, seconds, provider_seconds, n_rows, restart):
     """One run, as a dict of numbers."""
-    import httpx
     import run as command
     from router_service import make_providers, make_stream, read_settings
 
+    until = time.perf_counter() + seconds + 60
     rng = np.random.default_rng(1)
     bodies = [
         json.dumps({"messages": messages}).encode()
@@ -146,14 +202,14 @@ def measure(*, n_workers, n_connections, rate, seconds, provider_seconds, n_rows
         stub = command.start_stub(stub_port, provider_seconds)
         server = [start_service(path, port)]
         try:
-            load = Load(port, bodies, rate)
+            load, begun = Load(port, bodies, rate), time.process_time()
             took, down = asyncio.run(
-                disturbed(load, n_connections, seconds, server if restart else None, path)
+                disturbed(load, n_connections, seconds, until, server if restart else None, path)
             )
-            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
-            server[0].send_signal(signal.SIGTERM)
-            server[0].wait()
-            counts = httpx.get(f"{url}/counts", timeout=60).json()
+            client = time.process_time() - begun
+            text = fetch(f"http://127.0.0.1:{port}/metrics")
+            end(server[0])
+            counts = json.loads(fetch(f"{url}/counts"))
             settled = command.settle(path)
             settings = read_settings(path)
             providers = make_providers(settings, None)
@@ -161,21 +217,24 @@ def measure(*, n_workers, n_connections, rate, seconds, provider_seconds, n_rows
             # The ledger knows costs, the provider tokens: count these in money once more.
             counted = sum_of(counts["charged"])
         finally:
-            for process in (server[0], stub):
-                process.kill()
-                process.wait()
+            kill(server[0])
+            stub.kill()
+            stub.wait()
+    n_answered = sum(load.statuses.values())
     return {
         "requests": len(bodies),
         "answered": load.statuses.get(200, 0),
         "refused, total used up": load.statuses.get(429, 0),
         "answered before": load.statuses.get(409, 0),
+        "not answered": len(bodies) - n_answered,
         "sent again": load.again,
-        "a second": len(bodies) / took,
+        "a second": n_answered / (took - down),
         "most under way": load.most_under_way,
         "load of the machine": os.getloadavg()[0],
         "own ms, median": float(np.percentile(load.own, 50)),
         "own ms, p99": float(np.percentile(load.own, 99)),
         "own processor time, ms, mean": 1000 * processor_time(text),
+        "client's processor time, ms, mean": 1000 * client / max(n_answered, 1),
         "sent late, s, p99": float(np.percentile(load.lag, 99)),
         "seconds down": down,
         "cut off, paid and unpaid": settled[:2],
@@ -210,7 +269,7 @@ def claims(result):
     """What is said of the numbers."""
     why = "no peer with such books; the machine serves provider and clients too"
     said = [
-        ("rate", "requests a second", result["a second"], "higher", 200 * 0.98),
+        ("rate", "requests a second while it is up", result["a second"], "higher", 200 * 0.98),
         ("median", "own share of a request, ms, median", result["own ms, median"], "lower", 2.0),
         ("p99", "own share of a request, ms, p99", result["own ms, p99"], "lower", 20.0),
         ("processor", "own processor time of a request, ms, mean",
@@ -218,6 +277,7 @@ def claims(result):
         ("above", "spent above the total", result["spent above total"], "lower", 0.0),
         ("lost", "calls charged and not booked", abs(result["calls booked less charged"]),
          "lower", 0.0),
+        ("unanswered", "requests without an answer", result["not answered"], "lower", 0.0),
         ("exact", "booked less counted, relative", result["booked less counted"], "lower", 1e-9),
     ]  # fmt: skip
     of = f"served example, {result['rate']:.0f}/s for {result['seconds']:.0f} s"

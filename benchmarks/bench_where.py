@@ -9,7 +9,7 @@ tables alone; the package has what all of them say.
 
     python benchmarks/bench_where.py [--short]
 
-Tables, estimates and draws are cached in ``benchmarks/.cache``.
+Tables, estimates and draws of the code as it is are cached in ``benchmarks/.cache``.
 """
 
 import os
@@ -18,13 +18,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import json
+from pathlib import Path
 
 import numpy as np
-from _estimate_tables import CACHE, LOGS, load
+from _estimate_tables import LOGS, cached_file, load
 from _harness import claim, save, table
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+import skroute.metrics
+import skroute.quality
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import complementarity_matrix
 from skroute.metrics._potential import Learning, forecast, gains_of, learned_gains, oracle_gain
@@ -49,10 +52,18 @@ def rows_of(fold, n, seed):
     return np.random.default_rng([n, seed]).permutation(len(fold.X))[:n]
 
 
+def cache_of(*words):
+    """A file of the cache; other code for estimates, tables or potential has files of its own."""
+    folders = (Path(module.__file__).parent for module in (skroute.quality, skroute.metrics))
+    code = [file for folder in folders for file in folder.glob("*.py")]
+    here = Path(__file__)
+    files = [*code, here, here.with_name("_estimate_tables.py")]
+    return cached_file("where", *words, files=files, suffix=".npz")
+
+
 def full_gain(name, fold):
     """Gain of each test row at full size: learned from all training rows, cached."""
-    key = "".join(c if c.isalnum() else "_" for c in name)
-    path = CACHE / f"where_{key}_full.npz"
+    path = cache_of(name, "full")
     if not path.exists():
         default = QualityRegressor()
         estimate = default.cross_fit(fold.X, fold.quality, costs=fold.costs)
@@ -76,8 +87,7 @@ def draws_of(name, fold, sizes):
         if n > len(fold.X):
             continue
         for seed in range(repeats):
-            key = "".join(c if c.isalnum() else "_" for c in name)
-            path = CACHE / f"where_{key}_{n}_{seed}.npz"
+            path = cache_of(name, n, seed)
             if not path.exists():
                 np.savez_compressed(path.with_suffix(".tmp.npz"), gains=draw(fold, n, seed))
                 path.with_suffix(".tmp.npz").replace(path)
@@ -124,7 +134,7 @@ def learn(cases):
 def collect(names, sizes, most=None):
     cases, tables = [], {}
     for name in names:
-        fold, cached = load(name)[0], name
+        fold, cached = load(name, 0), name
         if most is not None:
             fold = fold._replace(X=fold.X[:most], quality=fold.quality[:most])
             cached = f"{name} {most}"

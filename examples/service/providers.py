@@ -9,7 +9,7 @@ reserved until `charged` has said what became of the call. Whatever has ``most_c
 import os
 from typing import Any, NamedTuple
 
-import httpx
+import aiohttp
 
 
 class NotCharged(Exception):
@@ -36,7 +36,9 @@ class ChatProvider:
 
     Parameters
     ----------
-    client : httpx.AsyncClient
+    client : aiohttp.ClientSession
+        httpx's pool looks at each of its connections for each call: 120 calls under way cost a
+        worker more than all the rest.
     url : str
         What ``/chat/completions`` is added to.
     model : str
@@ -71,27 +73,27 @@ class ChatProvider:
     async def __call__(self, request, key):
         # The key makes a repeated call one call, where the provider keeps to it.
         headers = self.headers | {"Idempotency-Key": key}
+        request = request | {"model": self.model}
         try:
-            found = await self.client.post(
-                self.url, json=request | {"model": self.model}, headers=headers
-            )
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            async with self.client.post(self.url, json=request, headers=headers) as found:
+                if 400 <= found.status < 500 or found.status == 503:
+                    raise NotCharged(f"status {found.status}")
+                found.raise_for_status()
+                body = await found.json()
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotCharged(f"no connection ({type(error).__name__})") from error
-        if 400 <= found.status_code < 500 or found.status_code == 503:
-            raise NotCharged(f"status {found.status_code}")
-        found.raise_for_status()
-        body = found.json()
         return Reply(body, self.cost_of(body["usage"]))
 
     async def charged(self, key):
         """What the call of a key was charged, 0.0 if it never came, None if nobody knows."""
         if self.usage_url is None:
             return None
-        found = await self.client.get(f"{self.usage_url.rstrip('/')}/{key}", headers=self.headers)
-        if found.status_code == 404:
-            return 0.0
-        found.raise_for_status()
-        return self.cost_of(found.json()["usage"])
+        url = f"{self.usage_url.rstrip('/')}/{key}"
+        async with self.client.get(url, headers=self.headers) as found:
+            if found.status == 404:
+                return 0.0
+            found.raise_for_status()
+            return self.cost_of((await found.json())["usage"])
 
 
 def _authorization(name):

@@ -1,7 +1,7 @@
 """Chat completions routed among providers under one total, by any number of workers.
 
-`make_app` is the application around a stream and providers; `app_of_settings` is what uvicorn
-calls in each worker: it reads the file that the environment variable SKROUTE_SERVICE names.
+`make_app` is the application around a stream and providers; `app_of_settings` makes that of a
+worker, from the settings and the router that `run.serve` has read.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic, perf_counter, thread_time
 from typing import NamedTuple
 
-import httpx
+import aiohttp
 import joblib
 import numpy as np
 from prometheus_client import (
@@ -328,18 +328,29 @@ def make_stream(settings, router, providers):
     )
 
 
+def read_router(settings):
+    """The router that the settings name."""
+    return joblib.load(settings["folder"] / settings["router"])
+
+
 def make_client(settings):
-    """One pool of connections for all providers."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=1000)
-    return httpx.AsyncClient(timeout=settings.get("call_timeout", 60.0), limits=limits)
+    """One pool of connections for all providers, made where the event loop runs."""
+    # Idle connections are left before a provider closes them under a request.
+    pool = aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0)
+    timeout = aiohttp.ClientTimeout(settings.get("call_timeout", 60.0))
+    return aiohttp.ClientSession(connector=pool, timeout=timeout)
 
 
-def app_of_settings():
-    """What uvicorn calls in each worker."""
-    settings = read_settings(os.environ["SKROUTE_SERVICE"])
+def warm_up(router):
+    """The first decision of a process loads kernels: not in somebody's request."""
+    stream = router.stream(float(np.finfo(float).max))
+    stream.router.predict_quality(np.array([features([{"role": "user", "content": "warm up"}])]))
+
+
+def app_of_settings(settings, router):
+    """What uvicorn calls in each worker, inside its event loop."""
     client = make_client(settings)
     providers = make_providers(settings, client)
-    router = joblib.load(settings["folder"] / settings["router"])
     monitor, certificate = None, "none: the router is not a CertifiedRouter"
     if isinstance(router, CertifiedRouter):
         certificate = str(router.certificate_)
@@ -348,9 +359,7 @@ def app_of_settings():
         monitor = router.monitor(false_alarm=share)
     stream = make_stream(settings, router, providers)
     service = Service(stream, providers, Limits(**settings.get("limits", {})), monitor)
-    # The first decision of a process loads kernels: not in somebody's request.
-    stream.router.predict_quality(np.array([features([{"role": "user", "content": "warm up"}])]))
-    return make_app(service, certificate=certificate, close=client.aclose)
+    return make_app(service, certificate=certificate, close=client.close)
 
 
 async def reconcile(stream, providers):

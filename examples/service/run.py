@@ -7,17 +7,19 @@ writes the settings to a temporary folder.
 
 import argparse
 import asyncio
+import multiprocessing
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 
-# What is slow to import stands in functions: each worker imports this file before it answers the
-# supervisor, who takes one that is silent for dead.
 HERE = Path(__file__).resolve().parent
 # Prices of a token in millionths of a dollar.
 PRICES = {"small": (0.05, 0.2), "medium": (0.4, 1.6), "large": (2.5, 10.0)}
@@ -108,14 +110,18 @@ def wait_for(port, seconds=300.0):
 
 def settle(path):
     """Settle what earlier workers have left open."""
-    import joblib
-    from router_service import make_client, make_providers, make_stream, read_settings, reconcile
+    import router_service as of
+
+    settings = of.read_settings(path)
+    return _settle(settings, of.read_router(settings))
+
+
+def _settle(settings, router):
+    from router_service import make_client, make_providers, make_stream, reconcile
 
     async def settled():
-        settings = read_settings(path)
         async with make_client(settings) as client:
             providers = make_providers(settings, client)
-            router = joblib.load(settings["folder"] / settings["router"])
             return await reconcile(make_stream(settings, router, providers), providers)
 
     return asyncio.run(settled())
@@ -130,28 +136,71 @@ def serve(path):
     counts.mkdir()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(counts)
 
-    import uvicorn
-    from router_service import read_settings
+    import router_service as of
 
-    settings = read_settings(path)
-    committed, refunded, unknown = settle(path)
+    settings = of.read_settings(path)
+    router = of.read_router(settings)
+    committed, refunded, unknown = _settle(settings, router)
     if committed or refunded or unknown:
         print(
             f"Of an earlier run: {committed} calls were paid and are booked, {refunded} were never "
             f"made and are refunded, {unknown} wait for somebody who knows."
         )
-    os.environ["SKROUTE_SERVICE"] = str(Path(path).resolve())
-    uvicorn.run(
-        "router_service:app_of_settings",
-        factory=True,
-        app_dir=str(HERE),
-        host=settings.get("host", "127.0.0.1"),
-        port=settings.get("port", 8000),
-        workers=settings.get("workers", 4),
-        log_level="warning",
-        access_log=False,
-        timeout_worker_healthcheck=60,
-    )
+    n_workers = settings.get("workers", 4)
+    address = settings.get("host", "127.0.0.1"), settings.get("port", 8000)
+    # An error where another program listens there: workers would share the port with it.
+    socket.create_server(address).close()
+    if n_workers == 1:
+        work(settings, router, address)
+    else:
+        supervise(n_workers, work, (settings, router, address))
+
+
+def work(settings, router, address):
+    """One worker, until a signal ends it and what is under way is answered."""
+    import uvicorn
+    from router_service import app_of_settings, warm_up
+
+    warm_up(router)
+    app = partial(app_of_settings, settings, router)
+    config = uvicorn.Config(app, factory=True, log_level="warning", access_log=False)
+    # Each worker has a queue of its own, and the kernel deals connections out evenly: from one
+    # queue, whoever is ready first takes them all.
+    shared = hasattr(socket, "SO_REUSEPORT")
+    with socket.create_server(address, backlog=2048, reuse_port=shared) as listening:
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def supervise(n_workers, function, arguments):
+    """Keep so many processes at work until SIGTERM or SIGINT; then end them.
+
+    They are forked from this process, which has read the router but not used it: a worker that
+    imports everything for itself takes five seconds of processor time before it answers.
+    """
+    processes = multiprocessing.get_context("fork")
+    ended = []
+
+    def begin():
+        worker = processes.Process(target=function, args=arguments)
+        worker.start()
+        return worker
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.append(True))
+    workers = [begin() for _ in range(n_workers)]
+    while not ended:
+        wait([worker.sentinel for worker in workers], timeout=0.2)
+        if dead := [worker for worker in workers if not worker.is_alive()]:
+            print(f"{len(dead)} of {n_workers} workers died and are started anew.", flush=True)
+            workers = [worker for worker in workers if worker not in dead]
+            # One that dies as it starts must not keep the processor busy.
+            time.sleep(0.1)
+            workers += [begin() for _ in dead]
+    while any(worker.is_alive() for worker in workers):
+        # Again and again: the first may come before a worker listens to signals.
+        for worker in workers:
+            worker.terminate()
+            worker.join(0.2)
 
 
 def main():

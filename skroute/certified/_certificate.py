@@ -110,6 +110,11 @@ class Certificate(NamedTuple):
 
     single : str or None
         The choice that answers every row, where nothing cheaper is certified.
+
+    calls : dict from str to int, or None
+        What certifying has cost: answers to evidence rows that each model was asked for, those
+        of the reference included. Nobody was asked twice for an answer. Empty where outcomes
+        were in the log; None for a batch.
     """
 
     promised: bool
@@ -132,6 +137,7 @@ class Certificate(NamedTuple):
     unit: str = ""
     costs: str = ""
     single: str | None = None
+    calls: dict[str, int] | None = None
 
     def __str__(self):
         kind = "evidence" if self.n_population is None else "labelled"

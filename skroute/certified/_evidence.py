@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from skroute.guarantees import mean_p_value, mean_upper_bound
+from skroute.utils._compat import num_samples
 from skroute.utils._handing import handed_over, models_of
+from skroute.utils._once import once_of
 
 FULL = "the full model"
 
@@ -211,6 +213,8 @@ def collect(paths, budgets, X, told, *, reference, measure, group, ends=True):
     Parameters
     ----------
     paths : list of fitted decision estimators
+        For a walk over these rows (:func:`~skroute.utils._once.walking`): no member is asked
+        twice about a row, and no row is read twice.
     budgets : list of ndarray
         For each path, the unlimited one first.
     X : the evidence rows, in random order
@@ -300,16 +304,17 @@ def _references(paths, X, told, reference, measure, full):
             seen = reference.predict_routed(X)
             row = losses_or_handed(y, seen, reference, measure)
             return [Reference(name, row, float(seen.cost.mean()), reference)]
+        once_of(paths[0]).count(name, num_samples(X))
         row = measure.losses(y, measure.ask(name, reference, X))
         return [Reference(name, row, np.nan, reference)]
     known = {}
     for k, (path, of_rows) in enumerate(zip(paths, told)):
         for name, (answer, cost) in _single_choices(path, of_rows).items():
             if name not in known:
-                known[name] = answer, cost
+                known[name] = answer, cost, path
             elif not isinstance(answer, np.ndarray) and answer is not known[name][0]:
                 # Another model of the same name, in another candidate.
-                known[f"{name} ({k + 1})"] = answer, cost
+                known[f"{name} ({k + 1})"] = answer, cost, path
     if reference != "best":
         if reference not in known:
             raise ValueError(
@@ -318,13 +323,24 @@ def _references(paths, X, told, reference, measure, full):
             )
         known = {reference: known[reference]}
     found = []
-    for name, (answer, cost) in known.items():
+    for name, (answer, cost, path) in known.items():
         if isinstance(answer, np.ndarray):
             found.append(Reference(name, 1.0 - answer, cost))
         else:
-            row = measure.losses(y, measure.ask(name, answer, X))
+            row = measure.losses(y, _answers_alone(path, name, answer, X, measure))
             found.append(Reference(name, row, cost, answer))
     return found or [full]
+
+
+def _answers_alone(path, name, model, X, measure):
+    """What a member of a path answers to every row, asked only where the path has not."""
+    if hasattr(path, "_single_answers"):
+        own = next(own for own, known in path.named_estimators_.items() if known is model)
+        answers = path._single_answers(path._check_X(X), own, measure.asks)
+        if answers is not None:
+            return answers
+    once_of(path).count(name, num_samples(X))
+    return measure.ask(name, model, X)
 
 
 def _single_choices(path, of_rows):

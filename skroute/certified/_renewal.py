@@ -34,6 +34,7 @@ from skroute.certified._selection import UNBILLED, Asked, Selection
 from skroute.certified._tables import replanned, repriced, table_of
 from skroute.metrics._off_policy_sums import count_fitted, warn_of_fitted
 from skroute.utils._compat import num_samples, raise_for_params, routing_enabled
+from skroute.utils._once import calls_of, once_of, walking
 from skroute.utils._tensors import on_host
 
 # What evidence is kept as.
@@ -107,6 +108,12 @@ class CertifiedRenewal:
             vars(self).update(before)
             raise
         return self
+
+    def _remember(self, once):
+        """The candidates for a walk over the same rows."""
+        vars(self)["estimators_"] = own = list(map(walking, self.estimators_))
+        for model in own:
+            once_of(model).calls = once.calls
 
     def _said(self, context):
         """What each candidate is told about the rows of a call, by its name."""
@@ -193,7 +200,7 @@ class CertifiedRenewal:
 
     def _weigh(self, X, target, groups, rows, budgets, said, costs):
         """Call everything on the evidence rows, in the order of `rows`, and bound it."""
-        paths = self.estimators_
+        paths = list(map(walking, self.estimators_))
         measure = measure_of(self._names, paths, target.values, self.loss, self.loss_range)
         bills = [None if costs is None else bills_of(costs, num_samples(X), p) for p in paths]
         told = [
@@ -237,6 +244,7 @@ class CertifiedRenewal:
             self.loss_range is not None,
             costs is not None,
             costs is None and any(map(is_billed, paths)),
+            calls_of(self._names, paths),
         )
         choices = [list(path.choices_) for path in paths]
         tables = [table_of(path, X_rows, of_rows, found) for path, of_rows in zip(paths, told)]
@@ -244,7 +252,7 @@ class CertifiedRenewal:
         self._tables, self._left = tables, {}
         limits = ("exclude", "allowed")
         self._limited = {name for name in limits if any(name in of.context for of in told)}
-        self._of_promise = [at_once(path) for path in paths]
+        self._of_promise = [at_once(path) for path in self.estimators_]
 
     # What the promise was not made for ------------------------------------------------
 

@@ -127,8 +127,8 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
         less to learn from. It plays no part around fitted estimators.
 
     n_points : int, default=50
-        Budgets along each path, from the smallest feasible to unlimited. Each is one pass of
-        `predict_routed` over the evidence rows, calls of the models included.
+        Budgets along each path, from the smallest feasible to unlimited. More of them ask for no
+        answer twice.
 
     fallback : {"raise", "safe"}, default="raise"
         Where `max_loss` cannot be promised: an error that says what can, or the unlimited plan
@@ -169,6 +169,13 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
     cost is tested likewise, from the cheap end. Both promises together take half of the level
     each, and K candidates a K-th. Several references and groups cost nothing: the worst one
     counts.
+
+    What certifying costs: each member is asked at most once about an evidence row, for all
+    operating points and the reference together, and each row is read once by what estimates;
+    ``certificate_.calls`` has the answers that were asked for. ``reference="best"`` asks every
+    member about every evidence row. Logged qualities cost no call. What a member answers alone is
+    what the wrapped estimator would answer with it, so that a member that is asked for
+    probabilities is not asked for labels as well.
 
     The saving and the other means in the certificate are from the rows that chose the
     operating point, and a little too good; what is promised is not.

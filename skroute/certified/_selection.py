@@ -31,7 +31,8 @@ class Asked(NamedTuple):
     """What is to be promised; most fields are parameters of :class:`CertifiedRouter`.
 
     `unit` is that of the loss, whose range is `asserted` where the user gave it; evidence is
-    `billed` where its costs are logged ones, and `unbilled` where they would have to be.
+    `billed` where its costs are logged ones, and `unbilled` where they would have to be. `calls`
+    are the answers that were asked for, by model.
     """
 
     max_loss: float | None
@@ -43,6 +44,7 @@ class Asked(NamedTuple):
     asserted: bool = False
     billed: bool = False
     unbilled: bool = False
+    calls: dict[str, int] | None = None
 
 
 class Selection:
@@ -315,4 +317,5 @@ class Selection:
             unit=self.asked.unit,
             costs="as logged" if self.asked.billed else "by the router's own prices",
             single=self.choice_of(k),
+            calls=dict(self.asked.calls or {}),
         )

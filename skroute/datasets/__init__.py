@@ -5,6 +5,7 @@ from skroute.datasets._clusters import make_four_clusters, make_hard_centre
 from skroute.datasets._frugal import fetch_frugalmct, fetch_frugalml, frugal_split
 from skroute.datasets._llm import fetch_llmrouter, fetch_routellm_mmlu
 from skroute.datasets._poly_dom import make_feature_sets
+from skroute.datasets._shapes import make_shape_images
 from skroute.datasets._synthetic import make_routing_problem
 from skroute.datasets._tables import (
     fetch_adult,
@@ -28,4 +29,5 @@ __all__ = [
     "make_four_clusters",
     "make_hard_centre",
     "make_routing_problem",
+    "make_shape_images",
 ]

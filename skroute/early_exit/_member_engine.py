@@ -1,6 +1,7 @@
 """Members that are models of any kind, asked for the undecided rows only."""
 
 from copy import copy
+from functools import partial
 
 import numpy as np
 from sklearn.utils import _safe_indexing
@@ -9,6 +10,7 @@ from skroute.base import note_failure
 from skroute.early_exit._link import Link
 from skroute.early_exit._thresholds import leader_and_margin
 from skroute.utils._compat import check_response_method, num_samples
+from skroute.utils._once import EVERY
 from skroute.utils._probabilities import check_probabilities
 
 
@@ -43,6 +45,8 @@ class MemberEngine:
     in_order = False
     # Set for ensembles that average their members.
     votes = False
+    # What members said of the rows of a walk.
+    once = EVERY
 
     def __init__(self, members, classes, weights=None, columns=None, methods=None, rounding=0.0):
         self.members = members
@@ -70,6 +74,12 @@ class MemberEngine:
                 f"{list(self.classes)!r}: its {self.methods[t]} cannot be added. Fit all members "
                 "on the same labels."
             )
+
+    def remembering(self, once):
+        """The engine for a walk over the same rows."""
+        engine = copy(self)
+        engine.once = once
+        return engine
 
     def taken(self, order):
         """The engine that evaluates these members in this order."""
@@ -115,6 +125,10 @@ class MemberEngine:
             return -answer if self.n_outputs == 1 else answer[:, order]
         return answer
 
+    def _asked(self, t, X, rows):
+        self.once.count(f"member {t}", len(rows))
+        return self.score(t, _safe_indexing(X, rows))
+
     def scores(self, X):
         """What each member adds: ndarray (n_members, n_samples, n_outputs), float32."""
         out = np.empty((self.n_members, num_samples(X), self.n_outputs), dtype=np.float32)
@@ -131,7 +145,7 @@ class MemberEngine:
         rows = np.arange(n)
         locked = np.zeros(n, dtype=bool)
         for r in range(self.n_members):
-            score[rows] += self.score(r, _safe_indexing(X, rows))
+            score[rows] += self.once.rows(r, rows, n, partial(self._asked, r, X))
             members[rows] = r + 1
             if r == self.n_members - 1:
                 break

@@ -11,6 +11,7 @@ from skroute.early_exit._link import TINY
 from skroute.early_exit._thresholds import leader_and_margin
 from skroute.forests._own_predict import is_xgboost_booster, own_predict
 from skroute.utils._compat import num_samples
+from skroute.utils._once import EVERY
 
 # Rows that are compared, in each of the ways in which they are varied.
 N_PROBES = 100
@@ -35,7 +36,7 @@ class Settled(NamedTuple):
     proba: Any
 
 
-def settle(estimator, engine, classes, X, score, members, side, proba=True):
+def settle(estimator, engine, classes, X, score, members, side, proba=True, once=EVERY):
     """Turn what a walk found into answers; the library decides what is a tie but for rounding.
 
     Parameters
@@ -52,10 +53,17 @@ def settle(estimator, engine, classes, X, score, members, side, proba=True):
     proba : bool, default=True
         Whether probabilities are asked for.
 
+    once : Once, default=EVERY
+        What the library said of the rows of a walk.
+
     Returns
     -------
     Settled
     """
+
+    def ask(rows):
+        return own_answers(estimator, engine.plain(_safe_indexing(X, rows)), classes)
+
     one = engine.n_outputs == 1
     if one:
         score = _distance(engine, score, side)
@@ -63,7 +71,7 @@ def settle(estimator, engine, classes, X, score, members, side, proba=True):
     if len(ties):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            labels = own_answers(estimator, engine.plain(_safe_indexing(X, ties)), classes)
+            labels = once.rows("own answers", ties, len(side), ask)
         at = np.argmax(labels[:, None] == classes[None, :], axis=1)
         if one:
             decided = score[ties, 0]

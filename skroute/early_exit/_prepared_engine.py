@@ -31,6 +31,13 @@ class PreparedEngine(NamedTuple):
             X = transformer.transform(X)
         return X
 
+    def remembering(self, once):
+        """The engine for a walk over the same rows, which are prepared once."""
+        inner = self.inner
+        if hasattr(inner, "remembering"):
+            inner = inner.remembering(once)
+        return PreparedEngine(inner, (_Once(self, once),))
+
     def taken(self, order):
         """The engine that evaluates these members in this order."""
         return self._replace(inner=self.inner.taken(order))
@@ -61,3 +68,13 @@ class PreparedEngine(NamedTuple):
     def single_row(self, thresholds):
         """There is no short path through a pipeline."""
         return None
+
+
+class _Once(NamedTuple):
+    """All steps before the ensemble, for the same rows."""
+
+    engine: PreparedEngine
+    once: Any
+
+    def transform(self, X):
+        return self.once.whole("prepared", lambda: self.engine._prepared(X))

@@ -42,6 +42,7 @@ from skroute.utils._compat import (
     num_samples,
 )
 from skroute.utils._frozen import unfrozen
+from skroute.utils._once import once_of
 from skroute.utils._short_repr import short_repr
 from skroute.utils._tensors import on_host
 
@@ -551,6 +552,10 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         walked = self._engine.walk(X, self.tradeoff_.thresholds[at], self.n_jobs)
         return Plan(walked[1], self._spent[walked[1]], walked)
 
+    def _remember(self, once):
+        if hasattr(self._engine, "remembering"):
+            vars(self)["_engine"] = self._engine.remembering(once)
+
     def _within(self, budget):
         """The chosen thresholds, or the most faithful ones that cost at most the budget."""
         return affordable(self.tradeoff_, budget)
@@ -564,7 +569,8 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         return settled.proba
 
     def _settled(self, X, *walked, proba):
-        return settle(self.estimator_, self._engine, self.classes_, X, *walked, proba)
+        once = once_of(self)
+        return settle(self.estimator_, self._engine, self.classes_, X, *walked, proba, once)
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """What each set of thresholds that was considered does on other rows.

@@ -2,6 +2,7 @@
 
 import reprlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
+from skroute.utils._once import once_of
 
 
 class Skyline(NamedTuple):
@@ -232,17 +234,7 @@ class BaseFeatureSelector(
             getattr(self, "feature_names_in_", None),
             self._validate_names,
         )
-        names = extractors.names
-        if len(names) > self._max_extractors:
-            raise ValueError(
-                f"{type(self).__name__} handles at most {self._max_extractors} extractors, got "
-                f"{len(names)}. Group columns under one name in extractors{self._advice}."
-            )
-        if ambiguous := [name for name in names if " + " in name or name == NO_FEATURES]:
-            raise ValueError(
-                f"The extractor {ambiguous[0]!r} would be mistaken for a set of extractors: "
-                f'those have " + " between names, or are {NO_FEATURES!r}. Give it another name.'
-            )
+        check_set_names(extractors.names, self._max_extractors, type(self).__name__, self._advice)
         return extractors
 
     def _check_columns(self, X, *, reset):
@@ -397,7 +389,14 @@ class BaseFeatureSelector(
         return Plan(route, self._set_costs.chosen(route, sizes))
 
     def _answer(self, X, plan, response):
+        once = once_of(self)
+
         def answer(choice, rows):
+            key = "answers", choice, response
+            return once.rows(key, rows, len(plan.route), partial(ask, choice))
+
+        def ask(choice, rows):
+            once.count(self.choices_[choice], len(rows))
             wanted = members(self._masks[choice])
             if not wanted:
                 table = np.zeros((len(rows), 1))
@@ -437,6 +436,20 @@ class BaseFeatureSelector(
 
     def __sklearn_tags__(self):
         return inherit_member_tags(super().__sklearn_tags__(), [self.estimator])
+
+
+def check_set_names(names, largest, owner, advice):
+    """Refuse more extractors than an estimator handles, and names like those of sets."""
+    if len(names) > largest:
+        raise ValueError(
+            f"{owner} handles at most {largest} extractors, got {len(names)}. Group columns under "
+            f"one name in extractors{advice}."
+        )
+    if ambiguous := [name for name in names if " + " in name or name == NO_FEATURES]:
+        raise ValueError(
+            f"The extractor {ambiguous[0]!r} would be mistaken for a set of extractors: "
+            f'those have " + " between names, or are {NO_FEATURES!r}. Give it another name.'
+        )
 
 
 def check_sizes(size, n_items=None):

@@ -4,6 +4,8 @@ Curves are cost polynomials with non-negative coefficients, lowest degree first,
 row of `coef`. Every comparison of two curves evaluates both with the same Horner scheme
 that lookup uses, so that a stored crossing is the first floating-point size at which
 lookup itself sees the other order.
+
+Loops stand where a slice could be assigned: that takes numba seconds to compile.
 """
 
 import heapq
@@ -27,6 +29,22 @@ def _polynomial(c, size):
     for power in range(len(c) - 1, -1, -1):
         value = value * size + c[power]
     return value
+
+
+@njit(cache=True, nogil=True)
+def _copied(part, count, out, first):
+    """The first `count` of `part` into `out` from `first` on; where they end there."""
+    for k in range(count):
+        out[first + k] = part[k]
+    return first + count
+
+
+@njit(cache=True, nogil=True)
+def _largest(values):
+    largest = -np.inf
+    for value in values:
+        largest = max(largest, value)
+    return largest
 
 
 @njit(cache=True, nogil=True)
@@ -85,8 +103,7 @@ def _turning_points(c, low, high):
                 found[n_found] = b
                 n_found += 1
             left = right
-        points[:n_found] = found[:n_found]
-        n_points = n_found
+        n_points = _copied(found, n_found, points, 0)
     return points[:n_points]
 
 
@@ -145,23 +162,30 @@ def next_crossing(coef, i, j, now, high):
     """
     if horner(coef, i, now) > horner(coef, j, now):
         return now
-    difference = coef[i] - coef[j]
-    if difference.max() <= 0.0:
+    difference, steepest = np.empty(coef.shape[1]), 0.0
+    for power in range(coef.shape[1]):
+        difference[power] = coef[i, power] - coef[j, power]
+        steepest = max(steepest, abs(difference[power]))
+    if _largest(difference) <= 0.0:
         return np.inf
     end = min(high, max(now, 2.0 * _root_bound(difference)) + 1.0)
     found = _first_above(coef, i, j, _turning_points(difference, now, end), now, end, 0.0)
-    largest = coef[j].max()
+    largest = _largest(coef[j])
     if largest == 0.0:
         return found
     start = now if now > 0.0 else _just_above_zero(coef, i, j)
     end = min(end, found)
     if start >= end:
         return found
-    integral = _ratio_integral(difference / np.abs(difference).max(), coef[j] / largest)
+    share = np.empty(coef.shape[1])
+    for power in range(coef.shape[1]):
+        difference[power] /= steepest
+        share[power] = coef[j, power] / largest
+    integral = _ratio_integral(difference, share)
     turns = _turning_points(integral, start, end)
     points = np.empty(len(turns) + 1)
     points[0] = start
-    points[1:] = turns
+    _copied(turns, len(turns), points, 1)
     # More than rounding: curves that coincide but for that would cross without end.
     return min(found, _first_above(coef, i, j, points, now, end, 1e-13))
 
@@ -215,9 +239,9 @@ def _walk(order, quality, out):
 def _append(skylines, used, part, count):
     while used + count > len(skylines):
         grown = np.empty(2 * len(skylines), dtype=np.int32)
-        grown[:used] = skylines[:used]
+        _copied(skylines, used, grown, 0)
         skylines = grown
-    skylines[used : used + count] = part[:count]
+    _copied(part, count, skylines, used)
     return skylines
 
 
@@ -282,7 +306,8 @@ def sweep(coef, quality, order, low, high, interesting_only):
     n_crossings = 0
     while True:
         done = len(heap) == 0
-        t, i, j = (np.inf, -1, -1) if done else heapq.heappop(heap)
+        # A plain -1 is a type of its own, for which `next_crossing` would be compiled again.
+        t, i, j = (np.inf, np.int64(-1), np.int64(-1)) if done else heapq.heappop(heap)
         if changed and t > now:
             # All that happens at one size is one change of the skyline.
             count = _walk(order, quality, part)
@@ -339,7 +364,8 @@ def lookup(breaks, offsets, skylines, coef, sizes, budgets):
     # on the data: each query waits for memory and multiplications, but not for the others.
     for first in range(0, n, block):
         count = min(block, n - first)
-        at[:count] = 0
+        for q in range(count):
+            at[q] = 0
         n_left = len(breaks)
         while n_left > 1:
             half = n_left >> 1

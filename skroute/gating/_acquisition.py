@@ -1,5 +1,7 @@
 """Buying features when a row needs them, and paying for each once."""
 
+from copy import copy
+
 import numpy as np
 
 
@@ -48,6 +50,12 @@ class FeatureLedger:
         self._bought = np.zeros((n_samples, n_groups), dtype=bool)
         # Cells as the source returned them, by column, where models read frames.
         self.cells = {}
+
+    def anew(self):
+        """The same rows and what was bought of them, with nothing planned."""
+        other = copy(self)
+        other.planned = np.zeros_like(self.planned)
+        return other
 
     def keep(self, columns, rows, cells):
         """Remember cells as they came."""

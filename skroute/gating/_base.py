@@ -16,6 +16,7 @@ from skroute.gating._acquisition import FeatureLedger, check_bought
 from skroute.gating._columns import ColumnCodes
 from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
+from skroute.utils._once import once_of
 from skroute.utils._texts import refusing_text
 
 
@@ -163,7 +164,7 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
         return FeatureLedger(*values.shape, self.group_of_, len(self.group_costs_), values=values)
 
     def _plan(self, X, budget):
-        ledger = self._ledger(X)
+        ledger = once_of(self).whole("ledger", lambda: self._ledger(X)).anew()
         decision = self._decide(ledger, np.arange(num_samples(X)), budget)
         cost = ledger.planned @ self.group_costs_ + decision.evaluation
         return Plan(decision.sent.astype(np.int64), cost, (ledger, decision))

@@ -32,6 +32,7 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
+from skroute.utils._once import once_of
 from skroute.utils._texts import refusing_text
 
 
@@ -271,7 +272,7 @@ class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
         sent = np.zeros(len(rows), dtype=bool)
         if self.cuts_ is not None:
             ledger.plan(rows, self.pair_.gate_features)
-            gate, scores = self._look(ledger, rows)
+            gate, scores = once_of(self).whole("look", lambda: self._look(ledger, rows))
 
             def keys():
                 values = ledger.take(rows, self.pair_.gate_features)
@@ -342,8 +343,12 @@ class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
         if decision.inner is not None:
             answer = model._reply(ledger, rows, decision.inner, response, X)
         else:
-            with note_failure("full", len(rows), response):
-                answer = getattr(model, response)(self._full_input(ledger, rows, X))
+
+            def ask(rows):
+                with note_failure("full", len(rows), response):
+                    return getattr(model, response)(self._full_input(ledger, rows, X))
+
+            answer = once_of(self).rows(("full", response), rows, len(ledger.planned), ask)
         if response == "predict_proba":
             return answer[:, np.argsort(model.classes_)]
         return answer

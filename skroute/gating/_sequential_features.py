@@ -23,6 +23,7 @@ from skroute.gating._base import FeatureBuyer
 from skroute.gating._groups import Groups
 from skroute.gating._points import ROOM, HeldOut, HeldOutPath, Limits
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptions, num_samples
+from skroute.utils._once import once_of
 
 # Most rows that are held out, and rows below which a third is.
 HELD_OUT = 5000
@@ -324,7 +325,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         limits = self._limits(budget, max_rounds, max_cost)
         point = self._point(limits)
         known = self._known(known, num_samples(X))
-        ledger = self._ledger(X)
+        ledger = once_of(self).whole("ledger", lambda: self._ledger(X)).anew()
         n_rows = num_samples(X)
         if point.candidate == "static sets":
             group_set = self._order[: point.n_first]

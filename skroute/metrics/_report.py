@@ -15,6 +15,7 @@ from skroute.metrics._report_numbers import example_rows, nearest, report_number
 from skroute.metrics._report_page import PageTexts, render
 from skroute.metrics._report_table import table_in_passes
 from skroute.utils._compat import Integral, Interval, Real, validate_params
+from skroute.utils._once import walking
 from skroute.utils._optional import import_optional
 
 
@@ -134,11 +135,12 @@ def decision_report(
 
     Notes
     -----
-    Routers with a price (:class:`~skroute.routing.BudgetRouter`, OCCAM) are walked over stored
-    estimates, and each of their members is asked once about each row. Of other estimators every
-    budget is one pass of ``predict_routed``, and the baselines are their cheapest and their most
-    expensive plan. Of a certified router the page shows the estimator that it wraps, and marks
-    the budget that the promise is about.
+    All budgets are decided from stored estimates and answers: no member is asked twice about a row,
+    and no row is encoded twice. The baselines of routers with a price
+    (:class:`~skroute.routing.BudgetRouter`, OCCAM) are the single choices, for which each member
+    is asked about every row; of other estimators they are the cheapest and the most expensive plan,
+    and a member is asked only about rows that some budget sends to it. Of a certified router the
+    page shows the estimator that it wraps, and marks the budget that the promise is about.
 
     Examples
     --------
@@ -165,6 +167,7 @@ def decision_report(
         raise FileNotFoundError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}.")
     inner = router_in(estimator)
     certificate, walked = certified_path(inner)
+    walked = walking(walked)
     shown = columns_shown(X, show)
     least, limits = walked.min_budget_, None
     if budgets is not None:

@@ -176,7 +176,8 @@ def nearest_of_subsets(references, queries, starts):
     size = _block_size(codes)
     values = np.empty(size)
     for k in range(n_subsets):
-        rows[:, k] = starts[k]
+        for q in range(n_queries):
+            rows[q, k] = starts[k]
         for first in range(starts[k], starts[k + 1], size):
             last = min(first + size, starts[k + 1])
             for q in range(n_queries):
@@ -197,6 +198,32 @@ def nearest_of_subsets(references, queries, starts):
     return distances, rows
 
 
+# np.partition and np.argsort do the same, and take 20 of 29 seconds that `k_nearest` is compiled.
+@njit(cache=True, nogil=True)
+def kth_smallest(values, k):
+    """The k-th smallest of `values`, which change their order (Hoare's selection)."""
+    first, last = 0, len(values) - 1
+    while first < last:
+        pivot = values[(first + last) // 2]
+        i, j = first, last
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k - 1 <= j:
+            last = j
+        elif k - 1 >= i:
+            first = i
+        else:
+            break
+    return values[k - 1]
+
+
 @njit(cache=True, nogil=True)
 def _keep_possible(metric, values, rows, count, k, excess, slack, factor, scale):
     """Drop candidates whose codes prove them not to be among the k nearest, stably.
@@ -206,7 +233,7 @@ def _keep_possible(metric, values, rows, count, k, excess, slack, factor, scale)
     upper = np.empty(count)
     for j in range(count):
         upper[j] = _upper_bound(metric, values[j], excess[rows[j]], slack, factor, scale)
-    bound = np.partition(upper, k - 1)[k - 1]
+    bound = kth_smallest(upper, k)
     limit = _code_limit(metric, bound, slack, factor, scale)
     kept = 0
     for j in range(count):
@@ -221,12 +248,12 @@ def _keep_possible(metric, values, rows, count, k, excess, slack, factor, scale)
 def _keep_nearest(metric, values, rows, count, k, X, query, absolute, bits):
     """Reduce candidates, which come in the order of rows, to the k nearest, stably.
 
-    Returns their distances, in the same order.
+    Returns their distances, in the same order, and the largest of them.
     """
-    distances = np.empty(count)
+    distances, scratch = np.empty(count), np.empty(count)
     for j in range(count):
-        distances[j] = _distance(metric, X, rows[j], query, absolute, bits)
-    bound = np.partition(distances, k - 1)[k - 1]
+        distances[j] = scratch[j] = _distance(metric, X, rows[j], query, absolute, bits)
+    bound = kth_smallest(scratch, k)
     n_equal = k
     for j in range(count):
         n_equal -= distances[j] < bound
@@ -242,29 +269,17 @@ def _keep_nearest(metric, values, rows, count, k, X, query, absolute, bits):
         values[kept] = values[j]
         rows[kept] = rows[j]
         kept += 1
-    return distances[:k]
+    return distances[:k], bound
 
 
 @njit(cache=True, nogil=True)
-def k_nearest(references, queries, k):
-    """The `k` nearest rows to each query, ordered by distance, then by row.
+def _k_nearest(references, queries, k):
+    """As `k_nearest`, in the order of rows.
 
     Candidates are gathered and thinned by their codes; only what is left at the end, little
     more than `k` rows, gets its distance. Where very many rows have equal codes (discrete
     features), thinning takes distances as well: from then on a row must be nearer than the
     k-th of them, since among equally near rows the first ones count.
-
-    Parameters
-    ----------
-    references : References
-    queries : Queries
-    k : int
-        At most the number of rows.
-
-    Returns
-    -------
-    distances : ndarray of shape (n_queries, k), dtype=float64
-    rows : ndarray of shape (n_queries, k), dtype=int64
     """
     metric, scale, factor = references.metric, references.scale, references.factor
     codes, X, excess = references.codes, references.rows, references.excess
@@ -299,11 +314,10 @@ def k_nearest(references, queries, k):
                         metric, values[q], rows[q], capacity, k, excess, slack[q], factor, scale
                     )
                     if counts[q] > (capacity + k) // 2:
-                        nearest = _keep_nearest(
+                        _, bound = _keep_nearest(
                             metric, values[q], rows[q], counts[q], k, X, query, absolute, bits
                         )
                         counts[q] = k
-                        bound = nearest.max()
                         limit = min(limit, _code_limit(metric, bound, slack[q], factor, scale))
                         if _distance(metric, X, i, query, absolute, bits) >= bound:
                             continue
@@ -320,11 +334,31 @@ def k_nearest(references, queries, k):
         count, _ = _keep_possible(
             metric, values[q], rows[q], counts[q], k, excess, slack[q], factor, scale
         )
-        nearest = _keep_nearest(metric, values[q], rows[q], count, k, X, query, absolute, bits)
-        order = np.argsort(nearest, kind="mergesort")
-        distances[q] = nearest[order]
-        nearest_rows[q] = rows[q, :k][order]
+        nearest, _ = _keep_nearest(metric, values[q], rows[q], count, k, X, query, absolute, bits)
+        for j in range(k):
+            distances[q, j] = nearest[j]
+            nearest_rows[q, j] = rows[q, j]
     return distances, nearest_rows
+
+
+def k_nearest(references, queries, k):
+    """The `k` nearest rows to each query, ordered by distance, then by row.
+
+    Parameters
+    ----------
+    references : References
+    queries : Queries
+    k : int
+        At most the number of rows.
+
+    Returns
+    -------
+    distances : ndarray of shape (n_queries, k), dtype=float64
+    rows : ndarray of shape (n_queries, k), dtype=int64
+    """
+    distances, rows = _k_nearest(references, queries, k)
+    order = np.argsort(distances, axis=1, kind="stable")
+    return np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
 
 
 @njit(cache=True, nogil=True)

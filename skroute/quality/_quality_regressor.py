@@ -188,7 +188,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         folds: list | None = None,
         costs: ArrayLike | None = None,
         n_jobs: int | None = None,
-    ) -> NDArray[np.float64]:
+        return_kept: bool = False,
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
         """Fit, and give the estimates of the same rows out of sample.
 
         It saves a router that needs both from fitting each fold again.
@@ -209,22 +210,32 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         n_jobs : int, default=None
             Threads, where the constructor names none.
 
+        return_kept : bool, default=False
+            Whether to return `kept` as well.
+
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        estimate : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Estimates of each row by members and means that did not see its outcomes, weighted,
             chosen and corrected by what the rows of the other folds say. (The members that
             estimate those rows have seen it, as in every stack that is not nested: its outcome
             weighs about one over the number of rows, and against itself.)
+
+        kept : ndarray of the same shape
+            The same members' estimates, weighted and corrected as `predict` does it, by what all
+            rows say. They judge nothing, but new rows are estimated like this: a price that is
+            to hold for them is set by these. Only if `return_kept`.
         """
         self.__dict__.pop("mean_", None)
         with hiding_texts(X):
-            return self._validate_and_fit(X, y, folds, costs, n_jobs)
+            found = self._validate_and_fit(X, y, folds, costs, n_jobs)
+        found = tuple(part[:, 0] if self._is_single else part for part in found)
+        return found if return_kept else found[0]
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _validate_and_fit(self, X, y, folds, costs, n_jobs):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
-        names = self._names()
+        names = names_of(self.family, self.keep_rows)
         self.encoder_ = None
         if needs_encoding(X):
             validate_data(self, X, skip_check_array=True)
@@ -272,7 +283,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             for train, test in folds:
                 estimate[test] = quality[train].mean(axis=0)
             self._lay_out()
-            return estimate[:, 0] if self._is_single else estimate
+            return estimate, np.tile(mean, (len(X), 1))
         means = np.empty(quality.shape)
         for train, test in folds:
             means[test] = quality[train].mean(axis=0)
@@ -289,24 +300,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._floors, estimate = floors_of_folds(choice.estimate, quality, costs, tests, step)
         self.mean_ = mean
         self._lay_out()
-        return estimate[:, 0] if self._is_single else estimate
-
-    def _names(self):
-        known = {**MEMBERS, **NEIGHBORS}
-        if self.family is None:
-            return list(MEMBERS if self.keep_rows is False else known)
-        names = list(self.family)
-        unknown = [name for name in names if not isinstance(name, str) or name not in known]
-        if unknown or not names or len(set(names)) < len(names):
-            raise ValueError(
-                f"family must be a list of different members of {list(known)!r}, got {names!r}."
-            )
-        if self.keep_rows is False and any(name in NEIGHBORS for name in names):
-            raise ValueError(
-                f"family={names!r} has neighbors, which keep the rows, but keep_rows=False. Leave "
-                "them out, or allow rows to be kept."
-            )
-        return names
+        return estimate, lift(choice.kept, self._floors, step)
 
     def _folds(self, n_rows):
         if n_rows < _FEWEST_ROWS:
@@ -505,6 +499,25 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "mean_")
+
+
+def names_of(family, keep_rows):
+    """Names of the members that are compared."""
+    known = {**MEMBERS, **NEIGHBORS}
+    if family is None:
+        return list(MEMBERS if keep_rows is False else known)
+    names = list(family)
+    unknown = [name for name in names if not isinstance(name, str) or name not in known]
+    if unknown or not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"family must be a list of different members of {list(known)!r}, got {names!r}."
+        )
+    if keep_rows is False and any(name in NEIGHBORS for name in names):
+        raise ValueError(
+            f"family={names!r} has neighbors, which keep the rows, but keep_rows=False. Leave "
+            "them out, or allow rows to be kept."
+        )
+    return names
 
 
 def _scale(X):

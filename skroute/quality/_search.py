@@ -85,6 +85,17 @@ class Nearest(NamedTuple):
     at_distance: Callable[[np.ndarray, np.ndarray], tuple[Any, ...]]
 
 
+def read_only(array):
+    """A view in C order that cannot be written to.
+
+    Kernels are compiled for flags as for types: arrays come to them in one form, whatever
+    arrays, memory maps and orders the user has.
+    """
+    view = np.ascontiguousarray(array).view(np.ndarray)
+    view.flags.writeable = False
+    return view
+
+
 class HostRows:
     """Reference rows in host memory, ready to be searched by the kernels.
 
@@ -113,7 +124,7 @@ class HostRows:
     """
 
     def __init__(self, X, y, metric, device=None):
-        self.outcomes = y
+        self.outcomes = read_only(y)
         self.device = device
         n_rows, n_features = X.shape
         # Any centre, scale and order give the same neighbours, so some of the rows will do.
@@ -145,7 +156,7 @@ class HostRows:
             METRICS[metric],
             np.zeros((n_rows, -(-n_features // block), block), dtype=dtype),
             np.zeros(n_rows),
-            X,
+            read_only(X),
             float(scale) if 0 < scale < np.inf else 1.0,
             factor,
         )
@@ -185,7 +196,7 @@ class HostRows:
         -------
         Queries
         """
-        Q = np.ascontiguousarray(Q, dtype=np.float64)
+        Q = read_only(np.asarray(Q, dtype=np.float64))
         codes, slack = self._encode(Q)
         if self.references.metric != 0:
             # Rounding values to float32 moves a distance by at most 2^-24 of the two norms;
@@ -245,8 +256,9 @@ class HostRows:
         from skroute.quality._kernels import k_nearest, sums_at_distance
 
         def at_distance(some, distance):
-            part = Queries(*(values[some] for values in queries))
-            return sums_at_distance(self.references, part, self.outcomes, distance)
+            codes, slack, rows = (values[some] for values in queries)
+            part = Queries(codes, slack, read_only(rows))
+            return sums_at_distance(self.references, part, self.outcomes, read_only(distance))
 
         return Nearest(*k_nearest(self.references, queries, k), at_distance)
 
@@ -265,4 +277,4 @@ class HostRows:
         """
         from skroute.quality._kernels import nearest_of_subsets
 
-        return nearest_of_subsets(self.references, queries, starts)[1]
+        return nearest_of_subsets(self.references, queries, read_only(starts))[1]

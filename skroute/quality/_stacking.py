@@ -304,6 +304,8 @@ class Choice(NamedTuple):
     estimate : ndarray of shape (n_rows, n_choices)
         Of each row by the weights, the corrections, and the choice between stack, members
         and means, that the rows of the other folds make.
+    kept : ndarray of shape (n_rows, n_choices)
+        Of each row by `weights` and `knots`.
     gain : ndarray of shape (n_rows,)
         Of `estimate` over the best random mix.
     compared : list of Compared
@@ -312,6 +314,7 @@ class Choice(NamedTuple):
     weights: Weights
     knots: list | None
     estimate: np.ndarray
+    kept: np.ndarray
     gain: np.ndarray
     compared: list[Compared]
 
@@ -427,19 +430,23 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
         estimate[rows] = mean if one is None else found[one].estimate[rows]
     stack = key if isinstance(key, tuple) else ("stack", key if key in heavy else None)
     weights = Weights(np.zeros(len(names)), np.zeros(len(names)))
-    knots = None
+    knots, kept = None, np.tile(quality.mean(axis=0), (len(quality), 1))
     if key is not None:
         weights, curves = rules[key](total), found[key].curves
         if curves is not None:
             whole = quality.mean(axis=0) + found[key].deviation
             knots = corrections(whole, quality, curves == "own")
+        kept += weigh(estimates, weights)
+        kept = kept if knots is None else corrected(kept, knots)
+        kept = finished(kept, quality.min(axis=0), quality.max(axis=0))
     compared = []
     for name in [stack, *names]:
         whole, gain = isinstance(name, tuple), found[name].gain
         taken_of = [float(w.sum() if whole else w[names.index(name)]) for w in weights]
         shown = "stack" if whole else name
         compared.append(Compared(shown, float(gain.mean()), standard_error(gain), *taken_of))
-    return Choice(weights, knots, estimate, gain_over_mix(estimate, quality, costs), compared)
+    gain = gain_over_mix(estimate, quality, costs)
+    return Choice(weights, knots, estimate, kept, gain, compared)
 
 
 def correct_by_others(deviations, quality, splits, costs):

@@ -98,7 +98,8 @@ def _partition(column, rows, Z, first, last, cut, space):
         else:
             right_rows[n_right] = rows[i]
             n_right += 1
-    rows[behind:last] = right_rows[:n_right]
+    for i in range(n_right):
+        rows[behind + i] = right_rows[i]
     for output in range(Z.shape[0]):
         to, n_right = first, 0
         for i in range(first, last):
@@ -108,7 +109,8 @@ def _partition(column, rows, Z, first, last, cut, space):
             else:
                 space[0, n_right] = Z[output, i]
                 n_right += 1
-        Z[output, to:last] = space[0, :n_right]
+        for i in range(n_right):
+            Z[output, to + i] = space[0, i]
 
 
 @njit(cache=True, nogil=True)
@@ -150,10 +152,13 @@ def grow(X, Z, rows, n_candidates, min_leaf, max_depth, state):
     bounds[0, 1] = n_used
     n_nodes, node = 1, 0
     while node < n_nodes:
-        first, last = bounds[node]
+        first, last = bounds[node, 0], bounds[node, 1]
         if last - first >= 2 * min_leaf and depth[node] < max_depth:
             for output in range(Z.shape[0]):
-                total[output] = Z[output, first:last].sum()
+                of_output = np.float32(0)
+                for i in range(first, last):
+                    of_output += Z[output, i]
+                total[output] = of_output
             shape = (n_candidates, min_leaf)
             f, cut, n_left = _best_cut(X, rows, Z, first, last, order, shape, state, total, space)
             if f >= 0:
@@ -179,11 +184,12 @@ def mean_of_leaves(feature, child, bounds, rows, Y):
     for node in range(len(feature)):
         if feature[node] >= 0:
             continue
-        first, last = bounds[node]
+        first, last = bounds[node, 0], bounds[node, 1]
         for i in range(first, last):
             for output in range(Y.shape[1]):
                 values[leaf, output] += Y[rows[i], output]
-        values[leaf] /= last - first
+        for output in range(Y.shape[1]):
+            values[leaf, output] /= last - first
         child[node] = leaf
         leaf += 1
     return values

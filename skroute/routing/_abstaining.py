@@ -4,22 +4,22 @@ import warnings
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin
 from skroute.metrics._objectives import RowQuality
-from skroute.routing._targets import rows_of_failure
+from skroute.routing._targets import MultiLabel
 from skroute.utils._compat import Interval, Real
+from skroute.utils._handing import ABSTAIN_NAME, handed_over, is_handing
 from skroute.utils._tensors import on_host
 
-ABSTAIN_NAME = "abstain"
 ABSTAIN_COST = [Interval(Real, 0, None, closed="left"), None]
 
 
 def check_abstain_name(names, abstain_cost):
     """Refuse a choice that has the name of the one that is added."""
-    if abstain_cost is not None and ABSTAIN_NAME in names:
+    if abstain_cost is not None and any(map(is_handing, names)):
         raise ValueError(f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; rename it.")
 
 
@@ -37,24 +37,26 @@ def quality_of_handing(quality, abstain_cost):
 
 
 class Beside:
-    """A fitted estimator of the models, and what is known of handing over: the last output.
+    """A fitted estimator of the models, and what is known of handing over: one output more.
 
     Parameters
     ----------
     estimator : fitted multi-output regressor
     handed : float
         What a row counts as that is handed over.
+    at : int, default=None
+        Before which output it stands; None: after the last.
     """
 
-    def __init__(self, estimator, handed):
-        self.estimator, self.handed = estimator, handed
+    def __init__(self, estimator, handed, at=None):
+        self.estimator, self.handed, self.at = estimator, handed, at
 
     def table(self, values, handed=None):
         """A table of the models with one column more."""
         values = np.asarray(values, dtype=np.float64)
         values = values.reshape(len(values), -1)
-        last = np.full(len(values), self.handed if handed is None else handed)
-        return np.column_stack([values, last])
+        at = values.shape[1] if self.at is None else self.at
+        return np.insert(values, at, self.handed if handed is None else handed, axis=1)
 
     def predict(self, X, **options):
         """Estimates of shape (n_samples, n_models + 1), with ``return_std`` a pair of them."""
@@ -88,8 +90,8 @@ class HandingLogMixin:
 class AbstainingMixin(CostAwareMixin):
     """Mixin for routers of members that may hand rows over; stands before `BaseRouter`.
 
-    The choice stands behind those of the members; ``abstain_quality_`` is what a row then counts
-    as, None where no row is.
+    A choice whose name ends with "abstain" hands over (`is_handing`); ``abstain_quality_`` is
+    what a row then counts as, None where no row is.
     """
 
     def _check_target(self, target):
@@ -106,28 +108,17 @@ class AbstainingMixin(CostAwareMixin):
         check_abstain_name(list(members), self.abstain_cost)
         super()._check(X, members)
 
-    def _hands_over(self, route):
-        """Which rows are handed over, ndarray of bool."""
-        if self.abstain_quality_ is None:
-            return np.zeros(len(route), dtype=bool)
-        return route == len(self.member_names_)
-
     def _answer(self, X, plan, response):
-        handed = self._hands_over(plan.route)
+        handed = handed_over(self, plan.route)
         if not handed.any():
             return super()._answer(X, plan, response)
         rows = np.flatnonzero(~handed)
-        state = {key: said[rows] for key, said in (plan.state or {}).items()}
-        found = None
-        if len(rows):
-            inner = plan._replace(route=plan.route[rows], state=state)
-            with rows_of_failure(rows):
-                found = super()._answer(_safe_indexing(X, rows), inner, response)
+        found = self._answers_to(X, plan, response, rows) if len(rows) else None
         return self._marked(handed, found, response)
 
     def _marked(self, handed, found, response):
         """Answers to all rows: None, or NaN among numbers, where there is none."""
-        if response == "predict_proba":
+        if response == "predict_proba" or isinstance(self._target, MultiLabel):
             marked = np.full((len(handed), len(self.classes_)), np.nan)
         elif hasattr(self, "classes_"):
             marked = np.full(len(handed), None, dtype=object)
@@ -169,9 +160,11 @@ class AbstainingMixin(CostAwareMixin):
             return super().row_quality(X, y, sample_weight, budget, **context)
         check_consistent_length(X, y)
         objective, target = self._objective(), self._encoded(y)
+        if "y_true" in self._call_context:
+            context = {"y_true": y, **context}
         routed = self._respond(X, objective.asks, budget=budget, **context)
         quality = np.full(len(target), self.abstain_quality_)
-        rows = np.flatnonzero(~self._hands_over(routed.route))
+        rows = np.flatnonzero(~handed_over(self, routed.route))
         if len(rows):
             answers = routed.y_pred[rows]
             if objective.asks == "predict":
@@ -205,15 +198,16 @@ class AbstainingMixin(CostAwareMixin):
         Returns
         -------
         float
-            Accuracy of labels, R² of numbers. Rows that are handed over are left out; NaN,
-            with a warning, where all are. `row_quality` counts them.
+            Accuracy of labels, the mean of labels in common by labels in either where there may
+            be several, R² of numbers. Rows that are handed over are left out; NaN, with a
+            warning, where all are. `row_quality` counts them.
         """
         check_is_fitted(self)
         if self.abstain_quality_ is None:
             return super().score(X, y, sample_weight, budget, **context)
         check_consistent_length(X, y)
         routed = self.predict_routed(X, budget=budget, **context)
-        rows = np.flatnonzero(~self._hands_over(routed.route))
+        rows = np.flatnonzero(~handed_over(self, routed.route))
         if not len(rows):
             warnings.warn(
                 "Every row is handed over: there is no answer to score.",
@@ -223,4 +217,5 @@ class AbstainingMixin(CostAwareMixin):
             return np.nan
         y_pred = routed.y_pred[rows].astype(self._answer_dtype())
         weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
-        return self._score_of(np.asarray(on_host(y))[rows], y_pred, weight)
+        y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
+        return self._score_of(y[rows], y_pred, weight)

@@ -10,6 +10,7 @@ from skroute.routing._base import BaseRouter, LabelsMixin
 from skroute.routing._combiner import combine
 from skroute.routing._targets import MultiLabel, SingleLabel, rows_of_failure
 from skroute.utils._compat import num_samples
+from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 
 
@@ -57,6 +58,7 @@ class Answers:
     def _call(self, member, new):
         router = self.router
         name, estimator = router.member_names_[member], router.estimators_[member]
+        once_of(router).count(name, len(new))
         method = router._asks() or "votes"
         return router._target.call(method, name, estimator, _safe_indexing(self.X, new))
 
@@ -70,8 +72,14 @@ class CombiningRouter(ReportMixin, LabelsMixin, BaseRouter):
 
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
 
+    _answers_kind = Answers
+
     def _asks(self):
         return "scores"
+
+    def _asked_answers(self, X):
+        """The members' answers to rows, none of them asked for yet; a walk has one for all."""
+        return once_of(self).whole("answers", lambda: self._answers_kind(self, X))
 
     @property
     def _multilabel(self):
@@ -97,19 +105,34 @@ class CombiningRouter(ReportMixin, LabelsMixin, BaseRouter):
         self.choice_costs_ = np.array([self.costs_[row].sum() for row in self.choice_members_])
         self.choices_ = list(names)
 
-    def _answer(self, X, plan, response):
-        def answer(choice, rows):
+    def _single_answers(self, X, name, response):
+        """What one member answers where it answers every row; None where only it knows."""
+        if self._multilabel:
+            return None
+        at, answers = self.member_names_.index(name), self._asked_answers(X)
+        scores = combine([answers.ask(at, np.arange(num_samples(X)))], np.ones(1))
+        if response == "predict_proba":
+            return scores
+        return self._target.labels(self._target.decide(scores, None))
+
+    def _answers_to(self, X, plan, response, rows):
+        route = plan.route[rows]
+
+        def answer(choice, some):
             used = np.flatnonzero(self.choice_members_[choice])
-            scores = [plan.state.ask(k, rows) for k in used]
+            scores = [plan.state.ask(k, rows[some]) for k in used]
             return combine(scores, self.choice_weights_[choice, used])
 
-        combined = dispatch(plan.route, answer)
+        combined = dispatch(route, answer)
         if response == "predict_proba":
             return combined
-        thresholds = self.choice_thresholds_[plan.route] if self._multilabel else None
+        thresholds = self.choice_thresholds_[route] if self._multilabel else None
         return self._target.labels(self._target.decide(combined, thresholds))
 
-    def score(self, X, y, sample_weight=None, budget=None):
+    def _score_of(self, y, y_pred, weight):
+        return float(np.average(sample_quality(y, y_pred), weights=weight))
+
+    def score(self, X, y, sample_weight=None, budget=None, **context):
         """Mean quality of `predict` at the budget.
 
         Parameters
@@ -127,16 +150,19 @@ class CombiningRouter(ReportMixin, LabelsMixin, BaseRouter):
             Mean cost per sample for this call, in the unit of `costs`. None takes the
             constructor's; ``numpy.inf`` is unlimited.
 
+        **context : keyword arguments
+            As in `predict_routed`.
+
         Returns
         -------
         float
             Share of rows answered correctly; for several labels the mean of labels in
             common by labels in either.
         """
-        y_pred = self.predict(X, budget=budget)
+        y_pred = self.predict(X, budget=budget, **context)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         check_consistent_length(y, y_pred)
-        return float(np.average(sample_quality(y, y_pred), weights=sample_weight))
+        return self._score_of(y, y_pred, sample_weight)
 
 
 def check_base(base, members):

@@ -10,6 +10,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from skroute.base import (
     CostAwareMixin,
     NamedMembersMixin,
+    Plan,
     check_affordable,
     check_budget,
     check_costs,
@@ -40,8 +41,10 @@ from skroute.utils._compat import (
     Real,
     StrOptions,
     check_sample_weight,
+    num_samples,
     routing_enabled,
 )
+from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
 
@@ -172,17 +175,41 @@ class BaseRouter(CostAwareMixin, MetaEstimatorMixin, NamedMembersMixin):
         return costs
 
     def _answer(self, X, plan, response):
+        return self._answers_to(X, plan, response, np.arange(len(plan.route)))
+
+    def _answers_to(self, X, plan, response, rows):
+        """Answers to some rows of a plan."""
         known = plan.state or {}
 
-        def answer(choice, rows):
+        def answer(choice, at):
             if (choice, response) in known:
-                return known[choice, response][rows]
-            name, member = self.choices_[choice], self.estimators_[choice]
+                return known[choice, response][rows[at]]
+            return self._answers_of_member(X, choice, response, rows[at])
+
+        answers = dispatch(plan.route[rows], answer)
+        return self._target.labels(answers) if response == "predict" else answers
+
+    def _answers_of_member(self, X, at, response, rows):
+        """What a fitted member answers to some rows; within a walk to each of them once."""
+
+        name, member, once = self.choices_[at], self.estimators_[at], once_of(self)
+
+        def ask(rows):
+            once.count(name, len(rows))
             with rows_of_failure(rows):
                 return self._call_member(response, name, member, _safe_indexing(X, rows))
 
-        answers = dispatch(plan.route, answer)
-        return self._target.labels(answers) if response == "predict" else answers
+        return once.rows(("answers", at, response), rows, num_samples(X), ask)
+
+    def _single_answers(self, X, name, response):
+        """What one member answers where it answers every row; None where only it knows."""
+        n, at = num_samples(X), self.choices_.index(name)
+        plan = Plan(np.full(n, at), np.zeros(n), self._known_answers(X))
+        return self._answer(X, plan, response)
+
+    def _known_answers(self, X):
+        """Answers to all rows that deciding has paid for in a walk, as the state of a plan."""
+        return None
 
     def _call_member(self, response, name, member, X):
         """What a fitted member answers."""

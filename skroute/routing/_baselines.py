@@ -1,11 +1,12 @@
 """The baselines of OCCAM's paper: single best, cost-matched random, oracle."""
 
+from skroute.routing._abstaining import AbstainingMixin
 from skroute.routing._base import LabelsMixin
 from skroute.routing._baselines_base import BaseOracle, BaseRandom, BaseSingleBest
 from skroute.routing._qualities import QUALITY_OF_LABELS
 
 
-class SingleBestClassifier(LabelsMixin, BaseSingleBest):
+class SingleBestClassifier(AbstainingMixin, LabelsMixin, BaseSingleBest):
     """Answer every row with the one member that is best among those within the budget.
 
     The baseline that any router has to beat: no decision per row, chosen by out-of-sample
@@ -30,6 +31,12 @@ class SingleBestClassifier(LabelsMixin, BaseSingleBest):
         then maximised within the budget. None is 1 where `quality` is a cost matrix and there
         is no budget, 0 otherwise.
 
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person instead of answering
+        it: the row counts as the best quality of any answer in `fit` minus this, and costs
+        nothing. All rows are, where that is better than each member within the budget; `predict`
+        then marks them by None. None never hands over.
+
     cv : int, splitter or iterable, default=5
         Folds for the out-of-sample quality.
         A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
@@ -43,10 +50,11 @@ class SingleBestClassifier(LabelsMixin, BaseSingleBest):
         Class labels.
 
     choices_ : list of str
-        Names of the members that `route` indexes.
+        Names of the members that `route` indexes; with an `abstain_cost` ``"abstain"`` as the
+        last one.
 
     member_names_ : list of str
-        The same.
+        Names of the members.
 
     estimators_ : list of classifiers
         The fitted members.
@@ -54,8 +62,11 @@ class SingleBestClassifier(LabelsMixin, BaseSingleBest):
     costs_ : ndarray of shape (n_members,)
         Cost of each member's call.
 
-    mean_quality_ : ndarray of shape (n_members,)
-        Mean out-of-sample quality of each member.
+    mean_quality_ : ndarray of shape (n_choices,)
+        Mean out-of-sample quality of each member, and of handing over.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -93,6 +104,7 @@ class SingleBestClassifier(LabelsMixin, BaseSingleBest):
         budget=None,
         quality="accuracy",
         exchange_rate=None,
+        abstain_cost=None,
         cv=5,
         n_jobs=None,
     ):
@@ -101,6 +113,7 @@ class SingleBestClassifier(LabelsMixin, BaseSingleBest):
         self.budget = budget
         self.quality = quality
         self.exchange_rate = exchange_rate
+        self.abstain_cost = abstain_cost
         self.cv = cv
         self.n_jobs = n_jobs
 
@@ -204,7 +217,7 @@ class RandomRouterClassifier(LabelsMixin, BaseRandom):
         self.n_jobs = n_jobs
 
 
-class OracleRouterClassifier(LabelsMixin, BaseOracle):
+class OracleRouterClassifier(AbstainingMixin, LabelsMixin, BaseOracle):
     """The best that any routing of these members can do: it is told the true labels.
 
     For evaluation only. Given ``y_true`` (``score``, ``row_quality`` and curves pass it on),
@@ -232,6 +245,12 @@ class OracleRouterClassifier(LabelsMixin, BaseOracle):
         then maximised within the budget. None is 1 where `quality` is a cost matrix and there
         is no budget, 0 otherwise.
 
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person instead of answering
+        it: the row counts as the best quality of any answer in `fit` minus this, and costs
+        nothing. `predict` marks it by None. None never hands over. Raising it hands fewer rows
+        over.
+
     cv : int, splitter or iterable, default=5
         Folds for the mean quality.
         A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
@@ -245,10 +264,11 @@ class OracleRouterClassifier(LabelsMixin, BaseOracle):
         Class labels.
 
     choices_ : list of str
-        Names of the members that `route` indexes.
+        Names of the members that `route` indexes; with an `abstain_cost` ``"abstain"`` as the
+        last one.
 
     member_names_ : list of str
-        The same.
+        Names of the members.
 
     estimators_ : list of classifiers
         The fitted members.
@@ -256,8 +276,11 @@ class OracleRouterClassifier(LabelsMixin, BaseOracle):
     costs_ : ndarray of shape (n_members,)
         Cost of each member's call.
 
-    mean_quality_ : ndarray of shape (n_members,)
-        Mean out-of-sample quality of each member.
+    mean_quality_ : ndarray of shape (n_choices,)
+        Mean out-of-sample quality of each member, and of handing over.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -295,6 +318,7 @@ class OracleRouterClassifier(LabelsMixin, BaseOracle):
         budget=None,
         quality="accuracy",
         exchange_rate=None,
+        abstain_cost=None,
         cv=5,
         n_jobs=None,
     ):
@@ -303,6 +327,7 @@ class OracleRouterClassifier(LabelsMixin, BaseOracle):
         self.budget = budget
         self.quality = quality
         self.exchange_rate = exchange_rate
+        self.abstain_cost = abstain_cost
         self.cv = cv
         self.n_jobs = n_jobs
 

@@ -6,6 +6,13 @@ from sklearn.utils import check_random_state
 from skroute.assignment import assignment_path, choose_at_price, decide, solve_assignment
 from skroute.base import Plan, affords, check_affordable
 from skroute.metrics._objectives import means_of
+from skroute.routing._abstaining import (
+    ABSTAIN_COST,
+    ABSTAIN_NAME,
+    Beside,
+    quality_of_handing,
+    with_handed,
+)
 from skroute.routing._base import BaseRouter
 from skroute.routing._draws import row_uniforms
 from skroute.routing._qualities import EXCHANGE_RATE, QualityMixin
@@ -19,13 +26,25 @@ class BaselineMixin(QualityMixin):
     _parameter_constraints: dict = {
         **BaseRouter._parameter_constraints,
         "exchange_rate": EXCHANGE_RATE,
+        "abstain_cost": ABSTAIN_COST,
         "cv": ["cv_object"],
     }
 
     def _learn(self, X, target, answers):
         objective = self._objective().bound(target, answers.weight)
-        self.mean_quality_ = means_of(objective.table(target, answers.responses), answers.weight)
-        self.choices_ = answers.names
+        table, self.abstain_quality_ = objective.table(target, answers.responses), None
+        self.mean_quality_ = means_of(table, answers.weight)
+        if self.abstain_cost is not None:
+            self.abstain_quality_ = quality_of_handing(table, self.abstain_cost)
+            self.mean_quality_ = np.append(self.mean_quality_, self.abstain_quality_)
+        self.choices_ = answers.names + [ABSTAIN_NAME] * (self.abstain_cost is not None)
+
+    def _least_cost(self, costs, names):
+        return 0.0 if self.abstain_cost is not None else float(costs.min())
+
+    def _paid(self):
+        """The cost of each choice."""
+        return with_handed(self.costs_, self.abstain_quality_)
 
     def _rate(self, budget):
         return self._rates()[budget == np.inf]
@@ -36,11 +55,10 @@ class BaseSingleBest(BaselineMixin, BaseRouter):
 
     def _plan(self, X, budget):
         check_affordable(budget, self._least())
-        allowed = affords(budget, self.costs_)
-        net = self.mean_quality_ - self._rate(budget) * self.costs_
-        choice = int(np.where(allowed, net, -np.inf).argmax())
-        n = num_samples(X)
-        return Plan(np.full(n, choice, dtype=np.int64), np.full(n, self.costs_[choice]))
+        costs, n = self._paid(), num_samples(X)
+        net = self.mean_quality_ - self._rate(budget) * costs
+        choice = int(np.where(affords(budget, costs), net, -np.inf).argmax())
+        return Plan(np.full(n, choice, dtype=np.int64), np.full(n, costs[choice]))
 
 
 class BaseRandom(QualityMixin, BaseRouter):
@@ -81,19 +99,21 @@ class BaseOracle(BaselineMixin, BaseRouter):
     _call_context = ("y_true",)
 
     def _plan(self, X, budget, y_true=None):
-        n, rate = num_samples(X), self._rate(budget)
+        n, rate, costs = num_samples(X), self._rate(budget), self._paid()
         if y_true is None:
             check_affordable(budget, self._least())
-            values = (self.mean_quality_ - rate * self.costs_)[np.newaxis]
-            price = assignment_path(values, self.costs_).price(budget)
-            choice = choose_at_price(values, self.costs_, price)[0]
-            return Plan(np.full(n, choice, dtype=np.int64), np.full(n, self.costs_[choice]))
+            values = (self.mean_quality_ - rate * costs)[np.newaxis]
+            price = assignment_path(values, costs).price(budget)
+            choice = choose_at_price(values, costs, price)[0]
+            return Plan(np.full(n, choice, dtype=np.int64), np.full(n, costs[choice]))
 
         def choose(values):
-            return solve_assignment(values - rate * self.costs_, self.costs_, budget).choices
+            return solve_assignment(values - rate * costs, costs, budget).choices
 
         table = self._true_quality(X, y_true)
         if not self._objective().ratio:
+            if self.abstain_quality_ is not None:
+                table = Beside(None, self.abstain_quality_).table(table)
             route = choose(table)
         elif rate:
             raise ValueError(
@@ -102,12 +122,13 @@ class BaseOracle(BaselineMixin, BaseRouter):
             )
         else:
             route, _ = dinkelbach(table, choose)
-        return Plan(route, self.costs_[route])
+        return Plan(route, costs[route])
 
     def _true_quality(self, X, y_true):
         target = self._encoded(y_true, "y_true")
-        asks, members = self._asks(), zip(self.choices_, self.estimators_)
-        answers = [self._target.call(asks, name, member, X) for name, member in members]
+        asks, rows = self._asks(), np.arange(num_samples(X))
+        members = range(len(self.estimators_))
+        answers = [self._answers_of_member(X, at, asks, rows) for at in members]
         return self._objective().bound(target).table(target, answers)
 
     def member_quality(self, X, y_true):
@@ -123,7 +144,7 @@ class BaseOracle(BaselineMixin, BaseRouter):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_choices)
+        ndarray of shape (n_samples, n_members)
 
         Raises
         ------

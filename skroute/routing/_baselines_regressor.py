@@ -1,11 +1,12 @@
 """The baselines for numbers: single best, cost-matched random, oracle."""
 
+from skroute.routing._abstaining import AbstainingMixin
 from skroute.routing._base import NumbersMixin
 from skroute.routing._baselines_base import BaseOracle, BaseRandom, BaseSingleBest
 from skroute.routing._qualities import QUALITY_OF_NUMBERS
 
 
-class SingleBestRegressor(NumbersMixin, BaseSingleBest):
+class SingleBestRegressor(AbstainingMixin, NumbersMixin, BaseSingleBest):
     """Answer every row with the one member that is best among those within the budget.
 
     The baseline that any router has to beat: no decision per row, chosen by out-of-sample
@@ -29,6 +30,12 @@ class SingleBestRegressor(NumbersMixin, BaseSingleBest):
         What one unit of `costs` is worth in the unit of `quality`; what is left of quality is
         then maximised within the budget. None is 0.
 
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person instead of answering
+        it: the row counts as the best quality of any answer in `fit` minus this, and costs
+        nothing. All rows are, where that is better than each member within the budget; `predict`
+        then marks them by NaN. None never hands over.
+
     cv : int, splitter or iterable, default=5
         Folds for the out-of-sample quality.
         A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
@@ -39,10 +46,11 @@ class SingleBestRegressor(NumbersMixin, BaseSingleBest):
     Attributes
     ----------
     choices_ : list of str
-        Names of the members that `route` indexes.
+        Names of the members that `route` indexes; with an `abstain_cost` ``"abstain"`` as the
+        last one.
 
     member_names_ : list of str
-        The same.
+        Names of the members.
 
     estimators_ : list of regressors
         The fitted members.
@@ -50,8 +58,11 @@ class SingleBestRegressor(NumbersMixin, BaseSingleBest):
     costs_ : ndarray of shape (n_members,)
         Cost of each member's call.
 
-    mean_quality_ : ndarray of shape (n_members,)
-        Mean out-of-sample quality of each member.
+    mean_quality_ : ndarray of shape (n_choices,)
+        Mean out-of-sample quality of each member, and of handing over.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -89,6 +100,7 @@ class SingleBestRegressor(NumbersMixin, BaseSingleBest):
         budget=None,
         quality="squared_error",
         exchange_rate=None,
+        abstain_cost=None,
         cv=5,
         n_jobs=None,
     ):
@@ -97,6 +109,7 @@ class SingleBestRegressor(NumbersMixin, BaseSingleBest):
         self.budget = budget
         self.quality = quality
         self.exchange_rate = exchange_rate
+        self.abstain_cost = abstain_cost
         self.cv = cv
         self.n_jobs = n_jobs
 
@@ -197,7 +210,7 @@ class RandomRouterRegressor(NumbersMixin, BaseRandom):
         self.n_jobs = n_jobs
 
 
-class OracleRouterRegressor(NumbersMixin, BaseOracle):
+class OracleRouterRegressor(AbstainingMixin, NumbersMixin, BaseOracle):
     """The best that any routing of these members can do: it is told the true numbers.
 
     For evaluation only. Given ``y_true`` (``score``, ``row_quality`` and curves pass it on),
@@ -224,6 +237,12 @@ class OracleRouterRegressor(NumbersMixin, BaseOracle):
         What one unit of `costs` is worth in the unit of `quality`; what is left of quality is
         then maximised within the budget. None is 0.
 
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person instead of answering
+        it: the row counts as the best quality of any answer in `fit` minus this, and costs
+        nothing. `predict` marks it by NaN. None never hands over. Raising it hands fewer rows
+        over.
+
     cv : int, splitter or iterable, default=5
         Folds for the mean quality.
         A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
@@ -234,10 +253,11 @@ class OracleRouterRegressor(NumbersMixin, BaseOracle):
     Attributes
     ----------
     choices_ : list of str
-        Names of the members that `route` indexes.
+        Names of the members that `route` indexes; with an `abstain_cost` ``"abstain"`` as the
+        last one.
 
     member_names_ : list of str
-        The same.
+        Names of the members.
 
     estimators_ : list of regressors
         The fitted members.
@@ -245,8 +265,11 @@ class OracleRouterRegressor(NumbersMixin, BaseOracle):
     costs_ : ndarray of shape (n_members,)
         Cost of each member's call.
 
-    mean_quality_ : ndarray of shape (n_members,)
-        Mean out-of-sample quality of each member.
+    mean_quality_ : ndarray of shape (n_choices,)
+        Mean out-of-sample quality of each member, and of handing over.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -284,6 +307,7 @@ class OracleRouterRegressor(NumbersMixin, BaseOracle):
         budget=None,
         quality="squared_error",
         exchange_rate=None,
+        abstain_cost=None,
         cv=5,
         n_jobs=None,
     ):
@@ -292,6 +316,7 @@ class OracleRouterRegressor(NumbersMixin, BaseOracle):
         self.budget = budget
         self.quality = quality
         self.exchange_rate = exchange_rate
+        self.abstain_cost = abstain_cost
         self.cv = cv
         self.n_jobs = n_jobs
 

@@ -51,6 +51,7 @@ from skroute.utils._compat import (
     num_samples,
 )
 from skroute.utils._named import by_label, check_rows_match
+from skroute.utils._once import once_of
 
 
 class BudgetRouter(
@@ -467,8 +468,8 @@ class BudgetRouter(
         policy = self._policy()
         return policy.costs.mean(axis=0) if policy.per_row else policy.planned
 
-    def _estimates(self, X, of):
-        return of(X)
+    def _estimates_and_state(self, X, of):
+        return of(X), None
 
     def _look(self, x, trade):
         return Look(x, {})
@@ -487,7 +488,7 @@ class BudgetRouter(
         else:
             costs = policy.planned
         plan = policy.decide(
-            policy.values(X),
+            self._estimated(X, policy)[0] - policy.docked,
             costs,
             budget,
             policy=self.policy,
@@ -519,8 +520,9 @@ class BudgetRouter(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        estimated = predict_costs(
-            self.cost_estimator_, X, self._priced._n_outputs - (self.abstain_quality_ is not None)
+        n_outputs = self._priced._n_outputs - (self.abstain_quality_ is not None)
+        estimated = once_of(self).whole(
+            "costs", lambda: predict_costs(self.cost_estimator_, X, n_outputs)
         )
         return self._priced.narrowed(with_handed(estimated, self.abstain_quality_))
 

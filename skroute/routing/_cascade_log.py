@@ -1,6 +1,7 @@
 """Logs of cascades: what models answered, what that showed, and asking for it piece by piece."""
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils import _safe_indexing
 from skroute.base import note_failure
 from skroute.routing._targets import rows_of_failure
 from skroute.utils._compat import num_samples
+from skroute.utils._once import once_of
 
 
 class Reply(NamedTuple):
@@ -143,13 +145,21 @@ class Asked:
         self.router, self.X, self.signals, self.models = router, X, signals, models
         self.costs = costs
         self.asked = np.zeros((n_rows, len(router.model_names_)), dtype=bool)
+        self._known = self.asked.copy()
         self.answers = None if models is None else np.full(n_rows, None, dtype=object)
         self._replies = [None if models is None else {} for _ in router.model_names_]
         self._scores = [np.zeros((n_rows, scale.n_scores)) for scale in router._reader.of_model]
 
+    def anew(self):
+        """The same replies, none of them paid for: what the next budget of a walk begins with."""
+        other = copy(self)
+        other.asked = np.zeros_like(self.asked)
+        return other
+
     def scores(self, model, rows):
         """Normal scores of what a model's answers to some rows show."""
-        new = rows[~self.asked[rows, model]]
+        self.asked[rows, model] = True
+        new = rows[~self._known[rows, model]]
         if len(new):
             scale = self.router._reader.of_model[model]
             columns = self._call(model, new)
@@ -159,11 +169,13 @@ class Asked:
                     f"{len(scale.knots)} columns that fit saw, got {columns.shape[1]}."
                 )
             self._scores[model][new] = scale.transform(columns)
-            self.asked[new, model] = True
+            self._known[new, model] = True
         return self._scores[model][rows]
 
     def _call(self, model, new):
         name = self.router.model_names_[model]
+        if self.models is not None or callable(self.signals.get(name)):
+            once_of(self.router).count(name, len(new))
         if self.models is None:
             known = self.signals.get(name)
             if callable(known):

@@ -8,6 +8,7 @@ from skroute.routing._cascade_rules import ABSTAIN, Scores, state_features
 from skroute.routing._fit_tables import check_row_costs
 from skroute.routing._values import predict_matrix
 from skroute.utils._compat import num_samples
+from skroute.utils._once import once_of
 
 
 def known_scores(router, X):
@@ -63,7 +64,8 @@ def _ask(router, X, signals, models, costs):
     else:
         # A copy: what models say of their costs is written into it.
         costs = check_row_costs(costs, router._frame_columns, shape).copy()
-    return Asked(router, X, n_rows, by_name, models, costs)
+    asked = once_of(router).whole("asked", lambda: Asked(router, X, n_rows, by_name, models, costs))
+    return asked.anew()
 
 
 def _rules_of(router, X, n_rows, budget, request_id):
@@ -86,7 +88,9 @@ def walk(router, X, budget, signals=None, models=None, costs=None, request_id=No
     asked = _ask(router, X, signals, models, costs)
     n_rows = len(asked.asked)
     rule_of = _rules_of(router, X, n_rows, budget, request_id)
-    known = known_scores(router, np.arange(n_rows) if X is None else X)
+    known = once_of(router).whole(
+        "known", lambda: known_scores(router, np.arange(n_rows) if X is None else X)
+    )
     route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
     for one in np.unique(rule_of):
         rule, rows = router._rules[one], np.flatnonzero(rule_of == one)

@@ -6,6 +6,7 @@ from skroute.base import note_failure
 from skroute.members._multi_exit import ExitClassifier
 from skroute.routing._answers import Answers
 from skroute.routing._targets import align_proba
+from skroute.utils._once import Once, once_of
 
 
 def exit_of(member):
@@ -126,5 +127,8 @@ class ExitAnswers(Answers):
 
     def release(self, rows):
         """Let the nets hold no longer what rows need to go on, which will not."""
+        if isinstance(once_of(self.router), Once):
+            # At the next budget they may.
+            return
         for run in self.runs.values():
             run.release(rows)

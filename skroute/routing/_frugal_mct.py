@@ -9,6 +9,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import Plan, affords, check_affordable, check_budget, check_costs
+from skroute.routing._abstaining import (
+    ABSTAIN_COST,
+    ABSTAIN_NAME,
+    AbstainingMixin,
+    Beside,
+    quality_of_handing,
+    with_handed,
+)
 from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import GRID, search_combination, search_threshold
 from skroute.routing._draws import tie_draws
@@ -115,7 +123,7 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
     return AddonOptions(np.array(addons), np.array(chosen), list(thetas), np.column_stack(columns))
 
 
-class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
+class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, CombiningRouter):
     r"""Ask a base service, look at its answer, buy at most one more, combine both.
 
     FrugalMCT [1]_. Every row goes to the base. From its scores an accuracy estimator
@@ -180,6 +188,13 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
         to one number per row, higher is better, as in :class:`OccamRouterClassifier`. What is
         no mean over the labels of rows is refused.
 
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person instead of answering
+        it: the row counts as the best quality of any answer in `fit` minus this. The
+        members that were asked before are paid, and a base is always asked.
+        `predict` marks it by None (NaN in an indicator matrix), `predict_proba` by NaN. None
+        never hands over. Raising it hands fewer rows over.
+
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
         out-of-sample.
@@ -195,7 +210,8 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
     choices_ : list of str
         What `route` indexes: for each possible base, the base alone ("cnn"), combined
         with an add-on ("cnn + ocr"), and the add-on's answer after the base's was not
-        enough ("cnn > ocr").
+        enough ("cnn > ocr"); with an `abstain_cost` also handing over after it
+        ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
@@ -237,6 +253,9 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
     validation_quality_se_, validation_cost_se_ : float
         Standard errors of the two, as estimates for new rows.
 
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
+
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
 
@@ -259,7 +278,8 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
 
     New `costs` act at once: the price of each base's options is solved for anew from stored
     estimates. `predict` and its like take ``exclude``, a list of names of members that are down:
-    neither as base nor as add-on are they asked, and the price is that of what is left; and
+    neither as base nor as add-on are they asked, and the price is that of what is left
+    (``"abstain"`` says that every row is to be answered); and
     ``request_id``, of shape (n_samples,), what the draws of ties are made of in place of the row.
 
     References
@@ -302,6 +322,7 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
         "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
         "policy": [StrOptions({"online", "batch"})],
+        "abstain_cost": ABSTAIN_COST,
         "quality": QUALITY_OF_LABELS,
     }
 
@@ -318,6 +339,7 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
         delta=0.0,
         policy="online",
         quality="accuracy",
+        abstain_cost=None,
         cv=5,
         n_jobs=None,
     ):
@@ -331,10 +353,12 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
         self.delta = delta
         self.policy = policy
         self.quality = quality
+        self.abstain_cost = abstain_cost
         self.cv = cv
         self.n_jobs = n_jobs
 
     def _check(self, X, members):
+        super()._check(X, members)
         check_base(self.base, members)
 
     def _least_cost(self, costs, names):
@@ -348,16 +372,24 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
         budget = check_budget(self.budget)
         labels, combiners, all_thresholds, alone = [], [], [], {}
         self._trades, unit = [], np.eye(len(names))
+        bases = possible_bases(self.base, names)
+        offered = [
+            addon_options(scores, base, target, accuracy, weights, thresholds) for base in bases
+        ]
+        known = np.array([options.accuracies.max() for options in offered])
+        self.abstain_quality_ = handed = quality_of_handing(known, self.abstain_cost)
         folds = answers.folds if isinstance(answers.folds, list) else None
         parts = parts_of(folds, len(target))
-        for base in possible_bases(self.base, names):
-            options = addon_options(scores, base, target, accuracy, weights, thresholds)
+        for base, options in zip(bases, offered):
             realised = options.accuracies
             features = self._features(scores[base])
             fitted, estimate = fit_predictor(
                 self.accuracy_estimator, features, realised, answers.folds
             )
             fixed, added = self.costs_[base], np.r_[0.0, self.costs_[options.addons[1:]]]
+            if handed is not None:
+                fitted, added = Beside(fitted, handed), with_handed(added, handed)
+                estimate, realised = fitted.table(estimate), fitted.table(realised)
             costs, delta = fixed + added, self.delta
             if delta == "auto":
                 affordable = budget >= fixed
@@ -380,6 +412,10 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
                 labels.append(names[k] if k == base else pair)
                 combiners.append((base, k, weight))
             all_thresholds += options.thresholds
+            if handed is not None:
+                labels.append(f"{names[base]} > {ABSTAIN_NAME}")
+                combiners.append((base, base, 1.0))
+                all_thresholds.append(np.nan)
         self._set_choices(
             labels,
             [(unit[base] + unit[k]) > 0 for base, k, _ in combiners],
@@ -426,7 +462,11 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
             if trade.base in down:
                 continue
             policy = trade.policy.solved(0.0, self._added(trade, used, costs), costs[trade.base])
-            kept = np.flatnonzero(~used[:, down].any(axis=1))
+            free = ~used[:, down].any(axis=1)
+            if ABSTAIN_NAME in (exclude or ()):
+                # The last option of each base.
+                free[-1] = False
+            kept = np.flatnonzero(free)
             found.append(trade._replace(policy=policy.restricted(kept), kept=kept))
         if not found:
             raise ValueError(
@@ -448,9 +488,11 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
         names = self.member_names_
         if isinstance(exclude, str):
             raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
-        if unknown := [name for name in exclude or () if name not in names]:
-            raise ValueError(f"exclude names {unknown!r}, which are not among {names!r}.")
-        return np.array([names.index(name) for name in exclude or ()], dtype=np.int64)
+        known = names if self.abstain_quality_ is None else [*names, ABSTAIN_NAME]
+        if unknown := [name for name in exclude or () if name not in known]:
+            raise ValueError(f"exclude names {unknown!r}, which are not among {known!r}.")
+        down = [names.index(name) for name in exclude or () if name in names]
+        return np.array(down, dtype=np.int64)
 
     def _validation(self):
         """As elsewhere; the base of each part of the rows is the best one on the others."""
@@ -520,14 +562,15 @@ class FrugalMCTClassifier(PricedMixin, LabelQualityMixin, CombiningRouter):
     def accuracy_estimators_(self):
         """The accuracy estimators, one fitted for each possible base."""
         check_is_fitted(self)
-        return [trade.policy.estimator for trade in self._trades]
+        found = [trade.policy.estimator for trade in self._trades]
+        return [part.estimator if isinstance(part, Beside) else part for part in found]
 
     def _plan(self, X, budget, exclude=None, request_id=None):
         trades = self._trades_now(exclude)
         check_affordable(budget, min(trade.policy.deciding for trade in trades))
         draw = tie_draws(X, request_id)
         trade = self._trade(budget, exclude)
-        policy, answers = trade.policy, Answers(self, X)
+        policy, answers = trade.policy, self._asked_answers(X)
         values = policy.values(self._base_features(answers, trade))
         plan = policy.decide(values, policy.planned, budget, policy=self.policy, draw=draw)
         return plan._replace(route=trade.first + trade.kept[plan.route], state=answers)

@@ -3,7 +3,15 @@
 import numpy as np
 
 from skroute.base import Plan, check_affordable
-from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
+from skroute.routing._abstaining import (
+    ABSTAIN_COST,
+    ABSTAIN_NAME,
+    AbstainingMixin,
+    Beside,
+    quality_of_handing,
+    with_handed,
+)
+from skroute.routing._answers import CombiningRouter, check_base, possible_bases
 from skroute.routing._label_options import label_groups, label_options, label_rules
 from skroute.routing._mixtures import Mixture
 from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
@@ -14,7 +22,7 @@ from skroute.utils._compat import Integral, Interval
 _MIN_ROWS = 30
 
 
-class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
+class FrugalMLClassifier(AbstainingMixin, LabelQualityMixin, CombiningRouter):
     """Ask a base; keep its answer where its score is high enough for its label.
 
     FrugalML [1]_. A row goes to a base, which answers with a label and a score.
@@ -51,6 +59,13 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
         Thresholds tried for each label: quantiles of the score. Raising it fits the
         training rows more closely.
 
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person instead of answering
+        it: the row counts as the best quality of any answer in `fit` minus this. The
+        members that were asked before are paid, and a base is always asked.
+        `predict` marks it by None (NaN in an indicator matrix), `predict_proba` by NaN. None
+        never hands over. Raising it hands fewer rows over.
+
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers out-of-sample.
         A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
@@ -65,7 +80,8 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
 
     choices_ : list of str
         What `route` indexes: for each base its own answer ("cnn") and each add-on's
-        ("cnn > microsoft").
+        ("cnn > microsoft"); with an `abstain_cost` also handing over after it
+        ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
@@ -82,6 +98,9 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
     rules_ : LabelRules
         Base, thresholds and add-ons for every budget, by rising cost, with their mean
         cost and quality on training rows.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -136,6 +155,7 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
         "base": [str],
         "quality": QUALITY_OF_LABELS,
         "cv": ["cv_object"],
+        "abstain_cost": ABSTAIN_COST,
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
     _target_kinds = (SingleLabel,)
@@ -149,6 +169,7 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
         base="auto",
         quality="accuracy",
         n_thresholds=20,
+        abstain_cost=None,
         cv=5,
         n_jobs=None,
     ):
@@ -158,10 +179,12 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
         self.base = base
         self.quality = quality
         self.n_thresholds = n_thresholds
+        self.abstain_cost = abstain_cost
         self.cv = cv
         self.n_jobs = n_jobs
 
     def _check(self, X, members):
+        super()._check(X, members)
         check_base(self.base, members)
 
     def _least_cost(self, costs, names):
@@ -173,6 +196,11 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
         bases = possible_bases(self.base, names)
         labels = np.column_stack([part.argmax(axis=1) for part in scores])
         quality = self._objective().bound(target).table(target, list(labels.T))
+        # A person is an add-on whose answers are all alike, and cost nothing.
+        self.abstain_quality_ = handed = quality_of_handing(quality, self.abstain_cost)
+        addons = list(names)
+        if handed is not None:
+            quality, addons = Beside(None, handed).table(quality), [*names, ABSTAIN_NAME]
         n_labels = len(self.classes_)
         self._groups = np.zeros((m, n_labels), dtype=np.int64)
         options = []
@@ -183,18 +211,18 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
                     self._groups[base][labels[:, base]],
                     scores[base].max(axis=1),
                     quality,
-                    self.costs_,
+                    with_handed(self.costs_, handed),
                     base,
                     n_labels + 1,
                     self.n_thresholds,
                 )
             )
         self.rules_ = label_rules(options, bases)
-        unit = np.eye(m)
-        pairs = [(base, addon) for base in bases for addon in range(m)]
+        unit = np.eye(len(addons), m)
+        pairs = [(base, addon) for base in bases for addon in range(len(addons))]
         self._bases = bases
         self._set_choices(
-            [names[a] if a == b else f"{names[b]} > {names[a]}" for b, a in pairs],
+            [names[b] if a == b else f"{names[b]} > {addons[a]}" for b, a in pairs],
             [(unit[base] + unit[addon]) > 0 for base, addon in pairs],
             [unit[addon] for _, addon in pairs],
         )
@@ -203,8 +231,8 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
         check_affordable(budget, self._least())
         rules = self.rules_
         rule = Mixture(rules.cost, rules.quality).draw(X, budget)
-        answers = Answers(self, X)
-        m = len(self.member_names_)
+        answers = self._asked_answers(X)
+        n_addons = len(self.choices_) // len(self._bases)
         route = np.empty(len(rule), dtype=np.int64)
         for base in np.unique(rules.base[rule]):
             rows = np.flatnonzero(rules.base[rule] == base)
@@ -212,5 +240,5 @@ class FrugalMLClassifier(LabelQualityMixin, CombiningRouter):
             group = self._groups[base][scores.argmax(axis=1)]
             keep = scores.max(axis=1) >= rules.thresholds[rule[rows], group]
             addon = np.where(keep, base, rules.addons[rule[rows], group])
-            route[rows] = self._bases.index(base) * m + addon
+            route[rows] = self._bases.index(base) * n_addons + addon
         return Plan(route, self.choice_costs_[route], answers)

@@ -22,6 +22,7 @@ from skroute.routing._ratio_policy import fit_ratio
 from skroute.routing._stream import Look, Trade
 from skroute.routing._values import check_default_reads, default_accuracy_estimator, folds_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._once import once_of
 from skroute.utils._timing import seconds_per_sample
 
 # Rows whose layer is held at once when deciding: one row of a convolution can be a megabyte.
@@ -230,6 +231,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
             name, member = self._embedder
 
             def call(rows):
+                once_of(self).count(name, num_samples(rows))
                 return self._target.call("predict_proba", name, member, rows)
 
             if (layer := self._named_embedding()[1]) is not None:
@@ -259,9 +261,6 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
             found = np.concatenate(estimates)
         return found, self._state(np.concatenate(probas))
 
-    def _estimates(self, X, of):
-        return self._estimates_and_state(X, of)[0]
-
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
         limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
         if self._embedder is not None and self._embedder[0] in (exclude or ()):
@@ -273,7 +272,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         policy = self._policy_at(budget).restricted(limits.kept)
         # Before the member that embeds is called.
         check_affordable(budget, policy.least)
-        estimates, state = self._estimates_and_state(X, policy.estimates)
+        estimates, state = self._estimated(X, policy)
         plan = policy.decide(
             estimates - policy.docked,
             policy.planned,
@@ -283,6 +282,9 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
             allowed=limits.allowed,
         )
         return plan._replace(route=limits.kept[plan.route], state=state)
+
+    def _known_answers(self, X):
+        return None if self._embedder is None else self._estimated(X, self._policy())[1]
 
     def _state(self, proba):
         """What the member that embeds has answered already, if that is its answer."""

@@ -70,8 +70,8 @@ class PricedPolicy:
     repeats : Repeats, default=None
         Rows that occur often, and the fitted estimators' numbers for them.
     alone : ndarray of shape (n_rows, n_choices), default=None
-        Estimates of each row from all the others, by which the price is set where there
-        are some.
+        Estimates of each row by what did not fit it, made up as those of new rows will be; the
+        price is set by them where there are some.
     known : Known, default=None
         Where not all outcomes are known: which are; `quality` then holds doubly robust ones.
     weight : ndarray of shape (n_rows,), default=None
@@ -492,13 +492,14 @@ def fit_policy(
     """
     with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
         if hasattr(estimator, "cross_fit") and not fit_params:
-            fitted, estimate = cross_fit_once(
+            fitted, estimate, alone = cross_fit_once(
                 estimator, X, quality, costs if planned is None else planned, folds, task, n_jobs
             )
         else:
             fitted, estimate = cross_fit(
                 estimator, X, quality, folds, task, n_jobs, fit_params, "accuracy_estimator"
             )
+            alone = leave_one_out(fitted, X, quality) if exchangeable else None
 
     def of_rows(rows):
         n_choices = quality.shape[1]
@@ -512,7 +513,6 @@ def fit_policy(
     # Costs that are known row by row do not repeat.
     known_costs = np.ndim(costs) == 2 and planned is None
     repeats = None if known_costs else find_repeats(X, part, of_rows)
-    alone = leave_one_out(fitted, X, quality) if exchangeable else None
     if handed is not None:
         fitted = Beside(fitted, handed)
         estimate, judged = fitted.table(estimate), fitted.table(judged)
@@ -557,9 +557,13 @@ def cross_fit(estimator, X, target, folds, task, n_jobs, fit_params, name):
 
 
 def cross_fit_once(estimator, X, quality, costs, folds, task, n_jobs):
-    """The same of an estimator that gives the estimates of its own rows out of sample."""
+    """The same of an estimator that gives the estimates of its own rows out of sample.
+
+    And these made up as those of new rows are, for the price.
+    """
     check_partition(folds, len(quality))
     fitted = clone(estimator)
     with nullcontext() if task is None else task.step("accuracy_estimator"):
-        estimate = fitted.cross_fit(X, as_target(quality), folds=folds, costs=costs, n_jobs=n_jobs)
-    return fitted, estimate.reshape(quality.shape)
+        told = {"folds": folds, "costs": costs, "n_jobs": n_jobs, "return_kept": True}
+        found = fitted.cross_fit(X, as_target(quality), **told)
+    return fitted, *(part.reshape(quality.shape) for part in found)

@@ -12,6 +12,7 @@ from skroute.routing._report_tables import ReportTablesMixin
 from skroute.routing._row_tables import RowTablesMixin
 from skroute.routing._stream import StreamMixin
 from skroute.utils._compat import Real, num_samples
+from skroute.utils._once import once_of
 
 
 def check_lambda(reg_lambda):
@@ -128,9 +129,21 @@ def standard_error(rows, part, weight=None):
 class LoggedMixin(ReportTablesMixin, RowTablesMixin, PricedMixin):
     """Mixin for routers with one `PricedPolicy` over all of their choices.
 
-    A subclass implements ``_estimates(X, of)``, which is ``of(features)`` for the features
-    of the rows: the quality of each choice for each row.
+    A subclass implements ``_estimates_and_state(X, of)``: ``of(features)`` for the features
+    of the rows, the quality of each choice for each row, and the answers that came with them.
     """
+
+    def _estimates(self, X, of):
+        return self._estimates_and_state(X, of)[0]
+
+    def _estimated(self, X, policy):
+        """Estimates by a policy, before the penalty, and answers; within a walk made once."""
+        kept = None if policy.kept is None else tuple(policy.kept)
+        return once_of(self).whole(
+            ("estimates", id(policy.estimator), kept),
+            lambda: self._estimates_and_state(X, policy.estimates),
+            of=policy.estimator,
+        )
 
     @property
     def accuracy_estimator_(self):

@@ -43,7 +43,7 @@ class ReportTablesMixin(ReportMixin):
 
     def _table_of_rows(self, rows, known, budgets, costs):
         policy, n = self._policy_at(np.inf), num_samples(rows)
-        estimates, state = self._report_estimates(rows, policy)
+        estimates, state = self._estimated(rows, policy)
         told = costs is not None
         planned = self._row_costs(rows, costs) if policy.per_row or told else None
         draw, plans, price = tie_draws(rows), [], []
@@ -82,18 +82,13 @@ class ReportTablesMixin(ReportMixin):
             np.array(price) if one_by_one else None,
         )
 
-    def _report_estimates(self, rows, policy):
-        """Estimates of quality, and the answers that came with them."""
-        if hasattr(self, "_estimates_and_state"):
-            return self._estimates_and_state(rows, policy.estimates)
-        return self._estimates(rows, policy.estimates), None
-
     def _quality_of_members(self, rows, target, state):
         """Quality of each member's answer to each row."""
         objective, columns = self._objective(), []
-        for at, (name, member) in enumerate(zip(self.member_names_, self.estimators_)):
+        every = np.arange(num_samples(rows))
+        for at in range(len(self.estimators_)):
             answers = state.get((at, objective.asks))
             if answers is None:
-                answers = self._call_member(objective.asks, name, member, rows)
+                answers = self._answers_of_member(rows, at, objective.asks, every)
             columns.append(objective.rows(target, answers))
         return np.column_stack(columns)

@@ -49,7 +49,7 @@ class RowTablesMixin:
             return None
         policy = self._policy()
         return RowTable(
-            self._estimates(X, policy.estimates),
+            self._estimated(X, policy)[0],
             self._row_costs(X, costs) if policy.per_row else None,
             costs is not None,
             tie_draws(X, request_id)(np.arange(num_samples(X))),

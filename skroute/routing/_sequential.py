@@ -7,6 +7,13 @@ from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
+from skroute.routing._abstaining import (
+    ABSTAIN_COST,
+    ABSTAIN_NAME,
+    AbstainingMixin,
+    Beside,
+    quality_of_handing,
+)
 from skroute.routing._answers import CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import search_combinations
 from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
@@ -37,18 +44,17 @@ class State(NamedTuple):
         Combiner weights of their answers.
 
     first_choice : int
-        Choice of answering here with all combined; each one alone comes after it.
+        Choice of answering here with all combined; each one alone comes after it, and, where
+        rows may be handed over, that.
+    n_ways : int
+        Ways to stop here, which these are.
     """
 
     used: NDArray[np.int64]
     following: NDArray[np.int64]
     weights: NDArray[np.float64]
     first_choice: int
-
-    @property
-    def n_ways(self):
-        """Ways to answer here."""
-        return 1 if len(self.used) == 1 else 1 + len(self.used)
+    n_ways: int
 
 
 class Rule(NamedTuple):
@@ -92,7 +98,7 @@ class Models(NamedTuple):
     rollout: list[Any]
 
 
-class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
+class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRouter):
     r"""Ask one member after another, for as long as the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
@@ -149,6 +155,13 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
         to one number per row, higher is better, as in :class:`OccamRouterClassifier`. What is
         no mean over the labels of rows is refused.
 
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person instead of answering
+        it: the row counts as the best quality of any answer in `fit` minus this. The
+        members that were asked before are paid, and the first one is always asked.
+        `predict` marks it by None (NaN in an indicator matrix), `predict_proba` by NaN. None
+        never hands over. Raising it hands fewer rows over.
+
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
         out-of-sample.
@@ -164,7 +177,8 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
 
     choices_ : list of str
         What `route` indexes: the sets of members that a row may end with, their answers
-        combined ("cnn + ocr") or one of them preferred ("cnn + ocr > ocr").
+        combined ("cnn + ocr") or one of them preferred ("cnn + ocr > ocr"); with an
+        `abstain_cost` also handed over after them ("cnn + ocr > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each.
@@ -189,6 +203,9 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
 
     mixture_ : Mixture
         Validated mean cost and quality of the rules that are used, by rising cost.
+
+    abstain_quality_ : float or None
+        What a row counts as that is handed over; None where none is.
 
     n_features_in_ : int
         Number of features seen during `fit`, where X has columns.
@@ -254,6 +271,7 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
         "quality": QUALITY_OF_LABELS,
+        "abstain_cost": ABSTAIN_COST,
     }
 
     def __init__(
@@ -267,6 +285,7 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
         n_prices=12,
         accuracy_estimator=None,
         quality="accuracy",
+        abstain_cost=None,
         cv=5,
         n_jobs=None,
     ):
@@ -278,10 +297,12 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
         self.n_prices = n_prices
         self.accuracy_estimator = accuracy_estimator
         self.quality = quality
+        self.abstain_cost = abstain_cost
         self.cv = cv
         self.n_jobs = n_jobs
 
     def _check(self, X, members):
+        super()._check(X, members)
         check_base(self.base, members)
         names = list(members)
         self._before = continued(members)
@@ -317,6 +338,8 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
         scores, names = answers.responses, answers.names
         members, following = member_sets(len(names), self.max_calls, self._before)
         found = search_combinations(scores, target, self._rows_quality(target), self.max_calls)
+        best = np.array([per_row.max() for _, _, per_row in found.values()])
+        self.abstain_quality_ = handed = quality_of_handing(best, self.abstain_cost)
         # Ways to answer in each state: all combined, or any one of several members alone.
         self._states, realised, choices = [], [], []
         for row, after in zip(members, following):
@@ -324,16 +347,26 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
             ways = [found[frozenset(used)]]
             if len(used) > 1:
                 ways += [found[frozenset([k])] for k in used]
-            self._states.append(State(used, after, ways[0][0][used], len(choices)))
+            if handed is not None:
+                ways.append((np.zeros(len(row)), np.nan, np.full(len(target), handed)))
+            self._states.append(State(used, after, ways[0][0][used], len(choices), len(ways)))
             name = " + ".join(np.array(names)[used])
-            labels = [name, *(f"{name} > {names[k]}" for k in used)]
+            labels = [name, *(f"{name} > {names[k]}" for k in used if len(used) > 1)]
+            labels += [f"{name} > {ABSTAIN_NAME}"] * (handed is not None)
             choices += [(label, row, w, theta) for label, (w, theta, _) in zip(labels, ways)]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
 
-        def fit(state, values):
+        def fit(state, values, at=None):
             used = self._states[state].used
             features = self._features([scores[k] for k in used], self._states[state])
-            return fit_predictor(self.accuracy_estimator, features, values, answers.folds)
+            told = self.accuracy_estimator, features
+            if handed is None:
+                return fit_predictor(*told, values, answers.folds)
+            # What handing over is worth is known.
+            at = self._states[state].n_ways - 1 if at is None else at
+            fitted, estimate = fit_predictor(*told, np.delete(values, at, axis=1), answers.folds)
+            fitted = Beside(fitted, handed, at)
+            return fitted, fitted.table(estimate)
 
         bases = self._possible_bases(names)
         # States of one member, in the order of the members that may come first.
@@ -362,7 +395,7 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
             options = self._addon_options(base)
             ways = np.column_stack([realised[state][:, way] for state, way, _ in options])
             costs = np.array([cost for _, _, cost in options])
-            self._models.addon[base], estimate = fit(base, ways)
+            self._models.addon[base], estimate = fit(base, ways, len(options) - 1)
             path = assignment_path(estimate, costs)
             own = spread_prices(path, _N_ADDON_PRICES)
             table = zip(own, *price_curve(estimate, ways, costs, own))
@@ -390,12 +423,16 @@ class SequentialRouterClassifier(LabelQualityMixin, CombiningRouter):
             state, cost = following[k], base_cost + self.costs_[k]
             alone = 1 + int(self._states[state].used.searchsorted(k))
             options += [(state, 0, cost), (state, alone, cost)]
+        if self.abstain_quality_ is not None:
+            options.append((base, self._states[base].n_ways - 1, base_cost))
         return options
+
+    _answers_kind = ExitAnswers
 
     def _plan(self, X, budget):
         check_affordable(budget, self._least())
         rule = self.mixture_.draw(X, budget)
-        answers = ExitAnswers(self, X)
+        answers = self._asked_answers(X)
         state = np.array([one.start for one in self._rules])[rule]
         way = np.zeros(len(rule), dtype=np.int64)
         active = np.arange(len(rule))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skroute.base import Plan, check_affordable
-from skroute.routing._answers import Answers, CombiningRouter
+from skroute.routing._answers import CombiningRouter
 from skroute.routing._combiner import combine, search_threshold
 from skroute.utils._compat import StrOptions, num_samples
 
@@ -140,7 +140,7 @@ class VoteClassifier(CombiningRouter):
         check_affordable(budget, self._least())
         n = num_samples(X)
         cost = np.full(n, self.choice_costs_[0])
-        return Plan(np.zeros(n, dtype=np.int64), cost, Answers(self, X))
+        return Plan(np.zeros(n, dtype=np.int64), cost, self._asked_answers(X))
 
     def _offers_proba(self):
         # Votes are shares of members.

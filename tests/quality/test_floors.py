@@ -111,3 +111,18 @@ def test_the_estimator_decides_by_its_floors(monkeypatch):
     before = plain.predict(new)
     assert (before[:, 1] < before[:, 0]).any()
     np.testing.assert_array_equal(router.predict(new), lift(before, wanted, step))
+
+
+def test_kept_estimates_are_made_up_as_those_of_new_rows(monkeypatch):
+    """By the floors of all rows; those that judge have the floors of the other folds."""
+    X = np.random.default_rng(3).standard_normal((200, 3))
+    Q = X[:, :2] + [0.0, 0.3]
+    wanted = np.array([[False, False], [True, False]])
+    # Seen in all rows alone, and in none of the folds' others.
+    monkeypatch.setattr(floors, "learn_floors", lambda e, *rest: wanted if len(e) == 200 else None)
+    router = QualityRegressor(family=["trees"], cv=2)
+    estimate, kept = router.cross_fit(X, Q, costs=COSTS[:2], return_kept=True)
+    step = router._ready[1][-1]
+    assert (estimate[:, 1] < estimate[:, 0]).any()
+    assert (kept[:, 1] >= kept[:, 0] + step).all()
+    np.testing.assert_array_equal(estimate, router.cross_fit(X, Q, costs=COSTS[:2]))

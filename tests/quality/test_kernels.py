@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
 from skroute.quality import _kernels
-from skroute.quality._search import METRICS, HostRows
+from skroute.quality._search import METRICS, HostRows, read_only
 from tests.quality import reference
 
 KINDS = ["normal", "integers", "constant", "duplicates", "heavy", "offset", "wide", "tiny", "huge"]
@@ -70,7 +70,7 @@ def test_kernels_equal_their_numpy_twins(seed, kind, n_rows, n_features, metric,
     head = ready(X, metric, Q)
 
     n_subsets = 1 + int(share * (n_rows - 1))
-    starts = np.linspace(0, n_rows, n_subsets + 1).astype(np.int64)
+    starts = read_only(np.linspace(0, n_rows, n_subsets + 1).astype(np.int64))
     distances, rows = _kernels.nearest_of_subsets(*head, starts)
     expected = reference.nearest_of_subsets(X, starts, Q, metric)
     all_distances = np.array([reference.distances_to(X, query, metric) for query in Q])
@@ -90,8 +90,8 @@ def test_kernels_equal_their_numpy_twins(seed, kind, n_rows, n_features, metric,
         np.testing.assert_array_equal(rows, expected_rows)
     assert all(len(set(row)) == k for row in rows.tolist())
 
-    y = rng.standard_normal((n_rows, 2))
-    at = distances[:, -1]
+    y = read_only(rng.standard_normal((n_rows, 2)))
+    at = read_only(distances[:, -1])
     counts, sums, squares = _kernels.sums_at_distance(*head, y, at)
     if metric == "chebyshev" or kind == "integers":
         expected = reference.sums_at_distance(X, y, at, Q, metric)
@@ -120,7 +120,7 @@ def test_same_neighbours_as_sklearn(metric, kind):
     np.testing.assert_allclose(distances, expected_distances, rtol=1e-7, atol=1e-7)
     if kind != "discrete":  # scikit-learn does not say which of equally near rows it returns
         np.testing.assert_array_equal(rows, expected)
-    _, rows = _kernels.nearest_of_subsets(*ready(X, metric, Q), np.array([0, len(X)]))
+    _, rows = _kernels.nearest_of_subsets(*ready(X, metric, Q), read_only([0, len(X)]))
     if kind != "discrete":
         np.testing.assert_array_equal(rows[:, 0], expected[:, 0])
 
@@ -144,18 +144,18 @@ def test_compiled_kernels_equal_their_python(metric):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, (120, 3)).astype(float)
     X[0, 0] = 50.0
-    Q, y = X[:3] + 1, rng.random((120, 2))
+    Q, y = X[:3] + 1, read_only(rng.random((120, 2)))
     head = ready(X, metric, Q)
-    (number, row_codes, excesses, _, scale, factor), (codes, slack, Q) = head
+    (number, row_codes, excesses, X, scale, factor), (codes, slack, Q) = head
     scratch = np.empty(3)
     bits = scratch.view(np.int64)
 
-    starts = np.array([0, 15, 120])
-    at = _kernels.k_nearest(*head, 6)[0][:, -1]
+    starts = read_only([0, 15, 120])
+    at = read_only(_kernels.k_nearest(*head, 6)[0][:, -1])
     for kernel, options in [
         (_kernels.nearest_of_subsets, (*head, starts)),
-        (_kernels.k_nearest, (*head, 6)),
-        (_kernels.k_nearest, (*head, 1)),
+        (_kernels._k_nearest, (*head, 6)),
+        (_kernels._k_nearest, (*head, 1)),
         (_kernels.sums_at_distance, (*head, y, at)),
     ]:
         for compiled, interpreted in zip(kernel(*options), kernel.py_func(*options)):
@@ -194,7 +194,7 @@ def test_compiled_kernels_equal_their_python(metric):
         results = []
         for call in (function, function.py_func):
             values, rows = compiled.copy(), np.arange(120)
-            results.append((*call(number, values, rows, 120, 6, *tail), *rows[:6]))
+            results.append(np.hstack([*call(number, values, rows, 120, 6, *tail), rows[:6]]))
         np.testing.assert_allclose(*results)
 
 
@@ -217,7 +217,9 @@ def test_rows_of_a_tie_are_thinned_once(metric, kind, monkeypatch):
 
     monkeypatch.setattr(_kernels, "_keep_nearest", counted)
     expected = reference.k_nearest(X, 20, X[:1], metric)
-    found = _kernels.k_nearest.py_func(*ready(X, metric, X[:1]), 20)
+    with monkeypatch.context() as interpreted:
+        interpreted.setattr(_kernels, "_k_nearest", _kernels._k_nearest.py_func)
+        found = _kernels.k_nearest(*ready(X, metric, X[:1]), 20)
     np.testing.assert_array_equal(found[1], expected[1])
     # At the end, and where the k-th distance falls: 1 and 0 of one-hot rows.
     assert len(calls) <= 3

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import make_classification
+from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score
 from sklearn.naive_bayes import GaussianNB
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.certified import CertifiedRouter
 from skroute.metrics import (
@@ -22,8 +22,14 @@ from skroute.metrics import (
 )
 from skroute.routing import (
     BudgetRouter,
+    FrugalMCTClassifier,
+    FrugalMLClassifier,
     OccamRouterClassifier,
     OccamRouterRegressor,
+    OracleRouterClassifier,
+    OracleRouterRegressor,
+    SequentialRouterClassifier,
+    SingleBestClassifier,
     export_policy,
 )
 
@@ -279,3 +285,208 @@ def test_what_is_refused_in_words():
     router.abstain_cost = 0.2
     with pytest.raises(ValueError, match="abstain_cost was changed after fit"):
         router.predict(X)
+
+
+class Counted(DecisionTreeClassifier):
+    """Notes how many rows it is asked about once fitted."""
+
+    def predict_proba(self, X):
+        self.n_asked = getattr(self, "n_asked", 0) + len(X)
+        return super().predict_proba(X)
+
+
+def combining(kind, **told):
+    models = [
+        ("bayes", GaussianNB()),
+        ("small", Counted(max_depth=2, random_state=0)),
+        ("large", Counted(max_depth=6, random_state=0)),
+    ]
+    if kind is not FrugalMLClassifier:
+        told["accuracy_estimator"] = TREE
+    if kind is SequentialRouterClassifier:
+        told["n_prices"] = 3
+    return kind(models, costs=[1, 2, 5], cv=2, **told)
+
+
+COMBINING = [FrugalMLClassifier, FrugalMCTClassifier, SequentialRouterClassifier]
+
+
+@pytest.mark.parametrize("kind", COMBINING)
+def test_a_row_is_handed_over_after_an_answer(kind):
+    X, y = labels(900)
+    X, X_new, y, y_new = X[:500], X[500:], y[:500], y[500:]
+    router = combining(kind, abstain_cost=0.25).fit(X, y)
+    assert router.abstain_quality_ == 0.75 and router.min_budget_ == 1
+    for budget in (1, 2.5, None):
+        routed = router.predict_routed(X_new, budget=budget)
+        handed = np.array([label is None for label in routed.y_pred])
+        assert 0.05 < handed.mean() < 1
+        named = np.array(router.choices_)[routed.route]
+        np.testing.assert_array_equal(handed, [str(n).endswith(" > abstain") for n in named])
+        # Who was asked before is paid, and nobody else.
+        paid = [sum({"bayes": 1, "small": 2, "large": 5}[k] for k in asked(n)) for n in named]
+        np.testing.assert_array_equal(routed.cost, paid)
+        assert routed.cost.mean() < 1.3 * (budget or np.inf)
+        proba = router.predict_proba(X_new, budget=budget)
+        np.testing.assert_array_equal(np.isnan(proba).any(axis=1), handed)
+        rows = router.row_quality(X_new, y_new, budget=budget)
+        answered = routed.y_pred[~handed].astype(y.dtype)
+        right = answered == y_new[~handed]
+        np.testing.assert_array_equal(rows.quality[~handed], right)
+        assert (rows.quality[handed] == 0.75).all()
+        assert router.score(X_new, y_new, budget=budget) == right.mean()
+        curve = accuracy_cost_curve(router, X_new, y_new, [np.inf if budget is None else budget])
+        assert curve.quality[0] == pytest.approx(rows.quality.mean())
+    plain = combining(kind).fit(X, y)
+    assert rows.quality.mean() > plain.row_quality(X_new, y_new).quality.mean() + 0.02
+    # What is never worth it changes no answer.
+    never = combining(kind, abstain_cost=2).fit(X, y)
+    for budget in (1, 3, None):
+        one, other = (r.predict_routed(X_new, budget=budget) for r in (never, plain))
+        np.testing.assert_array_equal(one.y_pred, other.y_pred)
+        np.testing.assert_array_equal(one.cost, other.cost)
+    with pytest.raises(ValueError, match="no plain mean over rows"):
+        combining(kind, quality="balanced_accuracy", abstain_cost=0.1).fit(X, y)
+
+
+def asked(name):
+    """The members that a choice asks."""
+    return set(name.removesuffix(" > abstain").replace(" > ", " + ").split(" + "))
+
+
+@pytest.mark.parametrize("kind", COMBINING)
+def test_nobody_is_asked_about_rows_that_are_handed_over(kind):
+    X, y = labels(500)
+    router = combining(kind, abstain_cost=0.2, base="bayes").fit(X[:300], y[:300])
+    models = router.named_estimators_
+    for model in (models.small, models.large):
+        model.n_asked = 0
+    routed = router.predict_routed(X[300:], budget=3)
+    named = np.array(router.choices_)[routed.route]
+    for member in ("small", "large"):
+        wanted = sum(member in asked(name) for name in named)
+        assert models[member].n_asked == wanted
+
+
+@pytest.mark.parametrize("kind", [FrugalMCTClassifier, SequentialRouterClassifier])
+def test_several_labels_are_marked_by_nan(kind):
+    X, Y = make_multilabel_classification(300, n_features=8, n_classes=3, random_state=0)
+    models = [
+        ("small", DecisionTreeClassifier(max_depth=2, random_state=0)),
+        ("large", DecisionTreeClassifier(max_depth=8, random_state=0)),
+    ]
+    router = kind(models, costs=[1, 3], cv=2, accuracy_estimator=TREE, abstain_cost=0.3)
+    routed = router.fit(X[:200], Y[:200]).predict_routed(X[200:])
+    handed = np.array([str(router.choices_[k]).endswith("abstain") for k in routed.route])
+    assert 0.05 < handed.mean() < 0.95
+    np.testing.assert_array_equal(np.isnan(routed.y_pred).all(axis=1), handed)
+    assert set(np.unique(routed.y_pred[~handed])) == {0, 1}
+    quality = router.row_quality(X[200:], Y[200:]).quality
+    assert router.score(X[200:], Y[200:]) == pytest.approx(quality[~handed].mean())
+    assert (quality[handed] == router.abstain_quality_).all()
+    assert np.isnan(router.predict(X[200:][handed])).all()
+
+
+def test_the_stream_of_a_base_hands_over():
+    X, y = labels(600)
+    router = combining(FrugalMCTClassifier, abstain_cost=0.25, budget=2.5, base="bayes")
+    router.fit(X[:500], y[:500])
+    routed, stream = router.predict_routed(X[500:]), router.stream(400)
+    for row, label in enumerate(routed.y_pred[:40]):
+        assert stream.predict(X[[500 + row]]) == label
+    assert stream.status().spent == pytest.approx(routed.cost[:40].sum())
+    assert any(label is None for label in routed.y_pred[:40])
+    held = router.route(X[500:], exclude=["abstain"])
+    assert not any(str(router.choices_[k]).endswith("abstain") for k in held)
+    with pytest.raises(ValueError, match="exclude names"):
+        combining(FrugalMCTClassifier).fit(X[:200], y[:200]).route(X[:9], exclude=["abstain"])
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    cost=st.floats(0.01, 1.0),
+    budget=st.one_of(st.none(), st.floats(0, 4)),
+    seed=st.integers(0, 20),
+    rate=st.sampled_from([None, 0.05]),
+)
+def test_baselines_hand_over_what_is_better_handed_over(cost, budget, seed, rate):
+    """By brute force over all choices of one for all rows, and for each row."""
+    X, y = labels(160, seed)
+    told = {"costs": [1, 3], "cv": 2, "abstain_cost": cost, "exchange_rate": rate}
+    single = SingleBestClassifier(members(), budget=budget, **told).fit(X[:100], y[:100])
+    worth = [*single.mean_quality_[:2], 1 - cost]
+    net = np.array(worth) - (rate or 0) * np.array([1, 3, 0])
+    net[np.array([1, 3, 0]) > (np.inf if budget is None else budget)] = -np.inf
+    routed = single.predict_routed(X[100:])
+    assert set(routed.route) == {int(net.argmax())}
+    assert all((label is None) == (net.argmax() == 2) for label in routed.y_pred)
+    assert single.min_budget_ == 0
+    oracle = OracleRouterClassifier(members(), budget=budget, **told).fit(X[:100], y[:100])
+    right = oracle.member_quality(X[100:], y[100:])
+    table = np.column_stack([right, np.full(60, 1 - cost)]) - (rate or 0) * np.array([1, 3, 0])
+    found = oracle.row_quality(X[100:], y[100:])
+    reached = found.quality - (rate or 0) * found.cost
+    if budget is None:
+        np.testing.assert_allclose(reached, table.max(axis=1))
+    else:
+        assert found.cost.mean() <= budget + 1e-9
+        assert reached.sum() >= table[:, 2].sum() - 1e-9
+    assert oracle.score(X[100:], y[100:], budget=np.inf) >= right.mean(axis=0).max() - 1e-9
+
+
+def test_the_oracle_of_numbers_marks_them():
+    X = np.linspace(-1, 1, 80)[:, None]
+    y = np.where(X[:, 0] > 0, X[:, 0], np.random.default_rng(0).normal(size=80) * 3)
+    told = {"costs": [1, 2], "quality": "absolute_error", "abstain_cost": 0.5, "cv": 2}
+    models = [("line", Ridge()), ("tree", DecisionTreeRegressor(max_depth=2, random_state=0))]
+    oracle = OracleRouterRegressor(models, **told).fit(X, y)
+    answers = oracle.predict(X, y_true=y)
+    loss = -oracle.member_quality(X, y)
+    best = -oracle.abstain_quality_
+    np.testing.assert_array_equal(np.isnan(answers), loss.min(axis=1) > best)
+    assert oracle.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("kind", COMBINING)
+def test_promises_about_members_that_are_combined(kind):
+    X, y = labels(900)
+    router = combining(kind, abstain_cost=0.3).fit(X[:400], y[:400])
+    certified = CertifiedRouter(FrozenEstimator(router), max_loss=0.31, random_state=0)
+    certified.fit(X[400:], y[400:])
+    losses = certified._selection.evidence.losses
+    assert set(np.unique(losses)) == {0.0, 0.3, 1.0}
+    assert certified.abstain_quality_ == 0.7
+    # Loss and quality of new rows are told alike.
+    routed, found = certified.predict_routed(X), certified.predict(X)
+    handed = np.array([label is None for label in found])
+    curve = accuracy_cost_curve(certified, X, y, [np.inf])
+    assert curve.quality[0] == pytest.approx(np.where(handed, 0.7, routed.y_pred == y).mean())
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    seed=st.integers(0, 200),
+    reg_lambda=st.sampled_from([0.0, 1.0]),
+    abstain_cost=st.floats(0.05, 0.6),
+    budget=st.floats(0.3, 3.0),
+)
+def test_unknown_outcomes_are_estimated_as_without_the_choice(
+    seed, reg_lambda, abstain_cost, budget
+):
+    """A column of Q that is constant is read by the forest of all cells; handing over is not."""
+    rng = np.random.default_rng(seed)
+    X, Q = rng.normal(size=(60, 2)), rng.uniform(size=(60, 2))
+    Q[rng.uniform(size=60) < 0.4, 0] = np.nan
+    told = {"costs": [1, 3], "reg_lambda": reg_lambda}
+    own = BudgetRouter(Ridge(), abstain_cost=abstain_cost, budget=budget, **told).fit(X, Q)
+    plain = BudgetRouter(Ridge(), **told).fit(X, Q)
+    estimate = own.predict_quality(X)
+    np.testing.assert_array_equal(estimate[:, :2], plain.predict_quality(X))
+    np.testing.assert_array_equal(own.quality_std_, [*plain.quality_std_, 0.0])
+    assert (estimate[:, 2] == np.nanmax(Q) - abstain_cost).all()
+    # By hand: what is left after the penalty and the price.
+    price = own.price_
+    net = estimate - reg_lambda * own.quality_std_ - price * np.array([1, 3, 0])
+    clear = np.sort(net, axis=1)
+    clear = clear[:, -1] - clear[:, -2] > 1e-9
+    np.testing.assert_array_equal(own.route(X)[clear], net.argmax(axis=1)[clear])

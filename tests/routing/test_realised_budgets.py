@@ -19,8 +19,9 @@ from sklearn.tree import DecisionTreeRegressor
 from skroute.assignment import assignment_path
 from skroute.base import Routed
 from skroute.metrics import accuracy_cost_curve
-from skroute.quality import BaggedNeighborsRegressor
+from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
+from skroute.routing._priced import PricedPolicy
 from skroute.routing._validation import choose_by_rule, error_by_level, leave_one_out
 
 
@@ -240,3 +241,31 @@ def test_warnings_of_budgets_and_costs_that_do_not_go_together():
         accuracy_cost_curve(router, X, Q, budgets=[5.0, 13.0])
     with pytest.warns(UserWarning, match="logged costs of 'choice1' are .* but costs says 4"):
         BudgetRouter(Ridge(), costs=PRICES).fit(X, Q, costs=C * [1.0, 1000.0, 1.0])
+
+
+def test_budgets_hold_where_errors_are_rare_and_expensive():
+    """Floors and corrections of the folds differ from those that new rows are estimated by."""
+
+    def draw(n, seed):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 4))
+        positive = rng.uniform(size=n) < 1 / (1 + np.exp(3 - 1.2 * X[:, 0] - X[:, 1]))
+        wrong = rng.uniform(size=(n, 3)) < [0.35, 0.15, 0.05] * (1 + 0.3 * np.tanh(X[:, [2]]))
+        return X, -np.where(positive[:, None], 50.0, 1.0) * wrong
+
+    off, folds_off = [], []
+    for seed in range(1, 4):
+        router = BudgetRouter(QualityRegressor(keep_rows=False), costs=[1, 3, 10])
+        policy = router.fit(*draw(700, seed))._priced
+        X, _ = draw(6000, seed + 100)
+        values = policy.values(X)
+        by_folds = PricedPolicy(
+            policy.estimator, policy.estimate, policy.quality, policy.planned, part=policy.part
+        )
+        for budget in (2.5, 4.0, 7.0):
+            off.append(router.predict_cost(X, budget=budget).mean() / budget - 1)
+            rule = by_folds.rule(budget)
+            spent = choose_by_rule(values, policy.planned, rule).mean(policy.planned + 0 * values)
+            folds_off.append(spent.mean() / budget - 1)
+    assert np.sqrt(np.mean(np.square(off))) < 0.03 and abs(np.mean(off)) < 0.02
+    assert np.sqrt(np.mean(np.square(folds_off))) > 0.1

@@ -1,0 +1,218 @@
+"""Certifying and reporting ask nothing twice: one walk over stored answers."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import make_classification
+from sklearn.ensemble import VotingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from skroute.certified import CertifiedRouter, _renewal
+from skroute.early_exit import QWYCEnsemble
+from skroute.gating import AdaptGatingClassifier, BoostedGate
+from skroute.routing import (
+    BudgetRouter,
+    CascadeRouter,
+    FrugalMCTClassifier,
+    FrugalMLClassifier,
+    OccamRouterClassifier,
+    RandomRouterClassifier,
+    SequentialRouterClassifier,
+    SingleBestClassifier,
+    VoteClassifier,
+)
+
+ASKED = {}
+
+
+def note(name, X):
+    for row in np.asarray(X)[:, 0].tolist():
+        ASKED.setdefault(name, []).append(row)
+
+
+class Counted(ClassifierMixin, BaseEstimator):
+    """Notes every row that it is asked about after `fit`."""
+
+    def __init__(self, model, name):
+        self.model = model
+        self.name = name
+
+    def fit(self, X, y):
+        self.model_ = clone(self.model).fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict(self, X):
+        note(self.name, X)
+        return self.model_.predict(X)
+
+    def predict_proba(self, X):
+        note(self.name, X)
+        return self.model_.predict_proba(X)
+
+
+class CountedRegressor(DecisionTreeRegressor):
+    """An accuracy estimator that reads each row once: texts are long."""
+
+    def predict(self, X, check_input=True):
+        note("estimator", X)
+        return super().predict(X, check_input)
+
+
+X, Y = make_classification(360, 6, n_informative=4, n_classes=3, flip_y=0.1, random_state=0)
+COSTS = {"a": 1.0, "b": 3.0, "c": 10.0}
+N_FIT = 160
+
+
+def members():
+    return [
+        ("a", Counted(GaussianNB(), "a")),
+        ("b", Counted(DecisionTreeClassifier(max_depth=4, random_state=0), "b")),
+        ("c", Counted(LogisticRegression(), "c")),
+    ]
+
+
+def occam(**options):
+    if "embedding" not in options:
+        options["accuracy_estimator"] = CountedRegressor(max_depth=3, random_state=0)
+    return OccamRouterClassifier(members(), costs=COSTS, **options)
+
+
+ROUTERS = {
+    "occam": lambda: occam(),
+    "occam with an embedder": lambda: occam(embedding="a"),
+    "occam that hands over": lambda: occam(abstain_cost=0.4),
+    "occam of probabilities": lambda: occam(quality="brier"),
+    "FrugalML": lambda: FrugalMLClassifier(members(), costs=COSTS),
+    "FrugalMCT": lambda: FrugalMCTClassifier(members(), costs=COSTS),
+    "sequential": lambda: SequentialRouterClassifier(members(), costs=COSTS),
+    "single": lambda: SingleBestClassifier(members(), costs=COSTS),
+    "random": lambda: RandomRouterClassifier(members(), costs=COSTS, random_state=0),
+    "votes": lambda: VoteClassifier(members(), costs=COSTS),
+    "early exit": lambda: QWYCEnsemble(VotingClassifier(members(), voting="soft"), random_state=0),
+    "gate": lambda: AdaptGatingClassifier(
+        Counted(DecisionTreeClassifier(max_depth=6, random_state=0), "full"),
+        gate=BoostedGate(n_estimators=5),
+        gamma=0.01,
+    ),
+}
+FITTED = {}
+
+
+def fitted(name):
+    if name not in FITTED:
+        FITTED[name] = ROUTERS[name]().fit(X[:N_FIT], Y[:N_FIT])
+    return FITTED[name]
+
+
+def certified(name, y=Y, **options):
+    options = {"fallback": "safe", "n_points": 8, "random_state": 0, **options}
+    router = CertifiedRouter(FrozenEstimator(fitted(name)), **options)
+    ASKED.clear()
+    return router.fit(X[N_FIT:], y[N_FIT:])
+
+
+def at_most_once():
+    return all(len(set(rows)) == len(rows) for rows in ASKED.values())
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_each_member_is_asked_once_about_a_row(name):
+    certificate = certified(name, max_loss=0.3).certificate_
+    assert ASKED
+    assert at_most_once()
+    if name != "gate":
+        # The best single choice is a reference, which is asked about every row.
+        assert set(certificate.calls.values()) == {certificate.n_rows}
+        assert len(certificate.calls) == 3
+    assert json.loads(certificate.to_json())["calls"] == certificate.calls
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_the_certificate_is_that_of_a_pass_for_each_point(data):
+    name = data.draw(st.sampled_from(sorted(ROUTERS)))
+    options = {
+        "max_loss": data.draw(st.sampled_from([0.1, 0.3, None])),
+        "budget": data.draw(st.sampled_from([None, 30.0])),
+        "groups": data.draw(st.sampled_from([None, "class"])),
+        "reference": data.draw(st.sampled_from(["best", "full"])),
+    }
+    if name != "occam of probabilities" and data.draw(st.booleans()):
+        options |= {"loss": lambda y, y_pred: 1.0 * (y != y_pred), "loss_range": 1.0}
+    if options["max_loss"] is None and options["budget"] is None:
+        options["max_loss"] = 0.2
+    found = []
+    for walk in (_renewal.walking, lambda estimator: estimator):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_renewal, "walking", walk)
+            try:
+                router = certified(name, **options)
+            except ValueError as error:
+                found.append(str(error))
+            else:
+                found.append((router._selection.evidence, str(router.certificate_)))
+    one, other = found
+    if isinstance(one, str) or isinstance(other, str):
+        assert one == other
+        return
+    assert one[1] == other[1]
+    for of_walk, of_passes in zip(one[0], other[0]):
+        np.testing.assert_array_equal(of_walk, of_passes)
+
+
+def test_rows_are_read_once_by_what_estimates():
+    quality = np.column_stack([X[:, 1] > 0, X[:, 2] > -1, np.ones(len(X))]).astype(float)
+    reader = CountedRegressor(max_depth=3, random_state=0)
+    router = BudgetRouter(reader, costs=[1.0, 3.0, 10.0], cost_estimator=None)
+    router.fit(X[:N_FIT], quality[:N_FIT])
+    ASKED.clear()
+    certified_router = CertifiedRouter(FrozenEstimator(router), max_loss=0.3, random_state=0)
+    certified_router.fit(X[N_FIT:], quality[N_FIT:])
+    assert ASKED
+    assert at_most_once()
+    assert certified_router.certificate_.calls == {}
+
+
+def test_the_log_of_a_cascade_costs_nothing():
+    rng = np.random.default_rng(0)
+    sure = np.column_stack([rng.random(360), np.ones(360)])
+    quality = np.column_stack([rng.random(360) < sure[:, 0], rng.random(360) < 0.95]).astype(float)
+    router = CascadeRouter(costs=[1, 10]).fit(X[:N_FIT], quality[:N_FIT], signals=sure[:N_FIT])
+    found = []
+    for walk in (_renewal.walking, lambda estimator: estimator):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_renewal, "walking", walk)
+            told = CertifiedRouter(FrozenEstimator(router), max_loss=0.2, random_state=0)
+            found.append(told.fit(X[N_FIT:], quality[N_FIT:], signals=sure[N_FIT:]))
+    one, other = (router._selection.evidence for router in found)
+    assert found[0].certificate_.calls == {}
+    for of_walk, of_passes in zip(one, other):
+        np.testing.assert_array_equal(of_walk, of_passes)
+
+
+@pytest.mark.parametrize("name", ["FrugalML", "FrugalMCT", "occam", "sequential", "early exit"])
+def test_a_report_asks_once(name, tmp_path):
+    pytest.importorskip("vl_convert")
+    router = fitted(name)
+    ASKED.clear()
+    router.report(X[N_FIT:], Y[N_FIT:], path=tmp_path / "report.html", n_budgets=6, n_resamples=20)
+    assert at_most_once()
+
+
+def test_a_walk_leaves_the_estimator_as_it_was():
+    router = fitted("occam")
+    before = set(vars(router))
+    certified("occam", max_loss=0.3)
+    assert set(vars(router)) == before
+    ASKED.clear()
+    router.predict(X[N_FIT:])
+    router.predict(X[N_FIT:])
+    assert not at_most_once()

@@ -3,16 +3,23 @@
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 
-from skroute.early_exit import _bit_walks, _forest_engine, _kernels, _row_walk
+from skroute.early_exit import (
+    QWYCEnsemble,
+    _bit_walks,
+    _forest_engine,
+    _kernels,
+    _row_walk,
+)
 from skroute.early_exit._engines import ensemble_engine
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._thresholds import lagrangian_path, running_values
-from skroute.forests import _bitvector_kernels, _row_kernels, leaf_sums
+from skroute.forests import FastForest, _bitvector_kernels, _row_kernels, leaf_sums
 from skroute.forests import _kernels as forest_kernels
 from skroute.forests._row_layout import row_layout
 from tests.early_exit.reference import leaving
@@ -150,3 +157,38 @@ def test_thresholds_without_rows_left():
     path = lagrangian_path(values, bad, np.ones(3), [100.0, 50.0])
     position, _ = leaving(values, *path[-1])
     np.testing.assert_array_equal(position, [0, 0])
+
+
+@pytest.mark.filterwarnings("ignore:alpha=")
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("kind", ["one class", "sigmoid", "expit", "mean"])
+def test_one_row_as_any_array_is_a_row_of_many(kind, single):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    y = np.array(["a", "b"])[(X[:, 0] > X[:, 1]).astype(int)]
+    y = np.full(60, "a") if kind == "one class" else y
+    if kind == "sigmoid":
+        model = lgb.LGBMClassifier(n_estimators=8, min_child_samples=5, verbose=-1).fit(X, y)
+    elif kind == "expit":
+        model = HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5).fit(X, y)
+    else:
+        model = RandomForestClassifier(8, random_state=0).fit(X, y)
+    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.2, calibration=None).optimize(X)
+    fast = FastForest.from_ensemble(model)
+    X = X.astype(np.float32 if single else np.float64)
+    behind = np.zeros(X.itemsize * 4 + 1, np.uint8)[1:].view(X.dtype).reshape(1, 4)
+    assert not behind.flags.aligned
+    for i, row in enumerate(X[:12]):
+        behind[0] = row
+        backwards = np.ascontiguousarray(X[i : i + 1, ::-1])[:, ::-1]
+        for one in (X[i : i + 1], behind, backwards, X[:12][i :: len(X)]):
+            assert quick.predict(one) == quick.predict(X)[i]
+            found = quick.predict_proba(one)
+            assert found.shape == (1, len(model.classes_))
+            np.testing.assert_allclose(found[0], quick.predict_proba(X)[i], rtol=1e-14)
+            assert fast.predict(one) == fast.predict(X)[i]
+            np.testing.assert_array_equal(fast.predict_proba(one)[0], fast.predict_proba(X)[i])
+    for other in (X[0], X[:1, :3], X[None], X[:0]):
+        for call in (quick.predict, quick.predict_proba, fast.predict, fast.predict_proba):
+            with pytest.raises(ValueError):
+                call(other)

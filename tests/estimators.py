@@ -5,10 +5,12 @@ skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is m
 """
 
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from unittest import mock
 
 import lightgbm
 import numpy as np
+import pytest
 from sklearn.ensemble import (
     GradientBoostingRegressor,
     RandomForestClassifier,
@@ -16,6 +18,7 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble, QWYCRanker, QWYCRegressor
@@ -51,6 +54,29 @@ from skroute.routing import (
 )
 
 
+def parametrize_with_checks(estimators, expected_failed_checks=lambda estimator: {}):
+    """scikit-learn's, strict; it prints each estimator anew for each of its checks, 10 s in all."""
+    cases = [
+        case
+        for estimator in estimators
+        for case in estimator_checks_generator(
+            estimator,
+            expected_failed_checks=expected_failed_checks(estimator),
+            mark="xfail",
+            xfail_strict=True,
+        )
+    ]
+    printed = {id(estimator): "".join(repr(estimator).split()) for estimator in estimators}
+
+    def name(item):
+        if not isinstance(item, partial):
+            return printed.get(id(item), getattr(item, "__name__", None))
+        given = ",".join(f"{key}={value}" for key, value in item.keywords.items())
+        return item.func.__name__ + (f"({given})" if given else "")
+
+    return pytest.mark.parametrize(("estimator", "check"), cases, ids=name)
+
+
 def members():
     """Two classifiers of different price."""
     return [
@@ -63,7 +89,14 @@ COSTS = {"tree": 1.0, "logreg": 3.0}
 
 # Estimators that choose among named classifiers and answer with one of them.
 ROUTERS = [
-    OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2),
+    # The default estimate, of two members: hundreds of fits of all of it say no more.
+    OccamRouterClassifier(
+        members(),
+        costs=COSTS,
+        budget=2.0,
+        cv=2,
+        accuracy_estimator=QualityRegressor(family=["linear", "cosine neighbors"], cv=2),
+    ),
     OccamRouterClassifier(
         members(),
         costs=COSTS,

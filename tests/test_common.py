@@ -8,12 +8,18 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skroute
 from tests import guards
 from tests.decision_checks import DECISION_CHECKS
-from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS, small_models
+from tests.estimators import (
+    ESTIMATORS,
+    MODELS,
+    NETS,
+    ROUTERS,
+    parametrize_with_checks,
+    small_models,
+)
 from tests.router_checks import ROUTER_CHECKS
 
 
@@ -24,7 +30,7 @@ def light_fits(request):
         yield
 
 
-@parametrize_with_checks(ESTIMATORS, xfail_strict=True)
+@parametrize_with_checks(ESTIMATORS)
 def test_sklearn_checks(estimator, check):
     check(estimator)
 

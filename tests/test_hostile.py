@@ -67,6 +67,12 @@ ABOUT_DATA |= {
 }
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """A hostile `memory="nonsense"` is a folder that joblib makes."""
+    monkeypatch.chdir(tmp_path)
+
+
 def assert_clear(error, *names):
     """The error of a refusal says which argument it is about."""
     text = "\n".join([str(error), *getattr(error, "__notes__", [])])

@@ -16,12 +16,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.members import MultiExitClassifier
 from skroute.routing import OccamRouterClassifier, SequentialRouterClassifier
-from tests.estimators import NETS
+from tests.estimators import NETS, parametrize_with_checks
 from tests.estimators import three_stages as build
 
 torch = pytest.importorskip("torch")
@@ -111,7 +110,7 @@ def fresh(net):
     return pickle.loads(pickle.dumps(net))
 
 
-@parametrize_with_checks(NETS, xfail_strict=True)
+@parametrize_with_checks(NETS)
 def test_sklearn_checks(estimator, check):
     check(estimator)
 

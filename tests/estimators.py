@@ -89,14 +89,7 @@ COSTS = {"tree": 1.0, "logreg": 3.0}
 
 # Estimators that choose among named classifiers and answer with one of them.
 ROUTERS = [
-    # The default estimate, of two members: hundreds of fits of all of it say no more.
-    OccamRouterClassifier(
-        members(),
-        costs=COSTS,
-        budget=2.0,
-        cv=2,
-        accuracy_estimator=QualityRegressor(family=["linear", "cosine neighbors"], cv=2),
-    ),
+    OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2),
     OccamRouterClassifier(
         members(),
         costs=COSTS,

@@ -46,6 +46,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._once import once_of
+from skroute.utils._tensors import on_host
 
 
 class Skyline(NamedTuple):
@@ -174,7 +175,7 @@ class BaseFeatureSelector(
         for attribute in ("n_features_in_", "feature_names_in_"):
             vars(self).pop(attribute, None)
         X = self._check_columns(X, reset=True)
-        X, y = indexable(X, y)
+        X, y = indexable(X, on_host(y))
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         extractors = self._check_extractors()
@@ -247,6 +248,8 @@ class BaseFeatureSelector(
         of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
         if of_columns and isinstance(X, list):
             X = np.asarray(X)
+        if of_columns:
+            X = on_host(X)
         if self.extractors is None:
             return check_rows(self, X, reset=reset)
         (X,) = indexable(X)

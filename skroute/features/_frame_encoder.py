@@ -208,7 +208,7 @@ def columns_of(X):
         raise TypeError(f"X must be rows, got {type(X).__name__}. One row is a list of one.")
     if hasattr(X, "toarray"):
         raise TypeError("FrameEncoder got a sparse X, and sparse rows are numbers already.")
-    found = np.asarray(X)
+    found = np.asarray(on_host(X))
     if found.dtype.kind == "c":
         raise ValueError("Complex data not supported: X must hold real numbers, or strings.")
     if 0 in found.shape:

@@ -17,6 +17,7 @@ from skroute.gating._columns import ColumnCodes
 from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
 from skroute.utils._once import once_of
+from skroute.utils._tensors import on_host
 from skroute.utils._texts import refusing_text
 
 
@@ -78,6 +79,7 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
 
     def _checked(self, X, y, sample_weight):
         """Numeric rows, codes of classes and weights; sets ``classes_`` and the groups."""
+        X, y = on_host(X), on_host(y)
         self._codes = ColumnCodes.of(X) if self._reads_categories else None
         self._raw_rows = None if self._codes is None else RawRows.of(X)
         if self._codes is not None:
@@ -118,7 +120,7 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
     def _check_X(self, X):
         if isinstance(X, LazyFeatures):
             return X
-        return LazyFeatures(X) if isinstance(X, Mapping) else super()._check_X(X)
+        return LazyFeatures(X) if isinstance(X, Mapping) else on_host(super()._check_X(X))
 
     def _least(self):
         return min(cost for name, cost in self.cost_table_.items() if name != "gate")

@@ -33,6 +33,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._once import once_of
+from skroute.utils._tensors import on_host
 from skroute.utils._texts import refusing_text
 
 
@@ -123,7 +124,7 @@ class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
 
     def _prepare(self, X, y, sample_weight, params):
         """Fit the full model, and all else that does not depend on `p_full` and `gamma`."""
-        X, y = indexable(X, y)
+        X, y = indexable(on_host(X), on_host(y))
         values, encoded, weight = self._checked(X, y, sample_weight)
         y = self.classes_[self._named[encoded]]
         fit_params, split_params = self._inner_params(sample_weight, weight, params)

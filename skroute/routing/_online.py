@@ -28,6 +28,7 @@ from skroute.routing._online_pacer import new_pacer, note_row
 from skroute.routing._online_serving import Decision, OnlineStatus, Serving
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 from skroute.utils._named import check_rows_match
+from skroute.utils._tensors import on_host
 from skroute.utils._texts import hide_texts
 
 # Rows of a standard normal that the scale of the features is shrunk towards.
@@ -239,7 +240,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """Nothing learned: checked arrays, names, prices, and the scale of the features."""
         check_rows_match(X=X, y=y, costs=costs)
         named = [str(column) for column in getattr(y, "columns", ())]
-        rows = validate_data(self, X, reset=True, dtype=np.float64)
+        rows = validate_data(self, on_host(X), reset=True, dtype=np.float64)
         prices, names, self._named = choices_of(self.costs, self.prior, named)
         self._of_prices = snapshot(self.costs)
         y, costs = check_outcomes(len(rows), names, y, costs)
@@ -312,7 +313,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                 names, X, y, costs = self._start(X, y, costs)
             else:
                 names = self._serving.names
-                n_rows = len(validate_data(self, X, reset=False, dtype=np.float64))
+                n_rows = len(validate_data(self, on_host(X), reset=False, dtype=np.float64))
                 if choice is not None:
                     y, costs = tables(y, choice, costs, names)
                 y, costs = check_outcomes(n_rows, names, y, costs)
@@ -326,7 +327,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     def _features(self, X):
         """Rows with a 1 before them, at unit scale, and what the prior says of each choice."""
-        rows = np.asarray(validate_data(self, X, reset=False, skip_check_array=True), np.float64)
+        rows = np.asarray(
+            validate_data(self, on_host(X), reset=False, skip_check_array=True), np.float64
+        )
         rows = (rows.reshape(-1, len(self._center)) - self._center) / self._scale
         rows = np.column_stack([np.ones(len(rows)), rows])
         serving = self._serving
@@ -336,7 +339,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return rows, base
 
     def _check_X(self, X):
-        validate_data(self, X, reset=False, dtype=np.float64)
+        validate_data(self, on_host(X), reset=False, dtype=np.float64)
         return X
 
     def _current(self):
@@ -525,7 +528,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             raise ValueError("X and y must be given together: rows, and its quality on them.")
         rows = None
         if X is not None:
-            rows = validate_data(self, X, reset=False, dtype=np.float64)
+            rows = validate_data(self, on_host(X), reset=False, dtype=np.float64)
             y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
             check_consistent_length(rows, y)
         with serving.lock:

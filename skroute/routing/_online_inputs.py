@@ -10,6 +10,7 @@ from skroute.base import check_costs
 from skroute.routing._online_beliefs import COST
 from skroute.routing._online_serving import Decision
 from skroute.utils._named import by_label, in_order
+from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
 
 
@@ -40,7 +41,7 @@ def check_outcomes(n_rows, names, y, costs):
         if values is None:
             checked.append(np.full(shape, np.nan))
             continue
-        values = in_order(values, names, name)
+        values = in_order(on_host(values), names, name)
         with hiding_texts(values):
             values = check_array(
                 values,

@@ -143,7 +143,8 @@ def leverages(model, X, target, estimate):
     -------
     ndarray of shape (n_rows, 1) or None
         None where rows are no dense table of more rows than columns, where the fit was another
-        one (weights, signs, a penalty for each output), or where a row decides its own estimate.
+        one (weights, signs, a penalty for each output), where a row decides its own estimate, or
+        where columns are all but collinear.
     """
     penalty = getattr(model, "alpha", 0.0)
     if hasattr(X, "tocsr") or np.ndim(X) != 2 or np.ndim(penalty) or not np.isfinite(target).all():
@@ -154,9 +155,16 @@ def leverages(model, X, target, estimate):
         return None
     mean = target.mean(axis=0) if model.fit_intercept else 0.0
     X = X - X.mean(axis=0) if model.fit_intercept else X
-    solved = X @ np.linalg.pinv(X.T @ X + penalty * np.eye(n_columns), hermitian=True)
-    again = solved @ (X.T @ (target - mean)) + mean
-    own = np.einsum("ij,ij->i", solved, X)[:, np.newaxis] + model.fit_intercept / n_rows
+    directions, lengths, _ = np.linalg.svd(X, full_matrices=False)
+    largest = lengths.max(initial=0.0)
+    there = lengths > 1e-13 * largest
+    doubtful = (lengths < 1e-7 * largest) & (there | hasattr(model, "alpha"))
+    if doubtful.any() and penalty < 1e-10 * largest**2:
+        # Rounding says whether the fit reads this direction; ridge cuts off none.
+        return None
+    share = np.where(there, lengths**2 / np.where(there, lengths**2 + penalty, 1.0), 0.0)
+    again = (directions * share) @ (directions.T @ (target - mean)) + mean
+    own = (directions**2 @ share)[:, np.newaxis] + model.fit_intercept / n_rows
     scale = max(float(np.abs(estimate).max()), 1e-300)
     if own.max() > 0.5 or not np.allclose(again, estimate, rtol=0, atol=1e-4 * scale):
         return None

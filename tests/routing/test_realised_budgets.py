@@ -119,6 +119,30 @@ def test_least_squares_without_a_row_is_that_fitted_without_it(data):
         np.testing.assert_allclose(alone[row], expected, atol=1e-7)
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 1e-14, 1e-6, 1e-4]),
+    st.sampled_from([0.0, 1e5]),
+    st.sampled_from([None, 0.0, 1e-12, 0.1]),
+    st.booleans(),
+)
+def test_all_but_collinear_columns(seed, apart, shift, alpha, intercept):
+    """Where rounding decides what is fitted, nothing is said."""
+    rng = np.random.default_rng(seed)
+    X, Q = rng.normal(size=(30, 3)) + shift, rng.normal(size=(30, 2))
+    X[:, 0] = X[:, 1] + apart * rng.normal(size=30)
+    model = LinearRegression() if alpha is None else Ridge(alpha)
+    model.set_params(fit_intercept=intercept)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = leave_one_out(model.fit(X, Q), X, Q)
+        for row in range(0, 30 if alone is not None else 0, 10):
+            others = np.delete(np.arange(30), row)
+            again = clone(model).fit(X[others], Q[others]).predict(X[[row]])[0]
+            np.testing.assert_allclose(alone[row], again, atol=0.01)
+
+
 def test_fits_that_are_no_plain_least_squares_have_no_leverages():
     rng = np.random.default_rng(0)
     X, Q = rng.normal(size=(30, 4)), rng.random((30, 2))

@@ -317,7 +317,7 @@ elseif op == 'reserve' then
     local q = changed(list[i])
     q.reserved, q.pending, q.n_open = q.reserved + amount, q.pending + pending, q.n_open + 1
   end
-  return answer('open', list, insert('open', amount, pending, deciding, offer, key, timeout), offer)
+  return answer('open', list, insert('open', amount, pending, deciding, offer, key, timeout))
 
 elseif op == 'settle' then
   local id, offer, cost, token = own .. '\31' .. ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]

@@ -54,6 +54,10 @@ class DaskRouter:
     Give ``request_id``, a Dask array in the blocks of X, where a tie must not depend on the
     division.
 
+    There is no `score`: ``accuracy_cost_curve(estimator, X, y, [budget])`` is one over the blocks
+    for decisions made online, with what it costs beside it; of a cap over all rows compare
+    the answers with the truth, block by block.
+
     A fit on Dask's workers is one of joblib: ``with joblib.parallel_backend("dask")`` around
     `fit`, with ``n_jobs=-1``.
 
@@ -123,7 +127,7 @@ class DaskRouter:
 
         Returns
         -------
-        dask.array.Array of shape (n_samples,)
+        dask.array.Array of shape (n_samples,) or (n_samples, n_labels)
         """
         return self._views(X, ("y_pred",), "predict", budget, context)[0]
 
@@ -219,8 +223,9 @@ class DaskRouter:
         if classes is not None and getattr(self.estimator, "abstain_quality_", None) is not None:
             # None among the labels.
             return (), np.dtype(object)
-        if isinstance(classes, list):
-            return (len(classes),), np.dtype(object)
+        if getattr(self.estimator, "_multilabel", False):
+            # An indicator of each label.
+            return (len(classes),), np.dtype(np.int64)
         if classes is not None:
             return (), np.asarray(classes).dtype
         if is_regressor(self.estimator):

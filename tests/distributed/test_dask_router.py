@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import make_classification
+from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -15,8 +15,10 @@ from skroute.metrics import accuracy_cost_curve, off_policy_curve
 from skroute.routing import (
     BudgetRouter,
     DaskRouter,
+    FrugalMCTClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
+    SequentialRouterClassifier,
     VoteClassifier,
 )
 
@@ -85,6 +87,24 @@ def test_it_answers_as_the_estimator_and_asks_once(table, chunks):
             np.testing.assert_array_equal(wrapped.predict_cost(rows), expected.cost)
             if hasattr(router, "predict_proba"):
                 np.testing.assert_allclose(wrapped.predict_proba(rows), router.predict_proba(X))
+
+
+@pytest.mark.parametrize("kind", [VoteClassifier, FrugalMCTClassifier, SequentialRouterClassifier])
+def test_several_labels_in_a_row(kind):
+    X, Y = make_multilabel_classification(200, n_features=6, n_classes=3, random_state=0)
+    trees = [(name, DecisionTreeClassifier(max_depth=2, random_state=0)) for name in COSTS]
+    router = kind(trees, costs=COSTS).fit(X, Y)
+    wrapped, rows = DaskRouter(router), da.from_array(X, chunks=(70, -1))
+    with dask.config.set(scheduler="synchronous"):
+        for method in ("predict", "predict_proba"):
+            lazy, expected = getattr(wrapped, method)(rows), getattr(router, method)(X)
+            assert lazy.shape == expected.shape == Y.shape and lazy.dtype == expected.dtype
+            np.testing.assert_allclose(lazy.compute(), expected)
+            # A block of no rows has the shape of the others.
+            some = getattr(wrapped, method)(rows[X[:, 0] > X[:, 0].max()])
+            assert some.compute().shape == (0, 3)
+        routed = wrapped.predict_routed(rows)
+        np.testing.assert_array_equal(routed.y_pred[100:103, 1], router.predict(X)[100:103, 1])
 
 
 def test_data_frames_and_context(problem):

@@ -22,12 +22,13 @@ from skroute.ledgers import (
     RedisLedger,
     SQLiteLedger,
 )
+from skroute.ledgers._lua import SCRIPT
+from skroute.ledgers._redis import _packed
 from tests.ledgers.servers import needs_redis, redis_url
 
 TIMEOUT, REMEMBER = 10.0, 100.0
 # Some time on the 31st of January 2023, UTC.
 START = 1675170000.0
-PURSES = ("tenant", "all")
 
 
 class Money:
@@ -55,6 +56,8 @@ class Money:
 
 class Machine(RuleBasedStateMachine):
     """Every amount is a multiple of 1/4, so that the floats of the ledgers are exact too."""
+
+    purses: tuple[str, ...] = ("tenant", "all")
 
     def make(self):
         raise NotImplementedError
@@ -86,6 +89,7 @@ class Machine(RuleBasedStateMachine):
             "tenant": Money(total, n_expected, seconds, rollover),
             "all": Money(shared, None, None, False),
         }
+        self.money = {name: self.money[name] for name in self.purses}
         self.ledger.open("tenant", total, n_expected, period=period, rollover=rollover)
         self.ledger.open("all", shared)
         for name, money in self.money.items():
@@ -134,12 +138,12 @@ class Machine(RuleBasedStateMachine):
         amount = quarters / 4
         room, counts = self.room(), self.money["tenant"].counts
         try:
-            held = self.ledger.hold(PURSES, amount)
+            held = self.ledger.hold(self.purses, amount)
         except BudgetExhaustedError as error:
             assert room < amount and "Not even the cheapest choice fits" in str(error)
             counts["rejected"] += 1
             return
-        assert amount <= room and held.state == "held" and held.purses == PURSES
+        assert amount <= room and held.state == "held" and held.purses == self.purses
         counts["started"] += 1
         self.note(held, "held")
 
@@ -191,7 +195,7 @@ class Machine(RuleBasedStateMachine):
         expected = [s / 4 for s in sizes if s / 4 <= (room if s / 4 <= least else spare)]
         arguments = {"least": least, "keep": keep, "held": held, "key": key}
         try:
-            made = self.ledger.reserve(PURSES, choose, **arguments)
+            made = self.ledger.reserve(self.purses, choose, **arguments)
         except BudgetExhaustedError:
             assert not expected and not same
             counts["started"] -= 1
@@ -207,9 +211,10 @@ class Machine(RuleBasedStateMachine):
             return
         assert made.amount == max(expected) and made.number not in self.made
         # A limit is the total and a hair.
+        hair = 1e-11 * max(*(money.total for money in self.money.values()), 1)
         n_started, seen_room, seen_spare = seen[-1]
         assert n_started == counts["started"]
-        assert abs(seen_room - room) < 1e-9 and abs(seen_spare - spare) < 1e-9
+        assert abs(seen_room - room) < hair and abs(seen_spare - spare) < hair
         self.note(made, "open")
 
     @precondition(lambda self: self.made)
@@ -291,7 +296,7 @@ class Machine(RuleBasedStateMachine):
         assert sorted(found) == sorted(self.of("open") + self.of("expired"))
         for number, one in found.items():
             assert one.state == self.states[number] and one.offer == self.made[number].offer
-            assert one.ledger == self.made[number].ledger and one.purses == PURSES
+            assert one.ledger == self.made[number].ledger and one.purses == self.purses
 
 
 class InMemory(Machine):
@@ -320,13 +325,76 @@ class InRedis(Machine):
         self.ledger = RedisLedger(redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER)
 
 
-for machine, n_examples in ((InMemory, 60), (InSQLite, 20), (InRedis, 20)):
+# All that stands under two prefixes, with whether it is forgotten by itself.
+KEPT = """
+local found = {}
+for i, prefix in ipairs(ARGV) do
+  local keys = redis.call('KEYS', prefix .. ':*')
+  table.sort(keys)
+  found[i] = {}
+  for _, key in ipairs(keys) do
+    local name = string.sub(key, #prefix + 1)
+    local kind, value = redis.call('TYPE', key).ok, nil
+    if kind == 'zset' then
+      value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    elseif kind == 'set' then
+      value = redis.call('SORT', key, 'ALPHA')
+    else
+      value = redis.call('GET', key)
+    end
+    if name ~= ':identity' then
+      table.insert(found[i], {name, value, redis.call('TTL', key) > 0})
+    end
+  end
+end
+return found
+"""
+
+
+class BothPaths(RedisLedger):
+    """Each call is made a second time by the script without its short path."""
+
+    short = "if (op == 'reserve' and"
+    long_script = SCRIPT.replace(short, "if false and (op == 'reserve' and")
+
+    def _call(self, op, purse, *arguments):
+        found = super()._call(op, purse, *arguments)
+        sent = ("1", f"{self.prefix}-long", op, repr(self._clock()), purse, *arguments)
+        assert self._sent(_packed("EVAL", self.long_script, *sent)) == found
+        return found
+
+    def check(self):
+        """Both scripts keep the same."""
+        prefixes = (self.prefix, f"{self.prefix}-long")
+        short, long = self._sent(_packed("EVAL", KEPT, "0", *prefixes))
+        assert short == long
+
+
+class InRedisAlone(Machine):
+    """One purse: what the script's short path is for."""
+
+    purses = ("tenant",)
+
+    def make(self):
+        assert SCRIPT.count(BothPaths.short) == 1
+        prefix = uuid.uuid4().hex
+        self.ledger = BothPaths(redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER)
+
+    @invariant()
+    def kept(self):
+        if hasattr(self, "made"):
+            self.ledger.check()
+
+
+EXAMPLES = {InMemory: 60, InSQLite: 20, InRedis: 15, InRedisAlone: 15}
+for machine, n_examples in EXAMPLES.items():
     machine.TestCase.settings = settings(
         max_examples=n_examples, stateful_step_count=25, deadline=None
     )
 TestMemory = InMemory.TestCase
 TestSQLite = InSQLite.TestCase
 TestRedis = needs_redis(InRedis.TestCase)
+TestRedisAlone = needs_redis(InRedisAlone.TestCase)
 
 
 def test_a_file_that_cannot_be_books_is_named(tmp_path):

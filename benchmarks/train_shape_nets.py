@@ -3,8 +3,8 @@
     python benchmarks/train_shape_nets.py [--images 20000] [--epochs 10] [--device cpu] OUT.npz
 
 Seven convolutional nets of growing size learn the images of `make_shape_images`; what each says
-of 8,000 images that none of them has seen is written to OUT.npz: a probability for each class in
-steps of 1/255, the class that is true, multiplications and additions of one image, and what was
+of 6,000 images that none of them has seen is written to OUT.npz: a probability for each class in
+steps of 1/100, the class that is true, multiplications and additions of one image, and what was
 trained how. Net after net is kept beside OUT.npz under a name that has the digest of its
 settings, so that a run that was cut off goes on.
 """
@@ -33,7 +33,7 @@ NETS = {
     "deep": (16, 1, 32, 1),
     "wide": (32, 1, 32, 1),
 }
-N_ANSWERED = 8000
+N_ANSWERED = 6000
 
 
 class Block(nn.Module):
@@ -158,7 +158,7 @@ def main():
             net = train(name, X, y, options.epochs, options.device, kept, deadline)
             if net is None:
                 sys.exit(f"{name}: the time was up; the next run goes on from there.")
-            probabilities = np.round(255 * answers(net, X_new)).astype(np.uint8)
+            probabilities = np.round(100 * answers(net, X_new)).astype(np.uint8)
             np.savez(kept, proba=probabilities, cost=multiplications(net))
         with np.load(kept) as one:
             told.append(one["proba"])

@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from skroute.quality._kernels import kth_smallest
+
 # Bins of a column: 0 is for missing values, the others are shares of the reference rows.
 N_BINS = 17
 
@@ -28,16 +30,23 @@ def add_distances(ranks, query, columns, categorical, weight, distance):
 @njit(cache=True, nogil=True)
 def nearest(distance, itself, n_nearest):
     """Positions of the nearest rows, `itself` left out; of many that tie, evenly spaced ones."""
-    kept = distance.copy()
-    if itself >= 0:
-        kept[itself] = np.float32(np.inf)
-    limit = np.partition(kept, n_nearest - 1)[n_nearest - 1]
-    found = np.flatnonzero(kept <= limit)
+    n = len(distance)
+    kept, scratch = np.empty(n, np.float32), np.empty(n, np.float32)
+    for i in range(n):
+        kept[i] = scratch[i] = np.float32(np.inf) if i == itself else distance[i]
+    limit = kth_smallest(scratch, n_nearest)
+    found, n_found = np.empty(n, np.int64), 0
+    for i in range(n):
+        if kept[i] <= limit:
+            found[n_found] = i
+            n_found += 1
     most = 2 * n_nearest
-    if len(found) > most:
-        step = len(found) / most
-        found = found[(np.arange(most) * step).astype(np.int64)]
-    return found
+    if n_found > most:
+        step = n_found / most
+        for i in range(most):
+            found[i] = found[int(i * step)]
+        n_found = most
+    return found[:n_found]
 
 
 @njit(cache=True, nogil=True)

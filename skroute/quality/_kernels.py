@@ -200,7 +200,7 @@ def nearest_of_subsets(references, queries, starts):
 
 # np.partition and np.argsort do the same, and take 20 of 29 seconds that `k_nearest` is compiled.
 @njit(cache=True, nogil=True)
-def _kth_smallest(values, k):
+def kth_smallest(values, k):
     """The k-th smallest of `values`, which change their order (Hoare's selection)."""
     first, last = 0, len(values) - 1
     while first < last:
@@ -233,7 +233,7 @@ def _keep_possible(metric, values, rows, count, k, excess, slack, factor, scale)
     upper = np.empty(count)
     for j in range(count):
         upper[j] = _upper_bound(metric, values[j], excess[rows[j]], slack, factor, scale)
-    bound = _kth_smallest(upper, k)
+    bound = kth_smallest(upper, k)
     limit = _code_limit(metric, bound, slack, factor, scale)
     kept = 0
     for j in range(count):
@@ -253,7 +253,7 @@ def _keep_nearest(metric, values, rows, count, k, X, query, absolute, bits):
     distances, scratch = np.empty(count), np.empty(count)
     for j in range(count):
         distances[j] = scratch[j] = _distance(metric, X, rows[j], query, absolute, bits)
-    bound = _kth_smallest(scratch, k)
+    bound = kth_smallest(scratch, k)
     n_equal = k
     for j in range(count):
         n_equal -= distances[j] < bound

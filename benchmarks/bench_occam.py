@@ -1,10 +1,8 @@
-"""OCCAM on USPS with measured costs, and on made images. ``python benchmarks/bench_occam.py``
+"""OCCAM on USPS with measured costs, three seeds. ``python benchmarks/bench_occam.py``
 
 Split: the one that `fetch_usps` marks (7,699 / 3,301). Members, accuracy estimator and
 reg_lambda as in examples/applied/plot_occam_usps.py. Everything is fitted on the train rows; the
-test rows are only scored. Made images: `load_shape_nets`, halves drawn anew for each seed; what
-is paid is counted multiplications; peers are FrugalML and means over neighbours, the paper's own
-estimate.
+test rows are only scored.
 """
 
 import argparse
@@ -20,16 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from skroute.assignment import solve_assignment
-from skroute.datasets import fetch_usps, load_shape_nets
-from skroute.members import RecordedClassifier
+from skroute.datasets import fetch_usps
 from skroute.metrics import accuracy_cost_curve, reference_curves
-from skroute.quality import BaggedNeighborsRegressor
-from skroute.routing import (
-    FrugalMLClassifier,
-    OccamRouterClassifier,
-    OracleRouterClassifier,
-    RandomRouterClassifier,
-)
+from skroute.routing import OccamRouterClassifier, OracleRouterClassifier, RandomRouterClassifier
 
 SHARES = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
 
@@ -79,101 +70,8 @@ def one_seed(seed, X_train, y_train, X_test, y_test):
     }
 
 
-def least_cost(costs, quality, level):
-    """The least cost on a curve, drawn straight between its points, at which a level is reached."""
-    order = np.argsort(costs)
-    costs, quality = np.asarray(costs)[order], np.maximum.accumulate(np.asarray(quality)[order])
-    if quality[-1] < level:
-        return np.nan
-    return float(np.interp(level, quality, costs))
-
-
-def shapes(seed, nets):
-    """One half of the images teaches the routers, the other is looked at once."""
-    learn, test = np.split(np.random.default_rng(seed).permutation(len(nets.target)), 2)
-    X = np.arange(len(nets.target)).reshape(-1, 1)
-    members = [
-        (name, RecordedClassifier(scores=scores))
-        for name, scores in zip(nets.model_names, np.moveaxis(nets.probabilities, 1, 0))
-    ]
-    common = {"costs": dict(zip(nets.model_names, nets.costs))}
-    forest = RandomForestRegressor(60, min_samples_leaf=20, random_state=seed)
-    cheapest = nets.model_names[0]
-    routers = {
-        "OCCAM": OccamRouterClassifier(
-            members, embedding=cheapest, accuracy_estimator=forest, **common
-        ),
-        "OCCAM, neighbours": OccamRouterClassifier(
-            members, embedding=cheapest, accuracy_estimator=BaggedNeighborsRegressor(), **common
-        ),
-        "FrugalML": FrugalMLClassifier(members, **common),
-    }
-    alone = nets.quality[test].mean(axis=0)
-    largest, best = nets.costs[alone.argmax()], alone.max()
-    found = {"best net": best}
-    for name, router in routers.items():
-        router.fit(X[learn], nets.target[learn])
-        least = max(router.min_budget_, 1.05 * nets.costs[0])
-        budgets = np.geomspace(least, 1.1 * nets.costs.max(), 12)
-        curve = accuracy_cost_curve(router, X[test], nets.target[test], budgets)
-        # At least the cheapest net is paid in any mix.
-        spent = np.maximum(curve.cost, nets.costs.min())
-        references = reference_curves(nets.quality[test], nets.costs, spent)
-        above = curve.quality - references.random
-        within = spent <= largest
-        found |= {
-            f"{name}: saved": 100
-            * (1 - least_cost(curve.cost, curve.quality, best - 0.01) / largest),
-            f"{name}: above mix": 100 * above[within].mean(),
-            f"{name}: most": 100 * (curve.quality.max() - best),
-        }
-    grid = np.linspace(nets.costs.min(), largest, 200)
-    references = reference_curves(nets.quality[test], nets.costs, grid)
-    for name in ("random", "oracle"):
-        cost = least_cost(grid, getattr(references, name), best - 0.01)
-        found[f"{name}: saved"] = 100 * (1 - cost / largest)
-    found["oracle: most"] = 100 * (nets.quality[test].max(axis=1).mean() - best)
-    return found
-
-
-def shape_claims(mean):
-    """What is claimed of made images, from the means over seeds."""
-    data = "made images of shapes, counted multiplications, 10 halves"
-    points = {"unit": "points", "within": 0.1, "digits": 2}
-    what = f"{data}: cost saved at 1 point below the best net"
-    saved = mean["OCCAM: saved"]
-    return [
-        claim(
-            f"shapes-{key}",
-            what,
-            saved,
-            peer=mean[f"{name}: saved"],
-            against=against,
-            unit="%",
-            within=1.0,
-            published="40 % at .56 to 2.75 points (CIFAR-10 to ImageNet)",
-            **({"why": "a bound that no router reaches"} if name == "oracle" else {}),
-        )
-        for key, name, against in [
-            ("neighbours", "OCCAM, neighbours", "means over neighbours, the paper's own estimate"),
-            ("frugal", "FrugalML", "FrugalML, one or two nets in turn"),
-            ("mix", "random", "the best random mix of two nets"),
-            ("oracle", "oracle", "the oracle, which is told the labels"),
-        ]
-    ] + [
-        claim(
-            "shapes-above",
-            f"{data}: lead at the same spend, mean over budgets",
-            mean["OCCAM: above mix"],
-            peer=mean["FrugalML: above mix"],
-            against="FrugalML's lead; both over the best random mix",
-            **points,
-        )
-    ]
-
-
 def claims(result):
-    mean = {name: np.array(result[name]) for name in result if name != "shapes"}
+    mean = {name: np.array(values) for name, values in result.items()}
     at = list(SHARES).index(0.6)
     lead = {
         name: 100 * (mean["OCCAM"] - mean[name]).min()
@@ -280,18 +178,7 @@ def main():
     )
     result = {"shares": SHARES.tolist(), **{k: v.tolist() for k, v in mean.items()}}
     title = "OCCAM: which classifier answers"
-    nets = load_shape_nets()
-    drawn = [shapes(seed, nets) for seed in range(1 if short else 10)]
-    mean = {name: np.mean([one[name] for one in drawn]) for name in drawn[0]}
-    table(
-        f"Made images: {len(nets.model_names)} nets, mean of {len(drawn)} halves; % saved at 1 "
-        "point below the best net, points above the random mix, and at most above the best net",
-        ["what", "mean", "sd"],
-        [[name, value, np.std([one[name] for one in drawn])] for name, value in mean.items()],
-    )
-    result["shapes"] = mean
-    every = [*claims(result), *shape_claims(mean)]
-    save("occam", result, title=title, claims=every, write=not short)
+    save("occam", result, title=title, claims=claims(result), write=not short)
 
 
 if __name__ == "__main__":

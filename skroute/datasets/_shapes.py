@@ -188,33 +188,34 @@ def make_shape_images(
 
 
 _NETS = Path(__file__).with_name("shape_nets.npz")
-_NETS_DIGEST = ""
-_NETS_DESCR = """What convolutional nets of several sizes say of 6,000 made images of shapes.
+_NETS_DIGEST = "e36f0c7bbc27fbbaae1562546b11999252ce7a1f0f4f30038cf2bc6e5bd41a9f"
+_NETS_DESCR = """What convolutional nets of several sizes say of 8,000 made images of shapes.
 
-The images are those of make_shape_images(6000, random_state=2). The nets learned from
-further such images and have seen none of the 6,000; how they are built and
+The images are those of make_shape_images(8000, random_state=2). The nets learned from
+further such images and have seen none of the 8,000; how they are built and
 trained is in benchmarks/train_shape_nets.py ({trained}). Costs are multiplications with an
-addition for one image, counted. Made for skroute, under its licence.
+addition for one image, counted. Of that script's seven nets these are four.
+Made for skroute, under its licence.
 """
 
 
 def load_shape_nets() -> Bunch:
-    """Load what nets of several sizes say of 6,000 made images; no network is needed.
+    """Load what nets of several sizes say of 8,000 made images; no network is needed.
 
     The images are hard in different ways (see :func:`make_shape_images`), and the nets differ in
-    size by a factor of thirty: the cheapest is right on many images, the most expensive on more,
-    and some net is right on many where the best is not. Which is where a router can gain.
+    size by a factor of eleven: the cheapest is right on many images, the most expensive on more.
+    On most images a cheaper net is right too, which is what a router can save.
 
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
         Dictionary-like, with
 
-        probabilities : ndarray of shape (6000, n_nets, 10), dtype=float64
-            What each net says of each image; kept in steps of 1/100, and made to add up to 1.
-        target : ndarray of shape (6000,), dtype=int64
+        probabilities : ndarray of shape (8000, n_nets, 10), dtype=float64
+            What each net says of each image; kept in steps of 1/255, and made to add up to 1.
+        target : ndarray of shape (8000,), dtype=int64
             The shape that is shown.
-        quality : ndarray of shape (6000, n_nets), dtype=uint8
+        quality : ndarray of shape (8000, n_nets), dtype=uint8
             1 where the most probable shape is the one that is shown.
         costs : ndarray of shape (n_nets,), dtype=float64
             Millions of multiplications with an addition that an image takes.
@@ -235,7 +236,7 @@ def load_shape_nets() -> Bunch:
     >>> from skroute.datasets import load_shape_nets
     >>> nets = load_shape_nets()
     >>> nets.probabilities.shape[::2]
-    (6000, 10)
+    (8000, 10)
     """
     arrays, amiss = known_arrays(load_npz, _NETS, _NETS_DIGEST)
     if arrays is None:

@@ -11,7 +11,7 @@ from skroute.datasets._lm_logs import (
     fetch_paretobandit,
 )
 from skroute.datasets._poly_dom import make_feature_sets
-from skroute.datasets._shapes import make_shape_images
+from skroute.datasets._shapes import load_shape_nets, make_shape_images
 from skroute.datasets._studies import fetch_calm, fetch_spam, fetch_supg
 from skroute.datasets._synthetic import make_routing_problem
 from skroute.datasets._tables import (
@@ -39,6 +39,7 @@ __all__ = [
     "fetch_usps",
     "frugal_split",
     "get_data_home",
+    "load_shape_nets",
     "make_feature_sets",
     "make_four_clusters",
     "make_hard_centre",

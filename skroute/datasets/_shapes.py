@@ -1,11 +1,13 @@
 """Small colour images of shapes, some of them hard to tell."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
+from sklearn.utils import Bunch, check_random_state
 
+from skroute.datasets._base import known_arrays, load_npz
 from skroute.utils._compat import Integral, Interval, validate_params
 
 SHAPES = (
@@ -183,3 +185,70 @@ def make_shape_images(
         rows = slice(start, start + _CHUNK)
         X[rows] = np.round(255 * _draw(rng, y[rows]))
     return X, y
+
+
+_NETS = Path(__file__).with_name("shape_nets.npz")
+_NETS_DIGEST = "e36f0c7bbc27fbbaae1562546b11999252ce7a1f0f4f30038cf2bc6e5bd41a9f"
+_NETS_DESCR = """What convolutional nets of several sizes say of 8,000 made images of shapes.
+
+The images are those of make_shape_images(8000, random_state=2). The nets learned from
+further such images and have seen none of the 8,000; how they are built and
+trained is in benchmarks/train_shape_nets.py ({trained}). Costs are multiplications with an
+addition for one image, counted. Of that script's seven nets these are four.
+Made for skroute, under its licence.
+"""
+
+
+def load_shape_nets() -> Bunch:
+    """Load what nets of several sizes say of 8,000 made images; no network is needed.
+
+    The images are hard in different ways (see :func:`make_shape_images`), and the nets differ in
+    size by a factor of eleven: the cheapest is right on many images, the most expensive on more.
+    On most images a cheaper net is right too, which is what a router can save.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        Dictionary-like, with
+
+        probabilities : ndarray of shape (8000, n_nets, 10), dtype=float64
+            What each net says of each image; kept in steps of 1/255, and made to add up to 1.
+        target : ndarray of shape (8000,), dtype=int64
+            The shape that is shown.
+        quality : ndarray of shape (8000, n_nets), dtype=uint8
+            1 where the most probable shape is the one that is shown.
+        costs : ndarray of shape (n_nets,), dtype=float64
+            Millions of multiplications with an addition that an image takes.
+        model_names : list of str
+            The nets, the columns of these, from the cheapest to the most expensive.
+        target_names : list of str
+            The shapes.
+        DESCR : str
+            How images and nets were made.
+
+    Raises
+    ------
+    OSError
+        If the file that comes with skroute was damaged or changed.
+
+    Examples
+    --------
+    >>> from skroute.datasets import load_shape_nets
+    >>> nets = load_shape_nets()
+    >>> nets.probabilities.shape[::2]
+    (8000, 10)
+    """
+    arrays, amiss = known_arrays(load_npz, _NETS, _NETS_DIGEST)
+    if arrays is None:
+        raise OSError(f"{_NETS} is not what skroute came with: {amiss}. Install skroute again.")
+    steps = arrays["proba"].astype(np.float64)
+    target = arrays["target"].astype(np.int64)
+    return Bunch(
+        probabilities=steps / steps.sum(axis=2, keepdims=True),
+        target=target,
+        quality=(steps.argmax(axis=2) == target[:, None]).astype(np.uint8),
+        costs=arrays["cost"] / 1e6,
+        model_names=arrays["model_names"].tolist(),
+        target_names=list(SHAPES),
+        DESCR=_NETS_DESCR.format(trained=arrays["trained"]),
+    )

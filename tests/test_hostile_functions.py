@@ -101,6 +101,7 @@ def calls(tmp_path):
         },
         "datasets.make_four_clusters": {"n_samples": 12, "noise": 0.1, "random_state": 0},
         "datasets.make_hard_centre": {"n_samples": 12, "random_state": 0},
+        "datasets.make_shape_images": {"n_samples": 3, "random_state": 0},
         "datasets.make_routing_problem": {
             "n_samples": 10,
             "n_models": 3,

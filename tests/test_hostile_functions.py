@@ -93,6 +93,7 @@ def calls(tmp_path):
         "base.check_rows": {"estimator": LogisticRegression(), "X": X, "reset": True},
         "datasets.frugal_split": {"n_samples": 10, "random_state": 0, "train_share": 0.5},
         "datasets.get_data_home": {"data_home": "somewhere"},
+        "datasets.load_shape_nets": {},
         "datasets.make_feature_sets": {
             "n_features": 3,
             "p_helpful": 0.5,

@@ -43,10 +43,11 @@ plt.show()
 # A router and a cascade
 # ----------------------
 #
-# OCCAM asks one net, here *pooled*, about each image, estimates from its probabilities which net
-# will be right, and asks that one. It learns on one half of the images and sees the other once.
-# The cascade is simpler: *deep* is asked where the largest of *pooled*'s probabilities is below a
-# level; each level is a point of its line. What is paid is the sum of the nets that were asked.
+# OCCAM asks one net, here *pooled* (which was picked by a look at these very halves), about each
+# image, estimates from its probabilities which net will be right, and asks that one. It learns on
+# one half of the images and is judged on the other. The cascade is simpler: *deep* is asked where
+# the largest of *pooled*'s probabilities is below a level; each level is a point of its line. What
+# is paid is the sum of the nets that were asked.
 from sklearn.ensemble import RandomForestRegressor
 
 from skroute.members import RecordedClassifier

@@ -399,10 +399,12 @@ def sums_at_distance(references, queries, y, at):
             query = Q[q]
             limit = _code_limit(metric, at[q], queries.slack[q], factor, scale)
             _code_distances(metric, codes, first, last, queries.codes[q], limit, values)
+            # Sums are rounded in another order where they are compiled into another loop.
+            rounding = 0.0 if metric == 0 else 1e-14 * at[q]
             for i in range(first, last):
                 if values[i - first] > limit:
                     continue
-                if _distance(metric, X, i, query, absolute, bits) == at[q]:
+                if abs(_distance(metric, X, i, query, absolute, bits) - at[q]) <= rounding:
                     counts[q] += 1
                     for output in range(n_outputs):
                         sums[q, output] += y[i, output]

@@ -312,6 +312,19 @@ COMBINING = [FrugalMLClassifier, FrugalMCTClassifier, SequentialRouterClassifier
 
 
 @pytest.mark.parametrize("kind", COMBINING)
+def test_budgets_hold_where_rows_are_handed_over(kind):
+    """In the mean of fresh draws: one fit of 500 rows moves whole leaves at a price."""
+    X, y = labels(12_000)
+    spent = []
+    for seed in range(8):
+        rows = np.random.default_rng(seed).permutation(len(X))
+        router = combining(kind, abstain_cost=0.6).fit(X[rows[:500]], y[rows[:500]])
+        spent.append(router.predict_cost(X[rows[500:3500]], budget=2.5).mean() / 2.5)
+    assert np.mean(spent) < 1.03 + 2 * np.std(spent, ddof=1) / np.sqrt(len(spent))
+    assert np.mean(spent) > 0.7
+
+
+@pytest.mark.parametrize("kind", COMBINING)
 def test_a_row_is_handed_over_after_an_answer(kind):
     X, y = labels(900)
     X, X_new, y, y_new = X[:500], X[500:], y[:500], y[500:]
@@ -326,7 +339,6 @@ def test_a_row_is_handed_over_after_an_answer(kind):
         # Who was asked before is paid, and nobody else.
         paid = [sum({"bayes": 1, "small": 2, "large": 5}[k] for k in asked(n)) for n in named]
         np.testing.assert_array_equal(routed.cost, paid)
-        assert routed.cost.mean() < 1.3 * (budget or np.inf)
         proba = router.predict_proba(X_new, budget=budget)
         np.testing.assert_array_equal(np.isnan(proba).any(axis=1), handed)
         rows = router.row_quality(X_new, y_new, budget=budget)

@@ -404,7 +404,9 @@ def sums_at_distance(references, queries, y, at):
             for i in range(first, last):
                 if values[i - first] > limit:
                     continue
-                if abs(_distance(metric, X, i, query, absolute, bits) - at[q]) <= rounding:
+                found = _distance(metric, X, i, query, absolute, bits)
+                # Infinite ones are equal, and their difference is no number.
+                if found == at[q] or abs(found - at[q]) <= rounding:
                     counts[q] += 1
                     for output in range(n_outputs):
                         sums[q, output] += y[i, output]

@@ -4,6 +4,7 @@ from copy import copy, deepcopy
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 
 from skroute.base import CostAwareMixin
 from skroute.certified._evidence import is_missing
@@ -72,15 +73,33 @@ def named_candidates(estimator):
         if not isinstance(unfrozen(model), CostAwareMixin):
             raise ValueError(
                 f"{name!r} must be a decision estimator of skroute, which has a budget and "
-                f"predict_routed, got {model!r}."
+                f"predict_routed, got {type(unfrozen(model)).__name__}.{_way_out(unfrozen(model))}"
             )
-        if getattr(unfrozen(model), "policy", None) == "batch":
-            raise ValueError(
-                f'{name!r} has policy="batch", which decides for all rows of a call together: '
-                "what the evidence rows say then holds for no other number of rows. Take "
-                'policy="online".'
-            )
+        check_online(name, unfrozen(model))
     return names, models
+
+
+def _way_out(model):
+    """What to do with what is no decision estimator but may have one inside."""
+    if isinstance(model, Pipeline):
+        return (
+            " The steps before the last one belong into its members or its accuracy_estimator, "
+            "each a pipeline of its own. To certify a fitted pipeline as it is: "
+            "CertifiedRouter(FrozenEstimator(pipeline[-1])).fit(pipeline[:-1].transform(X), y)."
+        )
+    if is_search(model):
+        return " A search must be one for a decision estimator, and with refit."
+    return ""
+
+
+def check_online(name, model):
+    """Refuse decisions for all rows of a call together; a search may have chosen them."""
+    if getattr(model, "policy", None) == "batch":
+        raise ValueError(
+            f'{name!r} has policy="batch", which decides for all rows of a call together: '
+            "what the evidence rows say then holds for no other number of rows. Take "
+            'policy="online".'
+        )
 
 
 def is_frozen(model):
@@ -88,9 +107,20 @@ def is_frozen(model):
     return isinstance(model, FrozenEstimator)
 
 
+def is_search(model):
+    """Whether it is a search of scikit-learn, or of its kind."""
+    return {"estimator", "refit", "scoring"} <= getattr(model, "__dict__", {}).keys()
+
+
 def unfrozen(model):
-    """The candidate itself."""
-    return model.estimator if is_frozen(model) else model
+    """The candidate itself: of a search what it has found or, before `fit`, searches for."""
+    if is_frozen(model):
+        model = model.estimator
+    if not is_search(model):
+        return model
+    if not hasattr(model, "cv_results_"):
+        return model.estimator if model.refit is not False else model
+    return getattr(model, "best_estimator_", model)
 
 
 def groups_of_rows(groups, y):
@@ -188,3 +218,13 @@ def bills_of(costs, n_rows, path):
     if not np.isfinite(found).all() or found.min() < 0:
         raise ValueError("costs must be finite and not negative: they are what calls have cost.")
     return found
+
+
+def limits_if_excluded(models, exclude):
+    """Names of the limits of a call that excludes choices; refuses it where a candidate cannot."""
+    deaf = [model for model in models if exclude and "exclude" not in model._call_context]
+    if deaf:
+        raise ValueError(
+            f"exclude: {type(deaf[0]).__name__}, one of the candidates, excludes no choices."
+        )
+    return {"exclude"} if exclude else set()

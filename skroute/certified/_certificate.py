@@ -115,6 +115,10 @@ class Certificate(NamedTuple):
         What certifying has cost: answers to evidence rows that each model was asked for, those
         of the reference included. Nobody was asked twice for an answer. Empty where outcomes
         were in the log; None for a batch.
+
+    handed : float or None
+        Share of the evidence rows that are handed over instead of answered; None where none can
+        be.
     """
 
     promised: bool
@@ -138,6 +142,7 @@ class Certificate(NamedTuple):
     costs: str = ""
     single: str | None = None
     calls: dict[str, int] | None = None
+    handed: float | None = None
 
     def __str__(self):
         kind = "evidence" if self.n_population is None else "labelled"
@@ -149,6 +154,8 @@ class Certificate(NamedTuple):
         seen += " that of the reference"
         if self.single is not None:
             seen += f"; {self.single!r} answers every row"
+        if self.handed is not None:
+            seen += f", and {self.handed:.0%} of the rows were handed over"
         if not self.promised:
             return f"Nothing is promised: {seen}."
         parts = []

@@ -23,6 +23,7 @@ from skroute.certified._candidates import (
     is_billed,
     is_frozen,
     is_told,
+    limits_if_excluded,
     named_candidates,
     route_context,
     takes_bills,
@@ -91,7 +92,7 @@ class CertifiedRenewal:
         decides = points.single < 0
         budgets = [points.budget[decides & (points.path == k)] for k in range(len(self._names))]
         for name, given, before in zip(*named_candidates(self.estimator), self._given):
-            if is_frozen(given) and at_once(given.estimator) != before:
+            if is_frozen(given) and at_once(unfrozen(given)) != before:
                 warnings.warn(
                     f"{name!r} has other parameters than when it was given to fit: what is "
                     "certified is the estimator of then. To certify it as it is now, fit again; "
@@ -269,7 +270,7 @@ class CertifiedRenewal:
         """The selection for calls that may exclude choices; what it is not for is said."""
         exclude = context.get("exclude")
         exclude = None if exclude is None or isinstance(exclude, str) else frozenset(exclude)
-        limits = {"exclude"} if exclude else set()
+        limits = limits_if_excluded(self.estimators_, exclude)
         limits |= {"allowed"} if context.get("allowed") is not None else set()
         if limits <= self._limited:
             return self._selection
@@ -391,4 +392,4 @@ class CertifiedRenewal:
 
 def _learns_costs(model):
     """Whether `fit` of a candidate takes costs."""
-    return "costs" in signature(model.fit).parameters
+    return "costs" in signature(unfrozen(model).fit).parameters

@@ -22,6 +22,7 @@ from skroute.base import (
 from skroute.certified._candidates import (
     ContextOfCandidates,
     at_once,
+    check_online,
     context_of_rows,
     detached,
     is_frozen,
@@ -79,8 +80,9 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
         that are not held out. Fitted ones are passed as
         :class:`~sklearn.frozen.FrozenEstimator`; if all are, the rows given to `fit` are
         evidence, but for one in a hundred (at least five), which set the scale of the budgets
-        that are tried. Of several candidates the best certified one is used; they share the level,
-        which costs little, and the data choose.
+        that are tried. A search, such as :class:`~sklearn.model_selection.GridSearchCV`, stands for
+        what it finds on those rows, or has found. Of several candidates the best certified one is
+        used; they share the level, which costs little, and the data choose.
 
     max_loss : float, default=None
         Largest expected loss against the reference, as a mean over rows. Losses are signed:
@@ -215,7 +217,7 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
     """
 
     _parameter_constraints: dict = {
-        "estimator": [HasMethods(["fit", "predict_routed"]), list],
+        "estimator": [HasMethods("fit"), list],
         "max_loss": [Interval(Real, 0, None, closed="left"), None],
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "reference": [str, HasMethods("predict")],
@@ -338,6 +340,7 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
                     extra = check_method_params(X, fit_params[name], indices=rest)
                     with note_failure(name, len(rest), "fit"):
                         model.fit(X_rest, y[rest] if is_classifier(model) else y_rest, **extra)
+                check_online(name, unfrozen(model))
                 # What the owner of a fitted one changes later was not certified.
                 fitted.append(detached(model))
         for name, model in zip(names, fitted):

@@ -16,6 +16,7 @@ from skroute.certified._evidence import (
 )
 from skroute.certified._monitor import ChoicePromise
 from skroute.guarantees import fixed_sequence_test, mean_upper_bound, rows_needed
+from skroute.utils._handing import is_handing
 
 # Share of the level of a path that is for the single choice at its safe end.
 _END_SHARE = 0.1
@@ -66,6 +67,7 @@ class Selection:
         self.singles = {path: choices[path][j] for path, j in ends if j >= 0}
         self.names = names
         self.asked = asked
+        self.hands = np.array([is_handing(name) for path in choices for name in path])
         self.p_loss = loss_p_values(evidence, asked.max_loss, asked.loss_range, self.level())
         # By level: upper bound of the cost of each operating point.
         self.cost_bounds = {}
@@ -318,4 +320,5 @@ class Selection:
             costs="as logged" if self.asked.billed else "by the router's own prices",
             single=self.choice_of(k),
             calls=dict(self.asked.calls or {}),
+            handed=float(self.hands[evidence.routes[:, k]].mean()) if self.hands.any() else None,
         )

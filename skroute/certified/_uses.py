@@ -4,8 +4,8 @@ from copy import copy
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.metrics import r2_score
-from sklearn.utils import check_random_state
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget, check_rows
@@ -14,6 +14,8 @@ from skroute.certified._candidates import is_billed, is_frozen, unfrozen
 from skroute.certified._losses import column_names, measure_of, of_path
 from skroute.certified._monitor import ChoicePromise, PromiseMonitor
 from skroute.utils._compat import check_sample_weight, num_samples
+from skroute.utils._handing import answered
+from skroute.utils._tensors import on_host
 
 
 class CertifiedUses:
@@ -158,9 +160,12 @@ class CertifiedUses:
         Returns
         -------
         float
-            Accuracy of labels, R2 of numbers, or the mean quality of the choices made.
+            Accuracy of labels, R2 of numbers, or the mean quality of the choices made. Rows that
+            are handed over are left out, as by the wrapped estimator; logged qualities count them.
         """
         check_is_fitted(self)
+        if self.abstain_quality_ is not None and np.ndim(y) < 2:
+            return self._score_answered(X, y, sample_weight, budget, context)
         if is_regressor(self.estimators_[0]):
             y_pred = self.predict(X, budget=budget, **context)
             return float(r2_score(y, y_pred, sample_weight=sample_weight))
@@ -178,6 +183,47 @@ class CertifiedUses:
             )
         realised = quality[np.arange(len(route)), route - self._offsets[owner]]
         return float(np.average(realised, weights=check_sample_weight(sample_weight, X)))
+
+    def _score_answered(self, X, y, sample_weight, budget, context):
+        """`score` over the rows that are not handed over."""
+        check_consistent_length(X, y)
+        routed = self.predict_routed(X, budget=budget, **context)
+        rows = answered(self, routed.route)
+        if not len(rows):
+            return np.nan
+        weight = check_sample_weight(sample_weight, X)
+        answers = np.array(routed.y_pred[rows].tolist())
+        score = r2_score if is_regressor(self.estimators_[0]) else accuracy_score
+        weight = None if weight is None else weight[rows]
+        return float(score(np.asarray(on_host(y))[rows], answers, sample_weight=weight))
+
+    def set_params(self, **params):
+        """Set parameters, as of any estimator; prices have a method of their own.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters and their values.
+
+        Returns
+        -------
+        self
+        """
+        if "costs" in params:
+            raise ValueError(
+                "costs is no parameter of CertifiedRouter: after fit set_costs(costs) derives the "
+                "certificate for other prices, and before it they are the wrapped estimator's, "
+                "as in set_params(estimator__costs=costs)."
+            )
+        return super().set_params(**params)
+
+    def _check_unchanged(self):
+        try:
+            super()._check_unchanged()
+        except ValueError as error:
+            if "__costs " not in str(error):
+                raise
+            raise ValueError(f"{error} For other prices set it back, and use set_costs.") from None
 
     def stream(
         self,

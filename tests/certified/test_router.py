@@ -16,6 +16,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import CostAwareMixin, Plan, check_affordable
@@ -531,6 +533,56 @@ def test_the_smallest_loss_that_is_said_can_be_promised(reference):
         assert least > 1e-4
         certified.set_params(max_loss=1.01 * least).fit(X[300:], Q[300:])
         assert certified.certificate_.promised
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_search_stands_for_what_it_finds(several):
+    """As `FrozenEstimator` around its `best_estimator_` does, fitted or not."""
+    X, y = make_classification(500, 6, n_informative=4, flip_y=0.1, random_state=0)
+    router = OccamRouterClassifier(
+        [("a", GaussianNB()), ("b", LogisticRegression())],
+        costs={"a": 1, "b": 5},
+        accuracy_estimator=Ridge(),
+    )
+    search = GridSearchCV(router, {"reg_lambda": [0.0, 0.1]}, cv=2)
+    options = {"max_loss": 0.3, "n_points": 5, "random_state": 0}
+
+    def certified(estimator, rows):
+        estimator = [("one", estimator)] if several else estimator
+        return CertifiedRouter(estimator, **options).fit(X[rows], y[rows])
+
+    certified(search, slice(None)).predict(X[:3])
+    fitted = clone(search).fit(X[:200], y[:200])
+    found = certified(FrozenEstimator(fitted), slice(200, None))
+    wanted = certified(FrozenEstimator(fitted.best_estimator_), slice(200, None))
+    assert str(found.certificate_) == str(wanted.certificate_)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(found)).route(X), wanted.route(X))
+    assert found.recertify(X[200:], y[200:]).certificate_.promised
+    # The search may choose what cannot be certified.
+    batch = GridSearchCV(router, {"policy": ["batch"]}, cv=2)
+    with pytest.raises(ValueError, match='policy="batch"'):
+        certified(batch, slice(None))
+    with pytest.raises(ValueError, match="with refit"):
+        certified(clone(search).set_params(refit=False), slice(None))
+
+
+def test_pipelines_and_prices_are_told_what_to_do():
+    X, y = make_classification(300, 6, flip_y=0.1, random_state=0)
+    router = OccamRouterClassifier(
+        [("a", GaussianNB()), ("b", LogisticRegression())],
+        costs={"a": 1, "b": 5},
+        accuracy_estimator=Ridge(),
+    )
+    pipeline = make_pipeline(StandardScaler(), router)
+    for estimator in (pipeline, FrozenEstimator(pipeline), [("one", pipeline)]):
+        with pytest.raises(ValueError, match="of its own. To certify a fitted pipeline"):
+            CertifiedRouter(estimator, max_loss=0.3).fit(X, y)
+    certified = CertifiedRouter(router, max_loss=0.3, fallback="safe", n_points=3, random_state=0)
+    with pytest.raises(ValueError, match=r"set_costs\(costs\).*estimator__costs"):
+        certified.set_params(costs={"a": 1, "b": 9})
+    certified.fit(X, y).set_params(estimator__costs={"a": 1, "b": 9})
+    with pytest.raises(ValueError, match="set it back, and use set_costs"):
+        certified.predict(X)
 
 
 def test_promises_of_nothing_are_refused():

@@ -216,3 +216,27 @@ def test_a_walk_leaves_the_estimator_as_it_was():
     router.predict(X[N_FIT:])
     router.predict(X[N_FIT:])
     assert not at_most_once()
+
+
+def test_a_certificate_says_how_many_rows_are_handed_over():
+    router = certified("occam that hands over", max_loss=0.1)
+    certificate = router.certificate_
+    path = fitted("occam that hands over")
+    # Of the evidence rows: one in a hundred, at least five, set the scale of the budgets.
+    routed = path.predict_routed(X[N_FIT:], budget=certificate.operating_budget)
+    share = np.mean([path.choices_[k] == "abstain" for k in routed.route])
+    assert 0 < share < 1 and certificate.handed == pytest.approx(share, abs=0.03)
+    assert f"and {certificate.handed:.0%} of the rows were handed over" in str(certificate)
+    assert certified("occam", max_loss=0.1).certificate_.handed is None
+
+
+def test_the_score_leaves_out_what_is_handed_over():
+    router = certified("occam that hands over", max_loss=0.1)
+    routed = router.predict_routed(X)
+    rows = np.array([label is not None for label in routed.y_pred])
+    assert 0 < rows.sum() < len(rows)
+    right = routed.y_pred[rows].astype(Y.dtype) == Y[rows]
+    assert router.score(X, Y) == pytest.approx(right.mean())
+    weight = np.arange(len(X)) + 1.0
+    expected = np.average(right, weights=weight[rows])
+    assert router.score(X, Y, sample_weight=weight) == pytest.approx(expected)

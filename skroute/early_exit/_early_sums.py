@@ -17,6 +17,7 @@ from skroute.early_exit._calibration import (
     upper_bound,
 )
 from skroute.early_exit._sum_ensembles import SumEnsemble
+from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import Integral, Interval, Real, RealNotInt, VisualBlock
 from skroute.utils._frozen import unfrozen
 from skroute.utils._short_repr import short_repr
@@ -115,6 +116,8 @@ class EarlySums(CostAwareMixin, RegressorMixin, MetaEstimatorMixin, BaseEstimato
         tags.input_tags.allow_nan = True
         if hasattr(model, "__sklearn_tags__"):
             inherit_member_tags(tags, [model])
+            # What stands before the ensemble may read missing values.
+            tags.input_tags.allow_nan |= bool(take_apart(model).before)
             poor = get_tags(model).regressor_tags
             if poor is not None and tags.regressor_tags is not None:
                 tags.regressor_tags.poor_score |= poor.poor_score

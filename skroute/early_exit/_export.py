@@ -16,6 +16,7 @@ from skroute.forests._forest import (
     Trees,
     member_scores_reference,
 )
+from skroute.forests._rows import cast_numbers
 from skroute.utils._compat import validate_params
 from skroute.utils._short_repr import short_repr
 
@@ -27,7 +28,7 @@ VERSION = 1
 _ARRAYS = tuple(name for name in Trees._fields if name not in ("nodes", "special"))
 _NUMBERS = ("offset", "beta", "link", "slope", "n_features", "dtype")
 # What files of the first release may lack.
-_MORE = ("shift", "finite")
+_MORE = ("shift", "finite", "cast")
 _NEEDED = (*_ARRAYS, *_NUMBERS, *(NODE.names or ()), "lo", "hi", "classes")
 
 
@@ -228,6 +229,8 @@ def forest_of(exported):
         raise ValueError("The entry 'finite' of an exported ensemble must be a truth value.")
     if not np.isfinite(more.get("shift", 0.0)):
         raise ValueError("The entry 'shift' of an exported ensemble must be a number.")
+    if more.get("cast", "") not in ("", "float32"):
+        raise ValueError("The entry 'cast' of an exported ensemble must be '' or 'float32'.")
     forest = Forest(trees, **{name: exported[name] for name in _NUMBERS}, **more)
     trees.checked(forest.n_features, forest.n_outputs)
     ExitThresholds.per_position(exported["lo"], exported["hi"]).checked(forest.n_members)
@@ -284,7 +287,7 @@ def evaluate_exported(exported, X):
     True
     """
     forest = forest_of(exported)
-    X = np.ascontiguousarray(X, dtype=forest.dtype)
+    X = np.ascontiguousarray(cast_numbers(forest, np.asarray(X)), dtype=forest.dtype)
     if X.ndim != 2 or X.shape[1] != forest.n_features or not len(X):
         raise ValueError(
             f"X must be a table of at least one row and {forest.n_features} columns, those that "

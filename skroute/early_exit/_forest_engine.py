@@ -19,7 +19,7 @@ _BLOCK = 1024
 # With fewer rows than this a walk from leaf to leaf is faster.
 _FEWEST_ROWS = 512
 # Positions at which a stage ends, and rows are binned anew: few leave later on.
-_STAGE_ENDS = (8, 32, 128)
+_STAGE_ENDS = (10, 40, 160)
 # Rows that pass through all stages together, so that they are still in the cache.
 _CHUNK = 16384
 
@@ -155,7 +155,7 @@ class ForestEngine:
         layout = row_layout(forest, more=(thresholds.lo, thresholds.hi, ends))
         if layout is None:
             return None
-        return SingleRow(np.dtype(forest.dtype), layout, self.rounding)
+        return SingleRow(np.dtype(forest.cast or forest.dtype), layout, self.rounding)
 
 
 class SingleRow(NamedTuple):
@@ -164,7 +164,7 @@ class SingleRow(NamedTuple):
     Attributes
     ----------
     dtype
-        Of an array that needs no preparation.
+        Of an array in neither single nor double precision.
 
     layout : RowLayout
         What the kernels take after the row.

@@ -61,18 +61,12 @@ def settle(estimator, engine, classes, X, score, members, side, proba=True, once
     Settled
     """
 
-    def ask(rows):
-        return own_answers(estimator, engine.plain(_safe_indexing(X, rows)), classes)
-
     one = engine.n_outputs == 1
     if one:
         score = _distance(engine, score, side)
     ties = np.flatnonzero((side == 0) & _is_tie(engine, score))
     if len(ties):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            labels = once.rows("own answers", ties, len(side), ask)
-        at = np.argmax(labels[:, None] == classes[None, :], axis=1)
+        at = _asked(estimator, engine, classes, X, ties, len(side), once)
         if one:
             decided = score[ties, 0]
             score[ties, 0] = np.where(at > 0, np.maximum(decided, TINY), np.minimum(decided, -TINY))
@@ -80,6 +74,44 @@ def settle(estimator, engine, classes, X, score, members, side, proba=True, once
             score = score.copy()
             score[ties, at] = np.nextafter(score[ties].max(axis=1), np.inf)
     return _named(engine, classes, score, members, proba)
+
+
+def settled_labels(estimator, engine, classes, X, score, members, side, once=EVERY):
+    """Labels of :func:`settle` alone: a row that left has the one of its threshold.
+
+    Parameters
+    ----------
+    estimator, engine, classes, X, score, members, side, once
+        As there.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+    """
+    if engine.n_outputs > 1:
+        return settle(estimator, engine, classes, X, score, members, side, False, once).labels
+    above = side > 0
+    # The few rows that went to the end.
+    last = np.flatnonzero(side == 0)
+    if len(last):
+        distance = score[last] - engine.beta
+        above[last] = distance[:, 0] > 0
+        ties = last[_is_tie(engine, distance)]
+        if len(ties):
+            above[ties] = _asked(estimator, engine, classes, X, ties, len(side), once) > 0
+    return classes.take(above.view(np.int8) * (len(classes) - 1))
+
+
+def _asked(estimator, engine, classes, X, rows, n_rows, once):
+    """Position of the library's own label of some rows."""
+
+    def ask(rows):
+        return own_answers(estimator, engine.plain(_safe_indexing(X, rows)), classes)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        labels = once.rows("own answers", rows, n_rows, ask)
+    return np.argmax(labels[:, None] == classes[None, :], axis=1)
 
 
 def on_side(engine, classes, score, members, side, proba):

@@ -28,7 +28,7 @@ from skroute.early_exit._learning import (
     shares_of,
     warn_of_rare_answers,
 )
-from skroute.early_exit._own_answers import check_same_answers, settle
+from skroute.early_exit._own_answers import check_same_answers, settle, settled_labels
 from skroute.early_exit._policies import Recipe
 from skroute.early_exit._short_path import ShortPath, prepared
 from skroute.metrics._report import ReportMixin
@@ -561,16 +561,17 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         return affordable(self.tradeoff_, budget)
 
     def _answer(self, X, plan, response):
-        settled = self._settled(X, *plan.state, proba=response == "predict_proba")
         if response == "predict":
-            return settled.labels
+            return self._labels(X, *plan.state)
+        given = self.estimator_, self._engine, self.classes_, X
+        settled = settle(*given, *plan.state, response == "predict_proba", once_of(self))
         if response == "decision_function":
             return settled.score[:, 0] if self._engine.n_outputs == 1 else settled.score
         return settled.proba
 
-    def _settled(self, X, *walked, proba):
-        once = once_of(self)
-        return settle(self.estimator_, self._engine, self.classes_, X, *walked, proba, once)
+    def _labels(self, X, *walked):
+        given = self.estimator_, self._engine, self.classes_, X
+        return settled_labels(*given, *walked, once_of(self))
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """What each set of thresholds that was considered does on other rows.
@@ -591,12 +592,11 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         check_is_fitted(self)
         self._check_unchanged()
         n = len(self.tradeoff_.thresholds)
-        disagreement, cost = np.empty(n), np.empty(n)
+        disagreement, cost, full = np.empty(n), np.empty(n), None
         for i, thresholds in enumerate(self.tradeoff_.thresholds):
             walked = self._engine.walk(X, thresholds, self.n_jobs)
-            answer = self._settled(X, *walked, proba=False).labels
-            if i == 0:
-                full = answer
+            answer = self._labels(X, *walked)
+            full = answer if i == 0 else full
             disagreement[i] = np.mean(answer != full)
             cost[i] = self._spent[walked[1]].mean()
         return disagreement, cost

@@ -368,6 +368,9 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             Labels of a classifier, else numbers; for a booster what its own ``predict``
             returns, also of shape (n_samples, n_classes).
         """
+        quick = self.__dict__.get("_quick")
+        if quick is not None and (label := quick.quick_label(X)) is not None:
+            return label
         cells = self._cells(X)
         if cells is not None and (label := self._quick.label(cells)) is not None:
             return label
@@ -391,6 +394,9 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``, in the precision of the library.
         """
+        quick = self.__dict__.get("_quick")
+        if quick is not None and (proba := quick.quick_proba(X)) is not None:
+            return proba
         cells = self._cells(X)
         if cells is not None and (proba := self._quick.proba(cells)) is not None:
             return proba

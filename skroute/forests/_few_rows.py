@@ -34,6 +34,10 @@ def readable(X, dtype, kinds="f"):
         return X.astype(dtype)
 
 
+def _no_answer(X):
+    return None
+
+
 class FewRows:
     """The short path of a reading, prepared; kept out of pickles.
 
@@ -43,6 +47,10 @@ class FewRows:
     takes_arrays : bool
         Whether an array needs no look at names, categories or steps before the forest.
 
+    Attributes
+    ----------
+    quick_label, quick_proba : callable
+        `label` and `proba` of an array of floats; None for anything else.
     """
 
     def __init__(self, reading, takes_arrays):
@@ -52,11 +60,42 @@ class FewRows:
         layout = row_layout(forest, sums=reading.sums, how=how)
         self._row_label, self._row_proba, self._row_sums = row_label, row_proba, row_sums
         self.takes_arrays, self._n_outputs = takes_arrays, forest.n_outputs
-        self._dtype, self._sums = np.dtype(forest.dtype), np.dtype(reading.sums)
+        self._sums = np.dtype(reading.sums)
+        self._dtype = np.dtype(forest.cast or forest.dtype)
         self._layout = layout
         self._labels = None
+        self.quick_label = self.quick_proba = _no_answer
         if layout is not None and how:
             self._labels = [reading.classes[i : i + 1] for i in range(len(reading.classes))]
+            if takes_arrays:
+                self.quick_label, self.quick_proba = self._prepared()
+
+    def _prepared(self):
+        """`label` and `proba` of a float row, with nothing left to look up."""
+        labels, (pack, values), array, empty = self._labels, self._layout, np.ndarray, np.empty
+        row_label, row_proba, sums = self._row_label, self._row_proba, self._sums
+        (small, double), narrow = _KINDS, self._sums is not _KINDS[1]
+
+        def read(X):
+            # The kernels look at the shape themselves.
+            kind = X.dtype
+            return (kind is double or kind is small) and X.ndim == 2 and X.flags.aligned
+
+        def label(X):
+            if type(X) is not array or not read(X):
+                return None
+            at = row_label(X, pack, values)
+            return labels[at].copy() if at >= 0 else None
+
+        def proba(X):
+            if type(X) is not array or not read(X):
+                return None
+            found = empty((1, 2))
+            if not row_proba(X, pack, values, found):
+                return None
+            return found.astype(sums) if narrow else found
+
+        return label, proba
 
     def label(self, X):
         """Label of one row, of shape (1,); None where that takes the long path.

@@ -233,6 +233,10 @@ class Forest:
     least_rounding : float, default=0.0
         At least what `rounding` is.
 
+    cast : {"", "float32"}, default=""
+        What the library makes first of numbers in neither single nor double precision. Empty
+        for `dtype`.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -259,6 +263,7 @@ class Forest:
     refuses_unseen: bool = False
     shift: float = 0.0
     least_rounding: float = 0.0
+    cast: str = ""
 
     def __setstate__(self, state):
         # Files can be damaged, and compiled code trusts these arrays.

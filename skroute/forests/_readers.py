@@ -174,6 +174,7 @@ def read_lightgbm(booster, num_iteration=None):
         slope=per_iteration / len(trees) if "average_output" in blocks[0] else 1.0,
         n_features=int(head["max_feature_idx"]) + 1,
         finite=False,
+        cast="float32",
         categories={
             column: np.asarray(values, dtype=object if _has_text(values) else np.float64)
             for column, values in zip(categorical, columns)

@@ -20,6 +20,8 @@ ROWS = [types.Array(kind, 2, "A", readonly=True) for kind in (types.float32, typ
 
 # How a label is found: see _row_layout.py.
 _BY_SCORE, _BY_SIGN, _BY_LARGEST, _BY_FAR_LARGEST = 1, 2, 3, 4
+# Levels that are gone down without a look at whether all trees have ended.
+_LEVELS = 6
 # Nearer to a tie than this, rounding of the probability decides.
 _FAR = 1e-3
 
@@ -115,20 +117,23 @@ def _plain_leaves(nodes, heads, codes, t, m, at):
         a2, a3 = heads[h + np.uint64(2), 0], heads[h + np.uint64(3), 0]
         a4, a5 = heads[h + np.uint64(4), 0], heads[h + np.uint64(5), 0]
         a6, a7 = heads[h + np.uint64(6), 0], heads[h + np.uint64(7), 0]
-        for level in range(np.int64(heads[h, 3])):
-            b0, b1 = _down(nodes, codes, a0), _down(nodes, codes, a1)
-            b2, b3 = _down(nodes, codes, a2), _down(nodes, codes, a3)
-            b4, b5 = _down(nodes, codes, a4), _down(nodes, codes, a5)
-            b6, b7 = _down(nodes, codes, a6), _down(nodes, codes, a7)
-            # Where trees are not balanced, all may be at leaves long before the largest depth.
-            if level >= 6 and not (
-                (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3)
-                | (a4 ^ b4) | (a5 ^ b5) | (a6 ^ b6) | (a7 ^ b7)
-            ):  # fmt: skip
-                break
-            a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
+        depth = np.int64(heads[h, 3])
+        for _ in range(min(depth, _LEVELS)):
+            a0, a1 = _down(nodes, codes, a0), _down(nodes, codes, a1)
+            a2, a3 = _down(nodes, codes, a2), _down(nodes, codes, a3)
+            a4, a5 = _down(nodes, codes, a4), _down(nodes, codes, a5)
+            a6, a7 = _down(nodes, codes, a6), _down(nodes, codes, a7)
         at[i], at[i + 1], at[i + 2], at[i + 3] = a0, a1, a2, a3
         at[i + 4], at[i + 5], at[i + 6], at[i + 7] = a4, a5, a6, a7
+        # Where trees are not balanced, all may be at leaves long before the largest depth.
+        for _ in range(_LEVELS, depth):
+            moved = np.uint64(0)
+            for k in range(i, i + 8):
+                leaf = _down(nodes, codes, at[k])
+                moved |= leaf ^ at[k]
+                at[k] = leaf
+            if moved == 0:
+                break
     for i in range(eights, m):
         leaf = heads[t + i, 0]
         for _ in range(np.int64(heads[t + i, 1])):

@@ -36,9 +36,16 @@ def plain_rows(forest, X):
     ):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        rows = np.ascontiguousarray(X, dtype=forest.dtype)
+        rows = np.ascontiguousarray(cast_numbers(forest, X), dtype=forest.dtype)
         readable = forest.finite is False or np.isfinite(rows.sum())
     return rows if readable else None
+
+
+def cast_numbers(forest, X):
+    """Numbers in neither single nor double precision as the type that the library makes of them."""
+    if not forest.cast or X.dtype.kind == "O" or X.dtype in (np.float32, np.float64):
+        return X
+    return X.astype(forest.cast)
 
 
 def rows_of(forest, X):
@@ -67,6 +74,8 @@ def rows_of(forest, X):
         X = encode_categories(X, forest.categories, forest.n_features, forest.refuses_unseen)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
     with np.errstate(over="ignore"), hiding_texts(X), refusing_text(lambda: TEXT_COLUMNS):
+        if forest.cast and isinstance(X, (np.ndarray, list)):
+            X = cast_numbers(forest, np.asarray(X))
         X = check_array(
             X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite, input_name="X"
         )

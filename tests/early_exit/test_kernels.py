@@ -11,7 +11,6 @@ from skroute.early_exit import (
     _bit_walks,
     _forest_engine,
     _kernels,
-    _row_walk,
 )
 from skroute.early_exit._engines import ensemble_engine
 from skroute.early_exit._exit_thresholds import ExitThresholds
@@ -19,7 +18,7 @@ from skroute.early_exit._fan import fan_table, fan_thresholds
 from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._thresholds import lagrangian_path, running_values
-from skroute.forests import FastForest, _bitvector_kernels, _row_kernels, leaf_sums
+from skroute.forests import FastForest, _bitvector_kernels, leaf_sums
 from skroute.forests import _kernels as forest_kernels
 from skroute.forests._row_layout import row_layout
 from tests.early_exit.reference import leaving
@@ -27,11 +26,19 @@ from tests.early_exit.reference import leaving
 lgb = pytest.importorskip("lightgbm")
 
 
+def row_modules():
+    """Compiled as soon as they are imported: not while tests are collected, by all workers."""
+    from skroute.early_exit import _row_walk
+    from skroute.forests import _row_kernels
+
+    return _row_kernels, _row_walk
+
+
 @pytest.fixture
 def interpreted(monkeypatch):
     def switch():
         modules = _kernels, forest_kernels, _bitvector_kernels, _bit_walks
-        for module in (*modules, _row_kernels, _row_walk):
+        for module in (*modules, *row_modules()):
             for name, item in list(vars(module).items()):
                 if hasattr(item, "py_func"):
                     monkeypatch.setattr(module, name, item.py_func)
@@ -124,6 +131,7 @@ def test_one_row_interpreted(kind, interpreted):
     exits = ExitThresholds.per_position(-spread, spread)
     single = ForestEngine(forest).single_row(exits)
     layout = row_layout(forest, how=1)
+    _row_kernels, _row_walk = row_modules()
     assert layout.pack[layout.pack[0] + 3] == {"numbers": 0, "special": 2, "levels": 1}[kind]
 
     def sums_of(rows):

@@ -17,6 +17,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -384,3 +385,13 @@ def test_groups_must_fit_the_rows(ranker):
     X, _, groups = queries(30, 8)
     with pytest.raises(ValueError, match=f"one entry for each of the {len(X)} rows"):
         QWYCRanker(ranker).optimize(X, groups[1:])
+
+
+@pytest.mark.parametrize("method", ["fit", "optimize"])
+def test_missing_values_that_a_step_before_the_ensemble_reads(method):
+    X, y = make_friedman1(300, random_state=0)
+    X[::7, 3] = np.nan
+    model = make_pipeline(SimpleImputer(), GradientBoostingRegressor(n_estimators=5))
+    quick = QWYCRegressor(model if method == "fit" else FrozenEstimator(model.fit(X, y)), tol=1e-9)
+    quick = quick.fit(X, y) if method == "fit" else quick.optimize(X)
+    np.testing.assert_allclose(quick.predict(X), quick.estimator_.predict(X), atol=1e-8)

@@ -38,6 +38,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, QuantileTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from skroute.early_exit import (
+    PortableEnsemble,
+    QWYCEnsemble,
+    evaluate_exported,
+    export_ensemble,
+    load_exported,
+)
 from skroute.forests import FastForest, _exact
 
 lgb = pytest.importorskip("lightgbm")
@@ -632,3 +639,36 @@ def test_rows_in_other_byte_order(n):
         rows = X[:n].astype(dtype)
         expected = fast.predict_proba(rows.astype(rows.dtype.newbyteorder("=")))
         np.testing.assert_array_equal(fast.predict_proba(rows), expected)
+
+
+@pytest.mark.parametrize("n", [1, 5, 60])
+@pytest.mark.parametrize("kind", ["int64", "uint64", "list", "longdouble"])
+def test_numbers_beyond_single_precision_as_lightgbm_reads_them(kind, n, tmp_path):
+    # It makes single precision of what is neither single nor double precision.
+    rng = np.random.default_rng(0)
+    X = 2**40 + rng.integers(0, 2**10, (300, 2))
+    model = lgb.LGBMClassifier(n_estimators=5, min_child_samples=1, min_data_in_bin=1, **QUIET)
+    model.fit(X.astype(np.float64), (X[:, 0] // 8) % 2)
+    given = X[:n].tolist() if kind == "list" else X[:n].astype(kind)
+    for own in (model, model.booster_):
+        fast = FastForest.from_ensemble(own)
+        np.testing.assert_array_equal(fast.predict(given), own.predict(given))
+    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.0, order="natural").optimize(X)
+    np.testing.assert_array_equal(quick.predict(given), model.predict(given))
+    export_ensemble(quick, tmp_path / "quick.npz")
+    exported = load_exported(tmp_path / "quick.npz")
+    portable = PortableEnsemble(exported).predict(given)
+    np.testing.assert_array_equal(portable, model.predict(given))
+    np.testing.assert_array_equal(evaluate_exported(exported, given)[0], portable)
+    assert (model.predict(X) != model.predict(X.astype(np.float64))).any()
+
+
+@pytest.mark.parametrize("depth", [5, 6, 7, 9, None])
+def test_few_rows_of_trees_of_any_depth(depth):
+    X, y = data(3, seed=0)
+    model = ExtraTreesClassifier(17, max_depth=depth, random_state=0).fit(X, y)
+    fast = FastForest.from_ensemble(model)
+    together = fast.predict_proba(X)
+    for n in (1, 3, 47):
+        np.testing.assert_array_equal(fast.predict_proba(X[:n]), together[:n])
+    np.testing.assert_allclose(together, model.predict_proba(X), atol=1e-12)

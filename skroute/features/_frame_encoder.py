@@ -277,7 +277,7 @@ def _holds_strings(column):
         return not _numbers(column)
     if column.dtype.kind != "O":
         return False
-    return any(isinstance(value, str) for value in column[:1000]) and not _numbers(column)
+    return any(isinstance(value, str) for value in column) and not _numbers(column)
 
 
 def _numbers(column):
@@ -333,7 +333,9 @@ class _Number:
 
     def __init__(self, name, column):
         self.name = name
-        self.strings = column.dtype.kind in "UST" or any(isinstance(v, str) for v in column)
+        self.strings = column.dtype.kind in "UST"
+        if column.dtype.kind == "O":
+            self.strings = any(isinstance(value, str) for value in column)
 
     def _read(self, column):
         try:
@@ -352,8 +354,12 @@ class _Number:
     def fit_transform(self, column):
         values = self._read(column)
         known = values[~np.isnan(values)]
-        self.mean = float(known.mean()) if len(known) else 0.0
-        spread = float(known.std()) if len(known) else 0.0
+        # Of a column of which nothing is known, any entry of a later call is missing, too.
+        self.strings |= len(known) == 0
+        # In a unit in which squares are no infinity.
+        unit = float(np.abs(known).max(initial=0.0)) or 1.0
+        self.mean = float((known / unit).mean()) * unit if len(known) else 0.0
+        spread = float((known / unit).std()) * unit if len(known) else 0.0
         self.spread = spread if spread > 1e-12 * max(abs(self.mean), 1e-300) else 1.0
         self.had_missing = len(known) < len(values)
         return self.transform(column)
@@ -408,7 +414,9 @@ class _Text:
             return np.zeros((len(column), 1))
         n_components = min(self.n_components, len(self.used) - 1)
         reduction = TruncatedSVD(n_components, random_state=self.seed)
-        reduced = reduction.fit_transform(self._weighted(counts))
+        # Texts that are all alike have no variance, a share of which nobody asks for.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            reduced = reduction.fit_transform(self._weighted(counts))
         self.directions = reduction.components_.T.astype(np.float32)
         return reduced.astype(np.float64)
 

@@ -104,7 +104,7 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
                 f"{type(self).__name__} needs rows of at least 2 classes with positive weight, got "
                 f"one class: {self.classes_[present]!r}."
             )
-        encoded, self._named = name_free(encoded)
+        encoded, self._named = name_free(encoded, values, weight)
         return values, encoded, weight
 
     @property
@@ -185,23 +185,33 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
         return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
 
 
-def name_free(encoded):
-    """Codes of classes that do not depend on what the classes are called.
+def name_free(encoded, values, weight):
+    """Codes of classes that depend neither on what they are called nor on the order of the rows.
 
     Parameters
     ----------
     encoded : ndarray of shape (n_samples,), dtype=int
         Codes in the order of the names.
+    values : ndarray of shape (n_samples, n_features)
+        The rows, which part classes that are equally frequent.
+    weight : ndarray of shape (n_samples,)
 
     Returns
     -------
     codes : ndarray of shape (n_samples,), dtype=int
-        0 is the most frequent class; of equally frequent ones the first that occurs.
+        0 is the most frequent class.
     order : ndarray of shape (n_classes,), dtype=int
         The code in the order of the names, of each.
     """
-    _, first, counts = np.unique(encoded, return_index=True, return_counts=True)
-    order = np.lexsort((first, -counts))
+    counts = np.bincount(encoded, weight)
+    order = np.argsort(-counts, kind="stable")
+    if (counts[order[1:]] == counts[order[:-1]]).any():
+        # Missing values are one value; no other is infinite.
+        plain = np.where(np.isnan(values), np.inf, values + 0.0)
+        rows, at = np.unique(plain, axis=0, return_inverse=True)
+        table = np.zeros((len(counts), len(rows)))
+        np.add.at(table, (encoded, at.ravel()), weight)
+        order = np.lexsort((*table.T, -counts))
     return np.argsort(order)[encoded], order
 
 

@@ -51,6 +51,10 @@ class Groups(NamedTuple):
         """Columns of one group."""
         return self.columns[self.starts[group] : self.starts[group + 1]]
 
+    def columns_of(self, groups):
+        """Columns of some groups, rising."""
+        return np.flatnonzero(np.isin(self.group_of, groups))
+
     def hidden(self, X, known):
         """X with NaN in what is not known."""
         return np.where(known[:, self.group_of], X, np.nan)

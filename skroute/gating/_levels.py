@@ -106,27 +106,25 @@ def row_draws(keys):
 class Ranks(NamedTuple):
     """At which share of rows sent a row is one of them, from the scores of held-out rows.
 
-    Each held-out score stands for its weight of the rows. Several rows of one score say that
-    the score is frequent: rows of it share that weight, and there are none beside it. The weight of
-    one row alone lies half above its score and half below it, and as much of it lies beyond the
-    highest and the lowest one: of n rows without ties n + 1 parts are alike.
+    A new row and n held-out ones are alike, and so are the n + 1 places that it may have among
+    them: below `a` higher ones, and at one of the t + 1 places among t of its own score. Drawn
+    evenly from these the share is uniform, whatever the scores are and however they tie, so that a
+    budget is met on average over held-out rows (Vovk, Gammerman and Shafer, 2005, Proposition 2.8).
 
     Attributes
     ----------
     high, low : ndarray of shape (n_scores,)
         Bounds of each score within rounding, falling.
-    start, end : ndarray of shape (n_scores,)
-        Shares before and with rows of each score.
-    above, below : ndarray of shape (n_scores,)
-        Shares at which what lies between neighbouring scores ends and starts.
+    before : ndarray of shape (n_scores + 1,)
+        Shares of the scores above each of them, and of all.
+    place : float
+        Share of the new row itself.
     """
 
     high: NDArray[np.float64]
     low: NDArray[np.float64]
-    start: NDArray[np.float64]
-    end: NDArray[np.float64]
-    above: NDArray[np.float64]
-    below: NDArray[np.float64]
+    before: NDArray[np.float64]
+    place: float
 
     @classmethod
     def of(cls, gate, weight):
@@ -136,13 +134,11 @@ class Ranks(NamedTuple):
         room = TIE * np.maximum(np.abs(falling), 1.0)
         first = np.flatnonzero(np.append(True, falling[:-1] - falling[1:] > room[:-1]))
         last = np.append(first[1:], len(gate)) - 1
-        mass = np.add.reduceat(weight[order], first)
-        alone = 0.5 * mass * (first == last)
-        end = alone[0] + np.cumsum(mass)
-        whole = end[-1] + alone[-1]
-        start = end - mass
+        before = np.append(0.0, np.cumsum(np.add.reduceat(weight[order], first)))
+        # A new row weighs what a held-out one does.
+        whole = before[-1] * (1 + 1 / np.count_nonzero(weight))
         bounds = falling[first] + room[first], falling[last] - room[last]
-        return cls(*bounds, *(part / whole for part in (start, end, start + alone, end - alone)))
+        return cls(*bounds, before / whole, float(1 - before[-1] / whole))
 
     def between(self, gate):
         """Shares at which the first and the last of the rows of each score are sent."""
@@ -150,8 +146,7 @@ class Ranks(NamedTuple):
         at = np.searchsorted(-self.low, -gate, side="left")
         inside = np.minimum(at, len(self.low) - 1)
         tied = (at < len(self.low)) & (gate <= self.high[inside])
-        low = np.where(tied, self.start[inside], np.append(0.0, self.below)[at])
-        return low, np.where(tied, self.end[inside], np.append(self.above, 1.0)[at])
+        return self.before[at], self.before[at + tied] + self.place
 
     def of_rows(self, gate, keys):
         """The share at which each row is sent; where a range is possible, drawn by its key."""

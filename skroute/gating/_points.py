@@ -8,7 +8,7 @@ from skroute.gating._stopping import (
     calibrated,
     calibration,
     learn_stopping,
-    price_of_budget,
+    spend_budget,
     stops,
 )
 
@@ -60,6 +60,10 @@ class OperatingPoint(NamedTuple):
         Share of the held-out rows answered correctly, and its standard error. Each half of
         these rows is answered by the candidate that the other half chooses: the rows that
         pick a candidate do not say how good it is.
+
+    barred : tuple of float
+        Prices up to which so many rows go on that the budget does not pay for them all; they
+        stop, whatever the price.
     """
 
     candidate: str
@@ -69,6 +73,7 @@ class OperatingPoint(NamedTuple):
     cost_std_error: float
     quality: float
     quality_std_error: float
+    barred: tuple = ()
 
 
 class Outcome(NamedTuple):
@@ -76,7 +81,7 @@ class Outcome(NamedTuple):
 
     Attributes
     ----------
-    candidate, n_first, price
+    candidate, n_first, price, barred
         As in `OperatingPoint`.
     cost : ndarray of shape (n_rows,)
     right : ndarray of shape (n_rows,), dtype=bool
@@ -87,6 +92,7 @@ class Outcome(NamedTuple):
     price: float
     cost: np.ndarray
     right: np.ndarray
+    barred: tuple = ()
 
 
 class HeldOutPath:
@@ -129,15 +135,17 @@ class HeldOutPath:
 
     def point(self, name, limits, n_first):
         """The best point of this policy within the limits; None if its first round is too much."""
-        price = price_of_budget(*self._within(self.reach, limits, n_first), limits.budget)
+        reach, costs = self._within(self.reach, limits, n_first)
+        price, barred, _ = spend_budget(reach, costs, limits.budget)
         reach, costs = self._within(self.fair, limits, n_first)
-        fair_price = price_of_budget(reach, costs, limits.budget)
+        fair_price, _, reach = spend_budget(reach, costs, limits.budget)
         if np.isinf(price) or np.isinf(fair_price):
             return None
         stop = stops(reach, fair_price)
         rows = np.arange(len(stop))
         total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])[rows, stop]
-        return Outcome(name, n_first, max(price, -1.0), total, self.paths.right[rows, stop])
+        right = self.paths.right[rows, stop]
+        return Outcome(name, n_first, max(price, -1.0), total, right, barred)
 
 
 def reach_of(table, value):
@@ -221,6 +229,15 @@ class HeldOut:
         else:
             total = self._near(outcomes, limits)
 
+        def own_model(found, rows):
+            """The model of its own of a set that the order buys for all, if not surely worse."""
+            other = outcomes.get("static sets")
+            if found.candidate != "static order" or other is None:
+                return found
+            lead = total[found.candidate][rows] - total[other.candidate][rows]
+            sure = lead.mean() > 2 * lead.std() / np.sqrt(len(lead))
+            return found if sure or (found.cost != other.cost).any() else other
+
         def best(rows):
             """The candidate that some rows choose; of equal ones the cheaper."""
 
@@ -228,14 +245,14 @@ class HeldOut:
                 return total[outcome.candidate][rows].mean(), -outcome.cost.mean()
 
             if not self.lead:
-                return max(outcomes.values(), key=worth)
+                return own_model(max(outcomes.values(), key=worth), rows)
             still = [one for one in outcomes.values() if one.candidate.startswith("static")]
             found = max(still, key=worth)
             for one in sorted(outcomes.values(), key=worth, reverse=True):
                 lead = total[one.candidate][rows] - total[found.candidate][rows]
                 if lead.mean() > self.lead * lead.std() / np.sqrt(len(lead)):
-                    return one
-            return found
+                    return own_model(one, rows)
+            return own_model(found, rows)
 
         chosen = best(slice(None))
         n_rows = len(chosen.right)
@@ -251,6 +268,7 @@ class HeldOut:
             float(chosen.cost.std() / root),
             float(right.mean()),
             float(right.std() / root),
+            chosen.barred,
         )
 
     def _near(self, outcomes, limits):

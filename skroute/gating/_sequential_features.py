@@ -13,6 +13,8 @@ from skroute.gating._acquirer import (
     LARGE,
     Task,
     adaptive_policies,
+    better_of,
+    deep_sets,
     find_order,
     follow,
     joined,
@@ -21,6 +23,7 @@ from skroute.gating._acquirer import (
 from skroute.gating._base import FeatureBuyer
 from skroute.gating._groups import Groups
 from skroute.gating._points import ROOM, SURELY, HeldOut, HeldOutPath, Limits
+from skroute.gating._stopping import at_bar
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptions, num_samples
 from skroute.utils._once import once_of
 
@@ -269,6 +272,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
             if name in walks:
                 walks[name] = joined(*walks[name], walked, fitted, out)
         sets = {size: model.proba(X).argmax(axis=1) == y for size, model in learned.sets.items()}
+        for size, model in deep_sets(task, order):
+            both = np.array([sets[size], model.proba(X).argmax(axis=1) == y])
+            if both[1].sum() > both[0].sum():
+                learned.sets[size] = model
+            sets[size] = better_of(both)
         costs = np.append(0.0, np.cumsum(groups.costs[order]))
         lead = SURELY if whole.large else 0.0
         return HeldOut(paths, sets, costs, lead), learned, walks
@@ -300,7 +308,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         -------
         OperatingPoint
             Named tuple ``(candidate, n_first, price, cost, cost_std_error, quality,
-            quality_std_error)``.
+            quality_std_error, barred)``.
         """
         check_is_fitted(self)
         return self._point(self._limits(self._effective_budget(budget), max_rounds, max_cost))
@@ -497,7 +505,8 @@ class _Walk:
     def at_price(self, price):
         """Go on with every row that reaches beyond a price."""
         price = max(price, -1.0)
-        while len(going := np.flatnonzero(self.reach > price)):
+        barred = self.point.barred
+        while len(going := np.flatnonzero((self.reach > price) & ~at_bar(self.reach, barred))):
             self._buy(going)
 
     def within_cap(self, cap):

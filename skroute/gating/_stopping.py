@@ -195,3 +195,50 @@ def price_of_budget(reach, costs, budget):
         else:
             low = middle
     return float(found[high])
+
+
+# Share of a budget that may be left over, and groups of rows that are barred at most.
+_LEFT = 0.005
+_MOST_BARRED = 4
+
+
+def at_bar(reach, barred):
+    """Which reaches are among those barred, up to rounding."""
+    found = np.zeros(np.shape(reach), dtype=bool)
+    for value in barred:
+        found |= np.abs(reach - value) <= 1e-9 * value
+    return found
+
+
+def spend_budget(reach, costs, budget):
+    """The price of a budget, where many rows reach up to the same one.
+
+    After a category has been bought there are as few reaches as levels, and at the price of one of
+    them a large part of the rows goes on at once. Where the budget does not pay for it, these
+    rows stop, and the rest is spent on others at a lower price.
+
+    Parameters
+    ----------
+    reach, costs, budget
+        As in :func:`price_of_budget`.
+
+    Returns
+    -------
+    price : float
+    barred : tuple of float
+        Reaches of rows that stop, whatever the price.
+    reach : ndarray of shape (n_rows, n_steps)
+        Those of rows that stop are negative.
+    """
+    price, barred = price_of_budget(reach, costs, budget), ()
+    rows = np.arange(len(reach))
+    total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])
+    while 0 < price < np.inf and len(barred) < _MOST_BARRED:
+        if total[rows, stops(reach, price)].mean() >= budget * (1 - _LEFT):
+            break
+        without = np.where(at_bar(reach, (price,)), -2.0, reach)
+        lower = price_of_budget(without, costs, budget)
+        if not 0 < lower < price:
+            break
+        price, barred, reach = lower, (*barred, price), without
+    return price, barred, reach

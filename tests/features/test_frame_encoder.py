@@ -1,6 +1,7 @@
 """Texts, categories and numbers of a frame as they are, and routers that read them."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -243,3 +244,37 @@ def test_an_encoder_that_changed_is_refused():
     encoder.fit(frame(20))
     with pytest.raises(ValueError, match="by 4, got shape"):
         encoder.transform(frame(20))
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan])
+def test_a_column_of_which_fit_knew_nothing_may_say_anything_later(nothing):
+    log = pd.DataFrame({"prompt": ["ab cd", "ab ef"] * 20, "tenant": [nothing] * 40})
+    encoder = FrameEncoder(n_components=2)
+    rows = encoder.fit_transform(log)
+    assert encoder.kinds_ == ["category", "number"]
+    later = log.assign(tenant=pd.Series(["red", "7", "", None] * 10, dtype=object))
+    found = encoder.transform(later)
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(found[::4], rows[::4])
+
+
+def test_strings_that_begin_late_are_strings():
+    log = pd.DataFrame({"tenant": [None] * 2000 + ["red", "blue"] * 20})
+    assert needs_encoding(log)
+    encoder = FrameEncoder().fit(log)
+    assert encoder.kinds_ == ["category"]
+    assert encoder.transform(log[-2:]).tolist() == [[0, 0, 1], [0, 1, 0]]
+
+
+def test_the_largest_numbers_are_scaled_like_others():
+    column = np.linspace(-1.0, 1.0, 40)
+    log = pd.DataFrame({"x": column, "large": 1e300 * column})
+    x, large = FrameEncoder().fit_transform(log).T
+    np.testing.assert_allclose(large, x, rtol=1e-12)
+
+
+def test_texts_that_are_all_alike_warn_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = FrameEncoder(n_components=4).fit_transform([f"日本語 {i}" for i in range(40)])
+    assert np.isfinite(rows).all()

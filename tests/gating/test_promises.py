@@ -425,12 +425,13 @@ def test_shares_are_met_on_average_over_fresh_rows(kind):
     """Whether scores tie or not, also for shares of less than one held-out row.
 
     Fails where shares are cut between held-out scores without drawing (few values: -.1), and
-    where n rows make n parts instead of n + 1 (continuous: -.004 at .01).
+    where n rows make n parts instead of n + 1 (continuous: -.004 at .01), or tied ones share
+    n of n parts (few values).
     """
     from skroute.gating._levels import Ranks, row_keys
 
     rng = np.random.default_rng(0)
-    shares, found = (0.01, 0.1, 0.5, 0.9), []
+    shares, found, drawn = (0.01, 0.1, 0.5, 0.9), [], []
     for _ in range(600):
         values = rng.normal(size=(240, 1))
         if kind == "few values":
@@ -443,13 +444,17 @@ def test_shares_are_met_on_average_over_fresh_rows(kind):
         ranks = Ranks.of(gate[:40], np.ones(40))
         rank = ranks.of_rows(gate[40:], row_keys(values[40:]))
         found.append([(rank < share).mean() for share in shares])
+        keys = rng.integers(0, 2**64, 200, dtype=np.uint64)
+        drawn.append([(ranks.of_rows(gate[40:], keys) < share).mean() for share in shares])
         low, high = ranks.between(gate[40:])
         falling = np.argsort(-gate[40:])
         assert (np.diff(low[falling]) >= 0).all() and (np.diff(high[falling]) >= 0).all()
         assert (low <= rank).all() and (rank <= high).all()
-    error = np.std(found, axis=0) / np.sqrt(len(found))
-    bias = np.mean(found, axis=0) - shares
-    assert (np.abs(bias) < 4 * error + (0.0 if kind == "continuous" else 0.006)).all()
+    # Those of a rare value have all the same key here.
+    for of_keys, slack in ((found, 0.0 if kind == "continuous" else 0.006), (drawn, 0.0)):
+        error = np.std(of_keys, axis=0) / np.sqrt(len(of_keys))
+        bias = np.mean(of_keys, axis=0) - shares
+        assert (np.abs(bias) < 4 * error + slack + 1e-12).all()
 
 
 def test_draws_of_equal_rows_are_spread_evenly():
@@ -562,3 +567,24 @@ def test_answers_do_not_depend_on_the_names_of_labels(method, n_classes):
     for one, other in zip(*found):
         # Solvers round a class and its complement differently.
         assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_answers_do_not_depend_on_the_order_of_the_training_rows(weighted):
+    """Classes that are equally frequent are parted by their rows, not by which occurs first."""
+    rng = np.random.default_rng(10)
+    X, new = rng.normal(size=(207, 4)).round(1), rng.normal(size=(200, 4))
+    score = X[:, 0] + X[:, 1] + 0.3 * rng.normal(size=207)
+    y = np.digitize(score, np.quantile(score, [1 / 3, 2 / 3]))
+    weight = rng.integers(0, 3, 207).astype(float)
+    # By weight too the classes are equally frequent.
+    weight[[np.flatnonzero(y == k)[0] for k in range(3)]] += 200 - np.bincount(y, weight)
+    weight = weight if weighted else np.ones(207)
+    model = GreedyMiserClassifier(gamma=0.002, n_estimators=8)
+    proba = model.fit(X, y, sample_weight=weight).predict_proba(new)
+    for order in (np.arange(207)[::-1], rng.permutation(207), np.argsort(-y, kind="stable")):
+        other = model.fit(X[order], y[order], sample_weight=weight[order]).predict_proba(new)
+        assert_allclose(other, proba, atol=1e-9)
+    if weighted:
+        rows = rng.permutation(np.repeat(np.arange(207), weight.astype(int)))
+        assert_allclose(model.fit(X[rows], y[rows]).predict_proba(new), proba, atol=1e-9)

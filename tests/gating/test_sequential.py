@@ -1,5 +1,7 @@
 """Features bought one group at a time: limits, paths and what a policy may see."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,10 +10,10 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
 from skroute.features import LazyFeatures
-from skroute.gating import SequentialFeatureClassifier
+from skroute.gating import SequentialFeatureClassifier, _acquirer
 from skroute.gating._acquirer import walk
 from skroute.gating._points import HeldOut, Limits, Outcome
-from skroute.gating._stopping import learn_stopping, price_of_budget, stops
+from skroute.gating._stopping import learn_stopping, price_of_budget, spend_budget, stops
 from tests.gating.test_linear import raw_frame
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 0.0, "d": 3.0}
@@ -156,6 +158,79 @@ def test_the_price_is_the_lowest_within_the_budget():
         assert spent(price) <= budget
         lower = np.unique(reach)[np.unique(reach) < price]
         assert all(spent(p) > budget or spent(p) == spent(price) for p in lower[-1:])
+
+
+def test_a_budget_is_spent_where_many_rows_reach_up_to_one_price():
+    """Sixty rows of a hundred want to go on at once, and the budget does not pay for them."""
+    reach = np.column_stack([np.full(100, 5.0), np.full(100, 2.0)])
+    reach[60:, 1] = np.linspace(0.1, 1.0, 40)
+    costs = np.ones((100, 2))
+    assert price_of_budget(reach, costs, 1.2) == 2.0
+    price, barred, kept = spend_budget(reach, costs, 1.2)
+    assert barred == (2.0,) and stops(kept, price).mean() == 1.2
+    # Where the budget pays for them nothing is barred.
+    price, barred, _ = spend_budget(reach, costs, 1.7)
+    assert barred == () and stops(reach, price).mean() == pytest.approx(1.7, abs=0.011)
+
+
+def test_what_an_order_buys_for_all_rows_is_answered_by_the_model_of_its_set():
+    """Unless that is surely worse, by two standard errors."""
+
+    class Told(HeldOut):
+        def outcomes(self, limits):
+            return self.paths
+
+    for n_more, chosen in ((6, "static sets"), (20, "static order")):
+        right = np.ones((2, 400), dtype=bool)
+        right[0, : 25 - n_more // 2], right[1, 25 - n_more // 2 : 50] = False, False
+        order, own = right
+        alike = [
+            Outcome("static order", 1, 0.0, np.ones(400), order),
+            Outcome("static sets", 1, -1.0, np.ones(400), own),
+        ]
+        parted = [alike[0]._replace(cost=np.arange(400) % 2), alike[1]]
+        limits = Limits(np.inf, np.inf, np.inf)
+        assert Told(alike, {}, None).choose(limits).candidate == chosen
+        assert Told(parted, {}, None).choose(limits).candidate == "static order"
+
+
+def test_held_out_rows_choose_the_depth_of_a_set(monkeypatch):
+    """Of many rows a set has two models, and the one that is right more often is kept."""
+    monkeypatch.setattr(_acquirer, "LARGE", 200)
+    asked = []
+
+    class Constant(NamedTuple):
+        size: int
+        deep: bool
+
+        def proba(self, X):
+            # Class 0 is the more frequent one: of four columns the deep model is wrong more often.
+            wrong = self.deep == (self.size == 4)
+            return np.tile([0.4, 0.6] if wrong else [0.6, 0.4], (len(X), 1))
+
+    def fit_set(task, columns, deep=False):
+        asked.append((len(columns), deep))
+        return Constant(len(columns), deep)
+
+    monkeypatch.setattr(_acquirer.Task, "fit_set", fit_set)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6))
+    y = (X[:, 0] + rng.normal(size=400) > -1).astype(int)
+    model = SequentialFeatureClassifier(random_state=0).fit(X, y)
+    assert {size for size, deep in asked if deep} == {3, 4, 5, 6}
+    kept = {size: own.deep for size, own in model._learned.sets.items()}
+    assert kept == {1: False, 2: False, 3: True, 4: False, 5: True, 6: True}
+
+
+def test_rows_that_choose_between_two_models_do_not_judge_them():
+    rng = np.random.default_rng(0)
+    draws = rng.random((2000, 2, 40)) < 0.5
+    judged = np.array([_acquirer.better_of(right).mean() for right in draws])
+    # Two coins: what the better one has on the rows that chose it is above a half.
+    assert draws.mean(axis=2).max(axis=1).mean() > 0.54
+    assert abs(judged.mean() - 0.5) < 3 * judged.std() / np.sqrt(len(judged))
+    sure = np.array([np.zeros(40, dtype=bool), np.ones(40, dtype=bool)])
+    assert _acquirer.better_of(sure).all() and not _acquirer.better_of(sure[[0, 0]]).any()
 
 
 def test_frames_with_categories_are_read_as_they_are():

@@ -1,7 +1,8 @@
 """The ledgers of streams: what a booking costs, and what a storm of killed workers leaves.
 
 A. Microseconds of reserve and commit in memory; pairs a second of SQLite and Redis, from processes
-   with threads.
+   with threads. Redis has a processor of its own to fill, so more processes ask it where the
+   machine has cores for them.
 B. The storm: processes x threads spend one total with random costs and failures, and are killed
    with SIGKILL at random instants. Never above the total; what is booked is what the providers
    counted, calls that a kill cut off accounted by name.
@@ -156,6 +157,12 @@ def throughput(router, ledger, n_workers, n_threads, n_pairs):
         return sum(int(n) for n, _ in done) / max(float(seconds) for _, seconds in done)
 
 
+def client_processes():
+    """How many processes ask one Redis, beside the two: as many as have a core each."""
+    most = max((os.cpu_count() or 1) - 2, 2)
+    return [n for n in (4, 6, 8, 12) if n <= most]
+
+
 def storm(router, ledger, *, n_workers, n_threads, n_requests, n_kills, seed=0):
     """Kill workers while they spend, reconcile what is named, and count."""
     rng = np.random.default_rng(seed)
@@ -226,10 +233,13 @@ def claims(result):
         )
     ]
     for kind, rate in result["rates"].items():
+        # A server answers many clients: with the most that this machine has room for.
+        more = result["by clients"] if kind == "Redis" else {}
+        n, rate = max({2: rate, **{int(clients): one for clients, one in more.items()}}.items())
         found.append(
             claim(
                 f"{kind.lower()}_rate",
-                f"{kind}, reserve and commit pairs a second, 2 processes x 4 threads",
+                f"{kind}, reserve and commit pairs a second, {n} processes x 4 threads",
                 rate,
                 bar=RATES[kind],
                 why="no peer keeps such books",
@@ -253,23 +263,24 @@ def claims(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--divide", type=int, default=1, help="pairs, requests and kills by this")
     parser.add_argument("--worker", nargs=5)
     arguments = parser.parse_args()
     if arguments.worker:
         folder, *numbers = arguments.worker
         work(Path(folder), *map(int, numbers))
         return
-    short = arguments.short
+    short, parts = arguments.short, arguments.divide
     from skroute.ledgers import RedisLedger, SQLiteLedger
 
     router = make_router()
     least = in_memory(router, 100 if short else 1000)
     table("In memory, us of reserve and commit (least of 30)", list(least), [list(least.values())])
-    n_workers, n_threads, n_pairs = (1, 2, 300) if short else (2, 4, 40_000)
+    n_workers, n_threads, n_pairs = (1, 2, 300) if short else (2, 4, 40_000 // parts)
     size = {"n_workers": 1, "n_threads": 2, "n_requests": 300, "n_kills": 1}
     if not short:
         size = {"n_workers": 8, "n_threads": 4, "n_requests": 200_000, "n_kills": 50}
-    rates, storms = {}, {}
+    rates, storms, by_clients = {}, {}, {}
     with tempfile.TemporaryDirectory() as name:
         server, url = start_redis(name)
         if server is None:
@@ -285,17 +296,26 @@ def main():
                     return SQLiteLedger(Path(name) / f"{purpose}.sqlite")
 
                 rates[kind] = throughput(router, make("rate"), n_workers, n_threads, n_pairs)
+                if kind == "Redis":
+                    for n in [] if short else client_processes():
+                        many = throughput(router, make(f"rate {n}"), n, n_threads, 10_000 * n)
+                        by_clients[n] = many
                 if short and kind == "Redis":
                     continue
-                storms[kind] = storm(router, make("storm"), **size)
+                few = {key: size[key] // parts for key in ("n_requests", "n_kills")}
+                storms[kind] = storm(router, make("storm"), **size | few)
         finally:
             if server is not None:
                 server.kill()
                 server.wait()
     table("Pairs a second", list(rates), [list(rates.values())])
+    if by_clients:
+        asked = {n_workers: rates["Redis"], **by_clients}
+        table("Pairs a second of Redis by client processes", list(asked), [list(asked.values())])
     rows = [[kind, *found.values()] for kind, found in storms.items()]
     table("The storm", ["ledger", *next(iter(storms.values()))], rows)
-    payload = {"memory": least, "rates": rates, "storms": storms, "cores": os.cpu_count()}
+    payload = {"memory": least, "rates": rates, "by clients": by_clients}
+    payload |= {"storms": storms, "cores": os.cpu_count()}
     title = "Ledgers of streams"
     save("ledger", payload, title=title, claims=claims(payload), write=not short)
 

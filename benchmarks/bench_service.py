@@ -119,7 +119,8 @@ def start_service(path, port):
     """The service, once it listens."""
     import run as command
 
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    beside = os.environ.get("PYTHONPATH")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), beside]))}
     # A group of its own, so that its workers end with it whatever happens.
     command_line = [sys.executable, str(SERVICE / "run.py"), path]
     server = subprocess.Popen(command_line, env=environment, start_new_session=True)
@@ -152,9 +153,18 @@ def kill(process):
 
 def workers_of(server):
     """Process ids of its workers."""
-    found = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
-    rows = [map(int, line.split()) for line in found.splitlines()[1:]]
-    return [pid for pid, parent in rows if parent == server.pid]
+    # Of the machine's own list where there is one: small images have no `ps`.
+    if not Path("/proc/self/stat").exists():
+        found = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
+        rows = [map(int, line.split()) for line in found.splitlines()[1:]]
+        return [pid for pid, parent in rows if parent == server.pid]
+    workers = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # After the name, which may hold anything: state, parent.
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == server.pid:
+                workers.append(int(stat.parent.name))
+    return workers
 
 
 async def disturbed(load, n_connections, seconds, until, server, path):

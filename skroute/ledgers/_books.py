@@ -306,7 +306,8 @@ def spare_room(books, room, keep):
     """Room beside what is kept back for the requests that are still expected."""
     if books.n_expected is None:
         return room
-    return room - keep * max(books.n_expected - books.n_started, 0)
+    n_left = books.n_expected - books.n_started
+    return room - keep * n_left if n_left > 0 else room
 
 
 def exhausted(purse, amount):

@@ -295,6 +295,8 @@ elseif op == 'reserve' then
     if h then release(h) end
     return answer(r.state, list, r.id, r.offer)
   end
+  -- It was decided with money that has gone back since.
+  if held ~= '' and not h then return answer('lost', list) end
   local p, smallest, full = changed(own), math.huge, 1
   for i, name in ipairs(list) do
     local this = room(purse(name)) + (h and h.amount or 0)

@@ -10,14 +10,21 @@ from skroute.ledgers._books import Reservation
 from skroute.ledgers._transactions import TransactionLedger
 
 # One lock for the books of all ledgers in memory. A fork waits until no book is open, so that
-# a child finds neither a half-written one nor a lock that nobody will release; the child's lock
-# is made new as in the standard library's `concurrent.futures.thread`, which has no public call.
+# a child finds neither a half-written one nor a lock that nobody will release.
 _BOOKS = threading.Lock()
+
+
+def _new_lock():
+    """A child begins with a lock of its own: what a fork makes of a taken one is not said."""
+    global _BOOKS
+    _BOOKS = threading.Lock()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_BOOKS.acquire,
-        after_in_parent=_BOOKS.release,
-        after_in_child=_BOOKS._at_fork_reinit,  # type: ignore[attr-defined]
+        before=lambda: _BOOKS.acquire(),
+        after_in_parent=lambda: _BOOKS.release(),
+        after_in_child=_new_lock,
     )
 
 

@@ -179,21 +179,24 @@ class RedisLedger(Ledger):
         self._book("release", held.purses, str(held.number))
 
     def reserve(self, purses, choose, *, least, keep=0.0, held=None, key=None):
-        number = "" if held is None else str(held.number)
-        fixed = (number, key or "", _text(self.timeout), repr(least), repr(keep))
+        fixed = (key or "", _text(self.timeout), repr(least), repr(keep))
         fresh = False
         while True:
             offer = self._chosen(purses, choose, keep, held, fresh)
             if offer is None and not fresh:
                 fresh = True
                 continue
-            if offer is None:
-                found = self._book("reserve", purses, *fixed, "", "", "", "")
-            else:
+            told = ("", "", "", "")
+            if offer is not None:
                 money = (offer.reserved, offer.deciding + offer.cost, offer.deciding)
-                found = self._book("reserve", purses, *fixed, _line(offer), *map(repr, money))
-            if found[0] != "stale":
+                told = (_line(offer), *map(repr, money))
+            number = "" if held is None else str(held.number)
+            found = self._book("reserve", purses, number, *fixed, *told)
+            if found[0] not in ("stale", "lost"):
                 return self._made(found, purses, least, key, offer)
+            if found[0] == "lost":
+                # The hold has expired, or was given back, since the decision began.
+                held = None
             # Others were quicker. The books of now have come with the answer.
             fresh = False
 

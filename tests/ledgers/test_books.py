@@ -164,7 +164,9 @@ class Machine(RuleBasedStateMachine):
         key=st.none() | st.sampled_from("abc"),
     )
     def reserve(self, data, sizes, keep, key):
-        held = data.draw(st.none() | st.sampled_from(self.of("held"))) if self.of("held") else None
+        # A hold may have expired, or been given back, while its request was decided.
+        holds = [n for n, made in self.made.items() if made.offer is None]
+        held = data.draw(st.none() | st.sampled_from(holds)) if holds else None
         self.due()
         counts = self.money["tenant"].counts
         least, promised = min(sizes) / 4, None
@@ -384,6 +386,34 @@ class InRedisAlone(Machine):
     def kept(self):
         if hasattr(self, "made"):
             self.ledger.check()
+
+
+@needs_redis
+def test_a_decision_that_outlasts_its_hold_ends():
+    now, asked = [START], []
+    ledger, other = (
+        RedisLedger(redis_url(), prefix=f"outlasts {number}", timeout=TIMEOUT)
+        for number in [uuid.uuid4().hex] * 2
+    )
+    ledger._clock = other._clock = lambda: now[0]
+    ledger.open("tenant", 4.0)
+    offer = Offer(0, "a", 3.0, 0.0, 3.0)
+
+    def choose(books, room, spare):
+        asked.append(room)
+        assert len(asked) < 10, "it is asked again and again"
+        if len(asked) == 1:
+            # Its hold expires while it decides, and another request takes the money.
+            now[0] += TIMEOUT
+            other.reserve(("tenant",), lambda *_: offer, least=3.0)
+        return offer if room >= 3.0 else None
+
+    held = ledger.hold(("tenant",), 3.0)
+    with pytest.raises(BudgetExhaustedError, match="Not even the cheapest choice fits"):
+        ledger.reserve(("tenant",), choose, least=3.0, held=held)
+    books = ledger.books("tenant")
+    assert (books.n_started, books.n_held, books.n_open, books.n_rejected) == (1, 0, 1, 1)
+    assert books.reserved == 3.0
 
 
 EXAMPLES = {InMemory: 60, InSQLite: 20, InRedis: 15, InRedisAlone: 15}

@@ -159,6 +159,20 @@ def test_money_of_a_silent_worker_returns_and_its_late_commit_is_booked(ledger):
         stream.commit(silent, 4.0)
 
 
+def test_what_a_decision_takes_is_what_a_ledger_sums():
+    router = make_router(routing_cost=0.25)
+    offers, books = router.stream(100.0, 10)._offers, router.stream(100.0, 10).books()
+    n_tight = 0
+    for deciding in np.linspace(0.01, 0.4, 40):
+        for bound in np.linspace(0.1, 4.0, 40):
+            offers.deciding, offers.max_costs = deciding, [1e-3, bound, bound]
+            # A hair too little: a ledger that is asked for more has no end of refusing it.
+            spare = np.nextafter(deciding + bound, 0)
+            n_tight += bound <= spare - deciding
+            assert offers.choose([0, 1, 1], [0, 0, 0], books, 50.0, spare).reserved <= spare
+    assert n_tight > 10
+
+
 @pytest.mark.parametrize("rollover", [False, True])
 def test_months(ledger, rollover):
     now = [1675170000.0]  # the last day of January 2023

@@ -299,10 +299,10 @@ def accuracy_cost_curve(
     >>> router = BudgetRouter(costs=problem.costs, budget=0.5).fit(X[:300], Q[:300])
     >>> curve = accuracy_cost_curve(router, X[300:], Q[300:], budgets=[0.1, 0.5])
     >>> curve.cost.round(2), curve.quality.round(2)
-    (array([0.1 , 0.45]), array([0.67, 0.78]))
+    (array([0.1, 0.5]), array([0.67, 0.79]))
     >>> curve.route_share.round(2)
     array([[1.  , 0.  ],
-           [0.61, 0.39]])
+           [0.55, 0.45]])
     """
     if row_quality is not None and not callable(row_quality):
         raise ValueError(

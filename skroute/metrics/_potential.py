@@ -128,7 +128,8 @@ def gains_of(routes, quality, costs):
 def cross_fitted(estimator, X, quality, costs):
     """Estimates of all rows by fits that did not see them."""
     folds = list(KFold(FOLDS).split(quality))
-    if hasattr(estimator, "cross_fit"):
+    # Not one derived from it or frozen, which is told nothing of what was overridden, or refitted.
+    if type(estimator) is QualityRegressor:
         return clone(estimator).cross_fit(X, quality, folds=folds, costs=costs)
     estimates = np.empty(quality.shape)
     for train, test in folds:

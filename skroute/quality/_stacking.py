@@ -23,6 +23,8 @@ _WORTH_KEEPING = 0.05
 _TRUE = 0.9
 # Estimates are corrected together, so many numbers at a time.
 _TOGETHER = 100_000
+# Prices that differ by less, relatively, are one.
+_TIE = 1e-9
 # Of the sum of squares over all rows: what is less than this without some rows is rounding.
 _ROUNDING = 1e-10
 
@@ -236,38 +238,37 @@ def judged_budgets(quality, costs):
     return low + SHARES * ((high if high > low else costs.max()) - low)
 
 
-def gain_over_mix(estimate, quality, costs, new_estimate=None, new_quality=None, budgets=None):
+def gain_over_mix(estimate, quality, costs, budgets=None):
     """What deciding by estimates gains over the best random mix that spends the same.
 
-    The prices of the budgets are learned on the estimates, as a router does, and the
-    decisions are judged by the outcomes.
+    Each budget is spent as routers spend it: at its price for these estimates, where rows that
+    are tied at the price are mixed. Outcomes judge and do not decide.
 
     Parameters
     ----------
     estimate, quality : ndarray of shape (n_rows, n_choices)
-        Out of sample, and what came out.
+        Estimates that did not see the outcomes of these rows, and what came out.
     costs : ndarray of shape (n_choices,)
-    new_estimate, new_quality : ndarray of shape (n_new, n_choices), default=None
-        The rows that are decided and judged; None: the same rows.
     budgets : ndarray, default=None
         None takes :func:`judged_budgets`.
 
     Returns
     -------
-    ndarray of shape (n_new,)
-        Mean over the budgets, for each row.
+    ndarray of shape (n_rows,)
+        Mean over the budgets, for each row; where it is tied, of its two choices.
     """
-    new_estimate = estimate if new_estimate is None else new_estimate
-    new_quality = quality if new_quality is None else new_quality
     budgets = judged_budgets(quality, costs) if budgets is None else budgets
-    path = assignment_path(estimate, costs)
-    total = np.zeros(len(new_quality))
-    rows, mean = np.arange(len(new_quality)), new_quality.mean(axis=0)
+    path, rows = assignment_path(estimate, costs), np.arange(len(quality))
+    mean, total = quality.mean(axis=0), np.zeros(len(quality))
     hull = upper_hull(costs, mean)
     for budget in budgets:
-        route = choose_at_price(new_estimate, costs, path.price(budget))
-        total += new_quality[rows, route]
-        total -= _mix_on(hull, mean, costs, costs[route].mean()).of(new_quality)
+        price, share = path.rule(budget)
+        low = high = choose_at_price(estimate, costs, price)
+        if share:
+            high = choose_at_price(estimate, costs, price, tolerance=-_TIE)
+        spent = (1 - share) * costs[low].mean() + share * costs[high].mean()
+        total += (1 - share) * quality[rows, low] + share * quality[rows, high]
+        total -= _mix_on(hull, mean, costs, spent).of(quality)
     return total / len(budgets)
 
 
@@ -341,6 +342,15 @@ class Candidate(NamedTuple):
     curves: str | None
     estimate: np.ndarray
     gain: np.ndarray
+
+
+def nearest_first(candidates, quality, rows=slice(None)):
+    """Candidates by rising squared error on some rows.
+
+    Curves learned of a few rare and expensive outcomes are further off on other rows than no
+    curves are.
+    """
+    return sorted(candidates, key=lambda one: float(((one.estimate - quality)[rows] ** 2).mean()))
 
 
 def best_candidate(base, rivals, quality, rows=slice(None)):
@@ -422,7 +432,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
 
     def best_of(some, one, rows):
         """The stack of some members, or what decides better, by some rows."""
-        base, *curves = found["stack", one]
+        base, *curves = nearest_first(found["stack", one], quality, rows)
         return best_candidate(base, [*curves, *(c for n in some for c in found[n])], quality, rows)
 
     def taken(rows):
@@ -458,7 +468,8 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
         kept = finished(kept, quality.min(axis=0), quality.max(axis=0))
     compared = []
     for name in [stack, *names]:
-        gain = best_candidate(found[name][0], found[name][1:], quality).gain
+        base, *curves = nearest_first(found[name], quality)
+        gain = best_candidate(base, curves, quality).gain
         whole = isinstance(name, tuple)
         taken_of = [float(w.sum() if whole else w[names.index(name)]) for w in weights]
         shown = "stack" if whole else name

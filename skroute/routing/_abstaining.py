@@ -1,9 +1,6 @@
 """Handing a row over instead of answering it, as one more choice with a price."""
 
-import warnings
-
 import numpy as np
-from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
@@ -11,7 +8,7 @@ from skroute.base import CostAwareMixin
 from skroute.metrics._objectives import RowQuality
 from skroute.routing._targets import MultiLabel
 from skroute.utils._compat import Interval, Real
-from skroute.utils._handing import ABSTAIN_NAME, handed_over, is_handing
+from skroute.utils._handing import ABSTAIN_NAME, answered, handed_over, is_handing
 from skroute.utils._tensors import on_host
 
 ABSTAIN_COST = [Interval(Real, 0, None, closed="left"), None]
@@ -207,13 +204,8 @@ class AbstainingMixin(CostAwareMixin):
             return super().score(X, y, sample_weight, budget, **context)
         check_consistent_length(X, y)
         routed = self.predict_routed(X, budget=budget, **context)
-        rows = np.flatnonzero(~handed_over(self, routed.route))
+        rows = answered(self, routed.route)
         if not len(rows):
-            warnings.warn(
-                "Every row is handed over: there is no answer to score.",
-                UndefinedMetricWarning,
-                stacklevel=2,
-            )
             return np.nan
         y_pred = routed.y_pred[rows].astype(self._answer_dtype())
         weight = None if sample_weight is None else np.asarray(sample_weight)[rows]

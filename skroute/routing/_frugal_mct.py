@@ -157,10 +157,10 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
 
     accuracy_estimator : multi-output regressor, default=None
         Predicts the accuracy of each combination from the base's answer. None takes a
-        random forest of 30 trees with up to 150 rows per leaf. Its training rows are
-        estimated out of sample: from ``oob_prediction_`` where the fitted estimator has
-        it, else by cross-validation. :class:`~sklearn.dummy.DummyRegressor` is the
-        ablation that the paper calls DAP.
+        random forest of 30 to 100 trees (more where rows are few) with up to 150 rows per
+        leaf. Its training rows are estimated out of sample: from ``oob_prediction_`` where the
+        fitted estimator has it, else by cross-validation.
+        :class:`~sklearn.dummy.DummyRegressor` is the ablation that the paper calls DAP.
 
     weight : float or "auto", default="auto"
         w, the weight of the base in the combined scores. ``"auto"`` takes the best of

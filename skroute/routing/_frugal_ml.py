@@ -16,13 +16,38 @@ from skroute.routing._label_options import label_groups, label_options, label_ru
 from skroute.routing._mixtures import Mixture
 from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
 from skroute.routing._targets import SingleLabel
+from skroute.routing._validated_rules import ValidatedPart, ValidatedRulesMixin, row_sums
+from skroute.routing._validation import parts_of
 from skroute.utils._compat import Integral, Interval
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
 _MIN_ROWS = 30
 
 
-class FrugalMLClassifier(AbstainingMixin, LabelQualityMixin, CombiningRouter):
+def decide_by_label(rules, groups, labels, tops):
+    """Who answers each row under each rule.
+
+    Parameters
+    ----------
+    rules : LabelRules
+    groups : ndarray of shape (n_members, n_labels), dtype=int
+    labels : ndarray of shape (n_rows, n_members), dtype=int
+    tops : sequence of ndarray of shape (n_rows,)
+        For each member the score of its label.
+
+    Returns
+    -------
+    ndarray of shape (n_rules, n_rows), dtype=int64
+        The base or an add-on.
+    """
+    found = np.empty((len(rules.base), len(labels)), dtype=np.int64)
+    for k, base in enumerate(rules.base):
+        group = groups[base][labels[:, base]]
+        found[k] = np.where(tops[base] >= rules.thresholds[k][group], base, rules.addons[k][group])
+    return found
+
+
+class FrugalMLClassifier(ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin, CombiningRouter):
     """Ask a base; keep its answer where its score is high enough for its label.
 
     FrugalML [1]_. A row goes to a base, which answers with a label and a score.
@@ -98,6 +123,13 @@ class FrugalMLClassifier(AbstainingMixin, LabelQualityMixin, CombiningRouter):
     rules_ : LabelRules
         Base, thresholds and add-ons for every budget, by rising cost, with their mean
         cost and quality on training rows.
+
+    validation_quality_, validation_cost_ : float
+        Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
+        rules that the other parts have chosen.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows.
 
     abstain_quality_ : float or None
         What a row counts as that is handed over; None where none is.
@@ -201,23 +233,22 @@ class FrugalMLClassifier(AbstainingMixin, LabelQualityMixin, CombiningRouter):
         addons = list(names)
         if handed is not None:
             quality, addons = Beside(None, handed).table(quality), [*names, ABSTAIN_NAME]
-        n_labels = len(self.classes_)
-        self._groups = np.zeros((m, n_labels), dtype=np.int64)
-        options = []
-        for base in bases:
-            self._groups[base] = label_groups(labels[:, base], n_labels, _MIN_ROWS)
-            options.append(
-                label_options(
-                    self._groups[base][labels[:, base]],
-                    scores[base].max(axis=1),
-                    quality,
-                    with_handed(self.costs_, handed),
-                    base,
-                    n_labels + 1,
-                    self.n_thresholds,
-                )
+        tops = [part.max(axis=1) for part in scores]
+        told = labels, tops, quality, with_handed(self.costs_, handed), bases
+        self.rules_, self._groups = self._rules_of(*told, np.arange(len(labels)))
+        self._validated = []
+        folds = answers.folds if isinstance(answers.folds, list) else None
+        part = parts_of(folds, len(labels))
+        for number in np.unique(part):
+            rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
+            rules, groups = self._rules_of(*told, others if len(others) else rows)
+            addon = decide_by_label(rules, groups, labels[rows], [top[rows] for top in tops])
+            cost = self.costs_[rules.base][:, np.newaxis] + np.where(
+                addon == rules.base[:, np.newaxis], 0.0, told[3][addon]
             )
-        self.rules_ = label_rules(options, bases)
+            mixture = Mixture(rules.cost, rules.quality)
+            sums = row_sums(cost, quality[rows, addon])
+            self._validated.append(ValidatedPart(mixture, sums, len(rows)))
         unit = np.eye(len(addons), m)
         pairs = [(base, addon) for base in bases for addon in range(len(addons))]
         self._bases = bases
@@ -226,6 +257,27 @@ class FrugalMLClassifier(AbstainingMixin, LabelQualityMixin, CombiningRouter):
             [(unit[base] + unit[addon]) > 0 for base, addon in pairs],
             [unit[addon] for _, addon in pairs],
         )
+
+    def _rules_of(self, labels, tops, quality, costs, bases, rows):
+        """Rules that some rows choose, and for each base the group of each label."""
+        n_labels = len(self.classes_)
+        groups = np.zeros((labels.shape[1], n_labels), dtype=np.int64)
+        options = []
+        for base in bases:
+            own = labels[rows, base]
+            groups[base] = label_groups(own, n_labels, _MIN_ROWS)
+            options.append(
+                label_options(
+                    groups[base][own],
+                    tops[base][rows],
+                    quality[rows],
+                    costs,
+                    base,
+                    n_labels + 1,
+                    self.n_thresholds,
+                )
+            )
+        return label_rules(options, bases), groups
 
     def _plan(self, X, budget):
         check_affordable(budget, self._least())

@@ -84,7 +84,9 @@ def label_groups(labels, n_labels, min_rows):
 def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
     """Mean quality and cost of each (threshold, add-on) for each group of labels.
 
-    Thresholds are quantiles of the base's score within the group, and infinity.
+    Thresholds split the group at quantiles of the base's score, and at infinity. Each lies between
+    two scores, where the share of later rows below it is that of the group in the mean: at a score
+    with i of n below it, :math:`(i + 1) / (n + 1)` of later rows would be, and budgets too small.
 
     Parameters
     ----------
@@ -123,6 +125,7 @@ def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
         levels = np.r_[levels, np.inf]
         kept = score >= levels[:, np.newaxis]
         sent = 1 - kept.mean(axis=1)
+        levels = between(np.sort(score), levels)
         quality[group, 0] = right[:, base].mean()
         for j, addon in enumerate(addons):
             at = slice(1 + j * n_thresholds, 1 + (j + 1) * n_thresholds)
@@ -131,6 +134,33 @@ def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
             quality[group, at] = quality[group, 0] + gain
             cost[group, at] += sent * costs[addon]
     return LabelOptions(thresholds, option_addons, quality, cost, share)
+
+
+def between(scores, levels):
+    """Thresholds that keep the same of some rows, and the same share of later ones in the mean.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows,)
+        Rising.
+
+    levels : ndarray of shape (n_levels,)
+        Of these scores, or infinite.
+
+    Returns
+    -------
+    ndarray of shape (n_levels,)
+        With i of n scores below a level: i / n of the way from the largest of these to the level;
+        minus infinity for the smallest score.
+    """
+    n_below = np.searchsorted(scores, levels)
+    below = scores[np.maximum(n_below - 1, 0)]
+    inner = np.isfinite(levels) & np.isfinite(below) & (n_below > 0)
+    way = np.where(inner, levels, below) - below
+    found = below + n_below / len(scores) * way
+    # Rounding may end at the score below, which is to be sent.
+    found = np.where(inner & (found <= below), levels, found)
+    return np.where(inner, found, np.where(n_below > 0, levels, -np.inf))
 
 
 def label_rules(options, bases):

@@ -81,6 +81,43 @@ def best_mixture(cost, quality):
     return Mixture(cost[kept], quality[kept]), kept
 
 
+def docked_quality(cost, quality, simple, slack):
+    """Mean quality of rules, less what may be luck where they beat mixtures of simple ones.
+
+    Parameters
+    ----------
+    cost, quality : ndarray of shape (n_rules, n_rows)
+        On rows that did not fit the rules.
+
+    simple : ndarray of shape (n_rules,), dtype=bool
+        Rules that are taken at their word.
+
+    slack : float
+        Standard errors that any other rule is docked, of the difference, row by row, to the
+        mixture of simple rules that costs as much. Raising it takes simple rules more often.
+
+    Returns
+    -------
+    ndarray of shape (n_rules,)
+    """
+    found, mean = quality.mean(axis=1), cost.mean(axis=1)
+    mixture, kept = best_mixture(mean[simple], found[simple])
+    kept = np.flatnonzero(simple)[kept]
+    docked = found.copy()
+    for rule in np.flatnonzero(~simple):
+        low, high, share = mixture.share(mean[rule])
+        price = 0.0
+        if high > low:
+            price = np.diff(mixture.quality)[low] / np.diff(mixture.cost)[low]
+        gain = quality[rule] - price * cost[rule]
+        for position, weight in ((low, 1 - share), (high, share)):
+            other = kept[position]
+            if weight:
+                gain = gain - weight * (quality[other] - price * cost[other])
+        docked[rule] -= slack * gain.std() / np.sqrt(len(gain))
+    return docked
+
+
 def price_curve(estimate, realised, costs, prices):
     """Mean cost and mean realised value of ``argmax estimate - price * costs``.
 
@@ -110,7 +147,7 @@ def price_curve(estimate, realised, costs, prices):
     return cost, value
 
 
-def spread_prices(path, n_prices):
+def spread_prices(path, n_prices, power=1.0):
     """Prices at evenly spaced budgets from the cheapest plan to the most expensive, falling.
 
     Parameters
@@ -119,12 +156,18 @@ def spread_prices(path, n_prices):
 
     n_prices : int
 
+    power : float, default=1.0
+        Above 1 budgets lie closer at the cheap end.
+
     Returns
     -------
     ndarray of shape (at most n_prices,)
         Distinct; the last is 0.
     """
-    budgets = np.linspace(path.budgets[0], path.budgets[-1], n_prices)
+    low, high = path.budgets[[0, -1]]
+    budgets = low + np.linspace(0, 1, n_prices) ** power * (high - low)
+    # The last budget itself: no rounding.
+    budgets[-1] = high
     return np.unique([path.price(budget) for budget in budgets])[::-1]
 
 

@@ -339,6 +339,7 @@ def with_newcomer(policy, model, cost, noise, column, offers_std):
     same = policy.alone is policy.estimate
     alone = own if same else model.predict(full_outputs(policy, policy.alone))
     other.alone = other.estimate if same else put(policy.alone, alone)
+    other.fitted = None
     other.quality = put(policy.quality, expected)
     other.sigma = put(policy.sigma, np.sqrt(noise + np.mean(std**2)))
     other.added = put(policy.added, True)

@@ -101,20 +101,24 @@ class PriceLookup:
         self._rates = [float(rate) for rate in policy.rates]
 
     def price(self, budget):
-        """What `policy.price` says of a mean budget."""
+        """What `policy.price` says of a mean budget, and between which budgets it is the same."""
         first = self._budgets[0]
         room = self._share * (budget - self._deciding)
         # As `PricedPolicy.room` and `AssignmentPath.rule` have it.
         if budget <= (first + self._deciding) * (1 + ROUNDING) or room <= first * (1 + ROUNDING):
-            return np.inf
+            return np.inf, budget, budget
         rate = self._rates[budget == np.inf]
         k = bisect_right(self._budgets, room * (1 + ROUNDING)) - 1
         if k == len(self._prices) - 1:
-            return rate
+            # Only an infinite budget has another one.
+            return rate, budget, max(budget, _MOST)
+        low, high = self._budgets[k : k + 2]
         if self._counts[k] == 1:
-            low, high = self._budgets[k : k + 2]
             k += round((room - low) / (high - low))
-        return max(self._prices[k], rate)
+            return max(self._prices[k], rate), budget, budget
+        low = (low / self._share + self._deciding) * (1 + _TIE)
+        high = (high / self._share + self._deciding) * (1 - _TIE)
+        return max(self._prices[k], rate), min(low, budget), max(high, budget)
 
 
 class Offers:
@@ -150,6 +154,8 @@ class Offers:
         self.floor = self.policy.least if known is None else self.least(known)
         self._lookup = PriceLookup(self.policy)
         self._own_price = self.price_of(mean)
+        # The price last looked up, and the budgets that it is the price of.
+        self._near = (mean, mean, self._own_price)
 
     def least(self, costs):
         """The smallest amount that a request can take."""
@@ -160,14 +166,24 @@ class Offers:
 
     def price_of(self, budget):
         """Price of a mean budget, as a number that costs can be multiplied with."""
-        return min(self._lookup.price(max(budget, self.deciding)), _MOST) * (1 + _TIE)
+        return self._priced(budget)[2]
+
+    def _priced(self, budget):
+        price, low, high = self._lookup.price(max(budget, self.deciding))
+        return low, high, min(price, _MOST) * (1 + _TIE)
 
     def price(self, books):
         """Price for a request that the books have counted already."""
-        if books.n_expected is None:
+        n_expected = books.n_expected
+        if n_expected is None:
             return self._own_price
-        left = books.total - books.spent - books.pending
-        return self.price_of(left / max(books.n_expected - books.n_started + 1, 1))
+        n_left = n_expected - books.n_started + 1
+        budget = (books.total - books.spent - books.pending) / (n_left if n_left > 1 else 1)
+        low, high, price = self._near
+        if low <= budget <= high:
+            return price
+        self._near = near = self._priced(budget)
+        return near[2]
 
     def choose(self, quality, costs, books, room, spare):
         """Algorithm 1: the best at the price among what fits, at last the cheapest.
@@ -195,11 +211,11 @@ class Offers:
         if deciding + bounds[choice] > room:
             return None
         price = self.price(books)
-        spare -= deciding
         value = quality[choice] - docked[choice]
         best = (value - price * costs[choice], -costs[choice], value)
         for i in allowed:
-            if bounds[i] <= spare:
+            # As ledgers sum it: what fits by another rounding would be refused for ever.
+            if deciding + bounds[i] <= spare:
                 # Ties go to the cheaper choice, and of equal costs to the better.
                 value = quality[i] - docked[i]
                 net = (value - price * costs[i], -costs[i], value)

@@ -14,10 +14,12 @@ def default_predictor(n_samples):
 
     Its leaves hold 150 rows where there are thousands: a forest with small leaves takes
     its own noise for differences between members, and the argmax then prefers whichever
-    member the noise favours.
+    member the noise favours. A row is out of the bag of a third of the trees: where rows are few
+    and trees differ, estimates of few trees are spread wider than those of later rows, by all
+    trees, and a price that they set leaves budgets unspent.
     """
     return RandomForestRegressor(
-        n_estimators=30,
+        n_estimators=int(np.clip(300_000 // n_samples, 30, 100)),
         min_samples_leaf=int(np.clip(n_samples // 60, 5, 150)),
         oob_score=True,
         random_state=0,

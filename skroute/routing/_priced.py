@@ -24,6 +24,7 @@ from skroute.routing._validation import (
     leave_one_out,
     part_paths,
     parts_of,
+    standard_error,
     validate,
     weighted_path,
 )
@@ -104,6 +105,8 @@ class PricedPolicy:
         self.estimator, self.weight, self.known = estimator, weight, known
         self.rates = 0.0, 0.0
         self.alone = estimate if alone is None else alone
+        # What the fitted estimator makes of its own rows, where `alone` is it without each of them.
+        self.fitted = None
         self.estimate = estimate
         self.quality = quality
         self.sigma = penalty(estimate, quality) if known is None else known.sigma(estimate)
@@ -221,6 +224,7 @@ class PricedPolicy:
         for name in ("estimate", "alone", "quality"):
             setattr(other, name, np.ascontiguousarray(getattr(self, name)[:, kept]))
         other.sigma, other.added = self.sigma[kept], self.added[kept]
+        other.fitted = None if self.fitted is None else self.fitted[:, kept]
         other.known = None if self.known is None else self.known.of(kept)
         if self.repeats is not None:
             values, planned = self.repeats.values[:, kept], self.repeats.planned
@@ -439,6 +443,35 @@ def offers_std(estimator):
         return False
 
 
+def cost_error(policy, budget):
+    """Standard error of the cost of new rows at a mean budget; None where folds must say it.
+
+    Where rows are decided as new ones are, by the fitted estimator without each of them, it is
+    that of their costs at the price. Beside it, by how much the cost of these rows moves
+    where the estimator has seen them: rows that lie close together go one way together.
+
+    Parameters
+    ----------
+    policy : PricedPolicy
+    budget : float
+
+    Returns
+    -------
+    float or None
+    """
+    if policy.fitted is None:
+        return None
+    check_affordable(budget, policy.least)
+    rule, (values, planned), (costs, _) = policy.rule(budget), policy._decides, policy._tables()
+    fitted = policy.fitted - policy.docked
+    if policy.repeats is not None:
+        fitted = policy.repeats.put(fitted, policy._docked_repeats.values)
+    cost = choose_by_rule(values, planned, rule).mean(costs)
+    moved = choose_by_rule(fitted, planned, rule).mean(costs) - cost
+    error = standard_error(cost, policy.part, policy.weight)
+    return float(np.hypot(error, np.average(moved, weights=policy.weight)))
+
+
 def fit_policy(
     estimator,
     X,
@@ -491,7 +524,8 @@ def fit_policy(
     PricedPolicy
     """
     with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
-        if hasattr(estimator, "cross_fit") and not fit_params:
+        if knows_its_rows(estimator) and not fit_params:
+            seen = None
             fitted, estimate, alone = cross_fit_once(
                 estimator, X, quality, costs if planned is None else planned, folds, task, n_jobs
             )
@@ -499,7 +533,8 @@ def fit_policy(
             fitted, estimate = cross_fit(
                 estimator, X, quality, folds, task, n_jobs, fit_params, "accuracy_estimator"
             )
-            alone = leave_one_out(fitted, X, quality) if exchangeable else None
+            found = leave_one_out(fitted, X, quality) if exchangeable else None
+            alone, seen = (None, None) if found is None else found
 
     def of_rows(rows):
         n_choices = quality.shape[1]
@@ -517,12 +552,13 @@ def fit_policy(
         fitted = Beside(fitted, handed)
         estimate, judged = fitted.table(estimate), fitted.table(judged)
         alone = None if alone is None else fitted.table(alone)
+        seen = None if seen is None else fitted.table(seen)
         costs, planned = with_handed(costs, handed), with_handed(planned, handed)
         known = None if known is None else known.with_handed(handed)
         if repeats is not None:
             own = with_handed(repeats.planned, handed)
             repeats = repeats._replace(values=fitted.table(repeats.values), planned=own)
-    return PricedPolicy(
+    policy = PricedPolicy(
         fitted,
         estimate,
         judged,
@@ -536,6 +572,8 @@ def fit_policy(
         known=known,
         weight=weight,
     )
+    policy.fitted = seen
+    return policy
 
 
 def predict_costs(fitted, X, n_choices):
@@ -554,6 +592,17 @@ def cross_fit(estimator, X, target, folds, task, n_jobs, fit_params, name):
         with step:
             fitted = clone(estimator).fit(X, as_target(target), **fit_params)
     return fitted, estimate
+
+
+def knows_its_rows(estimator):
+    """Whether its fit gives estimates of its own rows out of sample.
+
+    Not one derived from it, whose `predict` may be another, nor a frozen one, which would be
+    fitted again.
+    """
+    from skroute.quality import QualityRegressor
+
+    return type(estimator) is QualityRegressor
 
 
 def cross_fit_once(estimator, X, quality, costs, folds, task, n_jobs):

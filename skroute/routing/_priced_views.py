@@ -8,9 +8,11 @@ from skroute.routing._abstaining import Beside
 from skroute.routing._fit_warnings import warn_of_slack
 from skroute.routing._limits import limits_of
 from skroute.routing._newcomers import base_of
+from skroute.routing._priced import cost_error
 from skroute.routing._report_tables import ReportTablesMixin
 from skroute.routing._row_tables import RowTablesMixin
 from skroute.routing._stream import StreamMixin
+from skroute.routing._validation import standard_error
 from skroute.utils._compat import Real, num_samples
 from skroute.utils._once import once_of
 
@@ -87,43 +89,17 @@ class PricedMixin(StreamMixin):
         It is that of a mean over as many rows: where the rows of `fit` happen to be cheap, new
         ones are above the budget. Where the means of the folds differ by more than that, since
         each has learned something else, it is theirs: five folds say it roughly, so that by
-        chance the figure of one fit may be half as large again as that of another.
+        chance the figure of one fit may be half as large again as that of another. Least squares
+        and neighbours, whose price is set by leaving out each row, have no such folds.
         """
         policy = self._policy()
+        found = cost_error(policy, self._effective_budget(None))
+        if found is not None:
+            return found
         return standard_error(self._validation()[1], policy.part, policy.weight)
 
     def _least(self):
         return self._policy().least
-
-
-def standard_error(rows, part, weight=None):
-    """Standard error of a mean over rows whose decisions were learned part by part.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows,)
-    part : ndarray of shape (n_rows,), dtype=int64
-    weight : ndarray of shape (n_rows,), default=None
-        Of each row in the mean.
-
-    Returns
-    -------
-    float
-        That of independent rows or, where it is larger, that of the parts' means: what was
-        learned differs from part to part, and the fitted estimator from all of them.
-    """
-    if len(rows) < 2:
-        return np.nan
-    if weight is not None:
-        # What each row adds to the weighted mean, in the first order.
-        mean = np.average(rows, weights=weight)
-        rows = mean + (rows - mean) * weight / weight.mean()
-    found = rows.std(ddof=1) / np.sqrt(len(rows))
-    numbers = np.unique(part)
-    if len(numbers) > 1:
-        means = np.array([rows[part == number].mean() for number in numbers])
-        found = max(found, means.std(ddof=1) / np.sqrt(len(numbers)))
-    return float(found)
 
 
 class LoggedMixin(ReportTablesMixin, RowTablesMixin, PricedMixin):

@@ -26,11 +26,17 @@ class Rollout(NamedTuple):
 
     quality : ndarray of shape (n_states, n_prices)
         Mean quality of the answers that this ends with.
+
+    row_cost, row_quality : list
+        For each state the same for each row, ndarray of shape (n_rows, n_prices); None where the
+        state was left out.
     """
 
     models: list
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
+    row_cost: list
+    row_quality: list
 
 
 def member_sets(n_members, max_calls, before=None):
@@ -189,4 +195,6 @@ def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0):
         models,
         np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in spent]),
         np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in quality]),
+        spent,
+        quality,
     )

@@ -15,6 +15,7 @@ from skroute.base import check_affordable, check_budget
 from skroute.distributed import solve_in_passes
 from skroute.routing._draws import SeenRows, tie_draws
 from skroute.routing._one_budget import policy_of_plain, room_of
+from skroute.routing._parquet_source import open_source
 from skroute.utils._compat import Integral
 from skroute.utils._optional import import_optional
 
@@ -113,9 +114,10 @@ def route_batch(
     Raises
     ------
     ValueError
-        For a budget below the cheapest plan, columns that are not there, or a target that
-        holds parts of another run: of another router, budget or source, or of files that
-        were written again.
+        For a budget below the cheapest plan; before anything is written, for a file that
+        cannot be read, lacks a column or has it in a type that does not go with that of the
+        others; or for a target that holds parts of another run: of another router, budget
+        or source, or of files that were written again.
 
     Examples
     --------
@@ -137,7 +139,6 @@ def route_batch(
     ['small', 'small']
     >>> folder.cleanup()
     """
-    dataset = import_optional("pyarrow.dataset", "route_batch")
     import_optional("pyarrow.parquet", "route_batch")
     priced = policy_of_plain(router, "route files")
     for name, path in (("source", source), ("target", target)):
@@ -146,6 +147,8 @@ def route_batch(
     for name, told in (("columns", columns), ("keep", keep)):
         if told is not None and (isinstance(told, str) or not np.iterable(told)):
             raise TypeError(f"{name} must be a sequence of names of columns, got {told!r}.")
+        if told is not None and (wrong := [one for one in told if not isinstance(one, str)]):
+            raise TypeError(f"{name} must be a sequence of str, got {wrong[0]!r} in it.")
     if not isinstance(batch_rows, Integral) or isinstance(batch_rows, bool) or batch_rows < 1:
         raise ValueError(f"batch_rows must be a positive int, got {batch_rows!r}.")
     policy = router.policy if policy is None else policy
@@ -161,17 +164,12 @@ def route_batch(
         raise ValueError(
             f"target must not be the source or lie in it, got {str(target)!r}: name another folder."
         )
+    files = open_source(source, getattr(router, "feature_names_in_", None), columns, keep)
+    job = _Job(router, priced, target, budget, files, int(batch_rows))
+    job.begin(policy)
     try:
-        found = dataset.dataset(str(source), format="parquet")
-    except ValueError as error:
-        raise ValueError(f"The source {str(source)!r} cannot be read: {error}") from error
-    fragments = sorted(found.get_fragments(), key=lambda one: one.path)
-    columns, keep = _columns(router, found.schema.names, columns, keep)
-    job = _Job(router, priced, target, budget, columns, keep, int(batch_rows))
-    job.begin(fragments, policy)
-    try:
-        decide = job.online if policy == "online" else job.capped(fragments)
-        parts = [job.write(number, fragment, decide) for number, fragment in enumerate(fragments)]
+        decide = job.online if policy == "online" else job.capped(files.fragments)
+        parts = [job.write(*numbered, decide) for numbered in enumerate(files.fragments)]
     except BaseException:
         job.undo()
         raise
@@ -182,40 +180,25 @@ def route_batch(
     return RoutedFiles(n_rows, len(parts), sum(part[0] for part in parts), *map(float, mean))
 
 
-def _columns(router, names, columns, keep):
-    keep = list(keep or ())
-    if columns is None:
-        columns = getattr(router, "feature_names_in_", None)
-        columns = [name for name in names if name not in keep] if columns is None else columns
-    columns = list(map(str, columns))
-    for name in [*columns, *keep]:
-        if name not in names:
-            raise ValueError(f"There is no column {name!r} in the source, which has {names!r}.")
-    if wrong := {"choice", "cost", "quality", "expected_cost"} & set(keep):
-        raise ValueError(f"keep must not have {sorted(wrong)[0]!r}: the parts have their own.")
-    return columns, keep
-
-
 class _Job:
     """One run: what it decides by, and where its parts stand."""
 
-    def __init__(self, router, priced, target, budget, columns, keep, batch_rows):
+    def __init__(self, router, priced, target, budget, files, batch_rows):
         self.router, self.priced, self.target = router, priced, target
-        self.budget, self.columns, self.keep = budget, columns, keep
-        self.batch_rows = batch_rows
+        self.budget, self.files, self.batch_rows = budget, files, batch_rows
         self.seen, self.tied = SeenRows(), []
 
-    def begin(self, fragments, policy):
+    def begin(self, policy):
         """Note what the parts will be of; refuse a folder that has parts of something else."""
-        stats = [(Path(one.path).name, os.stat(one.path)) for one in fragments]
+        stats = [(Path(one.path).name, os.stat(one.path)) for one in self.files.fragments]
         sources = [[name, found.st_size, found.st_mtime_ns] for name, found in stats]
         plan = {
             "router": _identity(self.router, self.priced),
             "choices": [str(name) for name in self.router.choices_],
             "budget": repr(self.budget),
             "policy": policy,
-            "columns": self.columns,
-            "keep": self.keep,
+            "columns": self.files.columns,
+            "keep": self.files.keep,
             "sources": sources,
         }
         # Folders that this run makes, the outermost last.
@@ -250,19 +233,16 @@ class _Job:
 
     def rows(self, fragment):
         """Batches of a file with what the router reads of them."""
-        names = list(dict.fromkeys([*self.columns, *self.keep]))
-        named = hasattr(self.router, "feature_names_in_")
-        for batch in fragment.to_batches(columns=names, batch_size=self.batch_rows):
-            if batch.num_rows == 0:
-                continue
-            part = batch.select(self.columns)
+        named, columns = hasattr(self.router, "feature_names_in_"), self.files.columns
+        for batch in self.files.batches(fragment, self.batch_rows):
+            part = batch.select(columns)
             if named:
                 yield batch, part.to_pandas()
-            elif len(self.columns) == 1 and "string" in str(part.schema.types[0]):
+            elif len(columns) == 1 and "string" in str(part.schema.types[0]):
                 yield batch, part.column(0).to_pylist()
             else:
-                columns = [column.to_numpy(zero_copy_only=False) for column in part.columns]
-                yield batch, np.column_stack(columns)
+                found = [column.to_numpy(zero_copy_only=False) for column in part.columns]
+                yield batch, np.column_stack(found)
 
     def online(self, number, start, X, estimates):
         """Choices of rows that are decided alone, those that are tied as in one table."""
@@ -341,7 +321,7 @@ class _Job:
         if self.priced.costs is not costs:
             expected = costs * self.priced.correction(self.budget).cost
         names = pa.array([str(name) for name in self.router.choices_])
-        kept = [fragment.physical_schema.field(name) for name in self.keep]
+        kept = [self.files.schema.field(name) for name in self.files.keep]
         figures = [(name, pa.float64()) for name in ("cost", "quality", "expected_cost")]
         own = [("choice", pa.dictionary(pa.int32(), pa.string())), *figures]
         schema = pa.schema([*kept, *(pa.field(*one) for one in own)])
@@ -357,7 +337,7 @@ class _Job:
                     quality = estimates[np.arange(len(route)), route]
                     found = [costs[route] + deciding, quality, expected[route] + deciding]
                     choice = pa.DictionaryArray.from_arrays(route.astype(np.int32), names)
-                    columns = [batch.column(name) for name in self.keep]
+                    columns = [batch.column(name) for name in self.files.keep]
                     columns += [choice, *map(pa.array, found)]
                     writer.write_batch(pa.record_batch(columns, schema=schema))
                     sums[:] += len(route), *map(np.sum, found)

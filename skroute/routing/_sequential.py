@@ -17,16 +17,22 @@ from skroute.routing._abstaining import (
 from skroute.routing._answers import CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import search_combinations
 from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
-from skroute.routing._mixtures import best_mixture, price_curve, spread_prices
+from skroute.routing._label_candidates import LabelRule, label_candidates
+from skroute.routing._mixtures import Mixture, best_mixture, docked_quality, spread_prices
 from skroute.routing._predictors import answer_features, fit_predictor, predict_values
 from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
 from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
+from skroute.routing._validated_rules import ValidatedPart, ValidatedRulesMixin, row_sums
+from skroute.routing._validation import parts_of
 from skroute.utils._compat import HasMethods, Integral, Interval
 
 # Budgets at which the one-add-on policies of each base are candidates.
 _N_ADDON_PRICES = 33
 # One regressor is fitted for each set of members.
 _MAX_SETS = 255
+# Standard errors that a rule is docked which is not FrugalMCT's. Over splits of nine sets half an
+# error and a whole one do as well; with none, noise of many candidates is taken for quality.
+_SLACK = 0.5
 
 
 class State(NamedTuple):
@@ -71,15 +77,19 @@ class Rule(NamedTuple):
     price : float
         What an answer must bring for each unit of its cost.
 
-    cost, quality : float
-        Means.
+    cost, quality : ndarray of shape (n_rows,)
+        Of each row of `fit`, decided out of sample; None once the rules are chosen.
+
+    labels : LabelRule, default=None
+        FrugalML's thresholds and add-ons, which then decide.
     """
 
     start: int
     price_at: int
     price: float
-    cost: float
-    quality: float
+    cost: NDArray[np.float64] | None
+    quality: NDArray[np.float64] | None
+    labels: LabelRule | None = None
 
 
 class Models(NamedTuple):
@@ -98,7 +108,9 @@ class Models(NamedTuple):
     rollout: list[Any]
 
 
-class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRouter):
+class SequentialRouterClassifier(
+    ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin, CombiningRouter
+):
     r"""Ask one member after another, for as long as the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
@@ -111,8 +123,10 @@ class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRo
     :math:`\hat V` is fitted backward, from large sets of members to small ones, on what
     they have made of training rows. The rules at several prices and from each
     possible first member are then compared out of sample with one another and with their
-    special case that buys one add-on at most, which is :class:`FrugalMCTClassifier`; for
-    a budget the best one, or a mixture of two, is used.
+    special cases that buy one add-on at most: :class:`FrugalMCTClassifier`'s and, for one label
+    per row, :class:`FrugalMLClassifier`'s. For a budget the best one, or a mixture of two, is
+    used; without `abstain_cost` a rule that is not FrugalMCT's has to be better by half a standard
+    error.
 
     Parameters
     ----------
@@ -145,7 +159,8 @@ class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRo
 
     accuracy_estimator : multi-output regressor, default=None
         Estimates the value of stopping and of going on from the answers so far. None
-        takes a random forest of 30 trees with up to 150 rows per leaf. Its training rows
+        takes a random forest of 30 to 100 trees (more where rows are few) with up to 150 rows per
+        leaf. Its training rows
         are estimated out of sample: from ``oob_prediction_`` where the fitted estimator
         has it, else by cross-validation.
 
@@ -203,6 +218,13 @@ class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRo
 
     mixture_ : Mixture
         Validated mean cost and quality of the rules that are used, by rising cost.
+
+    validation_quality_, validation_cost_ : float
+        Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
+        rules that the other parts have chosen, and by estimates that are out of sample.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows.
 
     abstain_quality_ : float or None
         What a row counts as that is handed over; None where none is.
@@ -374,19 +396,44 @@ class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRo
         self._models = Models([None] * len(members), [None] * len(members))
         # The special case first: its estimates also say which prices matter.
         rules = self._learn_addons(starts, realised, fit)
+        part = parts_of(answers.folds if isinstance(answers.folds, list) else None, len(target))
+        if not self._multilabel and self.max_calls > 1:
+            for base in starts:
+                rules += self._learn_label_rules(base, realised, scores, part)
         if members.sum(axis=1).max() > 2:
             reached = np.flatnonzero(members[:, bases].any(axis=1))
             rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
             self._models = self._models._replace(rollout=rollout.models)
             for base in starts:
-                cost = self.costs_[members[base]].sum() + rollout.cost[base]
-                table = zip(self.prices_, cost, rollout.quality[base])
+                cost = self.costs_[members[base]].sum() + rollout.row_cost[base]
+                table = zip(self.prices_, cost.T, rollout.row_quality[base].T)
                 rules += [Rule(base, j, *row) for j, row in enumerate(table)]
-        self.mixture_, kept = best_mixture(
-            [rule.cost for rule in rules], [rule.quality for rule in rules]
-        )
-        self._rules = [rules[k] for k in kept]
+        self._choose(rules, part)
         self._set_choices(*zip(*choices))
+
+    def _choose(self, rules, part):
+        """The rules that are worth mixing; what none of the others teaches stays out."""
+        cost, quality = (np.array([rule[at] for rule in rules]) for at in (3, 4))
+        simple = np.array([rule.price_at < 0 and rule.labels is None for rule in rules])
+
+        # To hand every row over has no error at all, and would win against whatever is docked.
+        slack = _SLACK if self.abstain_quality_ is None else 0.0
+
+        def mixed(rows):
+            docked = docked_quality(cost[:, rows], quality[:, rows], simple, slack)
+            _, kept = best_mixture(cost[:, rows].mean(axis=1), docked)
+            # Mixtures are of what rules are found to be, which may fall where they are docked.
+            means = cost[kept][:, rows].mean(axis=1), quality[kept][:, rows].mean(axis=1)
+            return Mixture(means[0], np.maximum.accumulate(means[1])), kept
+
+        self._validated = []
+        for number in np.unique(part):
+            rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
+            mixture, kept = mixed(others if len(others) else rows)
+            sums = row_sums(cost[kept][:, rows], quality[kept][:, rows])
+            self._validated.append(ValidatedPart(mixture, sums, len(rows)))
+        self.mixture_, kept = mixed(np.arange(len(part)))
+        self._rules = [rules[k]._replace(cost=None, quality=None) for k in kept]
 
     def _learn_addons(self, starts, realised, fit):
         """Rules that buy one add-on at most; sets the prices of those that may buy more."""
@@ -397,9 +444,13 @@ class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRo
             costs = np.array([cost for _, _, cost in options])
             self._models.addon[base], estimate = fit(base, ways, len(options) - 1)
             path = assignment_path(estimate, costs)
-            own = spread_prices(path, _N_ADDON_PRICES)
-            table = zip(own, *price_curve(estimate, ways, costs, own))
-            rules += [Rule(base, -1, *row) for row in table]
+            # Where little is spent, each bit of it buys most.
+            own = spread_prices(path, _N_ADDON_PRICES, 2.0)
+            rows = np.arange(len(estimate))
+            for price in own:
+                choice = choose_at_price(estimate, costs, price)
+                made = costs[choice], ways[rows, choice]
+                rules.append(Rule(base, -1, price, *made))
             prices += list(spread_prices(path, self.n_prices + 1))
         # At an infinite price, that of the smallest budget, nothing is sequential.
         prices = np.unique(prices)[::-1]
@@ -407,6 +458,25 @@ class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRo
         at = np.linspace(0, len(prices) - 1, min(self.n_prices, len(prices)))
         self.prices_ = prices[np.unique(at.round().astype(int))]
         return rules
+
+    def _learn_label_rules(self, base, realised, scores, part):
+        """FrugalML's rules: the add-on's own answer where the base's score is low."""
+        (member,) = self._states[base].used
+        after = self._states[base].following
+        # Who answers instead: the base itself first.
+        members = [int(member), *map(int, np.flatnonzero(after >= 0))]
+        columns = [realised[base][:, 0]]
+        columns += [realised[after[k]][:, self._way_alone(after[k], k)] for k in members[1:]]
+        table, costs = np.column_stack(columns), self.costs_[members]
+        rules, *rows = label_candidates(scores[member], table, costs, 0, part)
+        return [
+            Rule(base, -1, np.nan, *each, one._replace(addons=np.array(members)[one.addons]))
+            for one, *each in zip(rules, *rows)
+        ]
+
+    def _way_alone(self, state, member):
+        """Way to answer in a state with one member alone."""
+        return 1 + int(self._states[state].used.searchsorted(member))
 
     def _features(self, scores, state):
         return answer_features(scores, state.weights, self._multilabel)
@@ -421,8 +491,7 @@ class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRo
         following = self._states[base].following
         for k in np.flatnonzero(following >= 0):
             state, cost = following[k], base_cost + self.costs_[k]
-            alone = 1 + int(self._states[state].used.searchsorted(k))
-            options += [(state, 0, cost), (state, alone, cost)]
+            options += [(state, 0, cost), (state, self._way_alone(state, k), cost)]
         if self.abstain_quality_ is not None:
             options.append((base, self._states[base].n_ways - 1, base_cost))
         return options
@@ -454,6 +523,12 @@ class SequentialRouterClassifier(AbstainingMixin, LabelQualityMixin, CombiningRo
     def _step(self, answers, rows, at, rule):
         """For some rows in one state under one rule: next state, way to answer there."""
         state = self._states[at]
+        if rule.labels is not None:
+            (base,) = state.used
+            member = rule.labels.choose(answers.ask(base, rows), base)
+            # Alone in a set of two, as `_way_alone` has it.
+            ways = np.where(member == base, 0, 1 + (member > base))
+            return np.where(member == base, at, state.following[member]), ways
         features = self._features([answers.ask(k, rows) for k in state.used], state)
         if rule.price_at < 0:
             states, ways, costs = map(np.array, zip(*self._addon_options(at)))

@@ -83,6 +83,21 @@ def find_repeats(X, part, estimate_of):
     return Repeats(number[code], *estimate_of(_safe_indexing(X, first[frequent])))
 
 
+class Alone(NamedTuple):
+    """Estimates of the rows of a fit by the fitted estimator.
+
+    Attributes
+    ----------
+    without : ndarray of shape (n_rows, n_outputs)
+        Each by the fit without that row.
+    fitted : ndarray of shape (n_rows, n_outputs)
+        Each by the fit as it is.
+    """
+
+    without: np.ndarray
+    fitted: np.ndarray
+
+
 def leave_one_out(fitted, X, target):
     """What neighbours, or least squares, make of each of their own rows without it.
 
@@ -100,7 +115,7 @@ def leave_one_out(fitted, X, target):
 
     Returns
     -------
-    ndarray of shape (n_rows, n_outputs) or None
+    Alone or None
         None of other estimators, or where what comes before them reads the target.
     """
     from skroute.quality import BaggedNeighborsRegressor
@@ -119,7 +134,7 @@ def leave_one_out(fitted, X, target):
         for step in before:
             X = X if step == "passthrough" else step.transform(X)
         own = leverages(last, X, target, estimate)
-        return None if own is None else (estimate - own * target) / (1 - own)
+        return None if own is None else Alone((estimate - own * target) / (1 - own), estimate)
     if not isinstance(last, BaggedNeighborsRegressor) or last.weights_ is None:
         return None
     own = last.weights_[0]
@@ -127,7 +142,7 @@ def leave_one_out(fitted, X, target):
     if own > 0.5 or len(np.unique(row_keys(X))) < num_samples(X):
         return None
     estimate = predict_matrix(fitted, X, target.shape[1], "accuracy_estimator")
-    return (estimate - own * target) / (1 - own)
+    return Alone((estimate - own * target) / (1 - own), estimate)
 
 
 def leverages(model, X, target, estimate):
@@ -438,3 +453,33 @@ def error_by_level(estimate, quality, n_levels=10, least=30):
         error = np.array([np.sqrt(np.mean((truth[rows] - value[rows]) ** 2)) for rows in levels])
         found.append((middle, error))
     return found
+
+
+def standard_error(rows, part, weight=None):
+    """Standard error of a mean over rows whose decisions were learned part by part.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows,)
+    part : ndarray of shape (n_rows,), dtype=int64
+    weight : ndarray of shape (n_rows,), default=None
+        Of each row in the mean.
+
+    Returns
+    -------
+    float
+        That of independent rows or, where it is larger, that of the parts' means: what was
+        learned differs from part to part, and the fitted estimator from all of them.
+    """
+    if len(rows) < 2:
+        return np.nan
+    if weight is not None:
+        # What each row adds to the weighted mean, in the first order.
+        mean = np.average(rows, weights=weight)
+        rows = mean + (rows - mean) * weight / weight.mean()
+    found = rows.std(ddof=1) / np.sqrt(len(rows))
+    numbers = np.unique(part)
+    if len(numbers) > 1:
+        means = np.array([rows[part == number].mean() for number in numbers])
+        found = max(found, means.std(ddof=1) / np.sqrt(len(numbers)))
+    return float(found)

@@ -1,6 +1,9 @@
 """Rows that a decision estimator hands over instead of answering them."""
 
+import warnings
+
 import numpy as np
+from sklearn.exceptions import UndefinedMetricWarning
 
 ABSTAIN_NAME = "abstain"
 
@@ -29,6 +32,18 @@ def handed_over(estimator, route):
     if getattr(estimator, "abstain_quality_", None) is None:
         return np.zeros(len(route), dtype=bool)
     return np.array([is_handing(name) for name in estimator.choices_])[route]
+
+
+def answered(estimator, route):
+    """Positions of the rows that are answered, with a warning where there is none to score."""
+    rows = np.flatnonzero(~handed_over(estimator, route))
+    if not len(rows):
+        warnings.warn(
+            "Every row is handed over: there is no answer to score.",
+            UndefinedMetricWarning,
+            stacklevel=4,
+        )
+    return rows
 
 
 def models_of(estimator):

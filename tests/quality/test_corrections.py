@@ -220,3 +220,29 @@ def test_what_decides_better_is_taken_only_if_it_is_true():
         )
     alone, both, none = zip(*taken)
     assert alone.count("off") == 0 and both.count("true") >= 5 and none.count("base") == 6
+
+
+def test_rare_and_expensive_outcomes_bend_no_estimates(monkeypatch):
+    """Estimates that are right but for a little: curves that few errors bend are not taken."""
+    leads, plain, costs = [], [], np.array([1.0, 2.0, 4.0])
+    monkeypatch.setattr(stacking, "beyond_noise", lambda lead: False)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        truth = -50 * 0.03 * rng.random((2000, 3)) ** 2
+        quality = np.where(rng.random(truth.shape) < -truth / 50, -50.0, 0.0)
+        estimates = (truth - truth.mean(axis=0) + 0.05 * rng.normal(size=truth.shape))[None]
+        folds, means = np.array_split(np.arange(2000), 5), np.empty(truth.shape)
+        splits = stacking.others(2000, folds)
+        for rows, rest in splits:
+            means[rows] = quality[rest].mean(axis=0)
+        found = stacking.correct_by_others(["x"], estimates, quality, splits, costs)[0]
+        own, nearest = found[0], stacking.nearest_first(found, quality)[0]
+        leads.append(
+            ((own.estimate - truth) ** 2).mean() - ((nearest.estimate - truth) ** 2).mean()
+        )
+        if seed < 3:
+            told = quality - means, quality, folds, costs
+            plain.append(stacking.choose_weights(["x"], estimates, *told).knots is None)
+    leads = np.array(leads)
+    assert leads.mean() > 2 * leads.std() / len(leads) ** 0.5
+    assert any(plain)

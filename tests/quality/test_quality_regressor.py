@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
-from skroute.assignment import choose_at_price
+from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import reference_curves
 from skroute.quality import QualityRegressor
 from skroute.quality import _stacking as stacking
@@ -130,6 +130,20 @@ def test_the_gain_of_the_truth_is_that_of_decisions_by_it():
     mix = reference_curves(Q, costs, [spent]).random[0]
     assert gain.mean() == pytest.approx(Q[np.arange(2000), best].mean() - mix)
     assert gain.mean() > 0.1
+
+
+def test_rows_that_are_tied_at_the_price_are_mixed():
+    """A few kinds of rows: what the truth gains at a budget is what the exact plan does."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        kinds, costs = rng.random((3, 4)), np.sort(rng.random(4))
+        Q = np.repeat(kinds, 50, axis=0)
+        path = assignment_path(Q, costs)
+        for budget in stacking.judged_budgets(Q, costs):
+            spent = min(budget, path.budgets[-1])
+            plan = path.objective(spent) - stacking.best_mix(Q, costs, spent).of(Q).mean()
+            gain = stacking.gain_over_mix(Q, Q, costs, budgets=[budget])
+            assert gain.mean() == pytest.approx(plan, abs=1e-9)
 
 
 def test_decisions_gain_more_than_the_mix_and_less_than_by_the_truth():

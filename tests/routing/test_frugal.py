@@ -30,7 +30,11 @@ from skroute.routing import (
     VoteClassifier,
 )
 from skroute.routing._answers import Answers
+from skroute.routing._label_candidates import label_candidates
+from skroute.routing._label_options import LabelRules
+from skroute.routing._mixtures import Mixture, docked_quality
 from skroute.routing._priced_views import standard_error
+from skroute.routing._validation import parts_of
 from tests.estimators import COMBINERS
 
 LABELS = np.array(["ant", "bee", "hornet"])
@@ -458,6 +462,100 @@ def test_sequential_buys_a_third_answer_when_two_differ():
     unanimous = (answers == answers[0]).all(axis=0)
     assert three.sum() > 200
     assert unanimous[three].mean() < 0.5 * unanimous.mean()
+
+
+def logs_of(n, seed):
+    """Three models of rising skill whose scores say something, as logs; rows are positions."""
+    rng = np.random.default_rng(seed)
+    y, hard = rng.integers(0, 3, n), rng.random(n)
+    logs = []
+    for name, skill in zip(COSTS, (0.2, 0.6, 1.0)):
+        right = rng.random(n) < 1 - hard * (1.1 - skill)
+        answer = np.where(right, y, (y + rng.integers(1, 3, n)) % 3)
+        top = 0.4 + 0.6 * (1 - hard) * rng.random(n) ** 0.3
+        rest = ((1 - top) / 2)[:, np.newaxis]
+        scores = np.where(np.arange(3) == answer[:, np.newaxis], top[:, np.newaxis], rest)
+        logs.append((name, FrozenEstimator(Log(scores, LABELS[:3]).fit(None, None))))
+    return logs, np.arange(n)[:, np.newaxis], LABELS[y]
+
+
+def test_validation_of_mixed_rules_is_that_of_rows_left_out():
+    """FrugalML by hand: thresholds of the other folds, and the mixture that they have chosen."""
+    logs, X, y = logs_of(400, 1)
+    router = FrugalMLClassifier(logs, costs=[1.0, 2.0, 5.0], budget=2.2).fit(X, y)
+    part, cost, right = parts_of(None, 400), np.empty(400), np.empty(400)
+    for number in range(5):
+        rows, others = part == number, part != number
+        apart = clone(router).fit(X[others], y[others])
+        low, high, share = Mixture(apart.rules_.cost, apart.rules_.quality).share(2.2)
+        cost[rows], right[rows] = 0.0, 0.0
+        for rule, weight in ((low, 1 - share), (high, share)):
+            alone = copy.deepcopy(apart)
+            alone.rules_ = LabelRules(*(table[[rule]] for table in apart.rules_))
+            routed = alone.predict_routed(X[rows])
+            cost[rows] += weight * routed.cost
+            right[rows] += weight * (routed.y_pred == y[rows])
+    assert router.validation_cost_ == pytest.approx(cost.mean())
+    assert router.validation_quality_ == pytest.approx(right.mean())
+    least = cost.std(ddof=1) / np.sqrt(400)
+    assert least - 1e-9 <= router.validation_cost_se_ < 2.5 * least
+    router.set_params(budget=1.0)
+    assert router.validation_cost_ == pytest.approx(1.0)
+    router.set_params(budget=None)
+    assert router.validation_cost_ > 2.2
+
+
+def test_label_rules_are_judged_by_rows_that_did_not_choose_them():
+    """Scores that say nothing, over fresh draws: thresholds fit the noise of their own rows."""
+    honest, own = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        scores = rng.dirichlet(np.ones(3), 120)
+        quality = (rng.random((120, 3)) < 0.7).astype(float)
+        costs, part = np.array([1.0, 2.0, 3.0]), np.arange(120) % 5
+        rules, cost, found = label_candidates(scores, quality, costs, 0, part)
+        member = np.array([rule.choose(scores, 0) for rule in rules])
+        means = quality[np.arange(120), member].mean(axis=1)
+        own.append(means.max())
+        honest.append(found[means.argmax()].mean())
+        paid = 1.0 + np.where(member == 0, 0.0, costs[member]).mean(axis=1)
+        assert np.abs(cost.mean(axis=1) - paid).max() < 1.0
+    assert np.mean(own) > 0.75 and abs(np.mean(honest) - 0.7) < 0.03
+
+
+def test_sequential_decides_by_label_where_that_is_best():
+    """An answer is right where its score is high: a rule with a threshold, made by itself."""
+    rng = np.random.default_rng(0)
+    n = 1200
+    y = rng.integers(0, 2, n)
+    sure = rng.random(n)
+    cheap = np.where((sure < 0.7) & (rng.random(n) < 0.6), 0, y)
+    scores = 0.5 + np.where(np.arange(2) == cheap[:, None], 0.5, -0.5) * sure[:, None]
+    exact = FrozenEstimator(Log(np.eye(2)[y], LABELS[:2]).fit(None, None))
+    logs = [("cheap", FrozenEstimator(Log(scores, LABELS[:2]).fit(None, None))), ("exact", exact)]
+    X, half = np.arange(n)[:, np.newaxis], n // 2
+    router = SequentialRouterClassifier(
+        logs, costs=[1.0, 10.0], accuracy_estimator=DummyRegressor()
+    ).fit(X[:half], LABELS[y[:half]])
+    # Estimates that know nothing of a row: what is bought for some is bought by label.
+    rule = next(rule for rule in router._rules if rule.labels is not None)
+    router._rules, router.mixture_ = [rule], Mixture(np.array([1.0]), np.array([1.0]))
+    y_pred, route, cost = router.predict_routed(X[half:])
+    asked = rule.labels.choose(scores[half:], 0)
+    assert 0 < np.mean(asked != 0) < 1
+    np.testing.assert_array_equal(cost, np.where(asked == 1, 11.0, 1.0))
+    np.testing.assert_array_equal(y_pred, LABELS[np.where(asked == 1, y[half:], cheap[half:])])
+
+
+def test_a_lucky_rule_is_docked():
+    """By errors of the difference to the simple rule; what is simple is taken at its word."""
+    rng = np.random.default_rng(0)
+    quality = (rng.random((40, 200)) < 0.6).astype(float)
+    cost, simple = np.ones((40, 200)), np.arange(40) == 0
+    docked = docked_quality(cost, quality, simple, 2.0)
+    assert docked[0] == quality[0].mean()
+    error = (quality - quality[0]).std(axis=1) / np.sqrt(200)
+    np.testing.assert_allclose(docked, quality.mean(axis=1) - 2 * error)
 
 
 def test_sequential_limits_the_number_of_sets(problem):

@@ -27,6 +27,7 @@ from skroute.routing._mixtures import (
     search_delta,
     spread_prices,
 )
+from skroute.routing._predictors import default_predictor
 from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
 
 seeds = st.integers(0, 2**32 - 1)
@@ -197,6 +198,32 @@ def test_label_options_are_what_they_say(seed):
             assert options.quality[group, option] == pytest.approx(accuracy)
             assert options.cost[group, option] == pytest.approx(cost)
     assert np.isneginf(options.thresholds[:, 0]).all()
+
+
+def test_thresholds_send_as_many_later_rows():
+    """Over fresh draws: a row of fit that is a threshold does not stand for later rows."""
+    sent, n_draws = [], 400
+    for seed in range(n_draws):
+        rng = np.random.default_rng(seed)
+        # Uniform: a threshold is the share of later rows below it.
+        scores = rng.random(60)
+        right = (rng.random((60, 2)) < 0.5).astype(float)
+        options = label_options(np.zeros(60, int), scores, right, np.array([0.0, 1.0]), 0, 1, 20)
+        later = np.clip(options.thresholds[0, 1:-1], 0, 1)
+        sent.append((later - options.cost[0, 1:-1]).mean())
+    assert abs(np.mean(sent)) < 3 * np.std(sent) / np.sqrt(n_draws) + 2e-4
+
+
+def test_estimates_that_set_a_price_are_spread_as_those_of_later_rows():
+    """Of few rows trees differ: out of bag, a mean of a third of 30 is spread wider than of 30."""
+    ratio = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.random((1200, 3)).astype(np.float32)
+        right = (rng.random(1200) < 0.4 + 0.4 * X[:, 0]).astype(float)
+        forest = default_predictor(200).fit(X[:200], right[:200])
+        ratio.append(forest.oob_prediction_.std() / forest.predict(X[200:]).std())
+    assert abs(np.mean(ratio) - 1) < 0.06
 
 
 @given(seeds, st.floats(1.0, 6.0))

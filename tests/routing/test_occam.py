@@ -217,7 +217,7 @@ def test_measured_time_is_charged_with_the_routers_own():
     overhead = router.predict_cost(X)[0] - router.costs_[router.route(X)[0]]
     assert overhead > 0
     np.testing.assert_allclose(router.predict_cost(X), overhead + router.costs_[router.route(X)])
-    assert router.min_budget_ == overhead + router.costs_.min()
+    assert router.min_budget_ == pytest.approx(overhead + router.costs_.min(), rel=1e-12)
     router.predict(X, budget=router.min_budget_)
     with pytest.raises(ValueError, match="smallest feasible budget"):
         router.predict(X, budget=0.99 * router.min_budget_)

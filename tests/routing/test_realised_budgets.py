@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -20,6 +21,7 @@ from sklearn.tree import DecisionTreeRegressor
 from skroute.assignment import assignment_path
 from skroute.base import Routed
 from skroute.metrics import accuracy_cost_curve
+from skroute.metrics._potential import cross_fitted
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
 from skroute.routing._priced import PricedPolicy
@@ -87,7 +89,7 @@ def test_neighbours_without_a_row_are_those_fitted_without_it(seed, subset_size)
     rng = np.random.default_rng(seed)
     X, Q = rng.random((30, 2)), rng.random((30, 3))
     fitted = make_pipeline(StandardScaler(), BaggedNeighborsRegressor(subset_size=subset_size))
-    alone = leave_one_out(fitted.fit(X, Q), X, Q)
+    alone = leave_one_out(fitted.fit(X, Q), X, Q).without
     scaled = fitted[0].transform(X)
     for row in range(0, 30, 7):
         others = np.delete(np.arange(30), row)
@@ -111,7 +113,7 @@ def test_least_squares_without_a_row_is_that_fitted_without_it(data):
         )
     )
     fitted = make_pipeline(FunctionTransformer(np.tanh), model).fit(X, Q)
-    alone = leave_one_out(fitted, X, Q)
+    alone = leave_one_out(fitted, X, Q).without
     for row in range(0, 90, 30):
         others = np.delete(np.arange(90), row)
         again = clone(fitted).fit(X[others], Q[others])
@@ -140,7 +142,7 @@ def test_all_but_collinear_columns(seed, apart, shift, alpha, intercept):
         for row in range(0, 30 if alone is not None else 0, 10):
             others = np.delete(np.arange(30), row)
             again = clone(model).fit(X[others], Q[others]).predict(X[[row]])[0]
-            np.testing.assert_allclose(alone[row], again, atol=0.01)
+            np.testing.assert_allclose(alone.without[row], again, atol=0.01)
 
 
 def test_fits_that_are_no_plain_least_squares_have_no_leverages():
@@ -237,6 +239,43 @@ def test_intervals_of_the_validation_figures_cover_new_rows():
             inside.append(abs(true.mean() - mean) < 1.96 * np.hypot(error, true.std() / 63.2))
     # 120 of them, binomial at .95: below .87 once in a thousand.
     assert np.mean(inside) > 0.87
+
+
+def test_intervals_of_costs_are_as_wide_as_costs_differ():
+    """Neither by the levels of the folds' models, nor by the rows alone, which lie in clusters."""
+    for clusters, low, high in ((0, 0.75, 1.35), (40, 0.7, 1.4)):
+        misses, errors = [], []
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            code = rng.integers(0, clusters, 3600) if clusters else None
+            X = np.eye(clusters)[code] if clusters else rng.normal(size=(3600, 8))
+            Q = (rng.random((3600, 2)) < [0.6, 0.75]).astype(float)
+            router = BudgetRouter(Ridge(), costs=[1, 10], budget=5.0).fit(X[:600], Q[:600])
+            misses.append(router.predict_cost(X[600:]).mean() - router.validation_cost_)
+            errors.append(np.hypot(router.validation_cost_se_, 4.5 / 3000**0.5))
+        wide = np.sqrt(np.mean(np.square(errors)) / np.mean(np.square(misses)))
+        assert low < wide < high
+
+
+def test_a_frozen_or_derived_estimator_is_not_fitted_in_another_way():
+    """What knows the estimates of its own rows would be fitted again, or not asked to predict."""
+
+    class Shifted(QualityRegressor):
+        def predict(self, X):
+            return super().predict(X) + 10
+
+    rng = np.random.default_rng(0)
+    X, Q = rng.normal(size=(120, 3)), rng.random((120, 2))
+    options = {"family": ["trees"], "cv": 2, "random_state": 0}
+    known = QualityRegressor(**options).fit(X, Q)
+    before = known.predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        BudgetRouter(FrozenEstimator(known), costs=[1, 3]).fit(X, Q[::-1])
+        shifted = BudgetRouter(Shifted(**options), costs=[1, 3]).fit(X, Q)
+    np.testing.assert_array_equal(known.predict(X), before)
+    assert shifted._policy().estimate.min() > 5
+    assert cross_fitted(Shifted(**options), X, Q, np.array([1.0, 3.0])).min() > 5
 
 
 def test_new_prices_scale_the_log():

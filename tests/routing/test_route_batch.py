@@ -286,3 +286,92 @@ def test_the_command_says_what_it_cannot_read(source, tmp_path, capsys):
     joblib.dump([1, 2], tmp_path / "list.joblib")
     assert main(["route-batch", str(tmp_path / "list.joblib"), str(source), "out"]) == 2
     assert "got list" in capsys.readouterr().err
+
+
+# --- files that differ ----------------------------------------------------------------------
+
+
+def rewrite(path, **changes):
+    """The file with other columns; None takes one out."""
+    table = pq.read_table(path)
+    for name, column in changes.items():
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        if column is not None:
+            table = table.append_column(name, column)
+    pq.write_table(table, path)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+N = 777
+FAULTS = {
+    "lacks": (
+        lambda path: rewrite(path, x=None),
+        r"no column 'x' in '2.parquet' \(1 of 3 files lack it\)",
+    ),
+    "lacks kept": (lambda path: rewrite(path, id=None), "no column 'id' in '2.parquet'"),
+    "text": (
+        lambda path: rewrite(path, x=pa.array(["0.5"] * N)),
+        "column 'x' is string in '2.parquet' and double in the files before it",
+    ),
+    "kept as float": (
+        lambda path: rewrite(path, id=pa.array(np.arange(N) + 0.5)),
+        "column 'id' is double in '2.parquet' and int64 in",
+    ),
+    "cut off": (cut, "2.parquet' of the source cannot be read, it is damaged or no Parquet"),
+    "empty": (lambda path: path.write_bytes(b""), "2.parquet' of the source cannot be read"),
+    "a note": (lambda path: path.write_text("see 1"), "2.parquet' of the source cannot be read"),
+}
+
+
+@pytest.mark.parametrize("policy", ["online", "batch"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_later_file_that_differs_is_named_before_anything_is_written(
+    fault, policy, source, tmp_path, capsys
+):
+    spoil, message = FAULTS[fault]
+    spoil(source / "2.parquet")
+    with pytest.raises(ValueError, match=message):
+        route_batch(make(True), source, tmp_path / "out", policy=policy, keep=["id"])
+    assert not (tmp_path / "out").exists()
+    if policy == "online":
+        joblib.dump(make(True), tmp_path / "router.joblib")
+        words = [tmp_path / "router.joblib", source, tmp_path / "out", "--keep", "id"]
+        assert main(["route-batch", *map(str, words)]) == 2
+        assert "2.parquet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_files_that_differ_harmlessly_are_routed_alike(frame, source, tmp_path):
+    """Other types of the same values, another order of columns, columns that nobody reads."""
+    options = {"keep": ["id", "other"], "columns": ["x", "y"]}
+    for name, x in (("1", pa.array([], pa.null())), ("2", np.arange(N) % 2)):
+        rewrite(source / f"{name}.parquet", x=pa.array(x))
+    route_batch(make(frame), source, tmp_path / "plain", **options)
+    plain = read(source, tmp_path / "plain")[1]
+    other = pa.array(["t"] * N).dictionary_encode()
+    x = pa.array((np.arange(N) % 2).astype(np.float32))
+    rewrite(source / "2.parquet", other=other, x=x, id=pa.array(500 + np.arange(N, dtype="i4")))
+    rewrite(source / "0.parquet", more=pa.array(range(500)), y=pq.read_table(source)["y"][:500])
+    route_batch(make(frame), source, tmp_path / "out", **options)
+    pd.testing.assert_frame_equal(read(source, tmp_path / "out")[1], plain)
+    # All parts can be read as one table again.
+    schemas = {str(pq.read_schema(path)) for path in (tmp_path / "out").glob("part-*")}
+    assert len(schemas) == 1
+    assert pq.read_table(tmp_path / "out").num_rows == 1277
+
+
+def test_columns_by_position_must_be_those_of_all_files(source, tmp_path):
+    for path in source.iterdir():
+        rewrite(path, other=None)
+    assert route_batch(make(False), source, tmp_path / "first", keep=["id"]).n_rows == 1277
+    rewrite(source / "2.parquet", z=pa.array(np.zeros(N)))
+    with pytest.raises(ValueError, match="column 'z' in '2.parquet' that '0.parquet' lacks"):
+        route_batch(make(False), source, tmp_path / "out", keep=["id"])
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match="has no files"):
+        route_batch(make(False), tmp_path / "none", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -56,16 +56,18 @@ def test_prices_of_one_budget_after_another_are_the_policys(data):
     policy.margin = data.draw(st.sampled_from([0.0, 0.1]))
     policy.rates = data.draw(st.sampled_from([(0.0, 0.0), (0.05, 0.1)]))
     # Of single rows, of many rows, and both.
-    policy.path = (
-        policy.path._replace(counts=np.minimum(policy.path.counts, 1))
-        if data.draw(st.booleans())
-        else policy.path
-    )
+    counts = policy.path.counts
+    least, most = data.draw(st.sampled_from([(0, 1), (0, 9), (2, 9)]))
+    policy.path = policy.path._replace(counts=np.clip(counts, least, most))
     lookup = PriceLookup(policy)
     at = data.draw(st.sampled_from(policy.path.budgets.tolist())) / (1 - policy.margin)
     hair = data.draw(st.sampled_from([0.0, 1e-13, -1e-13, 1e-9, -1e-9, 0.01, -0.01]))
     for budget in (at + policy.deciding + hair, data.draw(st.floats(0.0, 9.0)), np.inf):
-        assert lookup.price(budget) == policy.price(budget)
+        price, low, high = lookup.price(budget)
+        assert price == policy.price(budget) and low <= budget <= high
+        between = data.draw(st.floats(low, high))
+        for same in (low, high, between):
+            assert policy.price(same) == price
 
 
 @settings(max_examples=100, deadline=None)

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
+KEPT = Path(__file__).parent / "results"
+# A run that is smaller than its benchmark's own size is told to write elsewhere.
+RESULTS = Path(os.environ.get("SKROUTE_BENCH_RESULTS") or KEPT)
 # The references of the tests are contenders too: `from tests...` works from any folder.
 sys.path.append(str(Path(__file__).parents[1]))
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "lightgbm", "highspy")
@@ -209,7 +211,7 @@ def save(name, payload, *, title="", claims=(), tables=(), write=True, measured=
     _TABLES.clear()
     if not write:
         return
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     record = {
         "title": title or name,
         "command": command(name),
@@ -223,6 +225,61 @@ def save(name, payload, *, title="", claims=(), tables=(), write=True, measured=
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(record, indent=1, default=_plain, ensure_ascii=False) + "\n")
     temporary.replace(path)
+
+
+def report(names, *, since=0.0):
+    """Every claim of some benchmarks, behind first.
+
+    Of each benchmark the record that was written last: in `KEPT`, or of a smaller run in its
+    folder `hour`.
+
+    Parameters
+    ----------
+    names : iterable of str
+
+    since : float, default=0.0
+        Seconds since the epoch: an older record is marked with its day and commit.
+
+    Returns
+    -------
+    str
+    """
+    claims, absent = [], []
+    for name in sorted(names):
+        paths = [KEPT / f"{name}.json", KEPT / "hour" / f"{name}.json"]
+        if not (paths := [path for path in paths if path.is_file()]):
+            absent.append(name)
+            continue
+        path = max(paths, key=lambda path: path.stat().st_mtime)
+        record = json.loads(path.read_text(encoding="utf-8"))
+        marks = ["smaller run"] if path.parent != KEPT else []
+        if path.stat().st_mtime < since:
+            marks.append(f"of {record['date']}, commit {record['commit']}")
+        mark = f" [{', '.join(marks)}]" if marks else ""
+        claims += [(f"{name}{mark}", one) for one in record["claims"]]
+    lines = []
+    for verdict in ("behind", "equal", "not comparable", "ahead"):
+        own = [(name, one) for name, one in claims if one["verdict"] == verdict]
+        lines += ["", f"{verdict} ({len(own)} of {len(claims)} claims)"]
+        lines += [f"  {name}: {_sentence(one)}" for name, one in own]
+    missed = [(name, one) for name, one in claims if one.get("met") is False]
+    lines += ["", f"bars missed ({len(missed)} of {sum('bar' in one for _, one in claims)})"]
+    lines += [f"  {name}: {_sentence(one)}" for name, one in missed]
+    if absent:
+        lines += ["", f"without a record: {', '.join(absent)}"]
+    return "\n".join(lines)
+
+
+def _sentence(found):
+    """A claim in a line."""
+    unit = f" {found['unit']}" if found.get("unit") else ""
+    text = f"{found['what']}: {found['measured']:.4g}{unit}"
+    if "peer" in found:
+        text += f" beside {found['peer']:.4g} of {found.get('against') or 'the peer'}"
+    if "bar" in found:
+        text += f", bar {found['bar']:.4g}{'' if found['met'] else ' (missed)'}"
+    shown = found.get("why") and found["verdict"] in ("behind", "not comparable")
+    return text + (f" ({found['why']})" if shown else "")
 
 
 def command(name):
@@ -260,7 +317,7 @@ def _version(package):
 
 def _commit():
     """Short id of the commit, with a + if the working tree differs from it."""
-    git = ["git", "-C", str(RESULTS.parent)]
+    git = ["git", "-C", str(Path(__file__).parent)]
     try:
         head = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], **_QUIET).stdout.strip()
         # Fresh results of this same run are no change of the code.

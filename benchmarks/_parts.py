@@ -46,6 +46,9 @@ def run(name, doc, parts, show, title):
     if (given.part or given.merge) and path.is_file() and not given.short:
         files = [json.loads(path.read_text())["result"], *files]
     for file in files:
+        for about in file.get("measured", {}).values():
+            # Measured on a copy without a repo.
+            about["commit"] = about["commit"].replace("unknown", provenance()["commit"])
         for what in kept:
             kept[what] |= file.get(what, {})
     found = {what: {} for what in kept}

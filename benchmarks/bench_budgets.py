@@ -23,7 +23,8 @@ low there that a level of .003 matters. With smooth corrections these 8 splits a
 
 "Adapt on" a set has a cheap model of all features: where it is as good as the full one, no row is
 sent, and nothing is counted ("not spendable"). "Adapt, features of" a set pays for columns, and
-the cheap model reads few; its gate has few values and many ties.
+the cheap model reads few; its gate has few values and many ties. "Combining" are the routers that
+ask members in turn, on FER+'s services.
 
 Standard errors are those over splits: the budgets of a split are not independent.
 
@@ -76,7 +77,13 @@ from skroute.datasets import (
     get_data_home,
 )
 from skroute.gating import AdaptGatingClassifier, BoostedGate
-from skroute.routing import BudgetRouter
+from skroute.members import RecordedClassifier
+from skroute.routing import (
+    BudgetRouter,
+    FrugalMCTClassifier,
+    FrugalMLClassifier,
+    SequentialRouterClassifier,
+)
 
 SIZES = (300, 1000, 3000)
 SHARES = (0.25, 0.5, 0.75)
@@ -286,6 +293,30 @@ def learned(estimator, log):
     return router.fit(log.X, log.Q, costs=log.logged)
 
 
+@cache
+def recorded():
+    """FER+'s services as members, and its target; rows are positions."""
+    log = fetch_frugalml("FERPLUS")
+    n_labels = 1 + max(int(log.predictions.max()), int(log.target.max()))
+    logs = [
+        RecordedClassifier(labels, scores=scores, classes=range(n_labels))
+        for labels, scores in zip(log.predictions.T, log.scores.T)
+    ]
+    members = list(zip(log.model_names, logs))
+    return members, log.costs, log.target.astype(np.int64)
+
+
+def asked():
+    """Rows and labels of these services."""
+    target = recorded()[2]
+    return np.arange(len(target))[:, np.newaxis], target
+
+
+def combining(kind, rows):
+    members, costs, _ = recorded()
+    return kind(members, costs=costs).fit(*rows)
+
+
 def settings():
     """All of them; a log is read when it is drawn from for the first time."""
     real = [
@@ -327,6 +358,10 @@ def settings():
     for name, read, gamma in features:
         router, draw = partial(feature_gate, gamma), partial(labelled, read)
         yield Setting(f"Adapt, features of {name}", draw, router, sizes=SIZES)
+    for kind in (FrugalMLClassifier, FrugalMCTClassifier, SequentialRouterClassifier):
+        name, draw = kind.__name__.removesuffix("Classifier"), partial(labelled, asked)
+        router = partial(combining, kind)
+        yield Setting(f"Combining, {name}", draw, router, sizes=(500, 1000))
 
 
 def planned_path(router):
@@ -382,7 +417,7 @@ def measure(setting, n, budgets, seed):
 
 
 def is_gated(name):
-    return name.startswith("Adapt")
+    return name.startswith(("Adapt", "Combining"))
 
 
 def measured(setting, n, seeds):

@@ -2,8 +2,9 @@
 
 Gain: realised quality on test rows over the best random mix of choices that spends the same
 (picked with the test rows in hand), mean of five budgets between the cheapest choice and the best
-one, in points. Prices are learned on out-of-sample estimates of training rows, as a router learns
-them. 5 folds or the given split, fixed seeds; everything is fitted and chosen on training rows.
+one, in points. Each budget is spent as routers spend it: at its price for the estimates of the test
+rows, where rows that are tied at the price are mixed. 5 folds or the given split, fixed seeds;
+everything is fitted and chosen on training rows.
 Of tables with more than 12,500 rows so many are drawn first: 10,000 train.
 
     python benchmarks/bench_estimates.py [--short] [--part NAME] [--tables WORD] [--fold I]
@@ -29,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 from _estimate_tables import LOGS, Fold, cached_file, load, n_splits, write_whole
-from _harness import alternate, claim, save, table
+from _harness import KEPT, RESULTS, alternate, claim, save, table
 from _sentences import sentence_vectors
 from sklearn.model_selection import KFold
 from sklearn.neighbors import NearestNeighbors
@@ -54,7 +55,7 @@ from skroute.quality._stacking import (
 )
 
 # Another number for other evidence.
-EVIDENCE = 1
+EVIDENCE = 2
 DEFAULT = "default"
 BEFORE = "bagged neighbors"
 KNOWN = {**MEMBERS, **NEIGHBORS}
@@ -70,14 +71,13 @@ class Evidence(NamedTuple):
         Deviations of training rows, out of sample.
     new : ndarray of shape (n_members, n_test, n_choices)
         Of test rows, by members that all training rows fitted.
-    before, new_before : ndarray of shape (n_rows, n_choices)
+    new_before : ndarray of shape (n_test, n_choices)
         The same of the default until now.
     """
 
     names: list
     estimates: np.ndarray
     new: np.ndarray
-    before: np.ndarray
     new_before: np.ndarray
 
 
@@ -104,17 +104,12 @@ def collected(fold):
             member = KNOWN[name](rows[train], deviations, k + 1, _OF_A_FOLD)
             estimates[i, test] = member.predict(rows[test])
         found[i] = KNOWN[name](rows, quality - quality.mean(axis=0), 0).predict(new)
-    before, estimate = bagged_neighbors(), np.empty(quality.shape)
-    for train, test in folds:
-        estimate[test] = before.fit(fold.X[train], quality[train]).predict(fold.X[test])
-    new_before = before.fit(fold.X, quality).predict(fold.X_test)
-    return Evidence(names, estimates, found, estimate, new_before)
+    new_before = bagged_neighbors().fit(fold.X, quality).predict(fold.X_test)
+    return Evidence(names, estimates, found, new_before)
 
 
 def gains(fold, seen):
     """Gain of each test row over the random mix, for the default and each of the others.
-
-    Estimates of training rows are out of sample; prices are learned on them.
 
     Returns
     -------
@@ -125,29 +120,25 @@ def gains(fold, seen):
     quality, mean = fold.quality, fold.quality.mean(axis=0)
     budgets = judged_budgets(quality, fold.costs)
 
-    def gain(estimate, new):
-        return gain_over_mix(estimate, quality, fold.costs, new, fold.quality_test, budgets)
+    def gain(new):
+        return gain_over_mix(new, fold.quality_test, fold.costs, budgets)
 
     means, tests = np.empty(quality.shape), []
     for train, test in inner_folds(fold):
         means[test] = quality[train].mean(axis=0)
         tests.append(test)
-    found = {BEFORE: gain(seen.before, seen.new_before)}
     estimates, members = seen.estimates.astype(float), seen.new.astype(float)
-    parts = [moments(estimates[:, test], (quality - means)[test]) for test in tests]
     total = moments(estimates, quality - means)
+    found = {BEFORE: gain(seen.new_before)}
     for i, name in enumerate(seen.names):
         # A member alone: shrunk to the means by least squares, nothing else.
-        alone = means.copy()
-        for test, part in zip(tests, parts):
-            alone[test] += weigh(estimates[[i]][:, test], picked(total.less(part), i))
-        found[name] = gain(alone, mean + weigh(members[[i]], picked(total, i)))
-    new, estimate = default_estimates(fold, seen, means, tests)
-    return found | {DEFAULT: gain(estimate, new)}, new
+        found[name] = gain(mean + weigh(members[[i]], picked(total, i)))
+    new = default_estimates(fold, seen, means, tests)
+    return found | {DEFAULT: gain(new)}, new
 
 
 def default_estimates(fold, seen, means, tests):
-    """What `QualityRegressor` makes of the members, of test rows and of training rows.
+    """What `QualityRegressor` makes of the members, of test rows.
 
     :func:`agrees` compares it with the estimator itself.
     """
@@ -161,8 +152,8 @@ def default_estimates(fold, seen, means, tests):
         new = corrected(new, choice.knots)
     unit = rounding_unit(*seen_range)
     step = unit if any(weights.any() for weights in choice.weights) else None
-    floors, estimate = floors_of_folds(choice.estimate, quality, costs, tests, step)
-    return lift(finished(new, *seen_range), floors, unit), estimate
+    floors, _ = floors_of_folds(choice.estimate, quality, costs, tests, step)
+    return lift(finished(new, *seen_range), floors, unit)
 
 
 def agrees(fold, estimate):
@@ -521,10 +512,9 @@ def texts(name, n_train=2000, n_test=1000):
         fit, start = time.process_time() - start, time.process_time()
         X_test = encoder.transform(log.rows[test])
         new_rows = time.process_time() - start
-        estimate = model.cross_fit(X, Q[train], costs=log.costs)
+        model.cross_fit(X, Q[train], costs=log.costs)
         budgets = judged_budgets(Q[train], log.costs)
-        new = model.predict(X_test)
-        gain = gain_over_mix(estimate, Q[train], log.costs, new, Q[test], budgets)
+        gain = gain_over_mix(model.predict(X_test), Q[test], log.costs, budgets)
         found[how] = {
             "gain": 100 * float(gain.mean()),
             "se": 100 * float(gain.std(ddof=1) / np.sqrt(len(gain))),
@@ -697,7 +687,8 @@ def main():
             sys.exit(1)
         title = "Quality estimates: what decisions gain"
         save("estimates", result, title=title, claims=claims(result))
-        GUIDE.write_text(guide_table(result["tables"]))
+        if RESULTS == KEPT:
+            GUIDE.write_text(guide_table(result["tables"]))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 For each set: at which share of the best single API's price its accuracy is matched, and
 the accuracy at that price. The authors' split (seeds 1, 5, 10, 50, 100; half trains, half
 tests); everything is chosen on training rows. Run with ``--short`` for two small sets, or
-``--sets FERPLUS,EXPW`` for some. With ``--pieces FOLDER`` a process keeps what it measured of one
-set, and ``--merge FOLDER`` puts the sets together.
+``--sets FERPLUS,EXPW`` for some. With ``--pieces FOLDER`` a process keeps what it measured of its
+sets, split by split (``--split 10`` for one; ``--fit`` for the seconds of a fit alone), and
+``--merge FOLDER`` puts the splits together.
 """
 
 import argparse
@@ -122,9 +123,8 @@ def one_split(name, seed):
     return Split((prices[best], quality[test, best].mean()), found, votes, seconds)
 
 
-def curves(name, seeds):
+def curves(name, splits):
     """Arrays (n_seeds, n_budgets) of accuracy and of cost for each method, and the rest."""
-    splits = Parallel(n_jobs=2)(delayed(one_split)(name, seed) for seed in seeds)
     methods = [method for method in METHODS if method in splits[0].curves]
     found = {
         method: tuple(np.array([split.curves[method][k] for split in splits]) for k in (0, 1))
@@ -169,12 +169,16 @@ def matched_cost(accuracy, cost, level):
     return cost[i - 1] + share * (cost[i] - cost[i - 1])
 
 
-def bench_sets(names, seeds):
-    """Results of each set, and the rows of the table."""
+def bench_sets(names, seeds, measured=None):
+    """Results of each set, and the rows of the table; `measured` has the splits that are known."""
     rows, payload = [], {}
     for name in names:
         start = time.perf_counter()
-        single, found, votes, seconds, price_of_all = curves(name, seeds)
+        if measured is None:
+            splits = Parallel(n_jobs=2)(delayed(one_split)(name, seed) for seed in seeds)
+        else:
+            splits = [Split(*split) for split in measured[name]]
+        single, found, votes, seconds, price_of_all = curves(name, splits)
         level, price = single[:, 1].mean(), single[:, 0].mean()
         saving, gain, spent = {}, {}, {}
         for method, (accuracy, cost) in found.items():
@@ -356,20 +360,27 @@ def main():
     parser.add_argument("--sets", default=",".join([*BARS, "PASCAL"]))
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--pieces", help="folder to keep what is measured in, for --merge")
+    parser.add_argument("--split", type=int, help="the seed of the one split that is kept")
+    parser.add_argument("--fit", action="store_true", help="keep the seconds of a fit")
     parser.add_argument("--merge", help="folder of pieces to make the record of")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     title = "FrugalML and FrugalMCT: buying labels"
     if arguments.merge:
         records, measured = read_pieces(arguments.merge)
-        payload, rows = {"sets": {}}, []
-        for name in [*BARS, "PASCAL"]:
-            piece = records[name][0]
-            payload["sets"] |= piece.pop("sets")
-            rows += piece.pop("rows")
-            payload |= piece
+        found, rows = bench_sets([*BARS, "PASCAL"], SEEDS, records)
+        payload = {"sets": found}
+        if "fit" in records:
+            payload["fit"] = records["fit"][0]
         show(rows, SEEDS)
         return save("frugal", payload, title=title, claims=claims(payload), measured=measured)
+    if arguments.pieces and arguments.fit:
+        return keep_piece(arguments.pieces, "fit", 0, bench_fit(32_000, 3))
+    if arguments.pieces:
+        for name in arguments.sets.split(","):
+            for seed in [arguments.split] if arguments.split else SEEDS[: arguments.seeds]:
+                keep_piece(arguments.pieces, name, seed, one_split(name, seed))
+        return None
     names = ["DIGIT"] if arguments.short else arguments.sets.split(",")
     seeds = SEEDS[: 2 if arguments.short else arguments.seeds]
     found, rows = bench_sets(names, seeds)
@@ -380,8 +391,6 @@ def main():
     elif "COMMAND" in names:
         payload["fit"] = bench_fit(32_000, 3)
     whole = names == [*BARS, "PASCAL"] and len(seeds) == len(SEEDS)
-    if arguments.pieces:
-        return keep_piece(arguments.pieces, names[0], 0, payload | {"rows": rows})
     save("frugal", payload, title=title, claims=claims(payload), write=whole)
 
 

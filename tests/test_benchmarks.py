@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -93,29 +94,87 @@ def test_a_record_names_the_command_that_made_it(argv, said, monkeypatch):
     assert "elsewhere" not in _harness.command("thing")
 
 
-def test_all_benchmarks_are_planned_once_and_those_named_at_their_own_size():
+def test_all_benchmarks_are_planned_and_those_named_at_their_own_size():
     every = {path.stem.removeprefix("bench_") for path in (ROOT / "benchmarks").glob("bench_*.py")}
-    together, alone = run_all.plan()
-    assert every | {"cuda_neural"} == {*together, *alone}
-    assert not set(together) & set(alone)
+    jobs = run_all.plan()
+    assert every | {"cuda_neural"} == {job.name for job in jobs}
+    assert [job.alone for job in jobs] == sorted(job.alone for job in jobs)
     # A name that is no benchmark would be sized, or run beside another, without a word.
-    assert set(run_all.SIZES) | set(run_all.STATISTICS) <= every
-    assert together["logs"][1:] == ["--logs", "20"]
-    assert run_all.plan(["logs"])[0]["logs"][1:] == []
-    assert run_all.plan(full=True)[0]["logs"][1:] == []
-    assert run_all.plan(short=True)[0]["logs"][1:] == ["--short"]
+    assert set(run_all.HOUR) | set(run_all.STATISTICS) <= every
+    assert all(job.name == name for name, own in run_all.HOUR.items() for job in own)
+    (logs,) = [job for job in jobs if job.name == "logs"]
+    assert logs.smaller and logs.options[0] == "--logs" and not logs.alone
+    for own in (run_all.plan(["logs"]), run_all.plan(full=True), run_all.plan(short=True)):
+        assert not any(job.smaller for job in own)
+        assert {job.options for job in own} <= {(), ("--short",)}
 
 
-def test_one_that_fails_costs_the_others_nothing(tmp_path, monkeypatch, capsys):
-    (tmp_path / "bench_logs.py").write_text("import sys; print('was here'); sys.exit(3)")
-    (tmp_path / "bench_where.py").write_text("print('and here')")
-    monkeypatch.setattr(run_all, "HERE", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["run_all.py", "--full"])
-    with pytest.raises(SystemExit, match="failed: logs"):
+@pytest.fixture
+def scripts(tmp_path, monkeypatch, folder):
+    """A folder for benchmarks; its records lie apart from the repo's."""
+    monkeypatch.setattr(run_all, "HERE", tmp_path / "scripts")
+    monkeypatch.setattr(run_all, "KEPT", folder)
+    monkeypatch.setattr(_harness, "KEPT", folder)
+    monkeypatch.setattr(sys, "argv", ["run_all.py"])
+    (tmp_path / "scripts").mkdir()
+    return tmp_path / "scripts"
+
+
+def test_one_that_fails_or_hangs_costs_the_others_nothing(scripts, monkeypatch, capsys):
+    (scripts / "bench_frugal.py").write_text("import sys; print('was here'); sys.exit(3)")
+    # What it has started ends with it, and does not keep its output open.
+    (scripts / "bench_logs.py").write_text(
+        "import subprocess, sys\n"
+        "print('hangs', flush=True)\n"
+        "subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    )
+    (scripts / "bench_where.py").write_text("print('and here')")
+    monkeypatch.setattr(sys, "argv", ["run_all.py", "--full", "--limit", "0.02"])
+    with pytest.raises(SystemExit, match="(?s)logs stopped after 1 s\nfrugal failed"):
         run_all.main()
     said = capsys.readouterr().out
-    assert "was here" in said and "and here" in said
-    assert "2 benchmarks in" in said
+    assert "was here" in said and "hangs" in said and "and here" in said
+    assert "3 jobs in" in said and "where: ended" in said
+    assert "without a record: frugal, logs, where" in said
+
+
+def test_a_smaller_run_lies_beside_the_record_and_the_report_has_every_claim(
+    scripts, monkeypatch, capsys, folder
+):
+    text = """
+import sys
+sys.path.insert(0, {benchmarks!r})
+import _harness
+own = [_harness.claim(f"{{v}}-{{i}}", f"{{v}} {{i}} of {name}", 1, peer=p, why="so it is", bar=2)
+       for v, p in (("ahead", 0), ("equal", 1), ("behind", 2), ("alone", None)) for i in range(2)]
+_harness.save({name!r}, sys.argv[1:], claims=own)
+"""
+    for name in ("logs", "where"):
+        own = text.format(benchmarks=str(ROOT / "benchmarks"), name=name)
+        (scripts / f"bench_{name}.py").write_text(own)
+    (folder / "logs.json").write_text('"the full record"')
+    # The benchmarks are processes of their own: their records go where the run says.
+    monkeypatch.setenv("SKROUTE_BENCH_RESULTS", str(folder))
+    run_all.main()
+    assert (folder / "logs.json").read_text() == '"the full record"'
+    assert json.loads((folder / "hour" / "logs.json").read_text())["result"][0] == "--logs"
+    assert json.loads((folder / "where.json").read_text())["result"] == []
+    said = (folder / "hour" / "report.txt").read_text()
+    assert said.strip() in capsys.readouterr().out
+    begins = [said.index(f"{name} (4 of 16 claims)") for name in
+              ("behind", "equal", "not comparable", "ahead")]  # fmt: skip
+    assert begins == sorted(begins)
+    assert "bars missed (16 of 16)" in said
+    assert "  logs [smaller run]: behind 1 of logs: 1 beside 2 of the peer, bar 2 (missed)" in said
+    assert "  where: alone 0 of where: 1, bar 2 (missed) (so it is)" in said
+    # What was not measured in this run says so.
+    earlier = _harness.report(["where"], since=time.time() + 60)
+    assert "  where [of 20" in earlier and "(2 of 8 claims)" in earlier
+
+
+def test_what_the_hour_has_no_time_for_is_not_begun(scripts):
+    ended = run_all.run(run_all.Job("logs"), apart=True, limit=60, until=time.perf_counter() - 1)
+    assert ended.how == "not begun: the hour was over"
 
 
 def test_a_short_run_prints_its_claims_and_writes_nothing(folder, capsys):
@@ -143,6 +202,10 @@ def test_report_lists_what_is_behind_first_with_its_reason():
     assert page.index("Behind") < page.index("Equal") < page.index(".. _benchmark-t:")
     assert "this one: 1 beside 2 of the peer (:ref:`t <benchmark-t>`). Why: it sorts less." in page
     assert "not shown" not in page
+    assert "t, speed" not in page
+    parts = {"measured": {"speed": {"date": "2026-01-02", "commit": "c0ffee"}}}
+    page_of_parts = benchmark_report.report({"t": record | {"result": parts}})
+    assert re.search(r"t, speed\n     - 2026-01-02\n     - ``c0ffee``", page_of_parts)
     assert "Not of one full run: t." in page
 
 

@@ -157,6 +157,7 @@ from sklearn.tree import DecisionTreeClassifier
 from skroute.routing import OccamRouterClassifier
 rng = np.random.default_rng(0)
 X = rng.normal(size=(300, 3)); y = np.where(X[:, 0] > 1, "fraud", "ok")
+X_test, y_test = X[:50], y[:50]
 members = [("rules", GaussianNB()), ("boosting", LogisticRegression())]
 members.append(("review", DecisionTreeClassifier()))
 """,

@@ -25,6 +25,9 @@ export SKROUTE_DATA ?= $(DATA_BESIDE)
 test test-min test-min-core coverage: export OMP_NUM_THREADS = 1
 # scikit-learn's array API checks run only with this set before scipy is imported.
 export SCIPY_ARRAY_API = 1
+# uv leaves packages uncompiled: where images of containers forbid to keep what Python compiles,
+# each process of the tests would compile all that it imports, for six seconds and more.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The part of the tests that meets other versions of numpy, scipy, numba, LightGBM, HiGHS and
 # scikit-learn: the kernels, the readers of fitted ensembles, the estimators' checks.

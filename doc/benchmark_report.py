@@ -22,9 +22,11 @@ _HEAD = """\
 Benchmarks
 ==========
 
-Where skroute is ahead, equal and behind, and where nothing can be compared and why. All numbers
-are from the last full run of ``make bench``; ``make bench-NAME`` runs one benchmark alone and
-prints the tables below. Every benchmark names its data, split and seeds in its file in
+Where skroute is ahead, equal and behind, and where nothing can be compared and why. Numbers are of
+runs at each benchmark's own size: ``make bench-NAME`` runs one alone and prints the tables below,
+``python benchmarks/run_all.py --full`` all of them, in hours. ``make bench`` takes an hour; what it
+measures in a smaller size lies beside these records and replaces none, and its report lists every
+claim, the ones behind first. Every benchmark names its data, split and seeds in its file in
 ``benchmarks/``, compares contenders in one process, and reports out-of-sample numbers only. Times
 are medians of alternating calls, and ratios of times carry over to another machine better than
 times do.
@@ -197,7 +199,8 @@ def _section(name, record):
         ]
         header = ["what", "measured", "peer", "who", "verdict", "bar", "remark"]
         parts.append(_table(header, rows, "24 10 7 18 11 9 21", "benchmark-claims"))
-    for table in record.get("tables", ()):
+    # A part that was not measured leaves a table without rows.
+    for table in filter(lambda one: one["rows"], record.get("tables", ())):
         if table["title"].startswith("Claims"):
             continue
         inner = _table(table["header"], table["rows"], None, "benchmark-table")
@@ -225,6 +228,14 @@ def _provenance(results):
         ]
         for name, record in results.items()
     ]
+    # A record of parts says of each when it was measured.
+    for name, record in results.items():
+        result = record.get("result")
+        own = result.get("measured", {}) if isinstance(result, dict) else {}
+        rows += [
+            [f"{name}, {_text(part)}", about["date"], f"``{about['commit']}``", "", ""]
+            for part, about in own.items()
+        ]
     header = ["benchmark", "date", "commit", "versions", "machine"]
     return _heading("Measured on", "-") + "\n\n" + _table(header, rows, "12 12 13 45 18")
 

@@ -109,8 +109,9 @@ for points in (1, 2, 3):
 fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 CertificateDisplay.from_estimator(routers[2], ax=ax)
 ax.set(
-    title="Loss against the large model: bound and certified points",
+    title="Solid: bound, dotted: seen, dots: certified",
     xlabel="Dollars per million questions",
+    ylabel="Loss against the large model (share of answers)",
     ylim=(-0.03, 0.2),
 )
 plt.show()

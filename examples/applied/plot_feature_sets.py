@@ -136,6 +136,8 @@ ax.set(
     ylabel="cross-validated accuracy",
     title="Sets worth choosing",
 )
+ax.minorticks_off()
+ax.set_xticks([3, 5, 10, 20, 30], ["3", "5", "10", "20", "30"])
 _ = ax.legend(title="image")
 
 # %%
@@ -193,6 +195,7 @@ ax.set(
     ylabel="test accuracy",
     title=f"Digits at 16 to 128 pixels a side, {len(test)} test images",
 )
+ax.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
 _ = ax.legend()
 
 # %%

@@ -57,7 +57,7 @@ fig, ax = plt.subplots()
 ax.plot(curve.cost, curve.quality, "o-", label="router")
 ax.plot(curve.cost, mix.random, "--", label="best random mix at equal spend")
 ax.set(
-    xlabel="mean cost per request",
+    xlabel="mean price per request (small: 1, middle: 4, large: 15)",
     ylabel="mean quality",
     title="Estimates from the log as it is",
 )

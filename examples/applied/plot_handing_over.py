@@ -65,5 +65,5 @@ sure = estimates[np.arange(len(route)), route]
 curve = risk_coverage_curve(plain.predict(X_test) != y_test, sure)
 _, ax = plt.subplots(layout="constrained")
 ax.plot(curve.coverage, curve.risk)
-ax.set(xlabel="Share answered", ylabel="Error of these rows", title="Most certain first")
+ax.set(xlabel="Share answered", ylabel="Share of these that is wrong", title="Most certain first")
 plt.show()

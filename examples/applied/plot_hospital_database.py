@@ -167,7 +167,7 @@ figure, axis = plt.subplots()
 axis.plot(cost, accuracy, "o-", label="tuned gate")
 axis.plot(17.5, forest.score(new, y_new), "s", label="forest, all panels")
 axis.set(
-    xlabel="mean cost per patient",
+    xlabel="mean price of the panels of a patient (all of them: 17.5)",
     ylabel="accuracy",
     title="What buying panels one after another is worth",
 )

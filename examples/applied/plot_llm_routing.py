@@ -139,7 +139,9 @@ fig, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 ax.plot(spent, label="spent")
 ax.plot([0, len(spent)], [0, status.budget_total], "--", color="tab:gray", label="even pace")
 ax.axhline(status.budget_total, color="tab:red", linewidth=1, label="cap")
-ax.set(xlabel="Requests", ylabel="Total (price x requests)", title="A stream to its end")
+ax.set(
+    xlabel="Requests", ylabel="Prices so far (USD per million tokens)", title="A stream to its end"
+)
 ax.legend()
 plt.show()
 

@@ -166,9 +166,9 @@ for name, cost, right in zip(router.choices_, router.costs_ / largest, accuracy)
     ax.annotate(
         name,
         (cost, right),
-        xytext=(-6 if name == "large" else 6, -13),
+        xytext=(-4 if name == "large" else 0, 8),
         textcoords="offset points",
-        ha="right" if name == "large" else "left",
+        ha="right",
         color="dimgrey",
         fontsize=8,
     )

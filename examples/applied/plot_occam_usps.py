@@ -110,7 +110,7 @@ for name, cost, accuracy in zip(router.choices_, router.costs_, alone):
     ax.annotate(
         name,
         (cost / router.costs_.max(), accuracy),
-        xytext=(6, 5) if name == "mlp" else (6, -11),
+        xytext=(-4, 7) if name == "svm" else (6, -11),
         textcoords="offset points",
         color="dimgrey",
         ha="right" if name == "svm" else "left",
@@ -135,4 +135,5 @@ from skroute.metrics import RouteShareDisplay
 
 display = RouteShareDisplay.from_estimator(router, X_test, budgets=budgets)
 _ = display.ax_.set(title="USPS: who answers", xlabel="budget (seconds per image)")
+display.ax_.ticklabel_format(axis="x", scilimits=(0, 0))
 plt.show()

@@ -43,11 +43,12 @@ plt.show()
 # A router and a cascade
 # ----------------------
 #
-# OCCAM asks one net, here *pooled* (which was picked by a look at these very halves), about each
-# image, estimates from its probabilities which net will be right, and asks that one. It learns on
-# one half of the images and is judged on the other. The cascade is simpler: *deep* is asked where
-# the largest of *pooled*'s probabilities is below a level; each level is a point of its line. What
-# is paid is the sum of the nets that were asked.
+# OCCAM asks one net about each image, estimates from its probabilities which net will be right, and
+# asks that one. It learns on one half of the images and is judged on the other, which nothing else
+# was chosen on: the net that is read is the cheapest that is right, alone, on at least 90 % of the
+# images to learn from. The cascade is simpler: *deep* is asked where the largest of that net's
+# probabilities is below a level; each level is a point of its line. What is paid is the sum of the
+# nets that were asked. ``make bench-occam`` does both on ten other halves.
 from sklearn.ensemble import RandomForestRegressor
 
 from skroute.members import RecordedClassifier
@@ -59,21 +60,24 @@ members = [
     for name, scores in zip(nets.model_names, np.moveaxis(nets.probabilities, 1, 0))
 ]
 X = np.arange(len(y)).reshape(-1, 1)
-learn, test = np.split(np.random.default_rng(0).permutation(len(y)), 2)
+learn, test = np.split(np.random.default_rng(1000).permutation(len(y)), 2)
+good = np.flatnonzero(right[learn].mean(axis=0) >= 0.9)
+first = good[np.argmin(costs[good])]
+print("read:", nets.model_names[first])
 occam = OccamRouterClassifier(
     members,
     costs=dict(zip(nets.model_names, costs)),
-    embedding="pooled",
+    embedding=nets.model_names[first],
     accuracy_estimator=RandomForestRegressor(20, min_samples_leaf=20, random_state=0),
 ).fit(X[learn], y[learn])
 budgets = np.geomspace(occam.min_budget_, costs.max() * 1.1, 10)
 curve = accuracy_cost_curve(occam, X[test], y[test], budgets)
 
-pooled, deep = nets.model_names.index("pooled"), nets.model_names.index("deep")
-sure = nets.probabilities[test, pooled].max(axis=1)
+deep = nets.model_names.index("deep")
+sure = nets.probabilities[test, first].max(axis=1)
 asks = sure < np.linspace(0.2, 1, 17)[:, None]
-cascade_cost = costs[pooled] + asks.mean(axis=1) * costs[deep]
-cascade_right = np.where(asks, right[test, deep], right[test, pooled]).mean(axis=1)
+cascade_cost = costs[first] + asks.mean(axis=1) * costs[deep]
+cascade_right = np.where(asks, right[test, deep], right[test, first]).mean(axis=1)
 lines = {"OCCAM": (curve.cost, curve.quality), "cascade": (cascade_cost, cascade_right)}
 
 # %%

@@ -728,8 +728,8 @@ class CostAwareMixin(CallbackSupportMixin):
         self._check_unchanged()
         if unknown := sorted(set(context) - set(self._call_context)):
             raise TypeError(
-                f"{type(self).__name__} does not take {unknown[0]!r} in a call. Beside X and "
-                f"budget it takes {list(self._call_context)!r}."
+                f"{type(self).__name__} does not take {unknown[0]!r} in a call, which takes "
+                f"{', '.join(['X', 'budget', *self._call_context])}."
             )
         try:
             rows = self._check_X(X)

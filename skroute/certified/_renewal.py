@@ -120,8 +120,8 @@ class CertifiedRenewal:
         """What each candidate is told about the rows of a call, by its name."""
         if unknown := sorted(set(context) - set(self._call_context)):
             raise TypeError(
-                f"{type(self).__name__} does not take {unknown[0]!r}. What its candidates take "
-                f"about rows is {list(self._call_context)!r}."
+                f"{type(self).__name__} does not take {unknown[0]!r} in a call, which takes "
+                f"{', '.join(['X', *self._call_context])}."
             )
         return route_context(self, *self._asked(), context)
 

@@ -4,6 +4,7 @@ Siblings are neighbours, so a node stores one child; a leaf is its own child, so
 may take steps beyond it. A node has 16 bytes.
 """
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -332,6 +333,63 @@ class Forest:
         return np.unique(split).astype(np.intp)
 
 
+class _Layout(NamedTuple):
+    """Trees one after the other, each breadth first.
+
+    Attributes
+    ----------
+    source : ndarray of int
+        Where each node was.
+    child : ndarray of int
+        Where the left child of each node is; a leaf's is itself.
+    leaf : ndarray of bool
+    roots, depths : ndarray of int
+        Of each tree.
+    """
+
+    source: Any
+    child: Any
+    leaf: Any
+    roots: Any
+    depths: Any
+
+
+def _breadth_first(left, right, sizes):
+    """Lay out trees that are given one after the other; children count from their tree's root."""
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    level, tree = starts, np.arange(len(sizes))
+    sources, children, of_tree, depths = [], [], [], np.zeros(len(sizes), dtype=np.int64)
+    size = len(level)
+    # Level by level of all trees at once.
+    for depth in itertools.count():
+        depths[tree] = depth
+        inner = left[level] >= 0
+        child = np.full(len(level), -1)
+        child[inner] = size + 2 * np.arange(inner.sum())
+        sources.append(level)
+        children.append(child)
+        of_tree.append(tree)
+        size += 2 * int(inner.sum())
+        parents, tree = level[inner], tree[inner]
+        if not len(parents):
+            break
+        below = np.column_stack([left[parents], right[parents]]) + starts[tree][:, None]
+        level, tree = below.ravel(), np.repeat(tree, 2)
+    of_tree = np.concatenate(of_tree)
+    order = np.argsort(of_tree, kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    child = np.concatenate(children)[order]
+    leaf = child < 0
+    return _Layout(
+        np.concatenate(sources)[order],
+        np.where(leaf, np.arange(len(order)), place[child]),
+        leaf,
+        np.searchsorted(of_tree[order], np.arange(len(sizes))),
+        depths,
+    )
+
+
 class ForestBuilder:
     """Collects trees given as parallel arrays and lays them out breadth first.
 
@@ -354,8 +412,7 @@ class ForestBuilder:
     """
 
     def __init__(self):
-        self._nodes, self._values, self._depths, self._outputs = [], [], [], []
-        self._roots, self._starts, self._size = [], [0], 0
+        self._trees, self._outputs, self._starts = [], [], [0]
         self._words, self._cat_start = [], [0]
 
     def add_set(self, words):
@@ -381,35 +438,12 @@ class ForestBuilder:
         output : int, default=0
             Output that a leaf adds to, -1 when it has one value for each.
         """
-        source, children, depth, level = [], [], -1, np.array([0])
-        size = self._size + 1
-        while len(level):
-            depth += 1
-            source.append(level)
-            inner = left[level] >= 0
-            child = np.full(len(level), -1)
-            child[inner] = size + 2 * np.arange(inner.sum())
-            children.append(child)
-            size += 2 * int(inner.sum())
-            level = np.column_stack([left[level[inner]], right[level[inner]]]).ravel()
-        source, child = np.concatenate(source), np.concatenate(children)
-        leaf = child < 0
-        child[leaf] = self._size + np.flatnonzero(leaf)
-        nodes = np.empty(len(source), dtype=NODE)
-        # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
-        nodes["threshold"] = np.where(leaf, np.inf, threshold[source])
-        nodes["feature"] = np.where(leaf, 0, feature[source] | flags[source])
-        nodes["child"] = child
-        self._roots.append(self._size)
-        self._nodes.append(nodes)
-        self._values.append(np.where(leaf[:, None], value[source], 0.0))
-        self._depths.append(depth)
+        self._trees.append((left, right, feature, threshold, value, flags))
         self._outputs.append(output)
-        self._size = size
 
     def end_member(self):
         """Close the member: trees added from here on belong to the next one."""
-        self._starts.append(len(self._roots))
+        self._starts.append(len(self._trees))
 
     def build(self, offset, **keywords):
         """The forest of all trees added.
@@ -426,12 +460,21 @@ class ForestBuilder:
         -------
         Forest
         """
-        nodes = np.concatenate(self._nodes)
+        # All trees at once: one by one, many small ones take longer to lay out than to grow.
+        left, right, feature, threshold, value, flags = map(np.concatenate, zip(*self._trees))
+        found = _breadth_first(left, right, np.array([len(tree[0]) for tree in self._trees]))
+        source, leaf = found.source, found.leaf
+        nodes = np.empty(len(source), dtype=NODE)
+        # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
+        nodes["threshold"] = np.where(leaf, np.inf, threshold[source])
+        nodes["feature"] = np.where(leaf, 0, feature[source] | flags[source])
+        nodes["child"] = found.child
+        values = np.where(leaf[:, None], value[source], 0.0)
         trees = Trees(
             nodes=nodes,
-            values=np.ascontiguousarray(np.concatenate(self._values), dtype=np.float64),
-            roots=np.array(self._roots, dtype=np.int32),
-            depths=np.array(self._depths, dtype=np.int32),
+            values=np.ascontiguousarray(values, dtype=np.float64),
+            roots=found.roots.astype(np.int32),
+            depths=found.depths.astype(np.int32),
             outputs=np.array(self._outputs, dtype=np.int32),
             member_start=np.array(self._starts, dtype=np.int32),
             cat_words=np.array(self._words or [0], dtype=np.uint32),

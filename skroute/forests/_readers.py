@@ -160,10 +160,10 @@ def read_lightgbm(booster, num_iteration=None):
     per_iteration = int(head["num_tree_per_iteration"])
     trees = [_fields(block) for block in blocks if block.lstrip().startswith("Tree=")]
     builder = ForestBuilder()
-    for i, tree in enumerate(trees):
-        if tree.get("is_linear", "0") != "0":
-            raise ValueError("Linear trees (linear_tree=True) are not supported.")
-        _add_lightgbm_tree(builder, tree, i % per_iteration)
+    if any(tree.get("is_linear", "0") != "0" for tree in trees):
+        raise ValueError("Linear trees (linear_tree=True) are not supported.")
+    for i, tree in enumerate(_lightgbm_trees(builder, trees)):
+        builder.add_tree(*tree, i % per_iteration)
         if (i + 1) % per_iteration == 0:
             builder.end_member()
     columns = booster.pandas_categorical or []
@@ -211,21 +211,27 @@ def _lightgbm_categorical_columns(head, n_columns):
     return categorical
 
 
-def _numbers(text, dtype):
-    return np.array(text.split(), dtype=dtype)
+def _lightgbm_trees(builder, trees):
+    """What `builder` takes of each tree; the numbers of all trees are read at once."""
 
+    def numbers(key, dtype):
+        return np.array(" ".join(tree.get(key, "") for tree in trees).split(), dtype=dtype)
 
-def _add_lightgbm_tree(builder, tree, output):
-    leaf_value = _numbers(tree["leaf_value"], np.float64)
-    n_leaves = len(leaf_value)
-    n_inner = n_leaves - 1
-    if n_inner == 0:
-        none = np.array([-1])
-        zero = np.zeros(1, dtype=np.int32)
-        builder.add_tree(none, none, zero, np.zeros(1), leaf_value[:, None], zero, output)
-        return
-    kind = _numbers(tree["decision_type"], np.int32)
-    threshold = _numbers(tree["threshold"], np.float64)
+    n_leaves = np.array([int(tree["num_leaves"]) for tree in trees])
+    sizes = 2 * n_leaves - 1
+    ends = np.cumsum(sizes)
+    # Leaves follow the inner nodes here.
+    place = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
+    is_inner = place < np.repeat(n_leaves - 1, sizes)
+    n_inner = np.repeat(n_leaves - 1, n_leaves - 1)
+
+    def at_inner(values, elsewhere=0):
+        found = np.full(len(is_inner), elsewhere, dtype=values.dtype)
+        found[is_inner] = values
+        return found
+
+    kind = numbers("decision_type", np.int32)
+    threshold = numbers("threshold", np.float64)
     categorical = (kind & 1) != 0
     # Rows come with zeros in place of what counts as zero.
     zero = ~categorical & (np.abs(threshold) <= ZERO)
@@ -237,32 +243,32 @@ def _add_lightgbm_tree(builder, tree, output):
     flags = np.where(left_if_missing, 0, MISSING_RIGHT)
     flags |= np.where((missing_type == 1) & ~categorical, ZERO_MISSING, 0)
     flags |= np.where(categorical, CATEGORICAL, 0)
-    if categorical.any():
-        bounds = _numbers(tree["cat_boundaries"], np.int64)
-        words = _numbers(tree["cat_threshold"], np.int64)
-        for i in np.flatnonzero(categorical):
+    tree_of = np.repeat(np.arange(len(trees)), n_leaves - 1)
+    for t in np.unique(tree_of[categorical]):
+        bounds, words = (
+            np.array(trees[t][key].split(), dtype=np.int64)
+            for key in ("cat_boundaries", "cat_threshold")
+        )
+        for i in np.flatnonzero(categorical & (tree_of == t)):
             s = int(threshold[i])
             threshold[i] = builder.add_set(words[bounds[s] : bounds[s + 1]])
 
     def children(key):
-        # A negative child ~i is leaf i; leaves follow the inner nodes here.
-        child = _numbers(tree[key], np.int64)
-        child = np.where(child < 0, n_inner + ~child, child)
-        return np.append(child, np.full(n_leaves, -1))
+        # A negative child ~i is leaf i.
+        child = numbers(key, np.int64)
+        return at_inner(np.where(child < 0, n_inner + ~child, child), -1)
 
-    def inner(array):
-        return np.append(array, np.zeros(n_leaves, dtype=array.dtype))
-
-    value = np.append(np.zeros(n_inner), leaf_value)[:, None]
-    builder.add_tree(
+    value = np.zeros(len(is_inner))
+    value[~is_inner] = numbers("leaf_value", np.float64)
+    columns = (
         children("left_child"),
         children("right_child"),
-        inner(_numbers(tree["split_feature"], np.int32)),
-        inner(threshold),
-        value,
-        inner(flags.astype(np.int32)),
-        output,
+        at_inner(numbers("split_feature", np.int32)),
+        at_inner(threshold),
+        value[:, None],
+        at_inner(flags.astype(np.int32)),
     )
+    return zip(*(np.split(column, ends[:-1]) for column in columns))
 
 
 # scikit-learn -----------------------------------------------------------------------

@@ -13,6 +13,7 @@ from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures
 from skroute.features._raw_rows import RawRows
 from skroute.gating._acquisition import FeatureLedger, check_bought
+from skroute.gating._class_codes import name_free
 from skroute.gating._columns import ColumnCodes
 from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
@@ -183,36 +184,6 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
         """Answers of probabilities by code of class."""
         proba = proba[:, np.argsort(self._named)]
         return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
-
-
-def name_free(encoded, values, weight):
-    """Codes of classes that depend neither on what they are called nor on the order of the rows.
-
-    Parameters
-    ----------
-    encoded : ndarray of shape (n_samples,), dtype=int
-        Codes in the order of the names.
-    values : ndarray of shape (n_samples, n_features)
-        The rows, which part classes that are equally frequent.
-    weight : ndarray of shape (n_samples,)
-
-    Returns
-    -------
-    codes : ndarray of shape (n_samples,), dtype=int
-        0 is the most frequent class.
-    order : ndarray of shape (n_classes,), dtype=int
-        The code in the order of the names, of each.
-    """
-    counts = np.bincount(encoded, weight)
-    order = np.argsort(-counts, kind="stable")
-    if (counts[order[1:]] == counts[order[:-1]]).any():
-        # Missing values are one value; no other is infinite.
-        plain = np.where(np.isnan(values), np.inf, values + 0.0)
-        rows, at = np.unique(plain, axis=0, return_inverse=True)
-        table = np.zeros((len(counts), len(rows)))
-        np.add.at(table, (encoded, at.ravel()), weight)
-        order = np.lexsort((*table.T, -counts))
-    return np.argsort(order)[encoded], order
 
 
 def where_text_is(X):

@@ -28,48 +28,69 @@ def add_distances(ranks, query, columns, categorical, weight, distance):
 
 
 @njit(cache=True, nogil=True)
-def nearest(distance, itself, n_nearest):
-    """Positions of the nearest rows, `itself` left out; of many that tie, evenly spaced ones."""
-    n = len(distance)
-    kept, scratch = np.empty(n, np.float32), np.empty(n, np.float32)
-    for i in range(n):
-        kept[i] = scratch[i] = np.float32(np.inf) if i == itself else distance[i]
-    limit = kth_smallest(scratch, n_nearest)
-    found, n_found = np.empty(n, np.int64), 0
-    for i in range(n):
-        if kept[i] <= limit:
-            found[n_found] = i
-            n_found += 1
+def limit_of_nearest(distance, n_nearest, scratch):
+    """The `n_nearest`-th smallest distance; `scratch` has as much room."""
+    n, every = len(distance), 8
+    if n >= 16 * n_nearest / every and n_nearest >= every:
+        # A sample says which few can be among the nearest: they are fast to sort out.
+        n_sample = 0
+        for i in range(0, n, every):
+            scratch[n_sample] = distance[i]
+            n_sample += 1
+        bound = kth_smallest(scratch[:n_sample], min(3 * n_nearest // (2 * every) + 6, n_sample))
+        n_below = 0
+        for i in range(n):
+            # Written always and kept where it is small: no branch to guess.
+            scratch[n_below] = distance[i]
+            n_below += distance[i] <= bound
+        if n_below >= n_nearest:
+            return kth_smallest(scratch[:n_below], n_nearest)
+    scratch[:] = distance
+    return kth_smallest(scratch, n_nearest)
+
+
+@njit(cache=True, nogil=True)
+def nearest(distance, itself, n_nearest, scratch, found):
+    """How many rows are nearest, `itself` left out; of many that tie, evenly spaced ones.
+
+    Their positions are written to `found`. The distance of `itself` becomes infinite.
+    """
+    if itself >= 0:
+        distance[itself] = np.float32(np.inf)
+    limit = limit_of_nearest(distance, n_nearest, scratch)
+    n_found = 0
+    for i in range(len(distance)):
+        found[n_found] = i
+        n_found += distance[i] <= limit
     most = 2 * n_nearest
     if n_found > most:
         step = n_found / most
         for i in range(most):
             found[i] = found[int(i * step)]
         n_found = most
-    return found[:n_found]
+    return n_found
 
 
 @njit(cache=True, nogil=True)
-def stump_gain(codes, y, rows, column, n_classes, min_leaf, counts, left):
-    """Largest decrease of the Gini impurity of rows by one cut of one column."""
-    counts[:] = 0
-    for i in rows:
-        counts[codes[i, column], y[i]] += 1
-    n = len(rows)
-    left[:] = 0
-    total = np.zeros(n_classes)
-    for b in range(N_BINS):
-        for k in range(n_classes):
-            total[k] += counts[b, k]
+def stump_gain(counts, total, n, min_leaf, left):
+    """Largest decrease of the Gini impurity of n rows by one cut of one column.
+
+    `counts` are rows by bin of the column and class, and `total` rows by class.
+    """
+    n_classes = len(total)
     whole = 0.0
     for k in range(n_classes):
         whole += total[k] * total[k]
     best, n_left = 0.0, 0.0
+    left[:] = 0
     for b in range(N_BINS - 1):
+        here = 0.0
         for k in range(n_classes):
             left[k] += counts[b, k]
-            n_left += counts[b, k]
-        if n_left < min_leaf or n - n_left < min_leaf:
+            here += counts[b, k]
+        n_left += here
+        # Behind an empty bin the cut is the one before.
+        if here == 0 or n_left < min_leaf or n - n_left < min_leaf:
             continue
         of_left, of_right = 0.0, 0.0
         for k in range(n_classes):
@@ -91,8 +112,9 @@ def next_groups(distances, itself, known, order, codes, y, starts, columns, pric
     n_nearest, min_leaf, margin = int(options[0]), options[1], options[2]
     n_classes = int(options[3])
     found = np.full(len(known), -1)
-    counts = np.zeros((N_BINS, n_classes))
-    left = np.zeros(n_classes)
+    counts = np.empty((codes.shape[1], N_BINS, n_classes))
+    total, left = np.empty(n_classes), np.empty(n_classes)
+    rows, scratch = np.empty(len(y), np.int64), np.empty(len(y), np.float32)
     for q in range(len(known)):
         first = -1
         for g in order:
@@ -101,15 +123,20 @@ def next_groups(distances, itself, known, order, codes, y, starts, columns, pric
                 break
         if first < 0:
             continue
-        rows = nearest(distances[q], itself[q], n_nearest)
+        n = nearest(distances[q], itself[q], n_nearest, scratch, rows)
+        counts[:], total[:] = 0, 0
+        for i in rows[:n]:
+            total[y[i]] += 1
+            # All columns of a row at once: they lie side by side.
+            for j in range(codes.shape[1]):
+                counts[j, codes[i, j], y[i]] += 1
         best, most = first, -1.0
         for g in order:
             if known[q, g]:
                 continue
             gain = 0.0
             for at in range(starts[g], starts[g + 1]):
-                own = stump_gain(codes, y, rows, columns[at], n_classes, min_leaf, counts, left)
-                gain = max(gain, own)
+                gain = max(gain, stump_gain(counts[columns[at]], total, n, min_leaf, left))
             if g == first:
                 gain += margin
             gain /= prices[g]

@@ -105,10 +105,9 @@ def learn_stopping(value, costs, *, n_bins=24):
         goes = lead > 0
         # Bins with one confidence are one bin.
         borders[step] = np.maximum.accumulate(middle + 1e-12 * np.arange(n_bins))
-        for b in range(n_bins):
-            paid = np.flatnonzero(goes[:, b])
-            if len(paid):
-                highest[step, b] = _crossing(prices, lead[:, b], paid[-1])
+        paid = np.flatnonzero(goes.any(axis=0))
+        last = len(prices) - 1 - goes[::-1, paid].argmax(axis=0)
+        highest[step, paid] = _crossing(prices, lead[:, paid], last)
         bin_of = np.empty(n_paths, dtype=np.int64)
         bin_of[order] = np.repeat(np.arange(n_bins), sizes)
         go_on = highest[step][bin_of][None, :] > prices[:, None]
@@ -117,11 +116,12 @@ def learn_stopping(value, costs, *, n_bins=24):
 
 
 def _crossing(prices, lead, last):
-    """Where the lead falls to 0 behind the last price at which it is positive."""
-    if last + 1 == len(prices):
-        return prices[-1] * 2
-    a, b = lead[last], lead[last + 1]
-    return prices[last] + (prices[last + 1] - prices[last]) * a / (a - b)
+    """Where the lead of each bin falls to 0 behind the last price at which it is positive."""
+    bins, behind = np.arange(len(last)), np.minimum(last + 1, len(prices) - 1)
+    a, b = lead[last, bins], lead[behind, bins]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        between = prices[last] + (prices[behind] - prices[last]) * a / (a - b)
+    return np.where(last < behind, between, prices[-1] * 2)
 
 
 def _smooth(lead):

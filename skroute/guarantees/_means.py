@@ -21,7 +21,13 @@ AIM = np.log(1 / 0.05)
 # What p-values are raised to before a logarithm.
 _SMALLEST = 1e-300
 
-METHODS = ("betting", "hoeffding_bentkus", "binomial", "trinomial", "normal")
+# Of "exchangeable": bets as shares of the largest one, and how the first capital is divided. Most
+# of it is on the boldest, as `CAP` is; the others serve values that vary as much as their range
+# allows. Chosen on half of the CALM summaries (1,000 rows) and on made-up losses.
+SHARES_OF_CAP = CAP * 0.5 ** np.arange(7)
+WEIGHTS = np.r_[0.8, np.full(6, 0.2 / 6)]
+
+METHODS = ("betting", "exchangeable", "hoeffding_bentkus", "binomial", "trinomial", "normal")
 
 
 def check_values(values, bounds, *, name="values", bounds_name="bounds"):
@@ -98,9 +104,9 @@ def _check_method(unit, method, n_population):
             'method="hoeffding_bentkus" is for independent rows. Without replacement take '
             '"betting", or "binomial" for two values.'
         )
-    if method == "trinomial" and n_population is not None:
+    if method in ("trinomial", "exchangeable") and n_population is not None:
         raise ValueError(
-            'method="trinomial" is for independent rows. Without replacement take "betting".'
+            f'method="{method}" is for independent rows. Without replacement take "betting".'
         )
     if method == "trinomial" and not np.isin(unit, (0.0, 0.5, 1.0)).all():
         raise ValueError(
@@ -129,6 +135,12 @@ def _p_value(unit, limit, method, n_population):
         return float(np.exp(-capital))
     if limit > 1:
         return 0.0
+    if method == "exchangeable":
+        if limit == 1:
+            return float((unit == 1).all())
+        capital = log_capital_of_all(unit, limit)
+        # Nothing is refused that no bet has won against, such as the mean of these values.
+        return float(place_in_the_round(unit) * np.exp(-capital)) if capital > 0 else 1.0
     from scipy import special, stats
 
     n, mean = len(unit), unit.mean()
@@ -153,6 +165,27 @@ def _p_value(unit, limit, method, n_population):
             entropy += (1 - least) * (np.log1p(-least) - np.log1p(-limit))
     bentkus = np.e * special.bdtr(np.ceil(n * mean - 1e-9), n, limit)
     return float(min(np.exp(-n * entropy), bentkus, 1.0))
+
+
+def log_capital_of_all(unit, limit):
+    """Log capital of a mixture of fixed bets against "the mean is at least `limit`", below 1.
+
+    It does not depend on the order of the values.
+    """
+    bets = SHARES_OF_CAP / (1 - limit)
+    each = np.log1p(bets[:, np.newaxis] * (limit - unit)).sum(axis=1)
+    return float(np.logaddexp.reduce(each + np.log(WEIGHTS)))
+
+
+def place_in_the_round(unit):
+    """A number in (0, 1] that, over the order of exchangeable values, is at most u so often.
+
+    The share of places at which the sum of the values so far, less their mean, is at most 0. Of
+    the values in a circle each beginning is equally likely, and this is the rank of the sum
+    where they begin among those of all places; ties count upwards.
+    """
+    behind = np.cumsum(unit - unit.mean())[:-1]
+    return (1 + np.count_nonzero(behind <= 1e-12 * len(unit))) / len(unit)
 
 
 def _signs(unit):
@@ -228,6 +261,11 @@ def mean_p_value(
 
         - ``"betting"``: one over the largest capital of a bettor against the mean, by Ville's
           inequality; theorem 3 and eq. (26) of [1]_, without replacement theorem 4;
+        - ``"exchangeable"``: one over the last capital of a mixture of bets that never
+          change, times a number between 0 and 1 that the order of the values makes: the
+          uniformly randomised inequality of Markov [4]_, without a draw. It spends what betting
+          leaves of the level where values vary little in a wide range, and refuses more at a
+          hundred rows. The rows must be in random order, not only the mean of each be the same;
         - ``"hoeffding_bentkus"``: proposition 7 of [2]_;
         - ``"binomial"``: exact, for values that are 0 or 1 (the ends of `bounds`); without
           replacement the hypergeometric law;
@@ -264,6 +302,8 @@ def mean_p_value(
        the ACM 68, 2021.
     .. [3] R. L. Berger, D. D. Boos, "P values maximized over a confidence set for the nuisance
        parameter", Journal of the American Statistical Association 89, 1994.
+    .. [4] A. Ramdas, T. Manole, "Randomized and exchangeable improvements of Markov's,
+       Chebyshev's and Chernoff's inequalities", 2023, arXiv 2304.02611.
 
     Examples
     --------
@@ -303,8 +343,8 @@ def mean_upper_bound(
     confidence : float, default=0.95
         Probability, over the rows, that the bound holds. Raising it raises the bound.
 
-    method : {"betting", "hoeffding_bentkus", "binomial", "trinomial", "normal"}, \
-default="betting"
+    method : {"betting", "exchangeable", "hoeffding_bentkus", "binomial", "trinomial", \
+"normal"}, default="betting"
         As in :func:`mean_p_value`.
 
     n_population : int, default=None
@@ -363,8 +403,8 @@ def mean_lower_bound(
     confidence : float, default=0.95
         Probability, over the rows, that the bound holds. Raising it lowers the bound.
 
-    method : {"betting", "hoeffding_bentkus", "binomial", "trinomial", "normal"}, \
-default="betting"
+    method : {"betting", "exchangeable", "hoeffding_bentkus", "binomial", "trinomial", \
+"normal"}, default="betting"
         As in :func:`mean_p_value`.
 
     n_population : int, default=None

@@ -16,7 +16,15 @@ from skroute.guarantees import (
     mean_upper_bound,
     rows_needed,
 )
-from skroute.guarantees._means import AIM, CAP, METHODS, PRIOR_VARIANCE, upper_bounds
+from skroute.guarantees._means import (
+    AIM,
+    CAP,
+    METHODS,
+    PRIOR_VARIANCE,
+    log_capital_of_all,
+    place_in_the_round,
+    upper_bounds,
+)
 from tests.guarantees import reference
 
 shares = st.floats(0, 1)
@@ -53,7 +61,7 @@ def drawn(data, method):
     """Values that suit a method, and the size of a population."""
     kind = st.sampled_from([0.0, 1.0]) if method == "binomial" else shares
     values = data.draw(st.lists(kind, min_size=2, max_size=60))
-    finite = method != "hoeffding_bentkus" and data.draw(st.booleans())
+    finite = method not in ("hoeffding_bentkus", "exchangeable") and data.draw(st.booleans())
     return values, len(values) + data.draw(st.integers(0, 50)) if finite else None
 
 
@@ -134,6 +142,72 @@ LAWS = {
     "signed": (lambda rng, n: rng.choice([0.0, 0.5, 1.0], p=[0.03, 0.92, 0.05], size=n), 0.51),
     "skewed": (lambda rng, n: rng.beta(0.1, 0.9, n), 0.1),
 }
+
+
+@given(values=samples)
+@settings(deadline=None, max_examples=100)
+def test_places_in_the_round_are_at_most_u_so_often(values):
+    """Of all rows to begin with; the shares of places, counted one by one."""
+    n = len(values)
+    turned = [np.roll(values, k) for k in range(n)]
+    found = np.array([place_in_the_round(one) for one in turned])
+    for share in found:
+        assert (found <= share).mean() <= share + 1e-12
+    behind = [sum(values[:k]) - k * np.mean(values) for k in range(1, n)]
+    assert sum(x <= -1e-9 for x in behind) <= n * found[0] - 1 <= sum(x <= 1e-9 for x in behind)
+    # What the bets have won is the same wherever one begins.
+    capital = [log_capital_of_all(one, 0.4) for one in turned]
+    np.testing.assert_allclose(capital, capital[0], atol=1e-9)
+
+
+@given(values=samples, limit=st.floats(0.001, 0.999))
+@settings(deadline=None, max_examples=100)
+def test_capital_of_all_is_that_of_the_formula(values, limit):
+    bets = [CAP / 2**j / (1 - limit) for j in range(7)]
+    capital = [np.prod([1 + bet * (limit - x) for x in values]) for bet in bets]
+    expected = 0.8 * capital[0] + 0.2 * np.mean(capital[1:])
+    np.testing.assert_allclose(
+        log_capital_of_all(np.array(values), limit), np.log(expected), atol=1e-9
+    )
+
+
+def rare_and_high(rng, n):
+    """About two rows are at the top, the others a little below the mean, 1 / 2 + 2 / n ** 2."""
+    return np.where(rng.random(n) < 2 / n, 1.0, np.clip(rng.normal(0.5 - 1 / n, 0.05, n), 0, 1))
+
+
+@pytest.mark.parametrize("rare", [True, False])
+@pytest.mark.parametrize("n", [12, 100])
+def test_exchangeable_bounds_hold_over_fresh_draws(rare, n):
+    """At the limit. Rows in their own order, or a place that is smaller, are seen to fail."""
+    rng = np.random.default_rng(5)
+    n_draws, level, method = 3000, 0.1, "exchangeable"
+    limit = 0.5 + 2 / n**2 * rare
+    broken = below = of_sorted = of_smaller = 0
+    for _ in range(n_draws):
+        values = rare_and_high(rng, n) if rare else np.clip(rng.normal(0.5, 0.05, n), 0, 1)
+        p = mean_p_value(values, limit, method=method)
+        broken += p <= level
+        below += mean_p_value(1 - values, 1 - limit, method=method) <= level
+        of_smaller += p * place_in_the_round(values) <= level if p < 1 else 0
+        of_sorted += mean_p_value(np.sort(values)[::-1], limit, method=method) <= level
+    assert broken_at_most(broken, n_draws, level) and broken > 0.02 * n_draws
+    assert broken_at_most(below, n_draws, level)
+    if not rare:
+        assert not broken_at_most(of_smaller, n_draws, level)
+        assert not broken_at_most(of_sorted, n_draws, level)
+
+
+def test_exchangeable_rows_refuse_more_than_bets_where_little_varies():
+    """Signed losses of a hundred rows, true mean .02, limit .05; and never below their mean."""
+    rng, refused = np.random.default_rng(6), {"betting": 0, "exchangeable": 0}
+    for _ in range(500):
+        values = rng.normal(0.02, 0.1, 100)
+        for method in refused:
+            p = mean_p_value(values, 0.05, bounds=(-1, 1), method=method)
+            refused[method] += p <= 0.1
+        assert mean_p_value(values, values.mean(), bounds=(-1, 1), method="exchangeable") == 1
+    assert refused["exchangeable"] > 1.2 * refused["betting"] > 100
 
 
 @pytest.mark.parametrize("law", LAWS)

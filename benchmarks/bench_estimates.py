@@ -299,7 +299,7 @@ def sizes_and_seconds(short):
         start = time.perf_counter()
         model.predict(one)
         seconds["one"].append(time.perf_counter() - start)
-    for _ in range(3 if short else 10):
+    for _ in range(3 if short else 100):
         start = time.perf_counter()
         model.predict(many)
         seconds["many"].append(time.perf_counter() - start)

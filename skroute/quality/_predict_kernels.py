@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 # Rows that are walked together: a tree stays in the cache for all of them.
-_ROWS = 256
+_ROWS = 512
 _FMA = {"contract"}
 
 
@@ -100,7 +100,7 @@ def add_trees(X, nodes, cuts, roots, values, out):
     """
     n, n_trees, n_outputs = len(X), len(roots), values.shape[1]
     x, d = X.ravel(), np.uint64(X.shape[1])
-    leaves = np.empty(8, dtype=np.int64)
+    leaves = np.empty(_ROWS, dtype=np.int64)
     for first in range(0, n, _ROWS):
         last = min(first + _ROWS, n)
         whole = first + (last - first) // 8 * 8
@@ -111,11 +111,12 @@ def add_trees(X, nodes, cuts, roots, values, out):
                     r0 = np.uint64(r) * d
                     r1, r2, r3, r4 = r0 + d, r0 + d + d, r0 + d + d + d, r0 + (d << np.uint64(2))
                     eight = (r0, r1, r2, r3, r4, r1 + r4 - r0, r2 + r4 - r0, r3 + r4 - r0)
-                    _eight(x, eight, nodes, cuts, (a, a, a, a, a, a, a, a), leaves)
-                    for i in range(8):
-                        leaf, sums = values[leaves[i]], out[r + i]
-                        for output in range(n_outputs):
-                            sums[output] += leaf[output]
+                    _eight(x, eight, nodes, cuts, (a, a, a, a, a, a, a, a), leaves[r - first :])
+                # A loop of its own: walks and sums wait for the memory in different ways.
+                for r in range(first, whole):
+                    leaf, sums = values[leaves[r - first]], out[r]
+                    for output in range(n_outputs):
+                        sums[output] += leaf[output]
         # A row by itself takes eight trees at a time.
         for row in range(whole, last):
             r, sums, t = np.uint64(row) * d, out[row], 0

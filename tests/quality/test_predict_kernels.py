@@ -17,7 +17,7 @@ from tests.quality.test_trees import walk
 
 @settings(deadline=None, max_examples=25)
 @given(
-    n=st.sampled_from([1, 7, 8, 9, 40, 300]),
+    n=st.sampled_from([1, 7, 8, 9, 40, 1100]),
     n_trees=st.sampled_from([1, 7, 8, 9, 20]),
     d=st.integers(1, 5),
     k=st.integers(1, 3),

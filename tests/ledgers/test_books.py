@@ -476,7 +476,7 @@ def test_the_short_path_books_as_the_long_one(timeout, period, n_expected):
             offer = Offer(1, "a", *rng.integers(0, 8, 2) / 4, rng.integers(8, 16) / 4)
             purses = ("tenant", "all") if rng.random() < 0.2 else ("tenant",)
             held = holds[rng.integers(len(holds))] if holds and rng.random() < 0.2 else None
-            more = {"least": 2.0, "keep": 0.25, "held": held, "key": key}
+            more = {"least": 2.0, "keep": 0.05, "held": held, "key": key}
             calls = [
                 outcome(
                     ledger.reserve,

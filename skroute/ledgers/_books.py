@@ -280,13 +280,13 @@ class Purse:
 
     def settle(self, offer, cost, expired):
         """The call was made and cost this, or failed and cost None."""
-        charge = offer.deciding + (cost or 0.0)
         if expired:
-            charge -= offer.deciding
+            # Deciding was paid when the deadline passed.
+            self.spent += cost or 0.0
             self.n_expired -= 1
         else:
             self._close(offer)
-        self.spent += charge
+            self.spent += offer.deciding + (cost or 0.0)
         if cost is None:
             self.n_refunded += 1
         else:
@@ -308,6 +308,19 @@ def spare_room(books, room, keep):
         return room
     n_left = books.n_expected - books.n_started
     return room - keep * n_left if n_left > 0 else room
+
+
+def chosen(choose, purse, room, spare):
+    """What is decided for a request that the purse has counted; not counted where nothing is."""
+    try:
+        offer = choose(purse, room, spare)
+    except BaseException:
+        purse.n_started -= 1
+        raise
+    if offer is None:
+        purse.n_started -= 1
+        purse.n_rejected += 1
+    return offer
 
 
 def exhausted(purse, amount):

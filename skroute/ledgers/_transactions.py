@@ -7,6 +7,7 @@ from skroute.ledgers._books import (
     Purse,
     check_amount,
     check_terms,
+    chosen,
     committed_already,
     exhausted,
     not_open,
@@ -150,10 +151,8 @@ class TransactionLedger(Ledger):
         room = full.room() if held is None else max(full.room(), held.amount)
         own = books[0]
         own.n_started += 1
-        offer = choose(own, room, spare_room(own, room, keep))
+        offer = chosen(choose, own, room, spare_room(own, room, keep))
         if offer is None:
-            own.n_started -= 1
-            own.n_rejected += 1
             self._save(own)
             return full
         for purse in books:

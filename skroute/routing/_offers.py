@@ -148,10 +148,13 @@ class Offers:
         self.deciding = policy.deciding
         if self.costs is not None and max_costs is not None:
             check_told(self.names, self.costs, max_costs)
+        # Made once where the costs are the same for every request.
+        self._lines = None if self.costs is None else self._lines_of(self.costs)
         # What one request takes at least; with costs per row the log's mean.
         self.policy = without(policy, self.allowed)
         known = max_costs or self.costs
-        self.floor = self.policy.least if known is None else self.least(known)
+        self._least = None if known is None else self._least_of(known)
+        self.floor = self.policy.least if known is None else self._least
         self._lookup = PriceLookup(self.policy)
         self._own_price = self.price_of(mean)
         # The price last looked up, and the budgets that it is the price of.
@@ -159,10 +162,21 @@ class Offers:
 
     def least(self, costs):
         """The smallest amount that a request can take."""
-        bounds = self.max_costs or costs
-        if len(self.allowed) == len(bounds):
-            return self.deciding + min(bounds)
+        return self._least_of(costs) if self._least is None else self._least
+
+    def _least_of(self, bounds):
         return self.deciding + min([bounds[i] for i in self.allowed])
+
+    def _lines_of(self, costs):
+        """For each choice what it takes, its offer and its penalty; the cheapest call first."""
+        bounds, deciding, first = self.max_costs or costs, self.deciding, self.trade.first
+        lines = []
+        for i in sorted(self.allowed, key=bounds.__getitem__):
+            # As ledgers sum it: what fits by another rounding would be refused for ever.
+            takes = deciding + bounds[i]
+            offer = Offer(first + i, self.names[i], costs[i], deciding, takes)
+            lines.append((takes, i, costs[i], self.docked[i], offer))
+        return lines
 
     def price_of(self, budget):
         """Price of a mean budget, as a number that costs can be multiplied with."""
@@ -205,26 +219,19 @@ class Offers:
         Offer or None
             None if not even the cheapest fits.
         """
-        bounds = self.max_costs or costs
-        allowed, docked, deciding = self.allowed, self.docked, self.deciding
-        choice = min(allowed, key=bounds.__getitem__)
-        if deciding + bounds[choice] > room:
+        lines = self._lines or self._lines_of(costs)
+        takes, i, cost, docked, chosen = lines[0]
+        if takes > room:
             return None
-        price = self.price(books)
-        value = quality[choice] - docked[choice]
-        best = (value - price * costs[choice], -costs[choice], value)
-        for i in allowed:
-            # As ledgers sum it: what fits by another rounding would be refused for ever.
-            if deciding + bounds[i] <= spare:
+        price = self._own_price if books.n_expected is None else self.price(books)
+        value = quality[i] - docked
+        net = value - price * cost
+        best = net, -cost, value
+        for takes, i, cost, docked, offer in lines:
+            if takes <= spare:
+                value = quality[i] - docked
+                net = value - price * cost
                 # Ties go to the cheaper choice, and of equal costs to the better.
-                value = quality[i] - docked[i]
-                net = (value - price * costs[i], -costs[i], value)
-                if net > best:
-                    choice, best = i, net
-        return Offer(
-            self.trade.first + choice,
-            self.names[choice],
-            costs[choice],
-            deciding,
-            deciding + bounds[choice],
-        )
+                if net >= best[0] and (net, -cost, value) > best:
+                    chosen, best = offer, (net, -cost, value)
+        return chosen

@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,10 @@ from skroute.routing._offers import Look, Offers, Trade, check_told
 from skroute.utils._compat import num_samples
 
 __all__ = ["BudgetStream", "Look", "StreamMixin", "Ticket", "Trade"]
+
+# A named tuple of values in their order, without the arguments by name.
+_made = tuple.__new__
+_INFINITE = float("inf")
 
 
 class Ticket(NamedTuple):
@@ -103,13 +108,13 @@ class StreamStatus(NamedTuple):
 
 def _check_row(row, n_choices, name):
     """Finite numbers, one for each choice, as a list."""
-    row = np.asarray(row, dtype=np.float64)
+    row = np.asarray(row, np.float64)
     if row.shape != (n_choices,):
         if row.shape != (1, n_choices):
             raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
         row = row[0]
     row = row.tolist()
-    if not abs(sum(row)) < np.inf:
+    if not abs(sum(row)) < _INFINITE:
         raise ValueError(f"{name} must be finite, got {row!r}.")
     return row
 
@@ -529,8 +534,11 @@ class BudgetStream:
         """
         offers = self._offers
         row = _check_row(quality, len(offers.docked), "quality")
-        known = self._known_costs(offers, costs, estimated=False)
-        return self._issue(offers, row, known, None, _check_key(key), {})
+        if costs is None and offers.costs is not None:
+            known = offers.costs
+        else:
+            known = self._known_costs(offers, costs, estimated=False)
+        return self._issue(offers, row, known, None, _check_key(key), None)
 
     def _known_costs(self, offers, costs, estimated):
         """Costs of a request as far as they are known before it is looked at."""
@@ -556,7 +564,7 @@ class BudgetStream:
     def _issue(self, offers, quality, costs, held, key, answered):
         made = self._ledger.reserve(
             self._purses,
-            lambda books, room, spare: offers.choose(quality, costs, books, room, spare),
+            partial(offers.choose, quality, costs),
             least=offers.least(costs),
             keep=offers.floor,
             held=held,
@@ -659,7 +667,7 @@ class BudgetStream:
 
     def _settle(self, ticket, cost):
         # All but the answer, which may be an array.
-        offer = Offer(*ticket[2:7])
+        offer = _made(Offer, ticket[2:7])
         return self._ledger.settle(ticket.stream, ticket.id, self._purses[0], offer, cost)
 
     def unsettled(self) -> list[Ticket]:
@@ -716,7 +724,7 @@ class BudgetStream:
 def _ticket(made, answered=None):
     """The ticket of an open reservation."""
     answer = answered.get(made.offer.choice) if answered else None
-    return Ticket(made.ledger, made.number, *made.offer, answer)
+    return _made(Ticket, (made.ledger, made.number, *made.offer, answer))
 
 
 def _check_key(key):

@@ -9,6 +9,7 @@ import uuid
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,11 +25,13 @@ from skroute.ledgers import (
 )
 from skroute.ledgers._lua import SCRIPT
 from skroute.ledgers._redis import _packed
-from tests.ledgers.servers import needs_redis, redis_url
+from tests.ledgers.servers import needs_redis, redis_url, why_no_redis
 
 TIMEOUT, REMEMBER = 10.0, 100.0
 # Some time on the 31st of January 2023, UTC.
 START = 1675170000.0
+P_CALLS = [0.45, 0.35, 0.05, 0.05, 0.1]
+ONE = Offer(0, "a", 1.0, 0.0, 1.0)
 
 
 class Money:
@@ -247,9 +250,13 @@ class Machine(RuleBasedStateMachine):
         keyed = made.key is not None and cost is not None
         self.states[made.number] = "committed" if keyed else "gone"
 
-    @rule(seconds=st.sampled_from([1.0, 4.0, 9.0, 30.0, 90000.0]))
-    def wait(self, seconds):
+    # Whether a purse may not be looked at now: a look books what is due before the next call can.
+    unseen = False
+
+    @rule(seconds=st.sampled_from([1.0, 4.0, 9.0, 30.0, 90000.0]), unseen=st.booleans())
+    def wait(self, seconds, unseen):
         self.now += seconds
+        self.unseen = unseen
         for number, state in self.states.items():
             # Remembered for longer than the longest test but for a day's wait.
             if state == "committed" and seconds > REMEMBER:
@@ -277,7 +284,8 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def agree(self):
-        if not hasattr(self, "made"):
+        if self.unseen or not hasattr(self, "made"):
+            self.unseen = False
             return
         self.due()
         for name, money in self.money.items():
@@ -309,6 +317,12 @@ class InMemory(Machine):
         # Another ledger; what was open can be settled in it.
         self.ledger = copy.deepcopy(self.ledger)
         self.set_clock()
+
+
+class InMemoryAlone(InMemory):
+    """One purse: what the short path is for."""
+
+    purses = ("tenant",)
 
 
 class InSQLite(Machine):
@@ -416,15 +430,120 @@ def test_a_decision_that_outlasts_its_hold_ends():
     assert books.reserved == 3.0
 
 
-EXAMPLES = {InMemory: 60, InSQLite: 20, InRedis: 15, InRedisAlone: 15}
+EXAMPLES = {InMemory: 60, InMemoryAlone: 60, InSQLite: 20, InRedis: 15, InRedisAlone: 15}
 for machine, n_examples in EXAMPLES.items():
     machine.TestCase.settings = settings(
         max_examples=n_examples, stateful_step_count=25, deadline=None
     )
 TestMemory = InMemory.TestCase
+TestMemoryAlone = InMemoryAlone.TestCase
 TestSQLite = InSQLite.TestCase
 TestRedis = needs_redis(InRedis.TestCase)
 TestRedisAlone = needs_redis(InRedisAlone.TestCase)
+
+
+class LongWay(MemoryLedger):
+    """Without the short path."""
+
+    def _plain(self, name):
+        return None
+
+
+def outcome(function, *arguments, **more):
+    """What a call returns, or what it says."""
+    try:
+        return function(*arguments, **more)
+    except (ValueError, BudgetExhaustedError) as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("n_expected", [None, 300])
+@pytest.mark.parametrize("period", [None, 25.0])
+@pytest.mark.parametrize("timeout", [None, TIMEOUT])
+def test_the_short_path_books_as_the_long_one(timeout, period, n_expected):
+    rng = np.random.default_rng([n_expected or 0, int(period or 0), int(timeout or 0)])
+    now, pair = [START], (MemoryLedger(timeout, REMEMBER), LongWay(timeout, REMEMBER))
+    for ledger in pair:
+        ledger._clock, ledger._identity = lambda: now[0], "same"
+        ledger.open("tenant", 40.0, n_expected, period=period)
+        ledger.open("all", 1000.0)
+    made, holds, n_open = [], [], 0
+    for _ in range(3000):
+        now[0] += rng.choice([0.0, 0.0, 0.5, 3.0])
+        kind = rng.choice(["reserve", "settle", "hold", "release", "top up"], p=P_CALLS)
+        if kind == "reserve":
+            key = rng.choice(list("abcdef")) if rng.random() < 0.3 else None
+            offer = Offer(1, "a", *rng.integers(0, 8, 2) / 4, rng.integers(8, 16) / 4)
+            purses = ("tenant", "all") if rng.random() < 0.2 else ("tenant",)
+            held = holds[rng.integers(len(holds))] if holds and rng.random() < 0.2 else None
+            more = {"least": 2.0, "keep": 0.05, "held": held, "key": key}
+            calls = [
+                outcome(
+                    ledger.reserve,
+                    purses,
+                    lambda books, room, spare, offer=offer: offer if offer[4] <= spare else None,
+                    **more,
+                )
+                for ledger in pair
+            ]
+            made += [calls[0]] if len(calls[0]) > 2 else []
+        elif kind == "settle" and made:
+            one = made[max(len(made) - 1 - rng.geometric(0.2), 0)]
+            offer = one.offer._replace(cost=9.0) if rng.random() < 0.1 else one.offer
+            of = rng.choice(["same", "other"], p=[0.9, 0.1]), one.number
+            purse = rng.choice(["tenant", "all"], p=[0.9, 0.1])
+            cost = rng.integers(0, 9) / 4 if rng.random() < 0.7 else None
+            calls = [outcome(ledger.settle, *of, purse, offer, cost) for ledger in pair]
+        elif kind == "hold":
+            calls = [outcome(ledger.hold, ("tenant",), 1.0) for ledger in pair]
+            holds += [calls[0]] if len(calls[0]) > 2 else []
+        elif kind == "release" and holds:
+            one = holds.pop(rng.integers(len(holds)))
+            calls = [outcome(ledger.release, one) for ledger in pair]
+        else:
+            amount = rng.integers(0, 20) / 4
+            calls = [ledger.top_up("tenant", amount) for ledger in pair]
+        assert calls[0] == calls[1]
+        # Not each time: a look books what is due.
+        if rng.random() < 0.2:
+            for purse in ("tenant", "all"):
+                books = [ledger.books(purse) for ledger in pair]
+                assert books[0] == books[1]
+            n_open += books[0].n_open
+            assert pair[0].unsettled("tenant") == pair[1].unsettled("tenant")
+    books = pair[0].books("tenant")
+    assert len(made) > 200 and n_open > 100 and (period or books.n_committed > 50)
+
+
+def make_ledgers(folder, timeout=TIMEOUT, remember=REMEMBER):
+    """One of each kind, with clocks that stand."""
+    times = {"timeout": timeout, "remember": remember}
+    ledgers = [MemoryLedger(**times), SQLiteLedger(folder / "ledger.sqlite", **times)]
+    if not why_no_redis():
+        ledgers.append(RedisLedger(redis_url(), prefix=uuid.uuid4().hex, **times))
+    for ledger in ledgers:
+        ledger._clock = lambda: START
+    return ledgers
+
+
+@pytest.mark.parametrize("key", [None, "a"])
+def test_a_decision_that_fails_is_not_counted(tmp_path, key):
+    for ledger in make_ledgers(tmp_path):
+        ledger.open("tenant", 4.0, 3)
+        before = ledger.books("tenant")
+        with pytest.raises(ZeroDivisionError):
+            ledger.reserve(("tenant",), lambda *_: 1 / 0, least=1.0, key=key)
+        assert ledger.books("tenant") == before
+
+
+def test_a_key_that_is_forgotten_when_its_reservation_would_have_expired(tmp_path):
+    for ledger in make_ledgers(tmp_path, timeout=10.0, remember=10.0):
+        ledger.open("tenant", 4.0)
+        made = ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a")
+        ledger.settle(made.ledger, made.number, "tenant", ONE, 1.0)
+        ledger._clock = lambda: START + 11
+        again = ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a")
+        assert again.number != made.number and ledger.books("tenant").n_open == 1
 
 
 def test_a_file_that_cannot_be_books_is_named(tmp_path):

@@ -86,7 +86,7 @@ def check_groups(groups, expected):
 
 
 def losses_or_handed(y, seen, path, measure):
-    """Loss of each answer; a row that is handed over loses what abstaining costs.
+    """Loss of each answer; a row that is handed over counts as its router has it.
 
     Parameters
     ----------
@@ -102,8 +102,11 @@ def losses_or_handed(y, seen, path, measure):
     handed, n_models = handed_over(path, seen.route), len(models_of(path))
     if not handed.any():
         return measure.losses(y, seen.y_pred, seen.route, n_models)
-    logged = measure.loss is None and y.ndim == 2
-    found = np.full(len(y), 1.0 - path.abstain_quality_ if logged else float(path.abstain_cost))
+    owner = path
+    while hasattr(owner, "_asked"):
+        # A certified router hands over as what is inside of it.
+        owner = owner._asked()[1][0]
+    found = np.full(len(y), measure.of_handing(path.abstain_quality_, owner.abstain_cost))
     rows = np.flatnonzero(~handed)
     if len(rows):
         answers = np.array(seen.y_pred[rows].tolist())
@@ -309,7 +312,7 @@ def _references(paths, X, told, reference, measure, full):
         return [Reference(name, row, np.nan, reference)]
     known = {}
     for k, (path, of_rows) in enumerate(zip(paths, told)):
-        for name, (answer, cost) in _single_choices(path, of_rows).items():
+        for name, (answer, cost) in _single_choices(path, of_rows, measure).items():
             if name not in known:
                 known[name] = answer, cost, path
             elif not isinstance(answer, np.ndarray) and answer is not known[name][0]:
@@ -325,7 +328,7 @@ def _references(paths, X, told, reference, measure, full):
     found = []
     for name, (answer, cost, path) in known.items():
         if isinstance(answer, np.ndarray):
-            found.append(Reference(name, 1.0 - answer, cost))
+            found.append(Reference(name, answer, cost))
         else:
             row = measure.losses(y, _answers_alone(path, name, answer, X, measure))
             found.append(Reference(name, row, cost, answer))
@@ -343,11 +346,41 @@ def _answers_alone(path, name, model, X, measure):
     return measure.ask(name, model, X)
 
 
-def _single_choices(path, of_rows):
-    """The single choices of an estimator: a logged column or a fitted member, and its cost."""
-    y = of_rows.y
-    if y.ndim == 2 and y.shape[1] == len(models_of(path)) and not is_classifier(path):
-        names, answers = models_of(path), list(np.asarray(y, dtype=np.float64).T)
+def logged_losses(path, of_rows, measure):
+    """Loss of each logged choice on every row, alone; None where choices are not logged.
+
+    Parameters
+    ----------
+    path : fitted decision estimator
+    of_rows : Told
+    measure : Measure
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_choices) or None
+    """
+    y, names = of_rows.y, models_of(path)
+    if y.ndim != 2 or y.shape[1] != len(names) or is_classifier(path):
+        return None
+    if measure.loss is None:
+        return 1.0 - np.asarray(y, dtype=np.float64)
+    if of_rows.context.get("models") is not None:
+        raise ValueError(
+            "loss is given the answers of models, and of rows that a model is not asked about "
+            'nobody knows its answer: give reference="full" or a fitted estimator.'
+        )
+    # What the path answers with where a choice is made.
+    told = names if getattr(path, "_named", True) else getattr(path, "columns_", range(len(names)))
+    rows = np.arange(len(y))
+    columns = [measure.losses(y, np.full(len(y), told[j]), 0 * rows + j) for j in range(len(names))]
+    return np.column_stack(columns)
+
+
+def _single_choices(path, of_rows, measure):
+    """The single choices of an estimator: a logged one's losses or a member, and its cost."""
+    losses = logged_losses(path, of_rows, measure)
+    if losses is not None:
+        names, answers = models_of(path), list(losses.T)
     else:
         members = dict(getattr(path, "named_estimators_", {}))
         names, answers = list(members), list(members.values())

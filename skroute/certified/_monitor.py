@@ -277,9 +277,8 @@ class PromiseMonitor:
         parts = 2 if of_all and of_choices else 1
         found = {}
         for name, (max_loss, budget) in self._promises:
-            threshold = log(
-                parts * (of_all if name is None else of_choices or 1) / self.false_alarm
-            )
+            shared = of_all if name is None else of_choices
+            threshold = log(parts * max(shared, 1) / self.false_alarm)
             if budget is not None:
                 most = 10 * budget if self.max_cost is None else self.max_cost
                 bettor = Bettor("cost", name, budget, 0.0, most, threshold)

@@ -248,7 +248,7 @@ class CertifiedRenewal:
             calls_of(self._names, paths),
         )
         choices = [list(path.choices_) for path in paths]
-        tables = [table_of(path, X_rows, of_rows, found) for path, of_rows in zip(paths, told)]
+        tables = [table_of(p, X_rows, of, found, measure) for p, of in zip(paths, told)]
         self._selection = Selection(evidence, self._names, asked, choices)
         self._tables, self._left = tables, {}
         limits = ("exclude", "allowed")

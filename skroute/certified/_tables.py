@@ -4,9 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
 
-from skroute.certified._evidence import Points, Reference, paid
+from skroute.certified._evidence import Points, Reference, logged_losses, paid
 
 
 class Table(NamedTuple):
@@ -26,7 +25,7 @@ class Table(NamedTuple):
     bills: Any
 
 
-def table_of(path, X, of_rows, found):
+def table_of(path, X, of_rows, found, measure):
     """The table of a path; None where the loss of some choice is not known, or costs a call.
 
     Parameters
@@ -35,18 +34,21 @@ def table_of(path, X, of_rows, found):
     X : the evidence rows
     of_rows : Told
     found : list of Reference
+    measure : Measure
     """
     context = of_rows.context
     if not hasattr(path, "_row_table") or set(context) - {"costs", "request_id"}:
         return None
-    losses = _losses_of_choices(path, of_rows.y, found)
+    losses = _losses_of_choices(path, of_rows, found, measure)
     rows = None if losses is None else path._row_table(path._check_X(X), **context)
     return None if rows is None else Table(rows, losses, of_rows.bills)
 
 
-def _losses_of_choices(path, y, found):
-    if y.ndim == 2 and y.shape[1] == len(path.choices_) and not is_classifier(path):
-        return 1.0 - y.astype(np.float64)
+def _losses_of_choices(path, of_rows, found, measure):
+    logged = logged_losses(path, of_rows, measure)
+    if logged is not None:
+        # A row that is handed over has none of these.
+        return logged if logged.shape[1] == len(path.choices_) else None
     members = dict(getattr(path, "named_estimators_", {}))
     known = {id(one.model): one.losses for one in found if one.model is not None}
     if list(members) != list(path.choices_) or any(id(m) not in known for m in members.values()):

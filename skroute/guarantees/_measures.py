@@ -12,12 +12,12 @@ from skroute.utils._compat import num_samples
 from skroute.utils._probabilities import check_probabilities
 from skroute.utils._tensors import on_host
 
-# By the name of an objective: its range, for a number of classes, and its unit.
+# By the name of an objective: its smallest and largest loss, for a number of classes, and its unit.
 _RANGES = {
-    "probability": (lambda n: 1.0, "probability of the true label given up"),
-    "brier": (lambda n: 1.0 if n == 2 else 2.0, "Brier score"),
+    "probability": (lambda n: (-1.0, 0.0), "probability of the true label given up"),
+    "brier": (lambda n: (0.0, 1.0 if n == 2 else 2.0), "Brier score"),
     # Probabilities are taken from the smallest float on.
-    "log_loss": (lambda n: float(-np.log(np.finfo(np.float64).eps)), "log loss"),
+    "log_loss": (lambda n: (0.0, float(-np.log(np.finfo(np.float64).eps))), "log loss"),
 }
 _WRONG, _QUALITY = "wrong answers per row", "quality given up per row"
 
@@ -58,6 +58,15 @@ class Measure(NamedTuple):
         if self.objective.asks == "predict":
             answers = self._positions(answers, "An answer")
         return -self.objective.of(self._positions(y, "y"), answers)
+
+    def of_handing(self, abstain_quality, abstain_cost):
+        """Loss of a row that is handed over, which counts as the best quality less its cost.
+
+        By a loss of the user's, whose best is not known, it is the cost alone.
+        """
+        if self.loss is not None:
+            return float(abstain_cost)
+        return (1.0 if self.objective is None else 0.0) - abstain_quality
 
     def excess(self, y, answers, route, n_choices):
         """Losses beyond those of `y` itself, where it is what another model answered."""
@@ -115,7 +124,8 @@ def own_measure(model, y, loss_range):
     if quality is None or (isinstance(quality, str) and quality == "accuracy"):
         unit = "label sets not in common" if several else _WRONG
         exact = not several
-        return Measure(1.0 if loss_range is None else float(loss_range), unit, exact=exact)
+        found = Measure(1.0, unit, exact=exact)
+        return _bounded(found, model, np.array([0.0, 1.0]), loss_range)
     classes = getattr(model, "classes_", None)
     if classes is None:
         classes = np.unique(y) if not several else np.arange(y.shape[1])
@@ -129,15 +139,36 @@ def own_measure(model, y, loss_range):
         return _asserted(model, objective, loss_range)
     if objective.money:
         grid = np.arange(len(classes))
-        costs = -np.array([objective.of(np.full(len(grid), i), grid) for i in grid])
-        known, unit = float(np.ptp(costs, axis=1).max()), "in the unit of the cost matrix"
+        known = -np.array([objective.of(np.full(len(grid), i), grid) for i in grid])
+        unit = "in the unit of the cost matrix"
     elif objective.name in _RANGES:
         range_of, unit = _RANGES[objective.name]
-        known = range_of(len(classes))
+        known = np.array(range_of(len(classes)))
     else:
         return _asserted(model, objective, loss_range, classes)
-    known = known if loss_range is None else float(loss_range)
-    return Measure(known, unit, objective.asks, False, None, objective, classes)
+    found = Measure(0.0, unit, objective.asks, False, None, objective, classes)
+    return _bounded(found, model, known, loss_range)
+
+
+def _bounded(measure, model, losses, loss_range):
+    """The measure with its range: that given or, by row, what answers and handing over can lose.
+
+    Parameters
+    ----------
+    measure : Measure
+    model : decision estimator
+        Fitted or not; what handing over loses is known of a fitted one.
+    losses : ndarray of shape (..., n_answers)
+        What answers can lose, for one row or several kinds of them.
+    loss_range : float or None
+    """
+    if loss_range is not None:
+        return measure._replace(range=float(loss_range))
+    worth = getattr(model, "abstain_quality_", None)
+    if worth is not None:
+        handed = np.full((*losses.shape[:-1], 1), measure.of_handing(worth, None))
+        losses = np.concatenate([losses, handed], axis=-1)
+    return measure._replace(range=float(np.ptp(losses, axis=-1).max()))
 
 
 def _of_numbers(model, quality, loss_range):

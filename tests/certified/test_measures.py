@@ -176,3 +176,85 @@ def test_frames_of_qualities_are_read_by_name(frozen):
     assert found[0] == found[1]
     with pytest.raises(ValueError, match=r"y must have the columns"):
         router.recertify(X, Q.rename(columns={"s": "tiny"}))
+
+
+# Handing over, and losses of one's own ------------------------------------------------------
+
+MATRICES = {
+    "a right answer costs": [[1.0, 2.0], [4.0, 1.0]],
+    "a right answer gains": [[-5.0, 1.0], [3.0, -2.0]],
+    "an error costs": [[0.0, 1.0], [3.0, 0.0]],
+}
+
+
+@pytest.mark.parametrize("quality", [*MATRICES, "accuracy", "probability", "brier", "log_loss"])
+def test_a_row_that_is_handed_over_counts_as_the_router_has_it(quality):
+    """Whatever the best quality is, and never beyond the range of losses."""
+    rng = np.random.default_rng(0)
+    X, y = make_classification(700, 6, flip_y=0.3, random_state=0)
+    router = OccamRouterClassifier(
+        MEMBERS,
+        costs=[1, 10],
+        accuracy_estimator=Ridge(),
+        quality=np.array(MATRICES[quality]) if quality in MATRICES else quality,
+        cv=2,
+    )
+    for abstain_cost in rng.uniform(0.05, 1.0, 3):
+        router.set_params(abstain_cost=abstain_cost).fit(X[:300], y[:300])
+        certified = CertifiedRouter(
+            FrozenEstimator(router), max_loss=0.9, fallback="safe", **OPTIONS
+        ).fit(X[300:], y[300:])
+        order = np.random.RandomState(0).permutation(400)[5:]
+        evidence = certified._selection.evidence
+        handed = 0
+        for k in np.flatnonzero(evidence.single < 0):
+            budget = evidence.budget[k]
+            seen = router.row_quality(X[300:][order], y[300:][order], budget=budget)
+            best = 1.0 if quality == "accuracy" else 0.0
+            np.testing.assert_allclose(evidence.losses[:, k], best - seen.quality)
+            handed += (seen.route == 2).sum()
+        assert handed
+        worth = -router.abstain_quality_
+        if quality in MATRICES:
+            every = np.column_stack([MATRICES[quality], [worth, worth]])
+            assert certified._selection.asked.loss_range == pytest.approx(
+                np.ptp(every, axis=1).max()
+            )
+        # One inside of another counts alike.
+        again = CertifiedRouter(
+            FrozenEstimator(certified), max_loss=0.9, fallback="safe", **OPTIONS
+        )
+        again.fit(X[300:], y[300:])
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_loss_of_ones_own_is_that_of_the_references_too(named):
+    """In another unit the same is promised: of the single choices, and of what is left of them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2))
+    P = np.column_stack([0.5 + 0.4 * np.tanh(X[:, 0]), np.full(1500, 0.85), np.full(1500, 0.8)])
+    Q = (rng.random(P.shape) < P).astype(float)
+    names = ["a", "b", "c"] if named else [0, 1, 2]
+    costs = {"a": 1, "b": 10, "c": 5} if named else [1, 10, 5]
+    router = BudgetRouter(Ridge(), costs=costs).fit(X[:500], Q[:500])
+    found = []
+    for unit in (None, 10.0, 0.1, 1.0):
+
+        def loss(Q, answers, unit=unit):
+            at = [names.index(answer) for answer in answers.tolist()]
+            return unit * (1 - Q[np.arange(len(Q)), at])
+
+        own = {} if unit is None else {"loss": loss, "loss_range": unit}
+        certified = CertifiedRouter(
+            FrozenEstimator(router), max_loss=0.08 * (unit or 1.0), **own, **OPTIONS
+        ).fit(X[500:], Q[500:])
+        every = [certified.certificate_, certified.certificate_for(exclude=[router.choices_[1]])]
+        references = certified._selection.evidence.references
+        np.testing.assert_allclose(
+            references.mean(axis=0) / (unit or 1.0), 1 - Q[500:].mean(axis=0), atol=0.02
+        )
+        found.append([(one.cost, one.loss / (unit or 1.0), one.single) for one in every])
+    for other in found[1:]:
+        for one, plain in zip(other, found[0]):
+            assert one[::2] == plain[::2] and one[1] == pytest.approx(plain[1], abs=1e-12)
+    assert found[0][0][0] < 8

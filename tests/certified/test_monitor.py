@@ -321,3 +321,21 @@ def test_bad_routes_are_refused_and_change_nothing(fed, message):
     assert monitor.n_rows_ == 0
     with pytest.raises(ValueError, match="only where it has one entry per row"):
         PromiseMonitor(max_loss=0.1).update(loss=[0.0, np.nan])
+
+
+@pytest.mark.parametrize("kinds", [{"max_loss"}, {"budget"}, {"max_loss", "budget"}])
+def test_choices_alone_are_watched(kinds):
+    """With no promise about all rows, all of the false alarm rate is for the choices."""
+    promises = {"max_loss": 0.2, "budget": 1.0}
+    promise = ChoicePromise(**{kind: promises[kind] for kind in kinds})
+    false, n_draws = 0, 200
+    for seed in range(n_draws):
+        rng = np.random.default_rng(seed)
+        monitor = PromiseMonitor(choices={"a": promise, "b": promise})
+        cost, loss = rng.exponential(1.0, 400), (rng.random(400) < 0.2).astype(float)
+        route = rng.integers(0, 2, 400)
+        false += monitor.update(cost=cost, loss=loss, route=route) is not None
+        broken = monitor.update(cost=np.full(4000, 1.5), loss=np.full(4000, 0.9), route=[1] * 4000)
+        assert broken.choice in ("a", "b")
+    # 200 draws, at most .05 each: above 21 once in a thousand.
+    assert false <= 21

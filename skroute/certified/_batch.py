@@ -17,6 +17,7 @@ from skroute.guarantees._finite import (
     tolerated_disagreements,
 )
 from skroute.utils._compat import Integral, num_samples
+from skroute.utils._slack import quiet_about_slack
 
 # Rows that only set the scale of the budgets.
 _SCALE_ROWS = 10
@@ -184,7 +185,8 @@ class Asker:
             self.keep(self.bought.route)
             return self.bought.route, self.bought.cost, self.bought.y_pred
         if not self.members:
-            seen = self.path.predict_routed(self.X, budget=budget, **self.context)
+            with quiet_about_slack():
+                seen = self.path.predict_routed(self.X, budget=budget, **self.context)
             spent = seen.cost
             if self.full:
                 # What the plan without a budget has asked for already is not paid for twice.
@@ -326,7 +328,8 @@ def answer_batch(
                     f"costs at the cheapest point that keeps max_loss={test.max_loss!r}, labels "
                     "included: raise max_loss or budget, or lower n_labels."
                 )
-        seen = path.predict_routed(X_rest, budget=operating, **context)
+        with quiet_about_slack():
+            seen = path.predict_routed(X_rest, budget=operating, **context)
         offset = sum(len(other.choices_) for other in paths[:chosen])
         route[rest], cost[rest] = seen.route + offset, seen.cost
         dtype = np.result_type(bought.y_pred, seen.y_pred)

@@ -119,6 +119,10 @@ class Certificate(NamedTuple):
     handed : float or None
         Share of the evidence rows that are handed over instead of answered; None where none can
         be.
+
+    saving_against : str
+        Whose cost `reference_cost` is: that of the reference, or of the estimator itself without
+        a budget.
     """
 
     promised: bool
@@ -143,6 +147,7 @@ class Certificate(NamedTuple):
     single: str | None = None
     calls: dict[str, int] | None = None
     handed: float | None = None
+    saving_against: str = "the reference"
 
     def __str__(self):
         kind = "evidence" if self.n_population is None else "labelled"
@@ -151,7 +156,7 @@ class Certificate(NamedTuple):
         seen += (
             f"{self.cost:.4g}, {abs(self.saving):.0%} {'below' if self.saving >= 0 else 'above'}"
         )
-        seen += " that of the reference"
+        seen += f" that of {self.saving_against}"
         if self.single is not None:
             seen += f"; {self.single!r} answers every row"
         if self.handed is not None:

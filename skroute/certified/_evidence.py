@@ -10,8 +10,10 @@ from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.utils._compat import num_samples
 from skroute.utils._handing import handed_over, models_of
 from skroute.utils._once import once_of
+from skroute.utils._slack import quiet_about_slack
 
-FULL = "the full model"
+# Not "the full model": a gate and an early exit have one, and it is another.
+FULL = "the estimator itself without a budget"
 
 
 class Evidence(NamedTuple):
@@ -237,7 +239,8 @@ def collect(paths, budgets, X, told, *, reference, measure, group, ends=True):
     for path, of_rows, grid in zip(paths, told, budgets):
         own = []
         for budget in grid:
-            seen = path._respond(X, measure.asks, budget=budget, **of_rows.context)
+            with quiet_about_slack():
+                seen = path._respond(X, measure.asks, budget=budget, **of_rows.context)
             loss = losses_or_handed(of_rows.y, seen, path, measure)
             cost = paid(path, seen.route, seen.cost, of_rows.bills)
             own.append((budget, -1, seen.route + offset, loss, cost))

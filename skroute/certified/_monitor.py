@@ -261,6 +261,10 @@ class PromiseMonitor:
         self._promises = every
         self.reset()
 
+    def __repr__(self) -> str:
+        asked = f"max_loss={self.max_loss!r}, budget={self.budget!r}"
+        return f"PromiseMonitor({asked}): {self.n_rows_} rows, alarm_={self.alarm_!r}"
+
     def reset(self) -> None:
         """Begin anew: no rows, no alarm, all of `false_alarm` for the time from now on."""
         with self._lock:

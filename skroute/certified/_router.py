@@ -97,7 +97,8 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
         What the loss is measured against. ``"best"`` is every single choice, and so the best
         one, whichever it is: a member of the wrapped estimator, or a column of logged
         qualities; where there are no single choices it is ``"full"``, the wrapped estimator
-        without a budget. A name is that single choice. A reference that is called is called on
+        without a budget (of a gate or an early exit that is not the full model, which is
+        its ``estimator_``). A name is that single choice. A reference that is called is called on
         **all** evidence rows.
 
     loss : callable, default=None

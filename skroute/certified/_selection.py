@@ -7,6 +7,7 @@ import numpy as np
 from skroute.base import affords, check_affordable
 from skroute.certified._certificate import Certificate, OperatingPoints
 from skroute.certified._evidence import (
+    FULL,
     differences,
     loss_bound,
     loss_method,
@@ -281,8 +282,9 @@ class Selection:
         promised = bool(self.certified(budget)[0].any())
         promised = promised and (self.asked.max_loss is not None or np.isfinite(budget))
         best = int(np.argmin(evidence.references.mean(axis=0)))
-        reference_cost = float(evidence.reference_costs[best])
+        reference_cost, against = float(evidence.reference_costs[best]), "the reference"
         if np.isnan(reference_cost):
+            against = FULL
             reference_cost = float(evidence.costs[:, 0].mean())
         cost = float(evidence.costs[:, k].mean())
         n = len(evidence.losses)
@@ -321,4 +323,5 @@ class Selection:
             single=self.choice_of(k),
             calls=dict(self.asked.calls or {}),
             handed=float(self.hands[evidence.routes[:, k]].mean()) if self.hands.any() else None,
+            saving_against=against,
         )

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -39,7 +40,7 @@ def export_ensemble(estimator, path):
     Parameters
     ----------
     estimator : QWYCEnsemble
-        Fitted, with trees as members and ``stopping="thresholds"``.
+        Fitted, with trees as members, and another `stopping` than ``"fan"``.
 
     path : str or path-like
         File to write: ``.npz`` (compressed arrays) or ``.json`` (text, four times as
@@ -75,8 +76,8 @@ def export_ensemble(estimator, path):
     if not hasattr(estimator, "stopping"):
         raise ValueError(
             "estimator must be a QWYCEnsemble, whose order and thresholds the file holds, got "
-            f"{type(estimator).__name__}. A FastForest gives its own library's answers and "
-            "is pickled, or made anew from the library's model."
+            f"{type(estimator).__name__}. Others (FastForest, QWYCRegressor, QWYCRanker) are "
+            "pickled, or made anew from the library's model."
         )
     check_is_fitted(estimator)
     forest = getattr(estimator._engine, "forest", None)
@@ -207,6 +208,11 @@ def _array(name, values, dtype):
 
 def forest_of(exported):
     """The forest, checked, of what a file holds."""
+    if not isinstance(exported, Mapping):
+        raise TypeError(
+            "exported must be a dict, as load_exported returns, got "
+            f"{type(exported).__name__}. PortableEnsemble.load(path) reads a file."
+        )
     if missing := [name for name in _NEEDED if name not in exported]:
         raise ValueError(
             f"exported has no entry for {missing!r}; it must be what load_exported returns."

@@ -48,7 +48,7 @@ class SqlSource:
         self.keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
         self.connection, self.queries, self.max_keys = connection, dict(queries), int(max_keys)
         self._placeholder = _placeholder(connection)
-        self.group_of = {}
+        self.group_of, self.key_names = {}, {}
         for group, query in self.queries.items():
             if not isinstance(query, str) or "{keys}" not in query:
                 raise ValueError(
@@ -56,6 +56,7 @@ class SqlSource:
                     "list of keys goes."
                 )
             names, _ = self._run(group, "NULL", [])
+            self.key_names[names[0]] = group
             for name in names[1:]:
                 if name in self.group_of:
                     raise ValueError(
@@ -80,8 +81,17 @@ class SqlSource:
     def __call__(self, columns, rows):
         """Cells of columns of rows, None where a query found no row."""
         if missing := [column for column in columns if column not in self.group_of]:
+            first = next((name for name in missing if name in self.key_names), None)
+            why = (
+                ""
+                if first is None
+                else (
+                    f" {first!r} is what queries[{self.key_names[first]!r}] selects first, and the "
+                    "first column is the key: select the key before it."
+                )
+            )
             raise ValueError(
-                f"queries select no column {missing!r}; they select {list(self.group_of)!r}."
+                f"queries select no column {missing!r}; they select {list(self.group_of)!r}.{why}"
             )
         keys = [self.keys[row] for row in rows]
         different = list(dict.fromkeys(keys))

@@ -195,12 +195,22 @@ def _asserted(model, objective, loss_range, classes=None):
     return Measure(float(loss_range), unit, objective.asks, False, None, objective, classes)
 
 
+def _as_numbers(y):
+    """The qualities as numbers; what numpy says of a text would name neither y nor a remedy."""
+    if y.dtype.kind not in "OUS":
+        return y
+    try:
+        return y.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError("y must be numbers, the quality of each choice: 1 and 0 for right and wrong.")
+
+
 def _of_choices(y, loss_range):
     """One minus the quality of the choice made."""
     exact = y.dtype.kind in "bui"
     if loss_range is None:
-        if y.dtype.kind == "O":
-            y = y.astype(np.float64)
+        y = _as_numbers(y)
         if y.min() < 0 or y.max() > 1:
             raise ValueError(
                 f"The qualities in y go from {y.min():.6g} to {y.max():.6g}, beyond 0 to 1: give "

@@ -1,6 +1,5 @@
 """Quality, cost and routes of an estimator over a range of budgets."""
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from skroute.distributed._blocks import is_collection, sum_blocks
 from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._handing import handed_over, models_of
 from skroute.utils._named import in_order
+from skroute.utils._slack import quiet_about_slack
 
 
 class AccuracyCostCurve(NamedTuple):
@@ -344,9 +344,7 @@ def _sums(estimator, X, y, sample_weight, limits, row_quality, params):
     costs = np.empty((n, len(limits)))
     routed = np.empty((len(limits), len(router.choices_)))
     for k, limit in enumerate(limits):
-        with warnings.catch_warnings():
-            # A range of budgets may end above what there is to buy.
-            warnings.filterwarnings("ignore", "budget=.* binds nowhere", UserWarning)
+        with quiet_about_slack():
             if own:
                 found = router.row_quality(X, y, sample_weight, limit, **params)
                 qualities[:, k], route, costs[:, k] = found

@@ -87,7 +87,8 @@ class RoutingPotential(NamedTuple):
     n_rows_later: int
 
     def __str__(self) -> str:
-        if self.low > 0:
+        # What other tables taught is no proof where these rows themselves gained nothing.
+        if self.low > 0 and self.gain > 0:
             verdict = "Routing pays"
         elif self.high <= 0:
             verdict = "Routing does not pay"

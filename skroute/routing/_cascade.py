@@ -37,7 +37,14 @@ from skroute.routing._mixtures import Mixture
 from skroute.routing._priced import cross_fit
 from skroute.routing._priced_views import standard_error
 from skroute.routing._values import check_default_reads, default_accuracy_estimator
-from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    Interval,
+    Real,
+    check_sample_weight,
+    num_samples,
+)
 from skroute.utils._named import check_rows_match
 
 # Answers that make an array of a type of their own.
@@ -512,10 +519,11 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
         if self._informed:
             if x is None:
                 raise ValueError("x must be a row like those of fit, got None.")
-            if getattr(x, "ndim", 1) != 2:
+            nested = isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], list | tuple)
+            if not nested and getattr(x, "ndim", 1) != 2:
                 x = x.to_frame().T if hasattr(x, "to_frame") else [x]
-            elif x.shape[0] != 1:
-                raise ValueError(f"x must be one row, got a table of {x.shape[0]}.")
+            elif num_samples(x) != 1:
+                raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
             x = self._check_X(x)
         known = known_scores(self, [None] if x is None else x)
         low, high, share = self.mixture_.share(budget)

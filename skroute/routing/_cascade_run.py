@@ -60,6 +60,10 @@ class CascadeRun:
         self.asked, self.cost = [], 0.0
         self._decide()
 
+    def __repr__(self):
+        said = f"next={self.next!r}, answer={self.answer!r}"
+        return f"CascadeRun({said}, asked={self.asked!r}, cost={self.cost:.6g})"
+
     def _decide(self):
         rule, router = self._rule, self._router
         cascade = rule.fitted.cascade

@@ -1,6 +1,7 @@
 """Choices that come and go after `fit`."""
 
 import copy
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -28,6 +29,19 @@ from skroute.utils._named import by_label
 _LEAST, _LEAST_LEARNED = 2, 10
 # The confidence of `lowest_gain` where no `min_evidence` was asked for.
 _CONFIDENCE = 0.95
+
+
+def _warn_of_another_unit(name, q, table):
+    """Say so when scores lie further from the log's than the log is wide."""
+    low, high = float(np.nanmin(table)), float(np.nanmax(table))
+    if q.max() > high + (high - low) or q.min() < low - (high - low):
+        warnings.warn(
+            f"q of {name!r} goes from {q.min():.6g} to {q.max():.6g}, and the quality of the other "
+            f"choices from {low:.6g} to {high:.6g}. Scores in another unit, such as per cent, make "
+            "the new choice the best or the worst of all.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 class ChangingChoicesMixin:
@@ -110,6 +124,7 @@ class ChangingChoicesMixin:
         scored = self._scored(name, X, q, known, _LEAST if estimator is None else _LEAST_LEARNED)
         priced, there = self._priced, name in self.choices_
         table = priced.quality if priced.known is None else priced.known.table
+        _warn_of_another_unit(name, scored.q, table)
         scored.low = float(min(np.nanmin(table), scored.q.min()))
         scored.high = float(max(np.nanmax(table), scored.q.max()))
         first = first_outputs(priced)

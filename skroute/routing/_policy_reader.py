@@ -66,6 +66,11 @@ class PortablePolicy:
     """
 
     def __init__(self, policy):
+        if not isinstance(policy, dict):
+            raise TypeError(
+                f"policy must be a dict, the content of a file, got {type(policy).__name__}. "
+                "PortablePolicy.load(path) reads a file."
+            )
         if policy.get("format") != "skroute-policy" or policy.get("version") != 1:
             raise ValueError(
                 "This reader knows version 1 of skroute-policy, got "

@@ -56,7 +56,8 @@ def test_labels_are_used_and_the_certificate_says_what_is_promised():
     assert certificate.cost == pytest.approx(batch.cost.mean())
     assert certificate.saving > 0.2 and certificate.loss_upper <= 0.1
     assert re.fullmatch(
-        r"With a confidence of 0.9, the mean loss against the full model on this batch of 1000 "
+        r"With a confidence of 0.9, the mean loss against the estimator itself without a budget on "
+        r"this batch of 1000 "
         r"rows is at most 0.1 \(wrong answers per row\), if the 120 labelled rows were drawn at "
         r"random; on 120 labelled rows the loss was \S+, the cost of the batch was \S+, "
         r"\d+% below that of the reference\.",

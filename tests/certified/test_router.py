@@ -293,7 +293,7 @@ def test_logged_qualities_and_searches(labelled):
     by_class = CertifiedRouter(
         occam, max_loss=0.3, reference="full", groups="class", n_points=4, random_state=0
     ).fit(X, y)
-    assert by_class.certificate_.reference == "the full model"
+    assert by_class.certificate_.reference == "the estimator itself without a budget"
     assert by_class.certificate_.groups == ["0", "1"]
     search = GridSearchCV(by_class, {"max_loss": [0.2, 0.3]}, cv=2).fit(X, y)
     best = search.best_estimator_
@@ -336,13 +336,55 @@ def test_display():
 
 @pytest.mark.parametrize("of_decisions", DECIDING, ids=lambda e: type(e).__name__)
 def test_any_decision_estimator_can_be_certified(of_decisions):
-    """Gates, exits and feature sets have no single choices: the full model is the reference."""
+    """Gates, exits and feature sets have no single choices: each is its own reference."""
     X, y = make_classification(1500, n_features=6, n_informative=4, class_sep=0.8, random_state=0)
     router = CertifiedRouter(of_decisions, max_loss=0.25, random_state=0).fit(X[:1000], y[:1000])
     certificate = router.certificate_
     assert certificate.loss_upper <= 0.25 and "at most 0.25" in str(certificate)
     _, _, cost = router.predict_routed(X[1000:])
     assert cost.mean() <= router.estimators_[0].predict_cost(X[1000:]).mean() * (1 + 1e-9)
+
+
+def test_a_certificate_says_whose_cost_it_compares_with(labelled):
+    """A gate has a full model, which is not the gate without a budget; nor has it a price here."""
+    X, y = labelled
+    forest = RandomForestClassifier(10, random_state=0)
+    gate = AdaptGatingClassifier(forest, p_full=0.3, gamma=0.01).fit(X[:400], y[:400])
+    options = {"max_loss": 0.4, "n_points": 4, "random_state": 0}
+    own = CertifiedRouter(FrozenEstimator(gate), **options).fit(X[400:], y[400:]).certificate_
+    assert own.reference == "the estimator itself without a budget"
+    assert "full model" not in str(own) and str(own).endswith("that of the reference.")
+    full = CertifiedRouter(FrozenEstimator(gate), reference=gate.estimator_, **options)
+    against = full.fit(X[400:], y[400:]).certificate_
+    assert against.reference == "RandomForestClassifier"
+    assert against.reference_cost == own.reference_cost
+    assert str(against).endswith("that of the estimator itself without a budget.")
+    assert json.loads(against.to_json())["saving_against"] == own.reference
+
+
+@pytest.mark.filterwarnings("error:budget=.* binds nowhere")
+def test_budgets_that_nobody_set_warn_of_nothing():
+    """The few rows that set their scale may be dearer than those of fit."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(900, 1))
+    dear = X[:, 0] > 0.5
+    Q = np.column_stack([rng.random(900) < np.where(dear, 0.2, 0.9), rng.random(900) < 0.7])
+    bills = np.column_stack([np.ones(900), np.where(dear, 8.0, 1.0)])
+    log = BudgetRouter(Ridge(), costs={"s": 1, "l": 4.5}, budget=2, cv=2)
+    frozen = FrozenEstimator(log.fit(X[:300], Q[:300], costs=bills[:300]))
+    for seed in range(4):
+        options = {"max_loss": 0.1, "reference": "l", "n_points": 4, "random_state": seed}
+        certified = CertifiedRouter(frozen, **options)
+        assert certified.fit(X[300:], Q[300:], costs=bills[300:]).certificate_.promised
+
+
+def test_qualities_that_are_texts_are_named():
+    rng = np.random.default_rng(0)
+    X, Q = rng.uniform(size=(90, 1)), rng.integers(0, 2, size=(90, 2))
+    log = BudgetRouter(Ridge(), costs={"s": 1, "l": 4}, budget=2, cv=2).fit(X, Q)
+    certified = CertifiedRouter(FrozenEstimator(log), max_loss=0.1, reference="l")
+    with pytest.raises(ValueError, match="y must be numbers, the quality of each choice"):
+        certified.fit(X, np.where(Q == 1, "ok", "bad").astype(object))
 
 
 # What evidence cannot say ---------------------------------------------------------------

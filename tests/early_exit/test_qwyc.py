@@ -41,6 +41,7 @@ from sklearn.utils.estimator_checks import (
 
 from skroute.early_exit import (
     ExitDisplay,
+    PortableEnsemble,
     QWYCEnsemble,
     TradeoffDisplay,
     evaluate_exported,
@@ -708,6 +709,8 @@ def test_export_refusals(quick, problem, tmp_path):
     exported = load_exported(tmp_path / "x.npz")
     with pytest.raises(ValueError, match="at least one row and 10 columns.*got shape"):
         evaluate_exported(exported, X[:, :4])
+    with pytest.raises(TypeError, match=r"PortableEnsemble.load\(path\) reads a file"):
+        PortableEnsemble(str(tmp_path / "x.npz"))
     del exported["lo"]
     with pytest.raises(ValueError, match=r"exported has no entry for \['lo'\]"):
         evaluate_exported(exported, X)

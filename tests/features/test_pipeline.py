@@ -310,8 +310,10 @@ def test_queries_that_cannot_work_are_refused():
     np.testing.assert_array_equal(lazy.read(["a"], np.array([0, 1])), [[2.5], [np.nan]])
     with pytest.raises(ValueError, match="more than one row for a key"):
         lazy.read(["a"], np.array([2]))
-    with pytest.raises(ValueError, match="select no column"):
+    with pytest.raises(ValueError, match="select no column.*'a'].$"):
         lazy.read(["b"], np.array([0]))
+    with pytest.raises(ValueError, match="'k' is what queries\\['t'\\] selects first.*is the key"):
+        lazy.read(["k"], np.array([0]))
     with pytest.raises(duckdb.Error) as caught:
         LazyFeatures.from_sql(database, {"t": query.replace("t W", "nowhere W")}, [1])
     assert "in the query of 't' for 0 keys" in str(caught.value.__notes__)

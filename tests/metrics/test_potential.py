@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from skroute.assignment import assignment_path
 from skroute.datasets import make_routing_problem
 from skroute.metrics import reference_curves, routing_potential
-from skroute.metrics._potential import Learning, forecast, gains_of, oracle_gain
+from skroute.metrics._potential import Learning, RoutingPotential, forecast, gains_of, oracle_gain
 from skroute.quality._stacking import best_mix, judged_budgets
 
 
@@ -130,3 +130,10 @@ def test_bad_input():
         routing_potential(X, np.where(np.arange(3) == 1, np.nan, Q), costs)
     with pytest.raises(ValueError, match="confidence_level"):
         routing_potential(X, Q, costs, confidence_level=1.0)
+
+
+def test_rows_that_gained_nothing_do_not_say_that_routing_pays():
+    """The forecast leans on other tables; the verdict needs the rows at hand."""
+    found = RoutingPotential(-0.006, 0.004, 0.025, 0.003, 0.047, 0.2, 200, 2000)
+    assert str(found).startswith("These rows cannot say")
+    assert str(found._replace(gain=0.006)).startswith("Routing pays")

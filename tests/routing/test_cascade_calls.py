@@ -284,3 +284,15 @@ def test_answers_are_what_the_models_said(router, of_small, of_large, kind):
     assert y_pred.dtype.kind == kind and y_pred.shape == (300,)
     assert len(set(route.tolist())) > 1
     assert all(answer == said[NAMES[k]] for answer, k in zip(y_pred.tolist(), route))
+
+
+def test_a_live_row_may_be_a_table_of_one():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    Q = np.column_stack([X[:, 0] > rng.normal(size=200), rng.random(200) < 0.9])
+    router = CascadeRouter(costs={"small": 1, "large": 10}, budget=4).fit(X, Q)
+    runs = [router.start(x, random_state=0) for x in ([0.3, 1], [[0.3, 1]], np.array([[0.3, 1]]))]
+    assert len({repr(run) for run in runs}) == 1
+    assert repr(runs[0]) == f"CascadeRun(next={runs[0].next!r}, answer=None, asked=[], cost=0)"
+    with pytest.raises(ValueError, match="one row, got a table of 2"):
+        router.start([[0.3, 1], [0.4, 2]])

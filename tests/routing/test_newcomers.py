@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -378,3 +379,17 @@ def test_few_scores_do_little_harm():
         other = copy.deepcopy(router).add_choice("new", X[:10], worse[:10], cost=3.0)
         lost.append(without - other.score(X[1000:], np.column_stack([truth, worse[1000:]])))
     assert np.quantile(lost, 0.9) < 0.005
+
+
+def test_scores_in_per_cent_are_not_taken_in_without_a_word():
+    """They made the new choice the best of all, for every row."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    Q = (rng.random((300, 2)) < [0.5, 0.8]).astype(float)
+    router = BudgetRouter(Ridge(), costs={"small": 1, "large": 5}, budget=3).fit(X, Q)
+    scores = (rng.random(50) < 0.7).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        router.add_choice("new", X[:50], scores, cost=2)
+    with pytest.warns(UserWarning, match="'wrong' goes from 0 to 100.*from 0 to 1. Scores in"):
+        router.add_choice("wrong", X[:50], 100 * scores, cost=2)

@@ -288,3 +288,8 @@ def test_a_router_without_rows_saves_none(family):
     assert held >= len(known) if kept else held <= 2
     predictor = json.dumps(export_policy(router)["predictor"])
     assert ("closest" in predictor) is kept
+
+
+def test_a_path_is_loaded_not_made_a_policy():
+    with pytest.raises(TypeError, match=r"got str. PortablePolicy.load\(path\) reads a file"):
+        PortablePolicy("policy.json")

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skroute.gating._levels import row_keys
+
 
 def name_free(encoded, values, weight):
     """Codes of classes that depend neither on what they are called nor on the order of the rows.
@@ -11,9 +13,7 @@ def name_free(encoded, values, weight):
     encoded : ndarray of shape (n_samples,), dtype=int
         Codes in the order of the names.
     values : ndarray of shape (n_samples, n_features)
-        The rows, which part classes that are equally frequent: the class whose weight is
-        smaller at the largest row where they differ comes first. Missing values are one value,
-        and the largest.
+        The rows, which part classes that are equally frequent.
     weight : ndarray of shape (n_samples,)
 
     Returns
@@ -24,74 +24,36 @@ def name_free(encoded, values, weight):
         The code in the order of the names, of each.
     """
     counts = np.bincount(encoded, weight)
-    place = np.unique(-counts, return_inverse=True)[1].ravel()
-    if place.max() + 1 < len(counts):
-        place = _parted(place, encoded, values, weight)
-    order = np.argsort(place, kind="stable")
+    sums = np.zeros(len(counts), dtype=np.uint64)
+    if len(np.unique(counts)) < len(counts):
+        sums = checksums(encoded, row_keys(values), weight)
+    order = np.lexsort((sums, -counts))
     return np.argsort(order)[encoded], order
 
 
-def _parted(place, encoded, values, weight):
-    """Places of the classes, of which those that share one are parted by their rows."""
-    rows, keys = np.flatnonzero(weight > 0), None
-    # In each round the largest row of each class; the first tells nearly all classes apart.
-    while len(rows := rows[(np.bincount(place)[place] > 1)[encoded[rows]]]):
-        if keys is not None:
-            rows = rows[_differing(keys[rows], encoded[rows], weight[rows], place)]
-        largest = _largest(rows, encoded, values, len(place))
-        first = np.full(len(place), -1)
-        first[encoded[largest]] = largest
-        there = first >= 0
-        found = np.zeros((len(place), values.shape[1] + 3))
-        found[:, 0], found[:, 1] = place, there
-        found[there, 2:-1] = _plain(values[first[there]])
-        found[:, -1] = np.bincount(encoded[largest], weight[largest], len(place))
-        place = np.unique(found, axis=0, return_inverse=True)[1].ravel()
-        rows = np.setdiff1d(rows, largest, assume_unique=True)
-        keys = _keys(values) if keys is None else keys
-    return place
+def checksums(encoded, keys, weight):
+    """A number for each class: the same for the same rows with the same weights, else as if drawn.
 
+    Parameters
+    ----------
+    encoded : ndarray of shape (n_samples,), dtype=int
+    keys : ndarray of shape (n_samples,), dtype=uint64
+        The same for equal rows.
+    weight : ndarray of shape (n_samples,)
+        That of equal rows of a class is one weight, their sum.
 
-def _plain(values):
-    """Values with one for what is missing, and one zero; no other is infinite."""
-    return np.where(np.isnan(values), np.inf, values + 0.0)
-
-
-def _largest(rows, encoded, values, n_classes):
-    """Those of some rows that are the largest of their class; the first column counts most."""
-    n_there = len(np.unique(encoded[rows]))
-    for j in range(values.shape[1]):
-        if len(rows) == n_there:
-            break
-        column, own = _plain(values[rows, j]), encoded[rows]
-        top = np.full(n_classes, -np.inf)
-        np.maximum.at(top, own, column)
-        rows = rows[column == top[own]]
-    return rows
-
-
-def _keys(values):
-    """A number for each row, the same for equal rows."""
-    keys = np.zeros(len(values), dtype=np.uint64)
-    for column in values.T:
-        keys = (keys ^ _plain(column).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        keys ^= keys >> np.uint64(29)
-    return keys
-
-
-def _differing(keys, encoded, weight, place):
-    """Which rows do not have the same weight in all classes of their place.
-
-    Many rows may be in all of these classes alike, and one by one they would take long.
+    Returns
+    -------
+    ndarray of shape (n_classes,), dtype=uint64
     """
-    row = np.unique(keys, return_inverse=True)[1]
-    pairs, of_pair = np.unique(row * len(place) + encoded, return_inverse=True)
-    own = np.bincount(of_pair, weight)
-    n_places = place.max() + 1
-    at_place = pairs // len(place) * n_places + place[pairs % len(place)]
-    at_places, index = np.unique(at_place, return_inverse=True)
-    least, most = np.full(len(at_places), np.inf), np.zeros(len(at_places))
-    np.minimum.at(least, index, own)
-    np.maximum.at(most, index, own)
-    alike = np.bincount(index) == np.bincount(place)[at_places % n_places]
-    return ~(alike & (least == most))[index][of_pair]
+    n_classes = encoded.max() + 1
+    different, row = np.unique(keys, return_inverse=True)
+    pairs, of_row = np.unique(row * n_classes + encoded, return_inverse=True)
+    own = np.bincount(of_row, weight)
+    pairs, own = pairs[own > 0], own[own > 0]
+    key = different[pairs // n_classes]
+    # The halves of a key are exact as floats.
+    halves = (key >> np.uint64(32)).astype(float), (key & np.uint64(0xFFFFFFFF)).astype(float)
+    sums = np.zeros(n_classes, dtype=np.uint64)
+    np.add.at(sums, pairs % n_classes, row_keys(np.column_stack([*halves, own])))
+    return sums

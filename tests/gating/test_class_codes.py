@@ -1,25 +1,14 @@
-"""Codes of classes depend on the rows alone, and take no sort of all rows."""
+"""Codes of classes depend on the rows alone, whatever their order and the names of the classes."""
 
 import numpy as np
 import pytest
 
-from skroute.gating import _class_codes
-from skroute.gating._class_codes import name_free
-
-
-def by_sorting(encoded, values, weight):
-    """The twin that sorts all rows."""
-    counts = np.bincount(encoded, weight)
-    plain = np.where(np.isnan(values), np.inf, values + 0.0)
-    rows, at = np.unique(plain, axis=0, return_inverse=True)
-    table = np.zeros((len(counts), len(rows)))
-    np.add.at(table, (encoded, at.ravel()), weight)
-    order = np.lexsort((*table.T, -counts))
-    return np.argsort(order)[encoded], order
+from skroute.gating._class_codes import checksums, name_free
+from skroute.gating._levels import row_keys
 
 
 def drawn(rng):
-    """Rows with few values, many of them in several classes."""
+    """Rows with few values, many of them in several classes, all equally frequent."""
     n_classes, each = rng.integers(2, 7), rng.integers(1, 12)
     y = np.repeat(np.arange(n_classes), each)
     shape = each, rng.integers(1, 4)
@@ -35,34 +24,53 @@ def drawn(rng):
     return y, X, weight
 
 
+def contents(y, X, weight):
+    """The rows of each class with their weights; one NaN, one zero."""
+    found = [{} for _ in range(y.max() + 1)]
+    for label, row, w in zip(y, np.where(np.isnan(X), np.inf, X + 0.0), weight):
+        if w > 0:
+            found[label][tuple(row)] = found[label].get(tuple(row), 0) + w
+    return found
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_classes_are_parted_as_by_sorting(seed):
+def test_codes_depend_on_the_rows_alone(seed):
     rng = np.random.default_rng(seed)
     for _ in range(100):
         y, X, weight = drawn(rng)
         codes, order = name_free(y, X, weight)
-        expected_codes, expected_order = by_sorting(y, X, weight)
-        np.testing.assert_array_equal(order, expected_order)
-        np.testing.assert_array_equal(codes, expected_codes)
+        counts = np.bincount(y, weight)
+        assert (np.diff(counts[order]) <= 0).all()
+        np.testing.assert_array_equal(order[codes], y)
+        rows = contents(y, X, weight)
+        alike = [[a == b for b in rows] for a in rows]
+        sums = checksums(y, row_keys(X), weight)
+        np.testing.assert_array_equal(np.equal.outer(sums, sums), alike)
+        # Other names, another order of rows: each row keeps its code, but for classes alike.
+        names, shuffle = rng.permutation(len(counts)), rng.permutation(len(y))
+        again, _ = name_free(names[y][shuffle], X[shuffle], weight[shuffle])
+        where = np.array([rows[i] for i in order], dtype=object)
+        assert all(where[a] == where[b] for a, b in zip(again, codes[shuffle]))
 
 
-@pytest.mark.parametrize("duplicated", [False, True])
-def test_equally_frequent_classes_take_no_sort_of_all_rows(duplicated, monkeypatch):
+def test_a_weight_is_so_many_rows():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(2000, 3))
-    if duplicated:
-        # All rows but one are in both classes.
-        X[1000:] = X[:1000]
-        X[np.argmin(X[:1000, 0]), 1] += 1
-    sizes, unique = [], np.unique
+    y, X = np.repeat([0, 1, 2], 20), rng.integers(0, 3, (60, 2)).astype(float)
+    weight = rng.integers(0, 4, 60)
+    np.testing.assert_array_equal(
+        checksums(y, row_keys(X), weight.astype(float)),
+        checksums(y.repeat(weight), row_keys(X.repeat(weight, axis=0)), np.ones(weight.sum())),
+    )
 
-    def watched(values, *args, axis=None, **keywords):
-        if axis is not None:
-            sizes.append(len(values))
-        return unique(values, *args, axis=axis, **keywords)
 
-    monkeypatch.setattr(_class_codes.np, "unique", watched)
-    _, order = name_free(np.repeat([0, 1], 1000), X, np.ones(2000))
-    # One row of each class and round.
-    assert sizes == [2] * (1 + duplicated)
-    assert sorted(order) == [0, 1]
+def test_no_sort_of_rows(monkeypatch):
+    """Rows are sorted as numbers: compared column by column a million take seconds."""
+    X, seen, unique = np.random.default_rng(0).normal(size=(2000, 3)), [], np.unique
+
+    def watched(values, *args, **keywords):
+        seen.append(values.ndim)
+        return unique(values, *args, **keywords)
+
+    monkeypatch.setattr(np, "unique", watched)
+    name_free(np.repeat([0, 1], 1000), X, np.ones(2000))
+    assert set(seen) == {1}

@@ -239,9 +239,14 @@ def _bagged_regressor(model):
             f"FastForest takes one target, the {type(model).__name__} was fitted to y with "
             f"{model.n_outputs_} columns."
         )
-    values = [member.tree_.value[:, 0, :] for member in model.estimators_]
-    forest = _averaged(model, model.estimators_, values)
-    return Reading(forest, "mean", divisor=len(values), rounding=1e-12)
+    forest = averaged_regressor(model)
+    return Reading(forest, "mean", divisor=forest.n_members, rounding=1e-12)
+
+
+def averaged_regressor(model):
+    """Forest of a fitted ``ForestRegressor``, of any number of outputs; sums, not means."""
+    values = [member.tree_.value[:, :, 0] for member in model.estimators_]
+    return _averaged(model, model.estimators_, values)
 
 
 @exactly("sklearn", "BaseGradientBoosting")

@@ -149,8 +149,10 @@ def main(short):
             calls["YDF"] = peer
         us = {key: 1e6 * s / len(X) for key, s in alternate(calls, repeats).items()}
         equal = np.mean(fast.predict(X) == model.predict(X))
-        layout = "bit vectors" if "_layout" in vars(fast.reading_.forest) and (
-            vars(fast.reading_.forest)["_layout"][1] is not None) else "walk"  # fmt: skip
+        forest = vars(fast.reading_.forest)
+        named = {"_layout": "bit vectors", "_coded": "codes"}
+        found = [named[key] for key in named if forest.get(key, (0, None))[1] is not None]
+        layout = found[0] if found else "walk"
         rows.append(
             [name, layout, us["own"], us["walk"], us["fast"], us["own"] / us["fast"],
              us["walk"] / us["fast"], equal]

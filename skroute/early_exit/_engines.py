@@ -137,6 +137,12 @@ def ensemble_engine(estimator):
     return (PreparedEngine(engine, before) if before else engine), classes
 
 
+_ONE_CLASS = (
+    "This {} was fitted to rows of one class, which is its answer to every row: nothing is to be "
+    "evaluated."
+)
+
+
 def _engine_of(estimator, cut):
     if has_exits(estimator) and cut is None:
         return ExitEngine(estimator), np.asarray(estimator.classes_)
@@ -144,6 +150,8 @@ def _engine_of(estimator, cut):
     found = None if reader is None else reader(estimator)
     if found is not None:
         forest, classes = found
+        if classes is not None and len(classes) < 2 and forest.link != "mean":
+            raise ValueError(_ONE_CLASS.format(type(estimator).__name__))
         return ForestEngine(forest if cut is None else moved(forest, cut, classes)), classes
     if cut is not None:
         raise ValueError(

@@ -16,7 +16,7 @@ from joblib import effective_n_jobs
 from scipy.special import expit
 from sklearn.utils.extmath import softmax as sk_softmax
 
-from skroute.forests._bitvector import FEWEST_ROWS, layout_of
+from skroute.forests._code_walk import walk_of
 from skroute.forests._forest import CATEGORICAL, FEATURE_MASK, ForestBuilder
 from skroute.forests._own_predict import own_predict
 from skroute.forests._readers import (
@@ -239,9 +239,14 @@ def _bagged_regressor(model):
             f"FastForest takes one target, the {type(model).__name__} was fitted to y with "
             f"{model.n_outputs_} columns."
         )
-    values = [member.tree_.value[:, 0, :] for member in model.estimators_]
-    forest = _averaged(model, model.estimators_, values)
-    return Reading(forest, "mean", divisor=len(values), rounding=1e-12)
+    forest = averaged_regressor(model)
+    return Reading(forest, "mean", divisor=forest.n_members, rounding=1e-12)
+
+
+def averaged_regressor(model):
+    """Forest of a fitted ``ForestRegressor``, of any number of outputs; sums, not means."""
+    values = [member.tree_.value[:, :, 0] for member in model.estimators_]
+    return _averaged(model, model.estimators_, values)
 
 
 @exactly("sklearn", "BaseGradientBoosting")
@@ -378,21 +383,16 @@ def exact_sums(reading, X, n_jobs=None):
     -------
     ndarray of shape (n, n_outputs)
     """
-    from skroute.forests._bitvector_kernels import BLOCK, add_members
-    from skroute.forests._kernels import add_leaves
+    from skroute.forests._bitvector_kernels import BLOCK
 
     forest, n = reading.forest, len(X)
     out = np.empty((n, forest.n_outputs), dtype=reading.sums)
     out[:] = forest.offset
     column = np.arange(forest.n_outputs)
-    bits = layout_of(forest) if n >= FEWEST_ROWS else None
+    walk = walk_of(forest, n, (0, forest.n_members))
 
     def add(start, stop):
-        if bits is None:
-            part, to = X[start:stop], out[start:stop]
-            add_leaves(part, forest.trees, 0, forest.n_members, column, to)
-        else:
-            add_members(X, start, stop, bits, 0, forest.n_members, column, out)
+        walk(X, start, stop, column, out)
 
     n_threads = min(effective_n_jobs(n_jobs), -(-n // BLOCK))
     if n_threads <= 1:

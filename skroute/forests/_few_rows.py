@@ -76,19 +76,25 @@ class FewRows:
         row_label, row_proba, sums = self._row_label, self._row_proba, self._sums
         (small, double), narrow = _KINDS, self._sums is not _KINDS[1]
 
-        def read(X):
-            # The kernels look at the shape themselves.
-            kind = X.dtype
-            return (kind is double or kind is small) and X.ndim == 2 and X.flags.aligned
-
+        # The kernels look at the shape themselves. Both ask for themselves: a call takes long.
         def label(X):
-            if type(X) is not array or not read(X):
+            if (
+                type(X) is not array
+                or ((kind := X.dtype) is not double and kind is not small)
+                or X.ndim != 2
+                or not X.flags.aligned
+            ):
                 return None
             at = row_label(X, pack, values)
             return labels[at].copy() if at >= 0 else None
 
         def proba(X):
-            if type(X) is not array or not read(X):
+            if (
+                type(X) is not array
+                or ((kind := X.dtype) is not double and kind is not small)
+                or X.ndim != 2
+                or not X.flags.aligned
+            ):
                 return None
             found = empty((1, 2))
             if not row_proba(X, pack, values, found):

@@ -287,8 +287,9 @@ class Forest:
         return max(self.least_rounding, float(16 * np.finfo(self.sums).eps * (size + 1.0)))
 
     def __getstate__(self):
-        # The second layout is made again where it is asked for.
-        return {name: value for name, value in self.__dict__.items() if name != "_layout"}
+        # Other layouts are made again where they are asked for.
+        made = {"_layout", "_coded"}
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     @property
     def n_members(self):

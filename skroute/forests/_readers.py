@@ -336,6 +336,11 @@ def read_adaboost(model):
     if not reads_trees(model):
         return None
     classes, n_classes = model.classes_, len(model.classes_)
+    if n_classes < 2:
+        raise ValueError(
+            "This AdaBoostClassifier was fitted to rows of one class, which is its answer to every "
+            "row: nothing is to be evaluated."
+        )
     weights = model.estimator_weights_[: len(model.estimators_)] / model.estimator_weights_.sum()
     builder = ForestBuilder()
     for member, weight in zip(model.estimators_, weights):

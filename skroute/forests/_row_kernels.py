@@ -107,38 +107,83 @@ def _down_sets(nodes, codes, at, sets, words):
     return (word >> np.uint64(32)) + np.uint64(1) - inside
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _sixteen(nodes, heads, codes, h, at):
+    """Leaves of sixteen trees, into `at`: their loads overlap."""
+    i = np.uint64(h)
+    # Heads say the largest depth for groups of eight, in which `h` may be anywhere.
+    depth = np.int64(max(heads[i, 3], heads[i + np.uint64(8), 3], heads[i + np.uint64(15), 3]))
+    a0, a1 = heads[i, 0], heads[i + np.uint64(1), 0]
+    a2, a3 = heads[i + np.uint64(2), 0], heads[i + np.uint64(3), 0]
+    a4, a5 = heads[i + np.uint64(4), 0], heads[i + np.uint64(5), 0]
+    a6, a7 = heads[i + np.uint64(6), 0], heads[i + np.uint64(7), 0]
+    a8, a9 = heads[i + np.uint64(8), 0], heads[i + np.uint64(9), 0]
+    a10, a11 = heads[i + np.uint64(10), 0], heads[i + np.uint64(11), 0]
+    a12, a13 = heads[i + np.uint64(12), 0], heads[i + np.uint64(13), 0]
+    a14, a15 = heads[i + np.uint64(14), 0], heads[i + np.uint64(15), 0]
+    for _ in range(min(depth, _LEVELS)):
+        a0, a1 = _down(nodes, codes, a0), _down(nodes, codes, a1)
+        a2, a3 = _down(nodes, codes, a2), _down(nodes, codes, a3)
+        a4, a5 = _down(nodes, codes, a4), _down(nodes, codes, a5)
+        a6, a7 = _down(nodes, codes, a6), _down(nodes, codes, a7)
+        a8, a9 = _down(nodes, codes, a8), _down(nodes, codes, a9)
+        a10, a11 = _down(nodes, codes, a10), _down(nodes, codes, a11)
+        a12, a13 = _down(nodes, codes, a12), _down(nodes, codes, a13)
+        a14, a15 = _down(nodes, codes, a14), _down(nodes, codes, a15)
+    at[0], at[1], at[2], at[3] = a0, a1, a2, a3
+    at[4], at[5], at[6], at[7] = a4, a5, a6, a7
+    at[8], at[9], at[10], at[11] = a8, a9, a10, a11
+    at[12], at[13], at[14], at[15] = a12, a13, a14, a15
+    # Where trees are not balanced, all may be at leaves long before the largest depth.
+    for _ in range(_LEVELS, depth):
+        moved = np.uint64(0)
+        for k in range(16):
+            leaf = _down(nodes, codes, at[k])
+            moved |= leaf ^ at[k]
+            at[k] = leaf
+        if moved == 0:
+            break
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _leaf_alone(nodes, heads, codes, t):
+    leaf = heads[t, 0]
+    for _ in range(np.int64(heads[t, 1])):
+        leaf = _down(nodes, codes, leaf)
+    return leaf
+
+
 @njit(cache=True, nogil=True)
 def _plain_leaves(nodes, heads, codes, t, m, at):
-    """Eight trees at a time: their loads overlap."""
-    eights = m // 8 * 8
-    for i in range(0, eights, 8):
-        h = np.uint64(t + i)
-        a0, a1 = heads[h, 0], heads[h + np.uint64(1), 0]
-        a2, a3 = heads[h + np.uint64(2), 0], heads[h + np.uint64(3), 0]
-        a4, a5 = heads[h + np.uint64(4), 0], heads[h + np.uint64(5), 0]
-        a6, a7 = heads[h + np.uint64(6), 0], heads[h + np.uint64(7), 0]
-        depth = np.int64(heads[h, 3])
-        for _ in range(min(depth, _LEVELS)):
-            a0, a1 = _down(nodes, codes, a0), _down(nodes, codes, a1)
-            a2, a3 = _down(nodes, codes, a2), _down(nodes, codes, a3)
-            a4, a5 = _down(nodes, codes, a4), _down(nodes, codes, a5)
-            a6, a7 = _down(nodes, codes, a6), _down(nodes, codes, a7)
-        at[i], at[i + 1], at[i + 2], at[i + 3] = a0, a1, a2, a3
-        at[i + 4], at[i + 5], at[i + 6], at[i + 7] = a4, a5, a6, a7
-        # Where trees are not balanced, all may be at leaves long before the largest depth.
-        for _ in range(_LEVELS, depth):
-            moved = np.uint64(0)
-            for k in range(i, i + 8):
-                leaf = _down(nodes, codes, at[k])
-                moved |= leaf ^ at[k]
-                at[k] = leaf
-            if moved == 0:
-                break
-    for i in range(eights, m):
-        leaf = heads[t + i, 0]
-        for _ in range(np.int64(heads[t + i, 1])):
-            leaf = _down(nodes, codes, leaf)
-        at[i] = leaf
+    """Sixteen trees at a time; the last sixteen again with those that are left over."""
+    if m < 16:
+        for i in range(m):
+            at[i] = _leaf_alone(nodes, heads, codes, t + i)
+        return
+    for i in range(0, m, 16):
+        first = min(i, m - 16)
+        _sixteen(nodes, heads, codes, t + first, at[first : first + 16])
+
+
+@njit(cache=True, nogil=True)
+def _plain_sum(nodes, heads, codes, values, at, total):
+    """Add all trees to a single sum: it goes on while the next leaves are looked for."""
+    n, kind, g = len(heads), total.dtype.type, total[0]
+    # Values of what adds up in single precision are exact in it.
+    for first in range(0, n - 15, 16):
+        _sixteen(nodes, heads, codes, first, at)
+        for k in range(16):
+            g += kind(values[at[k], 0])
+    rest = n % 16
+    if n > 16 and rest:
+        _sixteen(nodes, heads, codes, n - 16, at)
+        for k in range(16 - rest, 16):
+            g += kind(values[at[k], 0])
+    elif rest:
+        _plain_leaves(nodes, heads, codes, 0, n, at)
+        for k in range(n):
+            g += kind(values[at[k], 0])
+    total[0] = g
 
 
 @njit(cache=True, nogil=True)
@@ -174,8 +219,6 @@ def some_leaves(tests, heads, codes, t, m, at, kind, sets, words):
 
     codes : ndarray of shape (n_columns,), dtype=uint16
     t, m : int
-        Eight divides `t`.
-
     at : ndarray of shape (m,), dtype=uint64
     kind : int
         Part 0, 3 of the pack: 0, 1 for oblivious trees, 2 with categories.
@@ -192,10 +235,13 @@ def some_leaves(tests, heads, codes, t, m, at, kind, sets, words):
 
 
 @njit(cache=True, nogil=True)
-def _add_trees(pack, values, codes, total):
+def _add_trees(pack, values, codes, at, total):
     """Add all trees to the sums of one row, one tree after the other, in the sums' type."""
     tests, heads, kind = part(pack, 3), part(pack, 4).reshape((-1, 4)), part(pack, 0)[3]
     n_trees = len(heads)
+    if kind == 0 and len(total) == 1:
+        _plain_sum(tests, heads, codes, values, at, total)
+        return
     # Calls for some trees each would take longer than these.
     at = np.empty(n_trees, dtype=np.uint64)
     some_leaves(tests, heads, codes, 0, n_trees, at, kind, part(pack, 8), part(pack, 7))
@@ -216,13 +262,13 @@ def _add_trees(pack, values, codes, total):
 
 
 @njit(cache=True, nogil=True)
-def _sums_of(row, pack, values, codes, out):
-    """Sums of one row, into `out`; `codes` is scratch."""
+def _sums_of(row, pack, values, codes, at, out):
+    """Sums of one row, into `out`; `codes` and `at`, of sixteen entries, are scratch."""
     bin_row(row, pack, codes)
     offset = part(pack, 6).view(np.float64)
     for k in range(len(offset)):
         out[k] = offset[k]
-    _add_trees(pack, values, codes, out)
+    _add_trees(pack, values, codes, at, out)
 
 
 @njit([types.boolean(X, PACK, VALUES, DOUBLES) for X in ROWS], cache=True, nogil=True)
@@ -238,19 +284,22 @@ def row_sums(X, pack, values, out):
         Sums in single precision, too, are written in double.
     """
     numbers = part(pack, 0)
-    n_outputs = len(part(pack, 6))
-    row = np.empty(X.shape[1])
-    codes = np.empty(len(part(pack, 1)) // 2, dtype=np.uint16)
-    short = np.empty(n_outputs, dtype=np.float32)
+    n_outputs, n_codes = len(part(pack, 6)), len(part(pack, 1)) // 2
+    # One piece of memory for all: each piece takes as long as a dozen trees.
+    ends = X.shape[1], X.shape[1] + 16, X.shape[1] + 16 + n_outputs
+    scratch = np.empty(ends[2] + n_codes // 4 + 1)
+    row, at = scratch[: ends[0]], scratch[ends[0] : ends[1]].view(np.uint64)
+    short = scratch[ends[1] : ends[2]].view(np.float32)[:n_outputs]
+    codes = scratch[ends[2] :].view(np.uint16)[:n_codes]
     for r in range(len(X)):
         if not take_row(X, r, numbers[1] != 0, np.int64(numbers[2]), row):
             return False
         if numbers[5]:
-            _sums_of(row, pack, values, codes, short)
+            _sums_of(row, pack, values, codes, at, short)
             for k in range(n_outputs):
                 out[r, k] = short[k]
         else:
-            _sums_of(row, pack, values, codes, out[r])
+            _sums_of(row, pack, values, codes, at, out[r])
     return True
 
 

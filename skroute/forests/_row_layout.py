@@ -61,7 +61,7 @@ def row_layout(forest, *, sums="float64", how=0, more=()):
     bits = layout_of(forest)
     oblivious = bits is not None and bits.clear.dtype.kind == "i"
     oblivious = oblivious and not (bits.columns.limit >= 0).any()
-    found = _of_levels(bits) if oblivious else _of_nodes(trees, forest.dtype)
+    found = _of_levels(bits) if oblivious else nodes_on_codes(trees, forest.dtype)
     if found is None:
         return None
     columns, words, heads, values, sets = found
@@ -126,7 +126,20 @@ def _of_levels(bits):
     return bits.columns, words, heads, bits.values, (np.zeros(0, int), np.zeros(0, int))
 
 
-def _of_nodes(trees, dtype):
+def nodes_on_codes(trees, dtype):
+    """Nodes that compare codes: columns, nodes, heads, values and sets of a :class:`RowLayout`.
+
+    Parameters
+    ----------
+    trees : Trees
+    dtype : str
+        Type of the rows.
+
+    Returns
+    -------
+    tuple or None
+        None beyond what codes can say.
+    """
     child, n_trees = trees.nodes["child"].astype(np.uint64), len(trees.roots)
     inner = np.flatnonzero(child != np.arange(len(child), dtype=np.uint64))
     found = find_tests(trees.nodes[inner], trees, np.dtype(dtype))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skroute.forests._bitvector import FEWEST_ROWS, layout_of
+from skroute.forests._code_walk import walk_of
 
 
 def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
@@ -37,9 +37,6 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     >>> leaf_sums(forest, X[:1]) / 7
     array([[1., 0., 0.]])
     """
-    from skroute.forests._bitvector_kernels import add_members
-    from skroute.forests._kernels import add_leaves
-
     X = np.ascontiguousarray(X, dtype=forest.dtype)
     last = forest.n_members if last is None else last
     if X.ndim != 2 or X.shape[1] != forest.n_features or not 0 <= first <= last <= forest.n_members:
@@ -51,9 +48,5 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     chosen = np.arange(forest.n_outputs) if outputs is None else np.asarray(outputs)
     column[chosen] = np.arange(len(chosen))
     out = np.zeros((len(X), len(chosen)))
-    bits = layout_of(forest) if len(X) >= FEWEST_ROWS else None
-    if bits is None:
-        add_leaves(X, forest.trees, first, last, column, out)
-    else:
-        add_members(X, 0, len(X), bits, first, last, column, out)
+    walk_of(forest, len(X), (first, last))(X, 0, len(X), column, out)
     return out

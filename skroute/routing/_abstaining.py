@@ -5,6 +5,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin
+from skroute.forests._averages import average_of
 from skroute.metrics._objectives import RowQuality
 from skroute.routing._targets import MultiLabel
 from skroute.utils._compat import Interval, Real
@@ -57,7 +58,7 @@ class Beside:
 
     def predict(self, X, **options):
         """Estimates of shape (n_samples, n_models + 1), with ``return_std`` a pair of them."""
-        found = self.estimator.predict(X, **options)
+        found = self.estimator.predict(X, **options) if options else average_of(self.estimator, X)
         if isinstance(found, tuple):
             return self.table(found[0]), self.table(found[1], 0.0)
         return self.table(on_host(found))

@@ -5,6 +5,7 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 
 from skroute.base import note_failure
+from skroute.forests._averages import average_of
 from skroute.routing._combiner import combine
 from skroute.routing._values import note_outputs, out_of_sample_quality
 
@@ -61,7 +62,7 @@ def fit_predictor(estimator, features, target, folds, name="accuracy_estimator")
 
 def predict_values(fitted, features, n_outputs):
     """Outputs of a multi-output regressor as a matrix, whatever it makes of one output."""
-    values = np.asarray(fitted.predict(features), dtype=np.float64)
+    values = np.asarray(average_of(fitted, features), dtype=np.float64)
     return values.reshape(len(features), n_outputs)
 
 

@@ -10,6 +10,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
 from skroute.features import needs_encoding
+from skroute.forests._averages import average_of
 from skroute.utils._compat import Integral, num_samples
 from skroute.utils._tensors import holds_numbers, on_host
 from skroute.utils._texts import refusing_text
@@ -188,7 +189,8 @@ def predict_matrix(fitted, X, n_outputs, name):
     """
     n = num_samples(X)
     with note_failure(name, n, "predict"):
-        values = np.asarray(on_host(fitted.predict(X)), dtype=np.float64).reshape(n, n_outputs)
+        values = np.asarray(on_host(average_of(fitted, X)), dtype=np.float64)
+        values = values.reshape(n, n_outputs)
         if not np.isfinite(values).all():
             raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")
     return values

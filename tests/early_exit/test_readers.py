@@ -410,3 +410,19 @@ def test_threads_change_nothing():
     policy = ExitThresholds.per_position(np.full(9, -0.3), np.full(9, 0.4))
     for one, two in zip(engine.walk(X, policy), engine.walk(X, policy, n_jobs=2)):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        partial(lgb.LGBMClassifier, n_estimators=3, verbose=-1, n_jobs=1),
+        partial(HistGradientBoostingClassifier, max_iter=3),
+        partial(AdaBoostClassifier, n_estimators=3),
+    ],
+)
+def test_boosting_of_one_class_says_so(model):
+    X = np.random.RandomState(0).rand(60, 2)
+    with pytest.raises(ValueError, match="rows of one class, .* nothing is to be evaluated"):
+        ensemble_engine(model().fit(X, np.full(60, "b")))
+    forest = RandomForestClassifier(3, random_state=0).fit(X, np.full(60, "b"))
+    assert ensemble_engine(forest)[1].tolist() == ["b"]

@@ -1,0 +1,97 @@
+"""Trees of any size for many rows: a layout of eight bytes a node, on binned rows."""
+
+from typing import Any, NamedTuple
+
+from skroute.forests._bitvector import FEWEST_ROWS, layout_of
+from skroute.forests._row_layout import nodes_on_codes
+
+# With fewer trees than this, binning the rows takes longer than it saves.
+FEWEST_TREES = 16
+
+
+class CodedTrees(NamedTuple):
+    """What the kernels of `_code_kernels` take.
+
+    Attributes
+    ----------
+    columns : Columns
+    nodes : ndarray of shape (n_nodes,), dtype=uint64
+        Left child from bit 32, column from bit 16, cut.
+
+    values, roots, depths, outputs, member_start : ndarray
+        As in :class:`~skroute.forests._forest.Trees`.
+    """
+
+    columns: Any
+    nodes: Any
+    values: Any
+    roots: Any
+    depths: Any
+    outputs: Any
+    member_start: Any
+
+
+def coded_trees(trees, dtype):
+    """The layout of some trees; None for categories and beyond what codes can say.
+
+    Parameters
+    ----------
+    trees : Trees
+    dtype : str
+        Type of the rows: ``"float32"`` or ``"float64"``.
+
+    Returns
+    -------
+    CodedTrees or None
+    """
+    found = nodes_on_codes(trees, dtype)
+    if found is None or len(found[0].feature) == 0 or (found[0].limit >= 0).any():
+        return None
+    columns, nodes = found[:2]
+    kept = trees.values, trees.roots, trees.depths, trees.outputs, trees.member_start
+    return CodedTrees(columns, nodes, *kept)
+
+
+def walk_of(forest, n_rows, members):
+    """The walk that suits a forest and how many rows there are.
+
+    Parameters
+    ----------
+    forest : Forest
+    n_rows : int
+    members : (int, int)
+        The first, and the one behind the last.
+
+    Returns
+    -------
+    callable
+        ``walk(X, start, stop, column, out)`` adds the members to rows ``start:stop`` of `out`, in
+        its type. X is an ndarray as the library of the forest reads it; `column` says for each
+        output which column of `out` it adds to, -1 for none.
+    """
+    from skroute.forests._bitvector_kernels import add_members
+    from skroute.forests._code_kernels import add_coded
+    from skroute.forests._kernels import add_leaves
+
+    if n_rows >= FEWEST_ROWS:
+        layout, add = layout_of(forest), add_members
+        if layout is None:
+            layout, add = _coded_of(forest, members), add_coded
+        if layout is not None:
+            return lambda X, start, stop, column, out: add(
+                X, start, stop, layout, *members, column, out
+            )
+    return lambda X, start, stop, column, out: add_leaves(
+        X[start:stop], forest.trees, *members, column, out[start:stop]
+    )
+
+
+def _coded_of(forest, members):
+    starts = forest.trees.member_start
+    if starts[members[1]] - starts[members[0]] < FEWEST_TREES:
+        return None
+    kept = forest.__dict__.get("_coded")
+    if kept is None or kept[0] is not forest.trees:
+        kept = forest.trees, coded_trees(forest.trees, forest.dtype)
+        forest.__dict__["_coded"] = kept
+    return kept[1]

@@ -1,0 +1,95 @@
+"""Trees of any size on binned rows: the sums of the reference, to the last bit."""
+
+import pickle
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, RandomForestRegressor
+
+from skroute.forests import FastForest, leaf_sums
+from skroute.forests._bitvector import layout_of
+from skroute.forests._code_walk import FEWEST_TREES, coded_trees
+from skroute.forests._exact import exact_reader
+from skroute.forests._forest import member_scores_reference
+
+
+def draw(rng, n, d, dtype, missing):
+    X = rng.normal(size=(n, d)).round(rng.randint(1, 4)).astype(dtype)
+    if missing:
+        X[rng.rand(n, d) < 0.1] = np.nan
+        X[rng.rand(n, d) < 0.1] = 0
+    return X
+
+
+def reading_of(kind, rng, seed):
+    """A forest whose trees are deep and not balanced."""
+    n, d = 900, rng.randint(1, 9)
+    missing = kind != "extra"
+    X = draw(rng, n, d, np.float64, missing)
+    y = rng.randint(0, rng.randint(2, 5), n)
+    if kind == "light":
+        model = lgb.LGBMClassifier(
+            n_estimators=20, num_leaves=150, min_child_samples=1, verbose=-1, n_jobs=1,
+            zero_as_missing=bool(seed % 2), random_state=seed,
+        )  # fmt: skip
+    elif kind == "extra":
+        model = ExtraTreesClassifier(20, random_state=seed)
+    elif kind == "numbers":
+        model, y = RandomForestRegressor(20, random_state=seed), rng.rand(n)
+    else:
+        model = RandomForestClassifier(20, random_state=seed)
+    return exact_reader(model)(model.fit(X, y)), d, missing
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["light", "forest", "extra", "numbers"])
+def test_sums_of_the_reference(kind, seed):
+    rng = np.random.RandomState(seed)
+    reading, d, missing = reading_of(kind, rng, seed)
+    forest = reading.forest
+    assert layout_of(forest) is None
+    for n in (48, 300, 2600):
+        X = draw(rng, n, d, forest.dtype, missing)
+        # As compiled code adds: one member after the other.
+        expected = np.zeros((n, forest.n_outputs))
+        for scores in member_scores_reference(forest, X):
+            expected += scores
+        np.testing.assert_array_equal(leaf_sums(forest, X), expected)
+    assert forest._coded[1] is not None
+    some = leaf_sums(forest, X, outputs=[forest.n_outputs - 1], first=2)
+    expected = np.zeros(n)
+    for scores in member_scores_reference(forest, X)[2:]:
+        expected += scores[:, -1]
+    np.testing.assert_array_equal(some[:, 0], expected)
+    assert "_coded" not in pickle.loads(pickle.dumps(forest)).__dict__
+
+
+def test_few_trees_and_categories_are_walked_as_before():
+    rng = np.random.RandomState(0)
+    X = draw(rng, 900, 4, np.float64, True)
+    y = rng.randint(0, 2, 900)
+    few = RandomForestClassifier(FEWEST_TREES - 1, random_state=0).fit(X, y)
+    fast = FastForest.from_ensemble(few, X)
+    np.testing.assert_array_equal(fast.predict(X), few.predict(X))
+    assert "_coded" not in vars(fast.reading_.forest)
+    X[:, 0] = rng.randint(0, 40, 900)
+    given = {"min_child_samples": 1, "num_leaves": 150, "cat_smooth": 0, "verbose": -1}
+    cats = lgb.LGBMClassifier(n_estimators=20, n_jobs=1, random_state=0, **given)
+    cats.fit(X, y, categorical_feature=[0])
+    forest = exact_reader(cats)(cats).forest
+    assert coded_trees(forest.trees, forest.dtype) is None
+    expected = cats.predict(X, raw_score=True)
+    np.testing.assert_array_equal(leaf_sums(forest, X)[:, 0] + forest.offset[0], expected)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 3])
+def test_answers_are_those_of_scikit_learn(n_jobs):
+    rng = np.random.RandomState(1)
+    X = draw(rng, 5000, 6, np.float64, False)
+    y = (X[:, 0] * X[:, 1] + rng.normal(size=5000) > 0).astype(int)
+    model = RandomForestClassifier(30, random_state=0).fit(X[:2000], y[:2000])
+    fast = FastForest.from_ensemble(model, X[:100], n_jobs=n_jobs)
+    np.testing.assert_array_equal(fast.predict(X), model.predict(X))
+    np.testing.assert_allclose(fast.predict_proba(X), model.predict_proba(X), atol=1e-15)
+    assert fast.reading_.forest._coded[1] is not None

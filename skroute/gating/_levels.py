@@ -9,7 +9,8 @@ from skroute.base import ROUNDING
 
 # Scores that differ by less are ties: a gate is summed in another order for other batches.
 TIE = 1e-9
-_GOLDEN = 0.6180339887498949
+# Steps that spread numbers evenly over [0, 1).
+GOLDEN = 0.6180339887498949
 
 
 class Cuts(NamedTuple):
@@ -100,7 +101,7 @@ def row_draws(keys):
     starts = np.append(True, keys[order][1:] != keys[order][:-1])[: len(keys)]
     seen = np.empty(len(keys))
     seen[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
-    return ((keys >> np.uint64(11)).astype(np.float64) / 2.0**53 + _GOLDEN * seen) % 1.0
+    return ((keys >> np.uint64(11)).astype(np.float64) / 2.0**53 + GOLDEN * seen) % 1.0
 
 
 class Ranks(NamedTuple):

@@ -64,6 +64,10 @@ class OperatingPoint(NamedTuple):
     barred : tuple of float
         Prices up to which so many rows go on that the budget does not pay for them all; they
         stop, whatever the price.
+
+    share : float
+        Share that goes on of the rows that go on up to the price itself and no further: what the
+        budget pays for where nearly all rows do, such as behind a category of few levels.
     """
 
     candidate: str
@@ -74,6 +78,7 @@ class OperatingPoint(NamedTuple):
     quality: float
     quality_std_error: float
     barred: tuple = ()
+    share: float = 0.0
 
 
 class Outcome(NamedTuple):
@@ -81,7 +86,7 @@ class Outcome(NamedTuple):
 
     Attributes
     ----------
-    candidate, n_first, price, barred
+    candidate, n_first, price, barred, share
         As in `OperatingPoint`.
     cost : ndarray of shape (n_rows,)
     right : ndarray of shape (n_rows,), dtype=bool
@@ -93,6 +98,7 @@ class Outcome(NamedTuple):
     cost: np.ndarray
     right: np.ndarray
     barred: tuple = ()
+    share: float = 0.0
 
 
 class HeldOutPath:
@@ -136,16 +142,17 @@ class HeldOutPath:
     def point(self, name, limits, n_first):
         """The best point of this policy within the limits; None if its first round is too much."""
         reach, costs = self._within(self.reach, limits, n_first)
-        price, barred, _ = spend_budget(reach, costs, limits.budget)
+        found = spend_budget(reach, costs, limits.budget)
         reach, costs = self._within(self.fair, limits, n_first)
-        fair_price, _, reach = spend_budget(reach, costs, limits.budget)
-        if np.isinf(price) or np.isinf(fair_price):
+        fair = spend_budget(reach, costs, limits.budget)
+        if np.isinf(found.price) or np.isinf(fair.price):
             return None
-        stop = stops(reach, fair_price)
+        stop = stops(fair.reach, fair.price)
         rows = np.arange(len(stop))
         total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])[rows, stop]
         right = self.paths.right[rows, stop]
-        return Outcome(name, n_first, max(price, -1.0), total, right, barred)
+        price = max(found.price, -1.0)
+        return Outcome(name, n_first, price, total, right, found.barred, found.share)
 
 
 def reach_of(table, value):
@@ -269,6 +276,7 @@ class HeldOut:
             float(right.mean()),
             float(right.std() / root),
             chosen.barred,
+            chosen.share,
         )
 
     def _near(self, outcomes, limits):

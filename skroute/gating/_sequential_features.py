@@ -22,6 +22,7 @@ from skroute.gating._acquirer import (
 )
 from skroute.gating._base import FeatureBuyer
 from skroute.gating._groups import Groups
+from skroute.gating._levels import row_draws, row_keys
 from skroute.gating._points import ROOM, SURELY, HeldOut, HeldOutPath, Limits
 from skroute.gating._stopping import at_bar
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptions, num_samples
@@ -308,7 +309,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         -------
         OperatingPoint
             Named tuple ``(candidate, n_first, price, cost, cost_std_error, quality,
-            quality_std_error, barred)``.
+            quality_std_error, barred, share)``.
         """
         check_is_fitted(self)
         return self._point(self._limits(self._effective_budget(budget), max_rounds, max_cost))
@@ -505,8 +506,16 @@ class _Walk:
     def at_price(self, price):
         """Go on with every row that reaches beyond a price."""
         price = max(price, -1.0)
-        barred = self.point.barred
-        while len(going := np.flatnonzero((self.reach > price) & ~at_bar(self.reach, barred))):
+        barred, share = self.point.barred, self.point.share
+        draws = np.full(len(self.rows), np.nan)
+        while True:
+            tied = at_bar(self.reach, (price,) if share else ())
+            if len(new := np.flatnonzero(tied & np.isnan(draws))):
+                # Each row is drawn once, by what it has shown.
+                draws[new] = row_draws(row_keys(self.values[new]))
+            beyond = np.where(tied, draws < share, self.reach > price)
+            if not len(going := np.flatnonzero(beyond & ~at_bar(self.reach, barred))):
+                break
             self._buy(going)
 
     def within_cap(self, cap):

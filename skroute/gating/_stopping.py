@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skroute.gating._levels import GOLDEN
+
 _N_PRICES = 60
 
 
@@ -210,12 +212,33 @@ def at_bar(reach, barred):
     return found
 
 
+class Spending(NamedTuple):
+    """How rows spend a budget.
+
+    Attributes
+    ----------
+    price : float
+    barred : tuple of float
+        Reaches of rows that stop, whatever the price.
+    share : float
+        Share that goes on of the rows that reach up to the price itself.
+    reach : ndarray of shape (n_rows, n_steps)
+        That of rows that stop is negative, and that of rows that go on above the price.
+    """
+
+    price: float
+    barred: tuple
+    share: float
+    reach: Any
+
+
 def spend_budget(reach, costs, budget):
     """The price of a budget, where many rows reach up to the same one.
 
     After a category has been bought there are as few reaches as levels, and at the price of one of
     them a large part of the rows goes on at once. Where the budget does not pay for it, these
-    rows stop, and the rest is spent on others at a lower price.
+    rows stop, and the rest is spent on others at a lower price. Where there are none, such as
+    behind three levels of a third of the rows each, it pays for a share of them.
 
     Parameters
     ----------
@@ -224,21 +247,31 @@ def spend_budget(reach, costs, budget):
 
     Returns
     -------
-    price : float
-    barred : tuple of float
-        Reaches of rows that stop, whatever the price.
-    reach : ndarray of shape (n_rows, n_steps)
-        Those of rows that stop are negative.
+    Spending
     """
-    price, barred = price_of_budget(reach, costs, budget), ()
-    rows = np.arange(len(reach))
+    first = price, barred = price_of_budget(reach, costs, budget), ()
+    rows, kept = np.arange(len(reach)), reach
     total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])
+
+    def spent(reach, price):
+        return total[rows, stops(reach, price)].mean()
+
     while 0 < price < np.inf and len(barred) < _MOST_BARRED:
-        if total[rows, stops(reach, price)].mean() >= budget * (1 - _LEFT):
+        if spent(kept, price) >= budget * (1 - _LEFT):
             break
-        without = np.where(at_bar(reach, (price,)), -2.0, reach)
+        without = np.where(at_bar(kept, (price,)), -2.0, kept)
         lower = price_of_budget(without, costs, budget)
         if not 0 < lower < price:
             break
-        price, barred, reach = lower, (*barred, price), without
-    return price, barred, reach
+        price, barred, kept = lower, (*barred, price), without
+    if 0 < price < np.inf and spent(kept, price) < budget * (1 - _LEFT):
+        price, barred = first
+        tied = at_bar(reach, (price,))
+        least, most = (spent(np.where(tied, own, reach), price) for own in (-2.0, np.inf))
+        if most > least:
+            share = float(np.clip((budget - least) / (most - least), 0, 1))
+            goes = (GOLDEN * rows) % 1.0 < share
+            kept = np.where(tied, np.where(goes, np.inf, -2.0)[:, None], reach)
+            return Spending(price, (), share, kept)
+        kept = reach
+    return Spending(price, barred, 0.0, kept)

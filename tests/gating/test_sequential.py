@@ -166,11 +166,36 @@ def test_a_budget_is_spent_where_many_rows_reach_up_to_one_price():
     reach[60:, 1] = np.linspace(0.1, 1.0, 40)
     costs = np.ones((100, 2))
     assert price_of_budget(reach, costs, 1.2) == 2.0
-    price, barred, kept = spend_budget(reach, costs, 1.2)
-    assert barred == (2.0,) and stops(kept, price).mean() == 1.2
+    price, barred, share, kept = spend_budget(reach, costs, 1.2)
+    assert barred == (2.0,) and share == 0 and stops(kept, price).mean() == 1.2
     # Where the budget pays for them nothing is barred.
-    price, barred, _ = spend_budget(reach, costs, 1.7)
+    price, barred, *_ = spend_budget(reach, costs, 1.7)
     assert barred == () and stops(reach, price).mean() == pytest.approx(1.7, abs=0.011)
+
+
+def test_a_budget_is_spent_behind_a_category_of_few_levels():
+    """A third of the rows each reach up to three prices, and none of them can be paid for whole."""
+    reach = np.column_stack([np.full(300, 9.0), np.tile([3.0, 2.0, 1.0], 100)])
+    for budget, price, share in ((1.2, 3.0, 0.6), (1.5, 2.0, 0.5), (1.9, 1.0, 0.7)):
+        found = spend_budget(reach, np.ones((300, 2)), budget)
+        assert found.price == price and found.share == pytest.approx(share)
+        assert stops(found.reach, price).mean() == pytest.approx(budget, abs=0.01)
+
+
+def test_fresh_rows_spend_a_budget_behind_a_category():
+    """Three levels, two of which say little; 1.0 was spent of 1.2, and 1.33 of 1.5."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 3, 3000), rng.integers(0, 2, 3000)]).astype(float)
+    level = X[:, 0].astype(int)
+    y = (rng.random(3000) < np.array([0.1, 0.5, 0.8])[level]).astype(int)
+    told = rng.random(3000) < np.array([0.0, 0.7, 0.6])[level]
+    y[told] = X[told, 1]
+    model = SequentialFeatureClassifier(random_state=0).fit(X[:1200], y[:1200])
+    for budget in (1.2, 1.4, 1.5, 1.8):
+        cost = model.predict_cost(X[1200:], budget=budget)
+        # The shares of the levels differ by chance: those of 300 held-out rows by .027.
+        assert cost.mean() == pytest.approx(budget, abs=0.06)
+        assert 0 < model.operating_point(budget).share < 1
 
 
 def test_what_an_order_buys_for_all_rows_is_answered_by_the_model_of_its_set():

@@ -28,9 +28,16 @@ from scipy.stats import norm
 
 import skroute.metrics
 import skroute.quality
-from skroute.assignment import assignment_path, choose_at_price
+from skroute.assignment import assignment_path
 from skroute.metrics import complementarity_matrix
-from skroute.metrics._potential import Learning, forecast, gains_of, learned_gains, oracle_gain
+from skroute.metrics._potential import (
+    Learning,
+    forecast,
+    gains_of,
+    learned_gains,
+    oracle_gain,
+    paid_and_got,
+)
 from skroute.quality import QualityRegressor
 from skroute.quality._stacking import judged_budgets
 
@@ -69,13 +76,11 @@ def full_gain(name, fold):
         estimate = default.cross_fit(fold.X, fold.quality, costs=fold.costs)
         new = default.predict(fold.X_test)
         prices = assignment_path(estimate, fold.costs)
-        routes = np.array(
-            [
-                choose_at_price(new, fold.costs, prices.price(budget))
-                for budget in judged_budgets(fold.quality, fold.costs)
-            ]
-        )
-        np.savez_compressed(path, gain=gains_of(routes, fold.quality_test, fold.costs))
+        spent = [
+            paid_and_got(new, fold.quality_test, fold.costs, prices.rule(budget))
+            for budget in judged_budgets(fold.quality, fold.costs)
+        ]
+        np.savez_compressed(path, gain=gains_of(spent, fold.quality_test, fold.costs))
     with np.load(path) as data:
         return data["gain"]
 

@@ -9,10 +9,10 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 from sklearn.utils import _safe_indexing, check_array, check_random_state
 
-from skroute.assignment import assignment_path, choose_at_price
+from skroute.assignment import assignment_path
 from skroute.base import check_costs
 from skroute.quality import QualityRegressor
-from skroute.quality._stacking import best_mix, judged_budgets
+from skroute.quality._stacking import best_mix, decided, judged_budgets
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, num_samples, validate_params
 
 # Parts that the rows are cut into, to see how the gain grows with the rows that were learned from.
@@ -102,12 +102,32 @@ class RoutingPotential(NamedTuple):
         )
 
 
-def gains_of(routes, quality, costs):
+def paid_and_got(estimates, quality, costs, rule):
+    """What each row costs and brings at a price; of a row that is tied the mean.
+
+    Parameters
+    ----------
+    estimates, quality : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_choices,)
+    rule : Rule
+
+    Returns
+    -------
+    ndarray of shape (2, n_rows)
+    """
+    rows, share = np.arange(len(quality)), rule.share
+    low, high = decided(estimates, costs, rule)
+    paid = (1 - share) * costs[low] + share * costs[high]
+    return np.stack([paid, (1 - share) * quality[rows, low] + share * quality[rows, high]])
+
+
+def gains_of(spent, quality, costs):
     """Each row's gain over the best random mix that spends the same.
 
     Parameters
     ----------
-    routes : ndarray of shape (n_budgets, n_rows) of int
+    spent : ndarray of shape (n_budgets, 2, n_rows)
+        From :func:`paid_and_got`.
     quality : ndarray of shape (n_rows, n_choices)
     costs : ndarray of shape (n_choices,)
 
@@ -117,13 +137,11 @@ def gains_of(routes, quality, costs):
         Its mean is the gain. Its variance over the number of rows is that of the gain (delta
         method: a row that costs more lets the mix have more, too).
     """
-    rows = np.arange(len(quality))
     total = np.zeros(len(quality))
-    for route in routes:
-        paid = costs[route]
+    for paid, got in spent:
         mix = best_mix(quality, costs, paid.mean())
-        total += quality[rows, route] - mix.of(quality) - mix.slope * (paid - paid.mean())
-    return total / len(routes)
+        total += got - mix.of(quality) - mix.slope * (paid - paid.mean())
+    return total / len(spent)
 
 
 def cross_fitted(estimator, X, quality, costs):
@@ -154,13 +172,13 @@ def learned_gains(estimator, X, quality, costs, random):
     mixed = random.permutation(n)
     gains = np.empty((len(PARTS), n))
     for size, parts in enumerate(PARTS):
-        routes = np.empty((len(budgets), n), dtype=np.intp)
+        spent = np.empty((len(budgets), 2, n))
         for part in np.array_split(mixed, parts):
             estimates = cross_fitted(estimator, _safe_indexing(X, part), quality[part], costs)
             path = assignment_path(estimates, costs)
             for i, budget in enumerate(budgets):
-                routes[i, part] = choose_at_price(estimates, costs, path.price(budget))
-        gains[size] = gains_of(routes, quality, costs)
+                spent[i][:, part] = paid_and_got(estimates, quality[part], costs, path.rule(budget))
+        gains[size] = gains_of(spent, quality, costs)
     return gains
 
 

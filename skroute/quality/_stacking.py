@@ -238,6 +238,26 @@ def judged_budgets(quality, costs):
     return low + SHARES * ((high if high > low else costs.max()) - low)
 
 
+def decided(estimate, costs, rule):
+    """Choices at a price; where rows are tied at it and mixed, below it and above it.
+
+    Parameters
+    ----------
+    estimate : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_choices,)
+    rule : Rule
+        The price, and the share of tied rows that are decided as above.
+
+    Returns
+    -------
+    below, above : ndarray of shape (n_rows,), dtype=int
+    """
+    below = above = choose_at_price(estimate, costs, rule.price)
+    if rule.share:
+        above = choose_at_price(estimate, costs, rule.price, tolerance=-_TIE)
+    return below, above
+
+
 def gain_over_mix(estimate, quality, costs, budgets=None):
     """What deciding by estimates gains over the best random mix that spends the same.
 
@@ -262,10 +282,8 @@ def gain_over_mix(estimate, quality, costs, budgets=None):
     mean, total = quality.mean(axis=0), np.zeros(len(quality))
     hull = upper_hull(costs, mean)
     for budget in budgets:
-        price, share = path.rule(budget)
-        low = high = choose_at_price(estimate, costs, price)
-        if share:
-            high = choose_at_price(estimate, costs, price, tolerance=-_TIE)
+        rule = path.rule(budget)
+        (low, high), share = decided(estimate, costs, rule), rule.share
         spent = (1 - share) * costs[low].mean() + share * costs[high].mean()
         total += (1 - share) * quality[rows, low] + share * quality[rows, high]
         total -= _mix_on(hull, mean, costs, spent).of(quality)

@@ -10,14 +10,26 @@ from sklearn.neighbors import KNeighborsRegressor
 from skroute.assignment import assignment_path
 from skroute.datasets import make_routing_problem
 from skroute.metrics import reference_curves, routing_potential
-from skroute.metrics._potential import Learning, RoutingPotential, forecast, gains_of, oracle_gain
-from skroute.quality._stacking import best_mix, judged_budgets
+from skroute.metrics._potential import (
+    Learning,
+    RoutingPotential,
+    cross_fitted,
+    forecast,
+    gains_of,
+    learned_gains,
+    oracle_gain,
+)
+from skroute.quality._stacking import best_mix, gain_over_mix, judged_budgets
 
 
 def some_quality(seed, n=40, m=4):
     rng = np.random.default_rng(seed)
     costs = np.cumsum(rng.random(m)) + 0.1
     return rng.random((n, m)), costs, rng
+
+
+def spent_by(routes, quality, costs):
+    return np.stack([costs[routes], quality[np.arange(len(quality)), routes]], axis=1)
 
 
 @settings(max_examples=40, deadline=None)
@@ -30,7 +42,22 @@ def test_gain_is_what_the_references_say(seed):
         paid = costs[route].mean()
         random = reference_curves(quality, costs, [paid]).random[0]
         expected.append(quality[np.arange(len(quality)), route].mean() - random)
-    assert gains_of(routes, quality, costs).mean() == pytest.approx(np.mean(expected))
+    gains = gains_of(spent_by(routes, quality, costs), quality, costs)
+    assert gains.mean() == pytest.approx(np.mean(expected))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gains_are_measured_as_the_default_estimate_chooses(seed):
+    """Rows of three kinds are tied; they are mixed, so that no budget is left over."""
+    rng = np.random.default_rng(seed)
+    kind, costs = rng.integers(3, size=200), np.array([1.0, 3.0, 4.0])
+    quality = (rng.random((200, 3)) < rng.random((3, 3))[kind]).astype(float)
+    X, learner = np.eye(3)[kind], KNeighborsRegressor(40)
+    found = learned_gains(learner, X, quality, costs, np.random.RandomState(0))
+    order = np.random.RandomState(0).permutation(200)
+    estimates = cross_fitted(learner, X[order], quality[order], costs)
+    expected = gain_over_mix(estimates, quality[order], costs, judged_budgets(quality, costs))
+    assert found[-1].mean() == pytest.approx(expected.mean(), abs=1e-12)
 
 
 @settings(max_examples=40, deadline=None)
@@ -68,7 +95,7 @@ def test_standard_error_is_the_spread_over_fresh_rows():
         x = rng.random(300)
         quality = (rng.random((300, 3)) < np.column_stack([x, 0.3 + 0.5 * x, 0.9 + 0 * x])) * 1.0
         routes = np.where(x > 0.7, 0, np.where(x > 0.4, 1, 2))[np.newaxis]
-        gains = gains_of(routes, quality, costs)
+        gains = gains_of(spent_by(routes, quality, costs), quality, costs)
         found.append(gains.mean())
         errors.append(gains.std(ddof=1) / np.sqrt(300))
         # The mutation: what the rows cost is not on the bill.

@@ -7,6 +7,10 @@ import numpy as np
 # Share of errors that is spent on leaving out shares of unequal rows that are out of the question
 # (Berger and Boos), grid of the others, and probability of the counts that are left out.
 _GAMMA, _GRID, _TAIL = 1e-5, 30, 1e-9
+# Numbers of unequal rows, over all limits, that are computed together.
+_AT_ONCE = 20_000
+# Probabilities below it are left out.
+_NOTHING = 1e-16
 
 
 def signed_root(n, lost, won, limit):
@@ -53,28 +57,67 @@ def trinomial_p_value(n, lost, won, limit):
     -------
     float
     """
-    from scipy.special import betainc, betaincinv
+    return float(trinomial_p_values(n, lost, won, np.array([limit]))[0])
+
+
+def trinomial_p_values(n, lost, won, limits):
+    """`trinomial_p_value` for several limits at once.
+
+    Parameters
+    ----------
+    n, lost, won : int
+    limits : ndarray of shape (n_limits,)
+
+    Returns
+    -------
+    ndarray of shape (n_limits,)
+    """
+    from scipy.special import bdtr
+
+    found = np.where(limits < 1, 1.0, 0.0)
+    found[(limits < 0) | (lost - won >= limits * n)] = 1.0
+    tested = (limits >= 0) & (lost - won < limits * n) & (limits < 1)
+    found[tested & (limits == 0)] = bdtr(lost, lost + won, 0.5)
+    tested &= limits > 0
+    if tested.any():
+        found[tested] = _largest(n, lost, won, limits[tested])
+    return found
+
+
+def _largest(n, lost, won, limits):
+    """The p-values for limits above 0 and above the difference seen, below 1."""
+    from scipy.special import betainc, betaincinv, gammaln
     from scipy.stats import binom
 
-    if limit < 0 or lost - won >= limit * n:
-        return 1.0
     unequal = lost + won
-    if limit == 0:
-        return float(binom.cdf(lost, unequal, 0.5))
-    if limit >= 1:
-        return 0.0
     least = betaincinv(unequal, n - unequal + 1, _GAMMA / 2) if unequal else 0.0
     most = betaincinv(unequal + 1, n - unequal, 1 - _GAMMA / 2) if unequal < n else 1.0
     # Fewer rows than the difference cannot differ.
-    least, most = max(least, limit), max(most, limit)
-    shares = np.geomspace(least, most, _GRID)[:, None]
-    m = np.arange(binom.ppf(_TAIL, n, least), binom.isf(_TAIL, n, most) + 1)
-    extreme = most_lost(n, m.astype(np.int64), limit, float(signed_root(n, lost, won, limit)))
-    p_won = np.clip((shares - limit) / (2 * shares), 0.0, 1.0)
-    below = betainc(np.maximum(m - extreme, 1), np.maximum(extreme + 1, 1), p_won)
-    below = np.where(extreme < 0, 0.0, np.where(extreme >= m, 1.0, below))
-    largest = (binom.pmf(m, n, shares) * below).sum(axis=1).max()
-    return float(min(largest + _GAMMA + 2 * _TAIL, 1.0))
+    least, most = np.maximum(least, limits), np.maximum(most, limits)
+    first = binom.ppf(_TAIL, n, least).astype(np.int64)
+    counts = binom.isf(_TAIL, n, most).astype(np.int64) - first + 1
+    if len(limits) > 1 and counts.sum() > _AT_ONCE:
+        halves = np.array_split(limits, 2)
+        return np.concatenate([_largest(n, lost, won, half) for half in halves])
+    # The numbers of unequal rows of one limit after those of the other.
+    of, start = np.repeat(np.arange(len(limits)), counts), np.cumsum(counts) - counts
+    m = np.arange(len(of)) + (first - start)[of]
+    extreme = most_lost(n, m, limits[of], signed_root(n, lost, won, limits)[of])
+    shares = np.geomspace(least, most, _GRID)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ways = gammaln(n + 1) - gammaln(m + 1) - gammaln(n - m + 1)
+        even = np.where(m < n, (n - m) * np.log1p(-shares)[:, of], 0.0)
+        chance = np.exp(ways + m * np.log(shares)[:, of] + even)
+    # What is not likely adds nothing; `_TAIL` has room for all of it.
+    at, k = np.nonzero((chance > _NOTHING) & (extreme >= 0))
+    share, limit = shares[at, of[k]], limits[of[k]]
+    behind, lose = np.maximum(m - extreme, 1)[k], extreme[k] + 1.0
+    below = betainc(behind, lose, np.clip((share - limit) / (2 * share), 0.0, 1.0))
+    below[extreme[k] >= m[k]] = 1.0
+    added = chance[at, k] * below
+    sums = np.bincount(at * len(limits) + of[k], added, _GRID * len(limits))
+    largest = sums.reshape(_GRID, len(limits)).max(axis=0)
+    return np.minimum(largest + _GAMMA + 2 * _TAIL, 1.0)
 
 
 def trinomial_upper_bound(n, lost, won, level):
@@ -105,8 +148,8 @@ def trinomial_upper_bound(n, lost, won, level):
     ahead = np.r_[0:25, 36:61:12]
     while bound < high:
         behind = np.minimum(bound + step * ahead, high)
-        kept = [limit for limit in behind if excess(limit) > 0]
-        if not kept:
+        kept = behind[trinomial_p_values(n, lost, won, behind) > level]
+        if not len(kept):
             break
         bound = min(kept[-1] + step, high)
     return float(bound)

@@ -1,6 +1,11 @@
 """The bounds once more, in plain Python and without a shortcut."""
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import betainc, betaincinv
+from scipy.stats import binom
+
+from skroute.guarantees import _trinomial as room
 
 
 def log_capital(values, mean, n_population, cap, prior, aim):
@@ -48,3 +53,54 @@ def running_bounds(values, grid, aim, cap, prior):
         lower.append(grid[out_low].max(initial=0.0))
         upper.append(grid[out_high].min(initial=1.0))
     return np.array(lower), np.array(upper)
+
+
+def trinomial_p_value(n, lost, won, limit):
+    """`_trinomial.trinomial_p_value`: one limit."""
+    if limit < 0 or lost - won >= limit * n:
+        return 1.0
+    unequal = lost + won
+    if limit == 0:
+        return float(binom.cdf(lost, unequal, 0.5))
+    if limit >= 1:
+        return 0.0
+    least = betaincinv(unequal, n - unequal + 1, room._GAMMA / 2) if unequal else 0.0
+    most = betaincinv(unequal + 1, n - unequal, 1 - room._GAMMA / 2) if unequal < n else 1.0
+    # Fewer rows than the difference cannot differ.
+    least, most = max(least, limit), max(most, limit)
+    shares = np.geomspace(least, most, room._GRID)[:, None]
+    m = np.arange(binom.ppf(room._TAIL, n, least), binom.isf(room._TAIL, n, most) + 1)
+    extreme = room.most_lost(n, m.astype(np.int64), limit, float(room.signed_root(n, lost, won, limit)))
+    p_won = np.clip((shares - limit) / (2 * shares), 0.0, 1.0)
+    below = betainc(np.maximum(m - extreme, 1), np.maximum(extreme + 1, 1), p_won)
+    below = np.where(extreme < 0, 0.0, np.where(extreme >= m, 1.0, below))
+    largest = (binom.pmf(m, n, shares) * below).sum(axis=1).max()
+    return float(min(largest + room._GAMMA + 2 * room._TAIL, 1.0))
+
+
+def trinomial_upper_bound(n, lost, won, level):
+    """`_trinomial.trinomial_upper_bound`: limit by limit."""
+    def excess(limit):
+        return np.log(trinomial_p_value(n, lost, won, float(limit))) - np.log(level)
+
+    seen, high = max((lost - won) / n, 0.0), 1 - 1e-6
+    if excess(high) > 0:
+        return 1.0
+    # Begin where the normal law would.
+    unequal = (lost + won + 4) / (n + 4)
+    low, step = seen, 2 * np.sqrt(unequal / n)
+    while low + step < high and excess(low + step) > 0:
+        low, step = low + step, 2 * step
+    top = min(low + step, high)
+    bound = low if excess(low) <= 0 else brentq(excess, low, top, xtol=1e-5, rtol=1e-4)
+    # The p-value has small steps up: the bound is behind the last limit that is not refused. A
+    # step is over soon, so the search is fine behind the bound and coarse further on.
+    step = min(0.02 * bound + 0.2 / n, 0.05) / 12
+    ahead = np.r_[0:25, 36:61:12]
+    while bound < high:
+        behind = np.minimum(bound + step * ahead, high)
+        kept = [limit for limit in behind if excess(limit) > 0]
+        if not kept:
+            break
+        bound = min(kept[-1] + step, high)
+    return float(bound)

@@ -8,6 +8,7 @@ from scipy import optimize, stats
 
 from skroute.guarantees import _trinomial as room
 from skroute.guarantees import mean_lower_bound, mean_p_value, mean_upper_bound
+from tests.guarantees import reference
 from tests.guarantees.test_means import broken_at_most
 
 
@@ -95,6 +96,36 @@ def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
     np.testing.assert_allclose(mean_lower_bound(-values, confidence=0.9, **options), -bound)
     scaled = mean_upper_bound(50 * values, bounds=(-50, 50), confidence=0.9, method="trinomial")
     np.testing.assert_allclose(scaled, 50 * bound)
+
+
+@given(
+    n=st.integers(1, 300),
+    shares=st.tuples(st.floats(0, 0.5), st.floats(0, 0.5)),
+    limits=st.lists(st.floats(-0.1, 1.1), max_size=4),
+    at_once=st.sampled_from([1, 200, 20_000]),
+)
+@settings(deadline=None, max_examples=60)
+def test_p_values_of_many_limits_are_those_one_by_one(n, shares, limits, at_once):
+    lost, won = (int(share * n) for share in shares)
+    limits = np.array([*limits, 0.0, 1.0, (lost - won) / n])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "_AT_ONCE", at_once)
+        found = room.trinomial_p_values(n, lost, won, limits)
+    expected = [reference.trinomial_p_value(n, lost, won, limit) for limit in limits]
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-12)
+
+
+@given(
+    n=st.integers(1, 800),
+    shares=st.tuples(st.floats(0, 0.3), st.floats(0, 0.3)),
+    level=st.sampled_from([0.01, 0.05, 0.1]),
+)
+@settings(deadline=None, max_examples=25)
+def test_bounds_are_those_of_the_search_limit_by_limit(n, shares, level):
+    lost, won = (int(share * n) for share in shares)
+    found = room.trinomial_upper_bound(n, lost, won, level)
+    expected = reference.trinomial_upper_bound(n, lost, won, level)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_grid_of_shares_is_fine_enough(monkeypatch):

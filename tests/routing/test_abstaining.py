@@ -504,3 +504,66 @@ def test_unknown_outcomes_are_estimated_as_without_the_choice(
     clear = np.sort(net, axis=1)
     clear = clear[:, -1] - clear[:, -2] > 1e-9
     np.testing.assert_array_equal(own.route(X)[clear], net.argmax(axis=1)[clear])
+
+
+COSTS_OF_ERRORS = np.array([[-1.0, 30.0, 4.0], [9.0, 0.0, 25.0], [2.0, 40.0, 0.0]])
+WORTH = {
+    "cost matrix": (lambda y, given, proba: -COSTS_OF_ERRORS[y, given], 8.0),
+    "log_loss": (lambda y, given, proba: np.log(proba[np.arange(len(y)), y]), 0.4),
+    "brier": (lambda y, given, proba: -((np.eye(3)[y] - proba) ** 2).sum(axis=1), 0.3),
+    "callable": (lambda y, given, proba: 1.0 - 3.0 * (y != given) * (y == 1), 0.5),
+}
+ALL = [OccamRouterClassifier, SingleBestClassifier, OracleRouterClassifier, *COMBINING]
+
+
+@pytest.mark.parametrize("name", WORTH)
+@pytest.mark.parametrize("kind", ALL)
+def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
+    """Quality, cost, marks and score, made anew by numpy, with a rare class at three budgets."""
+    X, y = make_classification(
+        700, n_features=6, n_informative=4, n_classes=3, weights=[0.1, 0.3], random_state=1
+    )
+    classes = np.array(["ant", "bee", "hornet"])
+    (of, abstain_cost), prices = WORTH[name], np.array([1.0, 3.0, 6.0])
+    if name == "cost matrix":
+        quality = COSTS_OF_ERRORS
+    elif name == "callable":
+        quality = lambda true, given: 1.0 - 3.0 * (true != given) * (true == "bee")  # noqa: E731
+    else:
+        quality = name
+    models = [*members(), ("tree", DecisionTreeClassifier(max_depth=5, random_state=0))]
+    told = {"cv": 2, "quality": quality, "abstain_cost": abstain_cost}
+    if kind not in (FrugalMLClassifier, SingleBestClassifier, OracleRouterClassifier):
+        told["accuracy_estimator"] = TREE
+    if kind is SequentialRouterClassifier:
+        told["n_prices"] = 3
+    router = kind(models, costs=prices, **told)
+    if kind in COMBINING and name in ("log_loss", "brier"):
+        with pytest.raises(ValueError, match="has no rule for quality"):
+            router.fit(X[:400], classes[y[:400]])
+        return
+    router.fit(X[:400], classes[y[:400]])
+    X, y = X[400:], y[400:]
+    extra = {"y_true": classes[y]} if kind is OracleRouterClassifier else {}
+    for budget in (router.min_budget_, 2.5, np.inf):
+        routed = router.predict_routed(X, budget=budget, **extra)
+        proba = router.predict_proba(X, budget=budget, **extra)
+        found = router.row_quality(X, classes[y], budget=budget)
+        named = np.array(router.choices_)[routed.route]
+        handed = np.array([str(choice).endswith("abstain") for choice in named])
+        rows = np.flatnonzero(~handed)
+        assert [label is None for label in routed.y_pred] == handed.tolist()
+        np.testing.assert_array_equal(np.isnan(proba).all(axis=1), handed)
+        given_at = np.searchsorted(classes, routed.y_pred[rows].astype(str))
+        expected = np.full(len(y), router.abstain_quality_)
+        expected[rows] = of(y[rows], given_at, proba[rows])
+        np.testing.assert_allclose(found.quality, expected, atol=1e-9)
+        price = dict(zip(("bayes", "logreg", "tree"), prices)) | {"abstain": 0.0}
+        paid = [sum(price[k] for k in asked(str(choice))) for choice in named]
+        np.testing.assert_allclose(routed.cost, paid)
+        np.testing.assert_allclose(found.cost, paid)
+        if kind in (SingleBestClassifier, OracleRouterClassifier):
+            assert routed.cost.mean() <= budget * (1 + 1e-12)
+        if len(rows) and kind is not OracleRouterClassifier:
+            right = given_at == y[rows]
+            assert router.score(X, classes[y], budget=budget) == pytest.approx(right.mean())

@@ -104,20 +104,28 @@ class Service:
         self.limits, self.monitor = limits or Limits(), monitor
         if missing := set(stream.router.choices_) - set(providers):
             raise ValueError(f"There is no provider for the choice {sorted(missing)[0]!r}.")
-        # Bookings wait for other processes: never on the loop that serves the requests.
+        # Bookings wait for other processes: never on the loop that serves the requests. One thread
+        # books in turn: a request sees what an earlier one of this worker has paid.
         self._bookings = ThreadPoolExecutor(1, thread_name_prefix="bookings")
         self._failed = dict.fromkeys(providers, 0)
         self._back = {}
 
-    async def _book(self, function, *arguments, **more):
+    def _submit(self, function, *arguments):
         def booked():
             start = thread_time()
             try:
-                return function(*arguments, **more)
+                return function(*arguments)
             finally:
                 CPU.observe(thread_time() - start)
 
-        return await asyncio.get_running_loop().run_in_executor(self._bookings, booked)
+        return self._bookings.submit(booked)
+
+    async def _book(self, function, *arguments):
+        return await asyncio.wrap_future(self._submit(function, *arguments))
+
+    async def close(self):
+        """Wait until everything is booked."""
+        await self._book(int)
 
     async def chat(self, request):
         """``POST /v1/chat/completions``."""
@@ -147,7 +155,9 @@ class Service:
             return Refused(504, f"{ticket.name} broke off.", "unknown").response
         answered = perf_counter()
         self._failed[ticket.name] = 0
-        await self._book(self._commit, ticket, reply.cost)
+        # Not waited for. Who is answered and comes again under the same key while the ticket is
+        # open, at another worker, gets its call again; a crash before it is settled like one before.
+        self._submit(self._commit, ticket, reply.cost)
         CALL.labels(ticket.name).observe(answered - called)
         own = perf_counter() - answered + called - start
         OWN.observe(own)
@@ -209,6 +219,9 @@ class Service:
             log.exception("The cost of %s was above its bound, or late", ticket.name)
         except ValueError:
             # The same request came twice, one call answered both, and the other one has paid.
+            return
+        except Exception:
+            log.exception("Ticket %s-%s is paid and not booked", ticket.stream, ticket.id)
             return
         COST.labels(ticket.name).inc(cost)
         if self.monitor is not None:
@@ -275,6 +288,7 @@ def make_app(service, *, certificate="", close=None):
     @asynccontextmanager
     async def lifespan(app):
         yield
+        await service.close()
         if close is not None:
             await close()
 

@@ -156,7 +156,7 @@ class Service:
         answered = perf_counter()
         self._failed[ticket.name] = 0
         # Not waited for. Who is answered and comes again under the same key while the ticket is
-        # open, at another worker, gets its call again; a crash before it is settled like one before.
+        # open, at another worker, gets its call again; a crash until then is settled as ever.
         self._submit(self._commit, ticket, reply.cost)
         CALL.labels(ticket.name).observe(answered - called)
         own = perf_counter() - answered + called - start

@@ -75,13 +75,10 @@ class PortablePolicy:
             json.dumps(policy, allow_nan=False)
             self.policy, self.choices, self.budget = policy, policy["choices"], policy["budget"]
             self.costs, self.docked = np.array(policy["costs"]), np.array(policy["docked"])
-            one = self.quality(np.zeros((1, policy["n_features"])))[0]
-            # Of one length each, and numbers.
+            # Numbers, and of one length each.
+            one = self.quality(np.zeros((1, policy["n_features"])))[0] + policy["deciding"]
             np.stack([self.costs, self.docked, one, np.ones(len(self.choices))]) + 0.0
-            (
-                np.stack([policy[name] for name in ("budgets", "prices", "counts")])
-                + policy["deciding"]
-            )
+            np.stack([policy[name] for name in ("budgets", "prices", "counts")]) + 0.0
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"The policy is damaged: {error!r:.200}.") from error
 
@@ -135,8 +132,10 @@ class PortablePolicy:
         if texts or X.dtype.kind not in "biufO":
             raise ValueError("X must be numbers.")
         X = X.astype(np.float64)
-        if X.ndim != 2 or X.shape[1] != self.policy["n_features"]:
-            raise ValueError(f"X must have {self.policy['n_features']} columns, got {X.shape}.")
+        if X.ndim != 2 or X.shape[1] != self.policy["n_features"] or not len(X):
+            raise ValueError(
+                f"X must have {self.policy['n_features']} columns and rows: {X.shape}."
+            )
         refuse(np.isinf(X) if self.policy["missing"] else ~np.isfinite(X))
         for step in self.policy["steps"]:
             X = X * np.array(step["scale"]) + np.array(step["shift"])

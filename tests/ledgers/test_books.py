@@ -536,6 +536,20 @@ def test_a_decision_that_fails_is_not_counted(tmp_path, key):
         assert ledger.books("tenant") == before
 
 
+def test_a_call_of_a_key_is_paid_from_its_own_purses(tmp_path):
+    for ledger in make_ledgers(tmp_path):
+        ledger.open("tenant", 4.0)
+        ledger.open("all", 4.0)
+        made = ledger.reserve(("tenant", "all"), lambda *_: ONE, least=1.0, key="a")
+        for again in (
+            ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a"),
+            ledger.hold(("tenant",), 1.0, "a"),
+        ):
+            assert again[:4] == made[:4] == (made.ledger, made.number, ("tenant", "all"), "open")
+        ledger.settle(made.ledger, made.number, "tenant", ONE, 0.5)
+        assert ledger.books("all").spent == ledger.books("tenant").spent == 0.5
+
+
 def test_a_key_that_is_forgotten_when_its_reservation_would_have_expired(tmp_path):
     for ledger in make_ledgers(tmp_path, timeout=10.0, remember=10.0):
         ledger.open("tenant", 4.0)

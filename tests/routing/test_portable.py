@@ -173,6 +173,10 @@ def test_what_has_no_words_in_the_format_is_refused():
     router = BudgetRouter(Ridge(), costs=[1, 2, 3, 5], cv=2).fit(X, Q)
     with pytest.raises(ValueError, match="X must have 4 columns"):
         PortablePolicy(export_policy(router)).route([[1.0]])
+    for predictor in (Ridge(), BaggedNeighborsRegressor(), None):
+        router = BudgetRouter(predictor, costs=[1, 2, 3, 5], cv=2).fit(X, Q)
+        with pytest.raises(ValueError, match=r"X must have 4 columns and rows: \(0, 4\)"):
+            PortablePolicy(export_policy(router)).route(np.empty((0, 4)))
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])

@@ -103,6 +103,8 @@ def test_an_answer_is_decided_called_and_paid():
 
 def test_an_answer_does_not_wait_for_its_booking(monkeypatch, caplog):
     service, _ = make_service()
+    # As with books in Redis.
+    service._beside = True
     go, commit = threading.Event(), service.stream.commit
     monkeypatch.setattr(service.stream, "commit", lambda *of: (go.wait(20), commit(*of)))
     (found,) = call(service, ask(), booked=False)

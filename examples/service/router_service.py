@@ -104,28 +104,39 @@ class Service:
         self.limits, self.monitor = limits or Limits(), monitor
         if missing := set(stream.router.choices_) - set(providers):
             raise ValueError(f"There is no provider for the choice {sorted(missing)[0]!r}.")
-        # Bookings wait for other processes: never on the loop that serves the requests. One thread
-        # books in turn: a request sees what an earlier one of this worker has paid.
+        # What waits for a network is done beside the loop that serves the requests. A booking in
+        # a file of this host takes less than to hand it to a thread and to be woken by it.
+        self._beside = isinstance(stream.ledger, RedisLedger)
+        # One thread: a request sees what an earlier one of this worker has paid.
         self._bookings = ThreadPoolExecutor(1, thread_name_prefix="bookings")
         self._failed = dict.fromkeys(providers, 0)
         self._back = {}
 
-    def _submit(self, function, *arguments):
-        def booked():
-            start = thread_time()
-            try:
-                return function(*arguments)
-            finally:
-                CPU.observe(thread_time() - start)
-
-        return self._bookings.submit(booked)
+    @staticmethod
+    def _booked(function, *arguments):
+        start = thread_time()
+        try:
+            return function(*arguments)
+        finally:
+            CPU.observe(thread_time() - start)
 
     async def _book(self, function, *arguments):
-        return await asyncio.wrap_future(self._submit(function, *arguments))
+        if not self._beside:
+            return self._booked(function, *arguments)
+        booking = self._bookings.submit(self._booked, function, *arguments)
+        return await asyncio.wrap_future(booking)
+
+    def _book_without_waiting(self, function, *arguments):
+        """Who comes again under its key before it is booked, to another worker, is called again."""
+        if self._beside:
+            self._bookings.submit(self._booked, function, *arguments)
+        else:
+            self._booked(function, *arguments)
 
     async def close(self):
         """Wait until everything is booked."""
-        await self._book(int)
+        if self._beside:
+            await self._book(int)
 
     async def chat(self, request):
         """``POST /v1/chat/completions``."""
@@ -155,9 +166,7 @@ class Service:
             return Refused(504, f"{ticket.name} broke off.", "unknown").response
         answered = perf_counter()
         self._failed[ticket.name] = 0
-        # Not waited for. Who is answered and comes again under the same key while the ticket is
-        # open, at another worker, gets its call again; a crash until then is settled as ever.
-        self._submit(self._commit, ticket, reply.cost)
+        self._book_without_waiting(self._commit, ticket, reply.cost)
         CALL.labels(ticket.name).observe(answered - called)
         own = perf_counter() - answered + called - start
         OWN.observe(own)

@@ -133,9 +133,7 @@ class PortablePolicy:
             raise ValueError("X must be numbers.")
         X = X.astype(np.float64)
         if X.ndim != 2 or X.shape[1] != self.policy["n_features"] or not len(X):
-            raise ValueError(
-                f"X must have {self.policy['n_features']} columns and rows: {X.shape}."
-            )
+            raise ValueError(f"X must have {self.policy['n_features']} columns and rows: {X.shape}")
         refuse(np.isinf(X) if self.policy["missing"] else ~np.isfinite(X))
         for step in self.policy["steps"]:
             X = X * np.array(step["scale"]) + np.array(step["shift"])

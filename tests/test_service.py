@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ def make_service(total=100.0, **more):
     return router_service.Service(stream, told, **more), told
 
 
-def call(service, *requests):
+def call(service, *requests, booked=True):
     """Answers to requests, in turn; a request is a body, or a body and headers."""
     app = router_service.make_app(service, certificate="promised")
 
@@ -80,6 +81,8 @@ def call(service, *requests):
                 content = {"content": body} if isinstance(body, bytes) else {"json": body}
                 post = client.post("/v1/chat/completions", headers=headers, **content)
                 found.append(await post)
+            if booked:
+                await service.close()
             return found
 
     return asyncio.run(answers())
@@ -96,6 +99,24 @@ def test_an_answer_is_decided_called_and_paid():
     pages = call(service, "/healthz", "/certificate", "/v1/models", "/metrics")
     assert pages[1].json() == {"certificate": "promised"} and pages[2].json()["data"]
     assert re.search(r"^skroute_books_spent 4.0$", pages[3].text, re.MULTILINE)
+
+
+def test_an_answer_does_not_wait_for_its_booking(monkeypatch, caplog):
+    service, _ = make_service()
+    # As with books in Redis.
+    service._beside = True
+    go, commit = threading.Event(), service.stream.commit
+    monkeypatch.setattr(service.stream, "commit", lambda *of: (go.wait(20), commit(*of)))
+    (found,) = call(service, ask(), booked=False)
+    assert found.status_code == 200 and service.stream.status().n_open == 1
+    go.set()
+    asyncio.run(service.close())
+    assert service.stream.status()[1:4] == (2.0, 0.0, 0)
+    # One that fails stays open, is named, and is settled when the provider is asked.
+    monkeypatch.setattr(service.stream, "commit", lambda *of: 1 / 0)
+    (found,) = call(service, ask())
+    assert found.status_code == 200 and service.stream.status().n_open == 1
+    assert "is paid and not booked" in caplog.text
 
 
 @pytest.mark.parametrize(

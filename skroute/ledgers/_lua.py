@@ -210,15 +210,16 @@ local function known(key)
     write(r)
     return nil
   end
+  r.text = r.offer .. '\n' .. r.purses
   return r
 end
 
-local function answer(status, list, id, offer)
+local function answer(status, list, id, text)
   local least = math.huge
   for i = 1, #list do least = math.min(least, room(purse(list[i]))) end
   save()
   local number = id and string.match(id, '%d+$') or ''
-  return {status, purse(own).text, struct.pack('<d', least), number, offer or ''}
+  return {status, purse(own).text, struct.pack('<d', least), number, text or ''}
 end
 
 local function sweep()
@@ -265,7 +266,7 @@ local list = names(joined)
 if op == 'hold' then
   local amount, key, timeout = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
   local r = known(key)
-  if r then return answer(r.state, list, r.id, r.offer) end
+  if r then return answer(r.state, list, r.id, r.text) end
   for i, name in ipairs(list) do
     if amount > room(purse(name)) then
       changed(own).n_rejected = purse(own).n_rejected + 1
@@ -293,7 +294,7 @@ elseif op == 'reserve' then
   local r = known(key)
   if r then
     if h then release(h) end
-    return answer(r.state, list, r.id, r.offer)
+    return answer(r.state, list, r.id, r.text)
   end
   -- It was decided with money that has gone back since.
   if held ~= '' and not h then return answer('lost', list) end

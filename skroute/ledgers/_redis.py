@@ -170,7 +170,9 @@ class RedisLedger(Ledger):
         if status == "committed":
             raise committed_already(key)
         if text:
-            offer = Offer(*json.loads(text))
+            # That of its key, which may be paid from other purses than this call names.
+            line, _, names = text.decode().partition("\n")
+            offer, purses = Offer(*json.loads(line)), tuple(names.split(_BETWEEN))
         amount = amount if offer is None else offer.reserved
         ledger = self._own_identity()
         return Reservation(ledger, int(number), purses, status, amount, offer, None, key)

@@ -41,6 +41,8 @@ _BETWEEN = "\x1f"
 # A writer holds the file for some tens of microseconds; one that waits this long waits for a
 # process that was stopped.
 _PATIENCE = 60.0
+# 16 MB: written to the disk every 1,000 bookings or so.
+_LOG_PAGES = 4000
 
 # Threads of a child that was forked find a fresh lock, and open the file for themselves.
 _ALL: "weakref.WeakSet[SQLiteLedger]" = weakref.WeakSet()
@@ -151,6 +153,8 @@ class SQLiteLedger(TransactionLedger):
         with self._queued():
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
+            # Whoever books next waits while the log is written to the disk and begun anew.
+            connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 for statement in _SCHEMA.split(";"):

@@ -389,8 +389,15 @@ def _curve_over_blocks(estimator, X, y, limits, sample_weight, row_quality, para
         {"y": y, "sample_weight": sample_weight},
         {"estimator": estimator, "limits": limits, "row_quality": row_quality, "params": params},
     )
+    if sums.weight == 0:
+        raise ValueError("Sample weights must contain at least one non-zero number.")
     return _curve(router, limits, sums)
 
 
-def _sums_of_block(X, **told):
-    return _sums(X=X, **told)[0]
+def _sums_of_block(X, sample_weight, **told):
+    if sample_weight is None or (np.asarray(sample_weight) != 0).any():
+        return _sums(X=X, sample_weight=sample_weight, **told)[0]
+    # Rows that do not count: of all blocks alone somebody must.
+    nothing = np.zeros(len(told["limits"]))
+    routed = np.zeros((len(nothing), len(router_in(told["estimator"]).choices_)))
+    return _Sums(0.0, nothing, nothing, nothing, routed)

@@ -50,7 +50,8 @@ class PortablePolicy:
     Raises
     ------
     ValueError
-        For another format, or a version that this reader does not know.
+        For another format, a version that this reader does not know, or a policy that is
+        damaged: something is missing, or no finite number.
 
     Examples
     --------
@@ -66,19 +67,23 @@ class PortablePolicy:
     """
 
     def __init__(self, policy):
-        if not isinstance(policy, dict):
-            raise TypeError(
-                f"policy must be a dict, the content of a file, got {type(policy).__name__}. "
+        found = [policy.get(k) for k in ("format", "version")] if type(policy) is dict else policy
+        # As text, since True is 1, too.
+        if repr(found) != "['skroute-policy', 1]":
+            raise ValueError(
+                f"This reader knows version 1 of skroute-policy, got {found!r:.60}. "
                 "PortablePolicy.load(path) reads a file."
             )
-        if policy.get("format") != "skroute-policy" or policy.get("version") != 1:
-            raise ValueError(
-                "This reader knows version 1 of skroute-policy, got "
-                f"{policy.get('format')!r} {policy.get('version')!r}."
-            )
-        self.policy = policy
-        self.choices = policy["choices"]
-        self.costs, self.docked = np.array(policy["costs"]), np.array(policy["docked"])
+        try:
+            json.dumps(policy, allow_nan=False)
+            self.policy, self.choices, self.budget = policy, policy["choices"], policy["budget"]
+            self.costs, self.docked = np.array(policy["costs"]), np.array(policy["docked"])
+            # Numbers, and of one length each.
+            one = self.quality(np.zeros((1, policy["n_features"])))[0] + policy["deciding"]
+            np.stack([self.costs, self.docked, one, np.ones(len(self.choices))]) + 0.0
+            np.stack([policy[name] for name in ("budgets", "prices", "counts")]) + 0.0
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"The policy is damaged: {error!r:.200}.") from error
 
     @classmethod
     def load(cls, path):
@@ -92,9 +97,17 @@ class PortablePolicy:
         Returns
         -------
         PortablePolicy
+
+        Raises
+        ------
+        ValueError
+            For a file that is cut off or holds no policy.
         """
-        with open(path, encoding="utf-8") as file:
-            return cls(json.load(file))
+        try:
+            with open(path, encoding="utf-8") as file:
+                return cls(json.load(file))
+        except ValueError as error:
+            raise ValueError(f"{path} is cut off, or holds no policy: {error}") from error
 
     def quality(self, X):
         """Estimated quality of each choice, before it is docked.
@@ -118,20 +131,19 @@ class PortablePolicy:
         if names is not None and known and [str(name) for name in names] != known:
             raise ValueError(f"X must have the columns {known}, in this order.")
         X = np.asarray(X)
-        if X.dtype.kind not in "biufO" or (
-            X.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in X.flat)
-        ):
+        texts = X.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in X.flat)
+        if texts or X.dtype.kind not in "biufO":
             raise ValueError("X must be numbers.")
         X = X.astype(np.float64)
-        if X.ndim != 2 or X.shape[1] != self.policy["n_features"]:
-            raise ValueError(f"X must have {self.policy['n_features']} columns, got {X.shape}.")
+        if X.ndim != 2 or X.shape[1] != self.policy["n_features"] or not len(X):
+            raise ValueError(f"X must have {self.policy['n_features']} columns and rows: {X.shape}")
         refuse(np.isinf(X) if self.policy["missing"] else ~np.isfinite(X))
         for step in self.policy["steps"]:
             X = X * np.array(step["scale"]) + np.array(step["shift"])
             if step["clip"] is not None:
                 X = np.clip(X, *step["clip"])
         predictor = self.policy["predictor"]
-        return KINDS[predictor["kind"]](predictor, X).reshape(len(X), -1)
+        return HOW[predictor["kind"]](predictor, X).reshape(len(X), -1)
 
     def price(self, budget=None):
         """Price of a mean budget per row.
@@ -145,7 +157,7 @@ class PortablePolicy:
         -------
         float
         """
-        budget = self.policy["budget"] if budget is None else budget
+        budget = self.budget if budget is None else budget
         if budget is None or budget == np.inf:
             return 0.0
         budgets, deciding = np.array(self.policy["budgets"]), self.policy["deciding"]
@@ -197,8 +209,7 @@ class PortablePolicy:
         for i in order[1:]:
             # Ties go to the cheaper choice, and of equal costs to the better.
             net = values[:, i] - price * self.costs[i]
-            same = self.costs[i] == self.costs[route]
-            better = np.where(same, values[:, i] > value, net > best)
+            better = np.where(self.costs[i] == self.costs[route], values[:, i] > value, net > best)
             route = np.where(better, i, route)
             best, value = np.where(better, net, best), np.where(better, values[:, i], value)
         return route
@@ -218,7 +229,8 @@ def trees(predictor, X):
     X, total = X.astype(np.float32), 0.0
     for tree in predictor["trees"]:
         feature, threshold = np.array(tree["feature"]), np.array(tree["threshold"])
-        children = np.array([tree["right"], tree["left"]])
+        # Further down in any case: damaged trees end, too.
+        children = np.maximum([tree["right"], tree["left"]], np.arange(1, len(feature) + 1))
         missing = np.array(tree["missing_left"], dtype=bool)
         at = np.zeros(len(X), dtype=np.int64)
         while len(rows := np.flatnonzero(feature[at] >= 0)):
@@ -245,19 +257,16 @@ def distances(predictor, X):
 def subsets(predictor, X):
     outcomes, starts, parts = np.array(predictor["outcomes"]), predictor["starts"], []
     for found in distances(predictor, X):
-        pairs = zip(starts[:-1], starts[1:])
-        rows = [low + found[:, low:high].argmin(axis=1) for low, high in pairs]
+        rows = [a + found[:, a:b].argmin(axis=1) for a, b in zip(starts, starts[1:])]
         parts.append(outcomes[np.column_stack(rows)].mean(axis=1))
     return np.concatenate(parts)
 
 
 def nearest(predictor, X):
     outcomes, parts = np.array(predictor["outcomes"]), []
-    weights = np.zeros(len(outcomes))
-    weights[: len(predictor["weights"])] = predictor["weights"]
+    weights = np.pad(predictor["weights"], (0, len(outcomes) - len(predictor["weights"])))
     for found in distances(predictor, X):
-        order = np.argsort(found, axis=1, kind="stable")
-        for row, by in zip(found, order):
+        for row, by in zip(found, np.argsort(found, axis=1, kind="stable")):
             new = np.r_[True, np.diff(row[by]) > 0]
             starts = np.flatnonzero(new)
             shared = np.add.reduceat(weights, starts) / np.diff(np.r_[starts, len(by)])
@@ -285,9 +294,8 @@ def stacked(predictor, X):
     scales["cosine"] = scales["plain"] / np.where(length > 0, length, 1)
     found = np.tile(mean, (len(X), 1))
     for part in predictor["parts"]:
-        x = scales[part["scale"]].astype(np.float64)
-        x = x if part["columns"] is None else x[:, part["columns"]]
-        found += part["times"] * KINDS[part["kind"]](part, x)
+        x = scales[part["scale"]].astype(np.float64)[:, part["columns"] or slice(None)]
+        found += part["times"] * HOW[part["kind"]](part, x)
     found = mean + (found - mean).astype(np.float32)
     for k, knots in enumerate(predictor["knots"] or ()):
         found[:, k] += np.interp(found[:, k], *knots)
@@ -300,7 +308,7 @@ def stacked(predictor, X):
 
 
 def changed(predictor, X):
-    columns = [KINDS[predictor["of"]["kind"]](predictor["of"], X).reshape(len(X), -1)]
+    columns = [HOW[predictor["of"]["kind"]](predictor["of"], X).reshape(len(X), -1)]
     for new in predictor["added"]:
         x, ends = columns[0][:, new["columns"]], (new["low"], new["high"])
         parts = np.column_stack([x - x.mean(axis=1, keepdims=True), np.ones(len(x))])
@@ -309,5 +317,4 @@ def changed(predictor, X):
     return np.column_stack(columns)[:, predictor["kept"]]
 
 
-FUNCTIONS = linear, trees, subsets, nearest, closest, similar, stacked, changed
-KINDS = {kind.__name__: kind for kind in FUNCTIONS}
+HOW = {f.__name__: f for f in (linear, trees, subsets, nearest, closest, similar, stacked, changed)}

@@ -175,6 +175,16 @@ def test_curves_over_blocks_are_those_in_memory(problem, table):
     for ours, theirs in zip(found[:4], expected[:4]):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     assert found.choices == expected.choices and found.row_cost is None
+    # Blocks of rows that do not count are left out.
+    weight[170:510] = 0.0
+    blocks = [da.from_array(one, chunks=chunks) for one in (X, Q)]
+    weights = da.from_array(weight, chunks=170)
+    found = accuracy_cost_curve(router, *blocks, budgets, sample_weight=weights)
+    expected = accuracy_cost_curve(router, X, Q, budgets, sample_weight=weight)
+    for ours, theirs in zip(found[:4], expected[:4]):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    with pytest.raises(ValueError, match="at least one non-zero number"):
+        accuracy_cost_curve(router, *blocks, budgets, sample_weight=0 * weights)
     X, y = table
     pipe = make_pipeline(
         StandardScaler(),

@@ -5,7 +5,9 @@ import pickle
 import re
 import sqlite3
 import tempfile
+import time
 import uuid
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from skroute.ledgers import (
     RedisLedger,
     SQLiteLedger,
 )
+from skroute.ledgers._books import Reservation, period_number
 from skroute.ledgers._lua import SCRIPT
 from skroute.ledgers._redis import _packed
 from tests.ledgers.servers import needs_redis, redis_url, why_no_redis
@@ -526,6 +529,81 @@ def make_ledgers(folder, timeout=TIMEOUT, remember=REMEMBER):
     return ledgers
 
 
+# Ends of months and leap days, the hours at which clocks of Europe change, new years.
+DATES = [(2024, 2, 29), (2024, 3, 1), (2023, 3, 1), (2024, 3, 31, 1), (2024, 10, 27, 1)]
+DATES += [(2024, 12, 31), (2025, 1, 1), (2000, 2, 29), (2100, 3, 1)]
+EDGES = sorted(datetime(*date, tzinfo=UTC).timestamp() for date in DATES)
+
+
+@pytest.mark.parametrize("rollover", [False, True])
+@pytest.mark.parametrize("period", ["day", "month", 0.5, 7 * 86400.0])
+def test_all_ledgers_book_alike_across_edges_of_periods(tmp_path, period, rollover):
+    rng = np.random.default_rng([len(str(period)), rollover])
+    ledgers = make_ledgers(tmp_path, timeout=3600.0, remember=86400.0)
+    now, made, n_periods = [EDGES[0] - 0.5], [], set()
+    for ledger in ledgers:
+        ledger._clock, ledger._fresh = lambda: now[0], -1.0
+        ledger.open("tenant", 10.0, 5, period=period, rollover=rollover)
+        ledger.open("all", 100.0)
+
+    def same(name, *arguments, each=((),) * 3, **more):
+        found = [
+            outcome(getattr(ledger, name), *own, *arguments, **more)
+            for ledger, own in zip(ledgers, each)
+        ]
+        # Numbers and identities are each ledger's own, so are words that have them.
+        kept = [
+            (one.state, one.purses, one.amount, one.offer, one.key)
+            if isinstance(one, Reservation)
+            else ValueError
+            if isinstance(one, tuple) and one[0] is ValueError
+            else one
+            for one in found
+        ]
+        assert all(one == kept[0] for one in kept)
+        return found
+
+    def fits(books, room, spare):
+        return ONE if room >= 1 else None
+
+    for _ in range(150):
+        edge = next((edge for edge in EDGES if edge > now[0]), now[0] + 86400)
+        later = [now[0], now[0] + 0.1, np.nextafter(edge, 0), edge, now[0] + 4000]
+        now[0] = float(max(now[0], later[rng.integers(5)]))
+        purses, key = [("tenant",), ("tenant", "all")][rng.integers(2)], rng.choice([*"abcd", None])
+        kind, amount = rng.integers(8), float(rng.integers(0, 8)) / 4
+        if kind < 3:
+            found = same("reserve", purses, fits, least=1.0, key=key)
+            made += [found] if isinstance(found[0], Reservation) else []
+        elif kind < 6 and made:
+            each = [one[:2] for one in made[rng.integers(len(made))]]
+            same("settle", "tenant", ONE, amount if kind < 5 else None, each=each)
+        elif kind == 6:
+            same("top_up", "tenant", amount, 1)
+        else:
+            same("hold", purses, 1.0)
+        same("books", "all")
+        books = same("books", "tenant")[0]
+        n_periods.add(books.period)
+        assert books.period == period_number(period, now[0])
+    assert len(n_periods) > 5 and len(made) > 20
+
+
+@pytest.mark.parametrize("period", ["day", "month"])
+def test_days_and_months_are_those_of_utc(period, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    if hasattr(time, "tzset"):
+        time.tzset()
+    for now in [*np.random.default_rng(0).uniform(-1e9, 4e9, 2000), *EDGES]:
+        date = datetime.fromtimestamp(now, UTC)
+        day = (date - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(days=1)
+        expected = {"day": day, "month": 12 * date.year + date.month - 1}[period]
+        assert period_number(period, now) == expected
+    monkeypatch.undo()
+    if hasattr(time, "tzset"):
+        time.tzset()
+
+
 @pytest.mark.parametrize("key", [None, "a"])
 def test_a_decision_that_fails_is_not_counted(tmp_path, key):
     for ledger in make_ledgers(tmp_path):
@@ -534,6 +612,20 @@ def test_a_decision_that_fails_is_not_counted(tmp_path, key):
         with pytest.raises(ZeroDivisionError):
             ledger.reserve(("tenant",), lambda *_: 1 / 0, least=1.0, key=key)
         assert ledger.books("tenant") == before
+
+
+def test_a_call_of_a_key_is_paid_from_its_own_purses(tmp_path):
+    for ledger in make_ledgers(tmp_path):
+        ledger.open("tenant", 4.0)
+        ledger.open("all", 4.0)
+        made = ledger.reserve(("tenant", "all"), lambda *_: ONE, least=1.0, key="a")
+        for again in (
+            ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a"),
+            ledger.hold(("tenant",), 1.0, "a"),
+        ):
+            assert again[:4] == made[:4] == (made.ledger, made.number, ("tenant", "all"), "open")
+        ledger.settle(made.ledger, made.number, "tenant", ONE, 0.5)
+        assert ledger.books("all").spent == ledger.books("tenant").spent == 0.5
 
 
 def test_a_key_that_is_forgotten_when_its_reservation_would_have_expired(tmp_path):

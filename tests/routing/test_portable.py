@@ -173,6 +173,10 @@ def test_what_has_no_words_in_the_format_is_refused():
     router = BudgetRouter(Ridge(), costs=[1, 2, 3, 5], cv=2).fit(X, Q)
     with pytest.raises(ValueError, match="X must have 4 columns"):
         PortablePolicy(export_policy(router)).route([[1.0]])
+    for predictor in (Ridge(), BaggedNeighborsRegressor(), None):
+        router = BudgetRouter(predictor, costs=[1, 2, 3, 5], cv=2).fit(X, Q)
+        with pytest.raises(ValueError, match=r"X must have 4 columns and rows: \(0, 4\)"):
+            PortablePolicy(export_policy(router)).route(np.empty((0, 4)))
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
@@ -291,5 +295,55 @@ def test_a_router_without_rows_saves_none(family):
 
 
 def test_a_path_is_loaded_not_made_a_policy():
-    with pytest.raises(TypeError, match=r"got str. PortablePolicy.load\(path\) reads a file"):
+    with pytest.raises(ValueError, match=r"got 'policy.json'. PortablePolicy.load\(path\) reads"):
         PortablePolicy("policy.json")
+
+
+def damaged(exported):
+    """What a policy may become, by what was done to it."""
+    text = json.dumps(exported)
+    yield "cut off", text[: len(text) // 2]
+    yield "empty", ""
+    yield "a list", "[1, 2]"
+    yield "a number", "3"
+    for version in ("true", "1.0", "2", "null", '"1"'):
+        yield f"version {version}", text.replace('"version": 1', f'"version": {version}')
+    for name in set(exported) - {"router", "format", "version"}:
+        yield f"no {name}", json.dumps({k: v for k, v in exported.items() if k != name})
+    for name in ("choices", "costs", "docked", "budgets", "prices", "counts"):
+        yield f"short {name}", json.dumps(exported | {name: exported[name][:-1]})
+    for name, bad in (("costs", "nan"), ("prices", "inf"), ("docked", "nan")):
+        yield f"{bad} in {name}", json.dumps(exported | {name: [*exported[name][:-1], float(bad)]})
+    yield "text in costs", json.dumps(exported | {"costs": ["1", *exported["costs"][1:]]})
+    predictor = exported["predictor"]
+    yield "a kind of its own", json.dumps(exported | {"predictor": predictor | {"kind": "odd"}})
+    for name in set(predictor) - {"kind"}:
+        less = {k: v for k, v in predictor.items() if k != name}
+        yield f"no {name} in the predictor", json.dumps(exported | {"predictor": less})
+        more = predictor | {name: [[float("nan")]]}
+        yield f"NaN as {name} of the predictor", json.dumps(exported | {"predictor": more})
+
+
+@pytest.mark.parametrize("kind", ["linear", "scaled", "tree", "manhattan", "euclidean", "default"])
+def test_a_damaged_file_is_said_to_be_that(kind, tmp_path):
+    X, Q = log(100)
+    router = BudgetRouter(PREDICTORS[kind], costs=[1, 2, 3, 5], budget=2.5, cv=2).fit(X, Q)
+    path = tmp_path / "policy.json"
+    exported = json.loads(json.dumps(export_policy(router, path)))
+    assert PortablePolicy.load(path).route(X).shape == (100,)
+    for what, text in damaged(exported):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="policy.json is cut off, or holds no policy: .+"):
+            print(what, PortablePolicy.load(path).choices)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="is cut off, or holds no policy"):
+        PortablePolicy.load(path)
+    with pytest.raises(FileNotFoundError):
+        PortablePolicy.load(tmp_path / "none.json")
+    with pytest.raises(ValueError, match="The policy is damaged: .*budgets"):
+        PortablePolicy({name: exported[name] for name in exported if name != "budgets"})
+    # A tree whose children lie above it has no end.
+    if kind == "tree":
+        (tree,) = exported["predictor"]["trees"]
+        tree["left"] = tree["right"] = [0] * len(tree["left"])
+        PortablePolicy(exported).quality(X)

@@ -109,7 +109,7 @@ for points in (1, 2, 3):
 fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 CertificateDisplay.from_estimator(routers[2], ax=ax)
 ax.set(
-    title="Solid: bound. Dotted: seen. Dots: certified. Dashed: 2 points, as asked",
+    title="Solid: bound. Dotted: seen. Dots: certified. Dashed: asked",
     xlabel="Dollars per million questions",
     ylabel="Loss against the large model (share of answers)",
     ylim=(-0.03, 0.2),

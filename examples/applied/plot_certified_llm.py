@@ -94,7 +94,7 @@ evidence, rest = order[:1000, None], order[1000:, None]
 routers = {}
 for points in (1, 2, 3):
     router = CertifiedRouter(
-        cascades, max_loss=points / 100, reference="full", n_points=100, random_state=0
+        cascades, max_loss=points / 100, reference="full", n_points=50, random_state=0
     )
     routers[points] = router.fit(evidence, np.ones(len(evidence), dtype=int))
     print(router.certificate_, "\n")
@@ -109,7 +109,7 @@ for points in (1, 2, 3):
 fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 CertificateDisplay.from_estimator(routers[2], ax=ax)
 ax.set(
-    title="Solid: bound, dotted: seen, dots: certified",
+    title="Solid: bound. Dotted: seen. Dots: certified. Dashed: asked",
     xlabel="Dollars per million questions",
     ylabel="Loss against the large model (share of answers)",
     ylim=(-0.03, 0.2),

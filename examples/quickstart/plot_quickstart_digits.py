@@ -74,7 +74,7 @@ search = GridSearchCV(
     {"occamrouterclassifier__reg_lambda": [0, 0.2, 1]},
     scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
     refit=best_within_budget(21),
-    cv=3,
+    cv=2,
 ).fit(X_train, y_train)
 results = search.cv_results_
 for row, reg_lambda in enumerate(results["param_occamrouterclassifier__reg_lambda"]):

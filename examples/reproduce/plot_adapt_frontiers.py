@@ -38,6 +38,7 @@ from skroute.gating import (
 from skroute.metrics import pareto_front
 
 ROUNDS = 50
+MARKERS = {"GreedyMiser": "s", "LightGBM with penalties": "D"}
 
 
 def measure(model, X, y):
@@ -115,8 +116,8 @@ letter = contest(
 covertype = contest(
     forests.data,
     forests.target,
-    7000,
-    np.geomspace(0.0005, 0.01, 8),
+    6000,
+    np.geomspace(0.0005, 0.01, 6),
     (0.1, 0.3),
     (0.001, 0.003, 0.01),
 )
@@ -130,14 +131,18 @@ for ax, title, (points, f0, n_features) in [
         on = pareto_front(*values[:, 0].T)
         cost, accuracy = values[on, 1].T
         front = name == "Adapt-Gbrt"
+        # Where two lie on one another, the one behind shows through as dashes and larger rings.
+        behind = name in ("GreedyMiser", "LightGBM with penalties")
         ax.plot(
             cost,
             accuracy,
-            marker="o",
-            markersize=4,
+            linestyle="--" if behind else "-",
+            marker=MARKERS.get(name, "o"),
+            markersize=8 if behind else 4,
+            markerfacecolor="none" if behind else None,
             label=name,
             linewidth=2.2 if front else 1.2,
-            zorder=3 if front else 2,
+            zorder=4 if behind else 3 if front else 2,
         )
     ax.plot(n_features, f0, "k*", markersize=11, label="Random forest, all features")
     ax.axhline(f0 - 0.01, color="0.6", linewidth=0.8, linestyle=":")

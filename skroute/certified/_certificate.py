@@ -49,6 +49,10 @@ class OperatingPoints(NamedTuple):
     single: NDArray[np.int64]
 
 
+# Behind the name of a reference that does not say what it costs.
+UNPRICED = " (its cost is not known)"
+
+
 class Certificate(NamedTuple):
     """What is promised about a fitted router; ``str()`` says it in words.
 
@@ -67,7 +71,7 @@ class Certificate(NamedTuple):
         Probability over the evidence rows that all of it is true.
 
     reference : str
-        What the loss is measured against.
+        What the loss is measured against; it says so if the reference's own cost is not known.
 
     n_rows : int
         Evidence rows.
@@ -119,10 +123,6 @@ class Certificate(NamedTuple):
     handed : float or None
         Share of the evidence rows that are handed over instead of answered; None where none can
         be.
-
-    saving_against : str
-        Whose cost `reference_cost` is: that of the reference, or of the estimator itself without
-        a budget.
     """
 
     promised: bool
@@ -147,16 +147,16 @@ class Certificate(NamedTuple):
     single: str | None = None
     calls: dict[str, int] | None = None
     handed: float | None = None
-    saving_against: str = "the reference"
 
     def __str__(self):
         kind = "evidence" if self.n_population is None else "labelled"
         seen = f"on {self.n_rows} {kind} rows the loss was {self.loss:.3g}, the cost "
         seen += "" if self.n_population is None else "of the batch was "
+        unpriced = self.reference.endswith(UNPRICED)
         seen += (
             f"{self.cost:.4g}, {abs(self.saving):.0%} {'below' if self.saving >= 0 else 'above'}"
         )
-        seen += f" that of {self.saving_against}"
+        seen += " the cost without a budget" if unpriced else " that of the reference"
         if self.single is not None:
             seen += f"; {self.single!r} answers every row"
         if self.handed is not None:

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skroute.base import affords, check_affordable
-from skroute.certified._certificate import Certificate, OperatingPoints
+from skroute.certified._certificate import UNPRICED, Certificate, OperatingPoints
 from skroute.certified._evidence import (
-    FULL,
     differences,
     loss_bound,
     loss_method,
@@ -282,9 +281,11 @@ class Selection:
         promised = bool(self.certified(budget)[0].any())
         promised = promised and (self.asked.max_loss is not None or np.isfinite(budget))
         best = int(np.argmin(evidence.references.mean(axis=0)))
-        reference_cost, against = float(evidence.reference_costs[best]), "the reference"
+        one = len(evidence.reference_names) == 1
+        against = evidence.reference_names[0] if one else "the best single choice"
+        reference_cost = float(evidence.reference_costs[best])
         if np.isnan(reference_cost):
-            against = FULL
+            against += UNPRICED
             reference_cost = float(evidence.costs[:, 0].mean())
         cost = float(evidence.costs[:, k].mean())
         n = len(evidence.losses)
@@ -296,13 +297,12 @@ class Selection:
             assumption += (
                 f", and the losses of no row differ by more than {self.asked.loss_range:g}"
             )
-        one = len(evidence.reference_names) == 1
         return Certificate(
             bool(promised),
             None if self.asked.max_loss is None else float(self.asked.max_loss),
             float(budget) if np.isfinite(budget) else None,
             float(self.asked.confidence),
-            evidence.reference_names[0] if one else "the best single choice",
+            against,
             n,
             self.names[evidence.path[k]],
             float(evidence.budget[k]),
@@ -323,5 +323,4 @@ class Selection:
             single=self.choice_of(k),
             calls=dict(self.asked.calls or {}),
             handed=float(self.hands[evidence.routes[:, k]].mean()) if self.hands.any() else None,
-            saving_against=against,
         )

@@ -146,11 +146,11 @@ def test_loss_alone_is_the_cheapest():
 def test_certificate_in_words_and_json():
     certificate = certified(table(1000), max_loss=0.1, budget=9.0).certificate_
     assert re.fullmatch(
-        r"With a confidence of 0.95, the mean loss against Expensive is at most 0.1 \(wrong "
-        r"answers per row\) and the mean cost is at most 9 \(by the router's own prices\), if "
+        r"With a confidence of 0.95, the mean loss against Expensive \(its cost is not known\) is at "
+        r"most 0.1 \(wrong answers per row\) and the mean cost is at most 9 \(by the router's own prices\), if "
         r"later rows are drawn as the 990 evidence rows were and none costs more than "
         r"14.5, the most that was seen; on 990 evidence rows the loss was \S+, the "
-        r"cost \S+, \d+% below that of the reference\.",
+        r"cost \S+, \d+% below the cost without a budget\.",
         str(certificate),
     ), str(certificate)
     record = json.loads(certificate.to_json())
@@ -356,10 +356,10 @@ def test_a_certificate_says_whose_cost_it_compares_with(labelled):
     assert "full model" not in str(own) and str(own).endswith("that of the reference.")
     full = CertifiedRouter(FrozenEstimator(gate), reference=gate.estimator_, **options)
     against = full.fit(X[400:], y[400:]).certificate_
-    assert against.reference == "RandomForestClassifier"
+    assert against.reference == "RandomForestClassifier (its cost is not known)"
     assert against.reference_cost == own.reference_cost
-    assert str(against).endswith("that of the estimator itself without a budget.")
-    assert json.loads(against.to_json())["saving_against"] == own.reference
+    assert str(against).endswith("below the cost without a budget.")
+    assert json.loads(against.to_json())["reference"] == against.reference
 
 
 @pytest.mark.filterwarnings("error:budget=.* binds nowhere")

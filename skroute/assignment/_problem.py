@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from skroute.base import ROUNDING, check_affordable, check_budget, check_costs
-from skroute.utils._named import by_label, check_rows_match, in_order
+from skroute.utils._named import by_label, check_rows_match, columns_of, in_order
 
 
 class Problem(NamedTuple):
@@ -39,9 +39,10 @@ def _check_table(table, name, ndims):
 
 def by_names(costs, values, name="costs"):
     """Costs in the order of a frame's columns, where both have names; else as they are."""
-    if not hasattr(values, "columns") or type(costs) is np.ndarray:
+    columns = columns_of(values)
+    if columns is None or type(costs) is np.ndarray:
         return costs
-    names, listed = [str(column) for column in values.columns], by_label(costs)
+    names, listed = [str(column) for column in columns], by_label(costs)
     if isinstance(listed, dict):
         return check_costs(listed, names, name=name)
     check_rows_match(values=values, **{name: costs} if np.ndim(costs) == 2 else {})

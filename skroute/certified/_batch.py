@@ -404,10 +404,14 @@ def find_choice(paths, name):
         if has_members(path) and name in path.choices_:
             return offset, list(path.choices_).index(name), k
         offset += len(path.choices_)
-    known = [m for path in paths for m in getattr(path, "named_estimators_", {})]
+    known = [choice for path in paths if has_members(path) for choice in path.choices_]
+    members = f"one of the members {known!r}, " if known else ""
+    advice = "Which choice is best is not known without labels."
+    if any(name in getattr(path, "named_estimators_", {}) for path in paths):
+        advice = f"The choices of its router are not its members: give {name!r} itself, fitted."
     raise ValueError(
-        f"reference={name!r} cannot answer a batch: it must be 'full', one of the members "
-        f"{known!r}, or a fitted estimator. Which choice is best is not known without labels."
+        f"reference={name!r} cannot answer a batch: it must be 'full', {members}or a fitted "
+        f"estimator. {advice}"
     )
 
 

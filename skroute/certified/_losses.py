@@ -6,6 +6,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
 
 from skroute.guarantees._measures import Measure, key_of, own_measure
+from skroute.utils._named import columns_of
 
 
 def measure_of(names, models, y, loss, loss_range):
@@ -64,7 +65,7 @@ def _measure_within(model, y, loss_range):
 
 def column_names(y):
     """Names of the columns of a frame of several; None of anything else."""
-    columns = getattr(y, "columns", None)
+    columns = columns_of(y)
     if columns is None or len(columns) < 2:
         return None
     names = [str(column) for column in columns]

@@ -11,7 +11,7 @@ from skroute.base import check_budget
 from skroute.distributed._blocks import is_collection, sum_blocks
 from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._handing import handed_over, models_of
-from skroute.utils._named import in_order
+from skroute.utils._named import columns_of, in_order, part_of
 from skroute.utils._slack import quiet_about_slack
 
 
@@ -205,8 +205,9 @@ def _quality_of_answers(y, y_pred, route, names):
     """As `sample_quality`; that of the choice made where `y` is a quality matrix."""
     if np.ndim(y_pred) == 1:
         # A frame may have choices that were dropped since.
-        known = hasattr(y, "columns") and set(names) <= set(map(str, y.columns))
-        y = y[[c for c in y.columns if str(c) in names]] if known else y
+        columns = columns_of(y)
+        known = columns is not None and set(names) <= set(map(str, columns))
+        y = part_of(y, [c for c in columns if str(c) in names]) if known else y
         y = in_order(y, names)
     y, y_pred, n_choices = np.asarray(y), np.asarray(y_pred), len(names)
     if y.shape == y_pred.shape:

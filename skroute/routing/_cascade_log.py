@@ -11,6 +11,7 @@ from sklearn.utils import _safe_indexing
 from skroute.base import note_failure
 from skroute.routing._targets import rows_of_failure
 from skroute.utils._compat import num_samples
+from skroute.utils._named import columns_of, part_of
 from skroute.utils._once import once_of
 
 
@@ -35,9 +36,10 @@ class Reply(NamedTuple):
 
 def names_of_columns(part, name):
     """The columns of a data frame as strings; None of anything else."""
-    if not hasattr(part, "columns"):
+    keys = columns_of(part)
+    if keys is None:
         return None
-    names = [str(column) for column in part.columns]
+    names = [str(column) for column in keys]
     if len(set(names)) < len(names):
         raise ValueError(f"{name} must not have two columns of the same name, got {names!r}.")
     return names
@@ -63,8 +65,8 @@ def as_columns(signals, name, n_rows, columns=None):
     if own is not None and columns is not None and own != columns:
         if sorted(own) != sorted(columns):
             raise ValueError(f"signals of {name!r} must have the columns {columns!r}, got {own!r}.")
-        keys = list(signals.columns)
-        signals = signals[[keys[own.index(column)] for column in columns]]
+        keys = columns_of(signals)
+        signals = part_of(signals, [keys[own.index(column)] for column in columns])
     if signals is None:
         return np.empty((n_rows, 0))
     found = None
@@ -108,7 +110,7 @@ def split_signals(signals, names):
     if signals is None:
         return {}
     if (columns := names_of_columns(signals, "signals")) is not None:
-        signals = {name: signals[key] for name, key in zip(columns, list(signals.columns))}
+        signals = {name: signals[key] for name, key in zip(columns, columns_of(signals))}
     if isinstance(signals, Mapping):
         if unknown := [key for key in signals if key not in names]:
             raise ValueError(

@@ -23,7 +23,7 @@ from skroute.routing._newcomers import (
 from skroute.routing._priced import offers_std
 from skroute.routing._values import predict_matrix
 from skroute.utils._compat import Real, num_samples
-from skroute.utils._named import by_label
+from skroute.utils._named import by_label, columns_of
 
 # Scores that a newcomer needs, and that it needs where a regressor is to be left parts of them.
 _LEAST, _LEAST_LEARNED = 2, 10
@@ -237,7 +237,8 @@ class ChangingChoicesMixin:
     def _columns_in(self, y):
         """Names of the columns of a table of quality, and where the choices are among them."""
         left = [name for name in self._names if name not in self._dropped]
-        own = list(map(str, y.columns)) if hasattr(y, "columns") else None
+        columns = columns_of(y)
+        own = None if columns is None else list(map(str, columns))
         shape = np.shape(y)
         narrow = len(shape) > 1 and shape[1] == len(left) if own is None else set(own) == set(left)
         if narrow:

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import check_array
 
-from skroute.utils._named import in_order
+from skroute.utils._named import columns_of, in_order
 
 
 def check_fit_costs(router, costs, shape):
@@ -52,9 +52,10 @@ def check_row_costs(costs, columns, shape):
 
 def column_names(frame):
     """The columns of a data frame as strings; None of anything else."""
-    if not hasattr(frame, "columns"):
+    columns = columns_of(frame)
+    if columns is None:
         return None
-    names = [str(column) for column in frame.columns]
+    names = [str(column) for column in columns]
     if len(set(names)) < len(names):
         raise ValueError(f"y must not have two columns of the same name, got {names!r}.")
     return names

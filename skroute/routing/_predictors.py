@@ -36,7 +36,7 @@ class Projected:
 
     def predict(self, X):
         """Estimates of shape (n_samples, n_outputs)."""
-        return self._outputs(self.forest.predict(X))
+        return self._outputs(average_of(self.forest, X))
 
     def _outputs(self, found):
         return found.reshape(len(found), -1) @ self.directions + self.mean

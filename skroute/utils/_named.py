@@ -22,6 +22,23 @@ def by_label(values):
     return values.to_dict() if named and len(set(labels)) == len(labels) else values
 
 
+def columns_of(frame):
+    """Keys of the columns of a data frame, also of an Arrow table; None of anything else."""
+    if not hasattr(frame, "columns"):
+        return None
+    # The `columns` of an Arrow table are what is in them.
+    return list(frame.column_names if _is_arrow(frame) else frame.columns)
+
+
+def part_of(frame, columns):
+    """A data frame, or an Arrow table, of some of its columns, by their keys."""
+    return frame.select(columns) if _is_arrow(frame) else frame[columns]
+
+
+def _is_arrow(frame):
+    return type(frame).__module__.partition(".")[0] == "pyarrow"
+
+
 def in_order(table, names, name=None):
     """A frame's columns in the order of names; anything else as it is.
 
@@ -36,11 +53,12 @@ def in_order(table, names, name=None):
     -------
     array-like or dataframe
     """
-    if not hasattr(table, "columns"):
+    columns = columns_of(table)
+    if columns is None:
         return table
-    names, own = list(names), {str(column): column for column in table.columns}
+    names, own = list(names), {str(column): column for column in columns}
     if sorted(own) == sorted(names):
-        return table[[own[column] for column in names]]
+        return part_of(table, [own[column] for column in names])
     if name is not None:
         raise ValueError(f"{name} must have the columns {names!r}, got {list(own)!r}.")
     return table

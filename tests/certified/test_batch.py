@@ -10,11 +10,12 @@ from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.certified import CertifiedRouter
 from skroute.certified._batch import BatchTest, walk
-from skroute.routing import BudgetRouter, OccamRouterClassifier
+from skroute.routing import BudgetRouter, FrugalMLClassifier, OccamRouterClassifier
 from tests.certified.test_router import FROZEN, Expensive, certified, table
 
 
@@ -275,3 +276,16 @@ def test_disagreements_count_from_the_first_budget_on():
     assert stop.last == 0
     without = walk(Back(), np.array([3.0, 1.0]), X, {}, bought, test, False)
     assert without.last == 1
+
+
+def test_a_member_that_is_no_choice_of_its_router_is_not_offered():
+    X, y = make_classification(400, 6, n_informative=4, random_state=0)
+    members = [("a", GaussianNB()), ("b", LogisticRegression())]
+    frugal = FrugalMLClassifier(members, costs=[1, 10]).fit(X[:200], y[:200])
+    router = CertifiedRouter(FrozenEstimator(frugal), max_loss=0.3, reference="b", n_points=3)
+    router.fit(X[200:], y[200:])
+    with pytest.raises(ValueError, match="must be 'full', or a fitted estimator.*give 'b' itself"):
+        router.certify_batch(X, n_labels=100, label_cost=1)
+    router.set_params(reference=frugal.named_estimators_["b"])
+    router.fit(X[200:], y[200:])
+    assert router.certify_batch(X, n_labels=100, label_cost=1).certificate.promised

@@ -174,6 +174,10 @@ def test_frames_of_qualities_are_read_by_name(frozen):
         again = [router.recertify(X, Q[order]).certificate_ for order in (["s", "m", "l"], other)]
         assert again[0] == again[1]
     assert found[0] == found[1]
+    arrow = pytest.importorskip("pyarrow").table({name: Q[name] for name in other})
+    assert router.recertify(X, arrow).certificate_ == again[0]
+    router.fit(X[300:], arrow.slice(300))
+    assert (router.certificate_.loss, router.certificate_.cost) == found[0][:2]
     with pytest.raises(ValueError, match=r"y must have the columns"):
         router.recertify(X, Q.rename(columns={"s": "tiny"}))
 

@@ -256,23 +256,27 @@ def test_dominated_choices_are_left_out_of_everything():
     np.testing.assert_array_equal(per_row.route(X, costs=C), router.route(X))
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_frames_are_read_by_name(library):
     frames = pytest.importorskip(library)
+    made = frames.table if library == "pyarrow" else frames.DataFrame
     X, Q = log(100)
-    frame = frames.DataFrame({"x": X[:, 0]})
-    quality = frames.DataFrame({"large": Q[:, 1], "small": Q[:, 0]})
+    frame = made({"x": X[:, 0]})
+    quality = made({"large": Q[:, 1], "small": Q[:, 0]})
     router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5).fit(frame, quality)
     assert router.choices_ == ["large", "small"]
     assert router.costs_.tolist() == [5, 1]
     assert router.feature_names_in_.tolist() == ["x"]
     same = BudgetRouter(Ridge(), costs=COSTS, budget=2.5).fit(X, Q)
     np.testing.assert_array_equal(router.predict(frame), same.predict(X))
-    assert router.score(frame, quality[["small", "large"]]) == pytest.approx(same.score(X, Q))
+    other_order = made({"small": Q[:, 0], "large": Q[:, 1]})
+    assert router.score(frame, other_order) == pytest.approx(same.score(X, Q))
+    allowed = made({"small": np.ones(100, bool), "large": np.zeros(100, bool)})
+    assert set(router.predict(frame, allowed=allowed)) == {"small"}
     with pytest.raises(ValueError, match="y must have the columns"):
-        router.score(frame, quality[["small"]])
+        router.score(frame, made({"small": Q[:, 0]}))
     C = row_costs(X)
-    costs = frames.DataFrame({"small": C[:, 0], "large": C[:, 1]})
+    costs = made({"small": C[:, 0], "large": C[:, 1]})
     per_row = BudgetRouter(Ridge(), budget=3.0).fit(frame, quality, costs=costs)
     np.testing.assert_allclose(per_row.costs_, C.mean(axis=0)[::-1])
     assert per_row.predict_cost(frame, costs=costs).mean() == pytest.approx(3, abs=0.2)

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ FRAMES = {
     "strings": lambda columns: pd.DataFrame(columns, index=list(map(str, range(300)))),
     "nullable": lambda columns: pd.DataFrame(columns).astype("Float64"),
     "polars": pl.DataFrame,
+    "arrow": pa.table,
 }
 
 

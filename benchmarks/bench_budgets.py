@@ -55,6 +55,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _harness import RESULTS, claim, save, table
+from scipy.stats import beta
 from sklearn.datasets import load_digits
 from sklearn.decomposition import TruncatedSVD
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
@@ -463,12 +464,29 @@ def claims(result):
                 bar=bar,
             )
         )
-        for what in ("cost", "quality"):
+        for what, column in (("cost", 8), ("quality", 9)):
             text = f"{name}: 95 % intervals of {what}, coverage off .95 by at most"
+            text += covered(result["rows"], name, column)
             found.append(
                 claim(f"coverage_{what}_{key}", text, figure[what], better="lower", bar=0.03)
             )
     return found
+
+
+def covered(rows, name, column):
+    """The coverage that is furthest off, its count, and a 95 % interval of it (Clopper, Pearson).
+
+    The budgets of a split are not independent: the interval is that of as many fits.
+    """
+    large = [row for row in rows if row[0] == name and row[1] >= 1000 and row[column] != "-"]
+    if not large:
+        return ""
+    row = max(large, key=lambda row: abs(float(row[column]) - 0.95))
+    share, n = float(row[column]), max(int(row[2]) // len(SHARES), 1)
+    hits = share * n
+    low = beta.ppf(0.025, hits, n - hits + 1) if hits > 0 else 0.0
+    high = beta.ppf(0.975, hits + 1, n - hits) if hits < n else 1.0
+    return f" ({share:.3f} of {row[2]}, {n} fits' worth: {low:.3f} to {high:.3f})"
 
 
 def row_of(name, n, splits):

@@ -20,7 +20,7 @@ from skroute.routing._abstaining import (
 from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
 from skroute.routing._combiner import GRID, search_combination, search_threshold
 from skroute.routing._draws import tie_draws
-from skroute.routing._mixtures import search_delta
+from skroute.routing._mixtures import best_of, search_delta
 from skroute.routing._predictors import answer_features, fit_predictor, predict_values
 from skroute.routing._priced import PricedPolicy
 from skroute.routing._priced_views import PricedMixin
@@ -152,8 +152,9 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
 
     base : str, default="auto"
         Name of the service that every row goes to first. ``"auto"`` takes, at the budget
-        asked for, the base with the best out-of-sample accuracy; one estimator is then
-        fitted for each service.
+        asked for, the base with the best out-of-sample accuracy or, within one standard
+        error of it, one that needs less than the budget; one estimator is then fitted for each
+        service.
 
     accuracy_estimator : multi-output regressor, default=None
         Predicts the accuracy of each combination from the base's answer. None takes a
@@ -446,12 +447,22 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         return answer_features([scores], multilabel=self._multilabel)
 
     def _trade(self, budget, exclude=None):
-        """The base with the best validated quality among those that the budget allows."""
+        """The base with the best validated quality among those that the budget allows.
+
+        Within noise of it one that leaves some of the budget.
+        """
         trades = self._trades_now(exclude)
         # A total that does not pay for the cheapest base is refused by the stream.
         budget = max(budget, min(trade.policy.deciding for trade in trades))
         allowed = [trade for trade in trades if affords(budget, trade.policy.deciding)]
-        return max(allowed, key=lambda trade: np.interp(budget, *trade.policy.curve()))
+        quality = np.array([np.interp(budget, *trade.policy.curve()) for trade in allowed])
+        rows = [trade.policy.unlimited() for trade in allowed]
+        return allowed[best_of(quality, self._spent(allowed, budget), rows)]
+
+    def _spent(self, trades, budget):
+        """What each base makes of a budget: some need less."""
+        most = [trade.policy.deciding + trade.policy.path.budgets[-1] for trade in trades]
+        return np.minimum(budget, most)
 
     def _trades_now(self, exclude=None):
         """What can be bought after each base, at the costs of now, without some members."""
@@ -504,7 +515,8 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         cost = np.array([each.cost for each in found])
         part, best = trades[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
         for number in np.unique(part):
-            best[part == number] = quality[:, part != number].mean(axis=1).argmax()
+            known = quality[:, part != number]
+            best[part == number] = best_of(known.mean(axis=1), self._spent(trades, budget), known)
         rows = np.arange(len(best))
         return quality[best, rows], cost[best, rows]
 

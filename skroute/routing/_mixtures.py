@@ -118,6 +118,34 @@ def docked_quality(cost, quality, simple, slack):
     return docked
 
 
+def best_of(quality, spent, rows):
+    """Which of some policies to take: the best one or, within noise of it, one that spends less.
+
+    What is best of several on validation rows is so by luck too, and one that needs more of the
+    budget for it is no better on new rows.
+
+    Parameters
+    ----------
+    quality, spent : ndarray of shape (n_policies,)
+        Mean quality and mean cost.
+
+    rows : sequence of ndarray of shape (n_rows,)
+        Quality of each row under each policy, whose differences tell what noise is.
+
+    Returns
+    -------
+    int
+    """
+    best = int(np.argmax(quality))
+    found = best
+    for other in np.flatnonzero(spent < 0.99 * spent[best]):
+        noise = np.std(rows[best] - rows[other]) / np.sqrt(len(rows[best]))
+        within = quality[best] - quality[other] <= noise
+        if within and (found == best or quality[other] > quality[found]):
+            found = int(other)
+    return found
+
+
 def price_curve(estimate, realised, costs, prices):
     """Mean cost and mean realised value of ``argmax estimate - price * costs``.
 

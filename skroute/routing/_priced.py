@@ -39,7 +39,7 @@ from skroute.routing._values import (
 from skroute.utils._compat import num_samples
 
 # What a policy computes when it is asked for and keeps until it changes.
-_ON_DEMAND = ("_other", "_variant", "_part_paths", "_found", "_corrected", "_levels", "_curve")
+_ON_DEMAND = ("_other", "_variant", "_part_paths", "_found", "_corrected", "_levels", "_curve", "_full")
 # Prices at which a policy is compared with others on validation rows.
 _N_CURVE = 33
 
@@ -429,6 +429,14 @@ class PricedPolicy:
             cost, quality = price_curve(self.estimate, self.quality, self.planned, prices)
             self._curve = cost + self.deciding, quality
         return self._curve
+
+    def unlimited(self):
+        """Quality of each row where cost is no object, ndarray of shape (n_rows,)."""
+        if self._full is None:
+            values = self.estimate - self.docked
+            choices = choose_by_rule(values, self.planned, bounded_rule(self.path, np.inf, 0.0))
+            self._full = choices.mean(self.quality)
+        return self._full
 
 
 def offers_std(estimator):

@@ -384,6 +384,34 @@ def test_mct_validation_is_what_the_cross_fitted_decisions_did(problem, budget, 
     assert router.validation_quality_se_ == pytest.approx(standard_error(quality, policy.part))
 
 
+def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
+    """A dear base that answers no better, over fresh logs; the best one alone would be taken."""
+    took, costs = {"rule": 0, "best": 0, "better": 0}, [1.0, 10.0]
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(0, 2, 300)
+        for better in (0.0, 0.15):
+            logs = []
+            for name, skill in (("cheap", 0.7), ("dear", 0.7 + better)):
+                answer = np.where(rng.random(300) < skill, y, 1 - y)
+                log = Log(np.where(np.eye(2)[answer] > 0, 0.7, 0.3), LABELS[:2])
+                logs.append((name, FrozenEstimator(log.fit(None, None))))
+            router = FrugalMCTClassifier(
+                logs, costs=costs, accuracy_estimator=DummyRegressor(), weight=1.0
+            ).fit(np.arange(300)[:, np.newaxis], LABELS[y])
+            if better:
+                took["better"] += router.base_ == "dear"
+                continue
+            took["rule"] += router.base_ == "dear"
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    "skroute.routing._frugal_mct.best_of", lambda quality, *_: quality.argmax()
+                )
+                took["best"] += router.base_ == "dear"
+    # Half of the draws; one standard error leaves 16 %.
+    assert took["rule"] <= 13 <= took["best"] and took["better"] >= 35, took
+
+
 def test_mct_weight_threshold_delta_policy(problem):
     estimators, X, y = problem
     kw = {"costs": COSTS, "budget": 4.0, "base": "cheap", "accuracy_estimator": TREE}

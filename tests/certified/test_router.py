@@ -148,8 +148,8 @@ def test_certificate_in_words_and_json():
     assert re.fullmatch(
         r"With a confidence of 0.95, the mean loss against Expensive \(its cost is not known\) is "
         r"at most 0.1 \(wrong answers per row\) and the mean cost is at most 9 \(by the router's "
-        r"own prices\), if later rows are drawn as the 990 evidence rows were and none costs more than "
-        r"14.5, the most that was seen; on 990 evidence rows the loss was \S+, the "
+        r"own prices\), if later rows are drawn as the 990 evidence rows were and none costs more "
+        r"than 14.5, the most that was seen; on 990 evidence rows the loss was \S+, the "
         r"cost \S+, \d+% below the cost without a budget\.",
         str(certificate),
     ), str(certificate)

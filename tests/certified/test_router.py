@@ -146,8 +146,9 @@ def test_loss_alone_is_the_cheapest():
 def test_certificate_in_words_and_json():
     certificate = certified(table(1000), max_loss=0.1, budget=9.0).certificate_
     assert re.fullmatch(
-        r"With a confidence of 0.95, the mean loss against Expensive \(its cost is not known\) is at "
-        r"most 0.1 \(wrong answers per row\) and the mean cost is at most 9 \(by the router's own prices\), if "
+        r"With a confidence of 0.95, the mean loss against Expensive \(its cost is not known\) is "
+        r"at most 0.1 \(wrong answers per row\) and the mean cost is at most 9 "
+        r"\(by the router's own prices\), if "
         r"later rows are drawn as the 990 evidence rows were and none costs more than "
         r"14.5, the most that was seen; on 990 evidence rows the loss was \S+, the "
         r"cost \S+, \d+% below the cost without a budget\.",

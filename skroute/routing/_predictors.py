@@ -9,69 +9,6 @@ from skroute.forests._averages import average_of
 from skroute.routing._combiner import combine
 from skroute.routing._values import note_outputs, out_of_sample_quality
 
-# Share of the outputs' variance that directions leave out which are not fitted.
-_LEFT_OUT = 1e-4
-
-
-class Projected:
-    """A forest of a few directions of many outputs, which depend on one another linearly.
-
-    Means over the rows of a leaf, and over trees, are linear in the outputs: those of directions
-    that span the outputs are those of the outputs. What is saved is the time of looking at each.
-
-    Parameters
-    ----------
-    forest : fitted regressor
-    directions : ndarray of shape (n_directions, n_outputs)
-    mean : ndarray of shape (n_outputs,)
-    """
-
-    def __init__(self, forest, directions, mean):
-        self.forest, self.directions, self.mean = forest, directions, mean
-
-    @property
-    def oob_prediction_(self):
-        """Out-of-bag estimates of the rows of `fit`."""
-        return self._outputs(self.forest.oob_prediction_)
-
-    def predict(self, X):
-        """Estimates of shape (n_samples, n_outputs)."""
-        return self._outputs(average_of(self.forest, X))
-
-    def _outputs(self, found):
-        return found.reshape(len(found), -1) @ self.directions + self.mean
-
-
-def fit_default(features, target):
-    """The default forest, on as few directions as hold what the outputs are.
-
-    Values of going on at neighbouring prices are nearly the same: of 27 outputs 5 are left.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_samples, n_features)
-    target : ndarray of shape (n_samples, n_outputs)
-
-    Returns
-    -------
-    RandomForestRegressor or Projected
-    """
-    forest, n_outputs = default_predictor(len(target)), target.shape[1]
-    if n_outputs == 1:
-        return forest.fit(features, target[:, 0])
-    mean = target.mean(axis=0)
-    centred = target - mean
-    variance, directions = np.linalg.eigh(centred.T @ centred)
-    # The smallest first.
-    left = np.cumsum(np.maximum(variance, 0.0))
-    directions = directions[:, left > _LEFT_OUT * left[-1]].T
-    if not 0 < len(directions) <= n_outputs // 2:
-        return forest.fit(features, target)
-    found = centred @ directions.T
-    return Projected(
-        forest.fit(features, found[:, 0] if len(directions) == 1 else found), directions, mean
-    )
-
 
 def default_predictor(n_samples):
     """Forest on the answers so far, with out-of-bag estimates.
@@ -113,12 +50,10 @@ def fit_predictor(estimator, features, target, folds, name="accuracy_estimator")
     fitted : estimator
     estimate : ndarray of shape (n_samples, n_outputs)
     """
+    estimator = default_predictor(len(target)) if estimator is None else estimator
     flat = target[:, 0] if target.shape[1] == 1 else target
     with note_failure(name, len(target), "fit"), note_outputs(estimator, target.shape[1]):
-        if estimator is None:
-            fitted = fit_default(features, target)
-        else:
-            fitted = clone(estimator).fit(features, flat)
+        fitted = clone(estimator).fit(features, flat)
         estimate = getattr(fitted, "oob_prediction_", None)
         if estimate is None:
             estimate = out_of_sample_quality(estimator, features, target, folds)

@@ -27,7 +27,7 @@ from skroute.routing._mixtures import (
     search_delta,
     spread_prices,
 )
-from skroute.routing._predictors import Projected, default_predictor, fit_predictor
+from skroute.routing._predictors import default_predictor
 from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
 
 seeds = st.integers(0, 2**32 - 1)
@@ -324,28 +324,3 @@ def test_roll_back_with_nothing_to_decide():
     assert rollout.models == [None, None]
     assert_array_equal(rollout.quality, [[0.5, 0.5], [1, 1]])
     assert_array_equal(rollout.cost, 0)
-
-
-@pytest.mark.parametrize(
-    ("rank", "n_outputs", "projected"), [(3, 24, True), (1, 6, True), (6, 7, False)]
-)
-def test_outputs_that_depend_on_one_another_are_fitted_once(rank, n_outputs, projected):
-    """The forest of a few directions estimates what the forest of all outputs does."""
-    rng = np.random.default_rng(0)
-    X = rng.random((900, 4)).astype(np.float32)
-    base = (rng.random((900, rank)) < 0.2 + 0.6 * X[:, :1]).astype(float)
-    target = base @ rng.normal(size=(rank, n_outputs)) + rng.normal(size=n_outputs)
-    fitted, estimate = fit_predictor(None, X, target, 5)
-    plain = default_predictor(900).fit(X, target)
-    assert isinstance(fitted, Projected) == projected
-    assert estimate.shape == target.shape and fitted.predict(X[:5]).shape == (5, n_outputs)
-    # Rounding may cut one tree of the hundred elsewhere.
-    spread = target.std()
-    assert np.abs(estimate - plain.oob_prediction_).max() < 0.02 * spread
-    assert np.abs(fitted.predict(X) - plain.predict(X)).max() < 0.02 * spread
-    # No estimate of one output alone has anything to project.
-    alone, _ = fit_predictor(None, X, target[:, :1], 5)
-    assert not isinstance(alone, Projected)
-    constant, estimate = fit_predictor(None, X, np.ones((900, 4)), 5)
-    np.testing.assert_allclose(estimate, 1.0)
-    np.testing.assert_allclose(constant.predict(X), 1.0)

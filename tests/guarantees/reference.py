@@ -70,7 +70,9 @@ def trinomial_p_value(n, lost, won, limit):
     least, most = max(least, limit), max(most, limit)
     shares = np.geomspace(least, most, room._GRID)[:, None]
     m = np.arange(binom.ppf(room._TAIL, n, least), binom.isf(room._TAIL, n, most) + 1)
-    extreme = room.most_lost(n, m.astype(np.int64), limit, float(room.signed_root(n, lost, won, limit)))
+    extreme = room.most_lost(
+        n, m.astype(np.int64), limit, float(room.signed_root(n, lost, won, limit))
+    )
     p_won = np.clip((shares - limit) / (2 * shares), 0.0, 1.0)
     below = betainc(np.maximum(m - extreme, 1), np.maximum(extreme + 1, 1), p_won)
     below = np.where(extreme < 0, 0.0, np.where(extreme >= m, 1.0, below))
@@ -80,6 +82,7 @@ def trinomial_p_value(n, lost, won, limit):
 
 def trinomial_upper_bound(n, lost, won, level):
     """`_trinomial.trinomial_upper_bound`: limit by limit."""
+
     def excess(limit):
         return np.log(trinomial_p_value(n, lost, won, float(limit))) - np.log(level)
 

@@ -25,7 +25,12 @@ from skroute.metrics._potential import cross_fitted
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
 from skroute.routing._priced import PricedPolicy
-from skroute.routing._validation import choose_by_rule, error_by_level, leave_one_out
+from skroute.routing._validation import (
+    choose_by_rule,
+    error_by_level,
+    leave_one_out,
+    standard_error,
+)
 
 
 def draw(n, rng, tail=1.2):
@@ -255,6 +260,14 @@ def test_intervals_of_costs_are_as_wide_as_costs_differ():
             errors.append(np.hypot(router.validation_cost_se_, 4.5 / 3000**0.5))
         wide = np.sqrt(np.mean(np.square(errors)) / np.mean(np.square(misses)))
         assert low < wide < high
+
+
+def test_folds_that_differ_widen_the_standard_error():
+    """Independent rows have that of their spread; where folds go two ways it is the folds'."""
+    part = np.arange(1000) % 2
+    alike = np.random.default_rng(0).standard_normal(1000)
+    assert standard_error(alike, part) < 0.06
+    np.testing.assert_allclose(standard_error(part.astype(float), part), 0.5)
 
 
 def test_a_frozen_or_derived_estimator_is_not_fitted_in_another_way():

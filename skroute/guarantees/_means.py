@@ -23,7 +23,7 @@ _SMALLEST = 1e-300
 
 # Of "exchangeable": bets as shares of the largest one, and how the first capital is divided. Most
 # of it is on the boldest, as `CAP` is; the others serve values that vary as much as their range
-# allows. Chosen on half of the CALM summaries (1,000 rows) and on made-up losses.
+# allows. Chosen on half of the CALM summaries (1,000 rows).
 SHARES_OF_CAP = CAP * 0.5 ** np.arange(7)
 WEIGHTS = np.r_[0.8, np.full(6, 0.2 / 6)]
 

@@ -457,12 +457,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         allowed = [trade for trade in trades if affords(budget, trade.policy.deciding)]
         quality = np.array([np.interp(budget, *trade.policy.curve()) for trade in allowed])
         rows = [trade.policy.unlimited() for trade in allowed]
-        return allowed[best_of(quality, self._spent(allowed, budget), rows)]
-
-    def _spent(self, trades, budget):
-        """What each base makes of a budget: some need less."""
-        most = [trade.policy.deciding + trade.policy.path.budgets[-1] for trade in trades]
-        return np.minimum(budget, most)
+        return allowed[best_of(quality, _spent(allowed, budget), rows)]
 
     def _trades_now(self, exclude=None):
         """What can be bought after each base, at the costs of now, without some members."""
@@ -516,7 +511,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         part, best = trades[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
         for number in np.unique(part):
             known = quality[:, part != number]
-            best[part == number] = best_of(known.mean(axis=1), self._spent(trades, budget), known)
+            best[part == number] = best_of(known.mean(axis=1), _spent(trades, budget), known)
         rows = np.arange(len(best))
         return quality[best, rows], cost[best, rows]
 
@@ -620,3 +615,9 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         estimate = np.full((len(values), len(self.choices_)), np.nan)
         estimate[:, trade.first : trade.first + values.shape[1]] = values
         return estimate
+
+
+def _spent(trades, budget):
+    """What each base makes of a budget: some need less."""
+    most = [trade.policy.deciding + trade.policy.path.budgets[-1] for trade in trades]
+    return np.minimum(budget, most)

@@ -39,16 +39,7 @@ from skroute.routing._values import (
 from skroute.utils._compat import num_samples
 
 # What a policy computes when it is asked for and keeps until it changes.
-_ON_DEMAND = (
-    "_other",
-    "_variant",
-    "_part_paths",
-    "_found",
-    "_corrected",
-    "_levels",
-    "_curve",
-    "_full",
-)
+_ON_DEMAND = "_other _variant _part_paths _found _corrected _levels _curve _full".split()
 # Prices at which a policy is compared with others on validation rows.
 _N_CURVE = 33
 

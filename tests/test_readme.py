@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import skroute
@@ -58,7 +59,16 @@ def test_example_prints_what_it_says():
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
-    assert printed.getvalue().split("\n")[:-1] == said
+    number = r"\d+\.\d+"
+    (told,) = said
+    # Compiled code rounds differently on other processors, by which a few of 450 rows go elsewhere.
+    assert "the last digits depend on the processor" in told
+    assert re.sub(number, "", told).startswith(re.sub(number, "", printed.getvalue().strip()))
+    expected, found = (
+        list(map(float, re.findall(number, text))) for text in (told, printed.getvalue())
+    )
+    np.testing.assert_allclose(found, expected, rtol=0.05)
+    assert abs(found[0] - expected[0]) < 0.011
 
 
 def test_estimators_of_the_table_exist():

@@ -364,12 +364,12 @@ def test_a_certificate_says_whose_cost_it_compares_with(labelled):
 
 @pytest.mark.filterwarnings("error:budget=.* binds nowhere")
 def test_budgets_that_nobody_set_warn_of_nothing():
-    """The few rows that set their scale may be dearer than those of fit."""
+    """The few rows that set their scale may be more expensive than those of fit."""
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(900, 1))
-    dear = X[:, 0] > 0.5
-    Q = np.column_stack([rng.random(900) < np.where(dear, 0.2, 0.9), rng.random(900) < 0.7])
-    bills = np.column_stack([np.ones(900), np.where(dear, 8.0, 1.0)])
+    costly = X[:, 0] > 0.5
+    Q = np.column_stack([rng.random(900) < np.where(costly, 0.2, 0.9), rng.random(900) < 0.7])
+    bills = np.column_stack([np.ones(900), np.where(costly, 8.0, 1.0)])
     log = BudgetRouter(Ridge(), costs={"s": 1, "l": 4.5}, budget=2, cv=2)
     frozen = FrozenEstimator(log.fit(X[:300], Q[:300], costs=bills[:300]))
     for seed in range(4):

@@ -385,14 +385,14 @@ def test_mct_validation_is_what_the_cross_fitted_decisions_did(problem, budget, 
 
 
 def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
-    """A dear base that answers no better, over fresh logs; the best one alone would be taken."""
+    """An expensive base that answers no better, over fresh logs; the best one alone would be taken."""
     took, costs = {"rule": 0, "best": 0, "better": 0}, [1.0, 10.0]
     for seed in range(40):
         rng = np.random.default_rng(seed)
         y = rng.integers(0, 2, 300)
         for better in (0.0, 0.15):
             logs = []
-            for name, skill in (("cheap", 0.7), ("dear", 0.7 + better)):
+            for name, skill in (("cheap", 0.7), ("costly", 0.7 + better)):
                 answer = np.where(rng.random(300) < skill, y, 1 - y)
                 log = Log(np.where(np.eye(2)[answer] > 0, 0.7, 0.3), LABELS[:2])
                 logs.append((name, FrozenEstimator(log.fit(None, None))))
@@ -400,14 +400,14 @@ def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
                 logs, costs=costs, accuracy_estimator=DummyRegressor(), weight=1.0
             ).fit(np.arange(300)[:, np.newaxis], LABELS[y])
             if better:
-                took["better"] += router.base_ == "dear"
+                took["better"] += router.base_ == "costly"
                 continue
-            took["rule"] += router.base_ == "dear"
+            took["rule"] += router.base_ == "costly"
             with monkeypatch.context() as patch:
                 patch.setattr(
                     "skroute.routing._frugal_mct.best_of", lambda quality, *_: quality.argmax()
                 )
-                took["best"] += router.base_ == "dear"
+                took["best"] += router.base_ == "costly"
     # Half of the draws; one standard error leaves 16 %.
     assert took["rule"] <= 13 <= took["best"] and took["better"] >= 35, took
 

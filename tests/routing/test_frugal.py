@@ -385,7 +385,7 @@ def test_mct_validation_is_what_the_cross_fitted_decisions_did(problem, budget, 
 
 
 def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
-    """An expensive base that answers no better, over fresh logs; the best one alone would be taken."""
+    """An expensive base that answers no better, over fresh logs, is not taken for its luck."""
     took, costs = {"rule": 0, "best": 0, "better": 0}, [1.0, 10.0]
     for seed in range(40):
         rng = np.random.default_rng(seed)

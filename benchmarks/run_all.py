@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 STATISTICS = "where acquisition gating guarantees logs budgets frugal objectives".split()
 MINUTES = 59
 _RUNNING = []
-LIMIT = 15
+LIMIT = 20
 
 
 class Job(NamedTuple):

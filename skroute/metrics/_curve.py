@@ -292,15 +292,16 @@ def accuracy_cost_curve(
 
     Examples
     --------
+    >>> from sklearn.linear_model import Ridge
     >>> from skroute.datasets import make_routing_problem
     >>> from skroute.metrics import accuracy_cost_curve
     >>> from skroute.routing import BudgetRouter
     >>> problem = make_routing_problem(600, n_models=2, n_features=2, random_state=0)
     >>> X, Q = problem.data, problem.quality
-    >>> router = BudgetRouter(costs=problem.costs, budget=0.5).fit(X[:300], Q[:300])
+    >>> router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.5).fit(X[:300], Q[:300])
     >>> curve = accuracy_cost_curve(router, X[300:], Q[300:], budgets=[0.1, 0.5])
     >>> curve.cost.round(2), curve.quality.round(2)
-    (array([0.1, 0.5]), array([0.67, 0.79]))
+    (array([0.1 , 0.48]), array([0.67, 0.76]))
     >>> curve.route_share.round(2)
     array([[1.  , 0.  ],
            [0.55, 0.45]])

@@ -70,10 +70,7 @@ class PortablePolicy:
         found = [policy.get(k) for k in ("format", "version")] if type(policy) is dict else policy
         # As text, since True is 1, too.
         if repr(found) != "['skroute-policy', 1]":
-            raise ValueError(
-                f"This reader knows version 1 of skroute-policy, got {found!r:.60}. "
-                "PortablePolicy.load(path) reads a file."
-            )
+            raise ValueError(f"This reader knows version 1 of skroute-policy, got {found!r:.60}.")
         try:
             json.dumps(policy, allow_nan=False)
             self.policy, self.choices, self.budget = policy, policy["choices"], policy["budget"]

@@ -468,7 +468,8 @@ def test_promises_about_members_that_are_combined(kind):
     certified = CertifiedRouter(FrozenEstimator(router), max_loss=0.31, random_state=0)
     certified.fit(X[400:], y[400:])
     losses = certified._selection.evidence.losses
-    assert set(np.unique(losses)) == {0.0, 0.3, 1.0}
+    # One minus what handing over is worth, in floats.
+    assert set(np.unique(losses.round(12))) == {0.0, 0.3, 1.0}
     assert certified.abstain_quality_ == 0.7
     # Loss and quality of new rows are told alike.
     routed, found = certified.predict_routed(X), certified.predict(X)

@@ -117,7 +117,8 @@ def plan(names=(), *, short=False, full=False):
         jobs += whole if names or full or short else HOUR.get(name, whole)
 
     def place(job):
-        return job.alone, STATISTICS.index(job.name) if job.name in STATISTICS else -1
+        # What the list does not name comes behind its longest three.
+        return job.alone, STATISTICS.index(job.name) if job.name in STATISTICS else 2.5
 
     return sorted(jobs, key=place)
 

@@ -304,7 +304,7 @@ def accuracy_cost_curve(
     (array([0.1 , 0.48]), array([0.67, 0.76]))
     >>> curve.route_share.round(2)
     array([[1.  , 0.  ],
-           [0.55, 0.45]])
+           [0.58, 0.42]])
     """
     if row_quality is not None and not callable(row_quality):
         raise ValueError(

@@ -90,7 +90,9 @@ class PricedMixin(StreamMixin):
         ones are above the budget. Where the means of the folds differ by more than that, since
         each has learned something else, it is theirs: five folds say it roughly, so that by
         chance the figure of one fit may be half as large again as that of another. Least squares
-        and neighbours, whose price is set by leaving out each row, have no such folds.
+        and neighbours, whose price is set by leaving out each row, have no such folds. Where
+        `budget` does not bind, the figure is too small: what the best choices cost, of which
+        some are about as good, differs between fits by more than the folds say.
         """
         policy = self._policy()
         found = cost_error(policy, self._effective_budget(None))

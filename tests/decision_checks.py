@@ -160,6 +160,10 @@ def check_decision_unknown_arguments(estimator):
     for call in (estimator.predict, estimator.predict_routed, estimator.route):
         with pytest.raises(TypeError, match="does not take 'moon' in a call"):
             call(X, moon=1)
+    X, y = rows()[:2]
+    # By the name that a user knows, not that of a method behind it.
+    with pytest.raises((TypeError, ValueError), match=rf"{type(estimator).__name__}\.fit\b"):
+        clone(estimator).fit(X, target(estimator, y), moon=1)
 
 
 def check_decision_changed_parameters(estimator):

@@ -127,6 +127,24 @@ class BudgetPruneClassifier(FeatureBuyer):
         self.budget = budget
         self.random_state = random_state
 
+    def fit(self, X, y):
+        """Grow a forest, and prune it by what its features cost.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            Rows of numbers.
+
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        Returns
+        -------
+        self
+            After a failure it is not fitted.
+        """
+        return super().fit(X, y)
+
     def _fit(self, X, y, *, task):
         values, encoded, _ = self._checked(X, y, None)
         rng = check_random_state(self.random_state)

@@ -51,6 +51,11 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(call install,$(VENV),-c constraints.txt -e ".$(DEV)")
 	touch $@
 
+# The peers that the benchmarks compare with.
+$(VENV)/.bench: $(VENV)/.dev
+	$(call install,$(VENV),-c constraints.txt -e ".[bench]")
+	touch $@
+
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
@@ -89,7 +94,7 @@ doc: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -b html doc doc/_build/html
 
 # An hour at most; `benchmarks/run_all.py --full` runs all at the sizes that their bars ask.
-bench: $(VENV)/.dev
+bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run_all.py
 
 bench-short: $(VENV)/.dev
@@ -100,7 +105,7 @@ readme: $(VENV)/.dev
 	$(BIN)/python benchmarks/readme.py
 
 # One of them: make bench-occam, make bench-frugal, ...
-bench-%: $(VENV)/.dev
+bench-%: $(VENV)/.bench
 	$(BIN)/python benchmarks/run_all.py $*
 
 clean:

@@ -1,7 +1,6 @@
 """The bounds once more, in plain Python and without a shortcut."""
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv
 from scipy.stats import binom
 
@@ -78,32 +77,3 @@ def trinomial_p_value(n, lost, won, limit):
     below = np.where(extreme < 0, 0.0, np.where(extreme >= m, 1.0, below))
     largest = (binom.pmf(m, n, shares) * below).sum(axis=1).max()
     return float(min(largest + room._GAMMA + 2 * room._TAIL, 1.0))
-
-
-def trinomial_upper_bound(n, lost, won, level):
-    """`_trinomial.trinomial_upper_bound`: limit by limit."""
-
-    def excess(limit):
-        return np.log(trinomial_p_value(n, lost, won, float(limit))) - np.log(level)
-
-    seen, high = max((lost - won) / n, 0.0), 1 - 1e-6
-    if excess(high) > 0:
-        return 1.0
-    # Begin where the normal law would.
-    unequal = (lost + won + 4) / (n + 4)
-    low, step = seen, 2 * np.sqrt(unequal / n)
-    while low + step < high and excess(low + step) > 0:
-        low, step = low + step, 2 * step
-    top = min(low + step, high)
-    bound = low if excess(low) <= 0 else brentq(excess, low, top, xtol=1e-5, rtol=1e-4)
-    # The p-value has small steps up: the bound is behind the last limit that is not refused. A
-    # step is over soon, so the search is fine behind the bound and coarse further on.
-    step = min(0.02 * bound + 0.2 / n, 0.05) / 12
-    ahead = np.r_[0:25, 36:61:12]
-    while bound < high:
-        behind = np.minimum(bound + step * ahead, high)
-        kept = [limit for limit in behind if excess(limit) > 0]
-        if not kept:
-            break
-        bound = min(kept[-1] + step, high)
-    return float(bound)

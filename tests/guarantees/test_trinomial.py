@@ -101,7 +101,7 @@ def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
 @given(
     n=st.integers(1, 300),
     shares=st.tuples(st.floats(0, 0.5), st.floats(0, 0.5)),
-    limits=st.lists(st.floats(-0.1, 1.1), max_size=4),
+    limits=st.lists(st.floats(-0.1, 1.1).map(lambda limit: round(limit, 9)), max_size=4),
     at_once=st.sampled_from([1, 200, 20_000]),
 )
 @settings(deadline=None, max_examples=60)
@@ -121,11 +121,19 @@ def test_p_values_of_many_limits_are_those_one_by_one(n, shares, limits, at_once
     level=st.sampled_from([0.01, 0.05, 0.1]),
 )
 @settings(deadline=None, max_examples=25)
-def test_bounds_are_those_of_the_search_limit_by_limit(n, shares, level):
+def test_all_limits_behind_the_bound_are_refused_and_not_all_before_it(n, shares, level):
     lost, won = (int(share * n) for share in shares)
-    found = room.trinomial_upper_bound(n, lost, won, level)
-    expected = reference.trinomial_upper_bound(n, lost, won, level)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    bound = room.trinomial_upper_bound(n, lost, won, level)
+
+    def refused(limits):
+        found = [reference.trinomial_p_value(n, lost, won, limit) for limit in limits]
+        return np.array(found) <= level * (1 + 1e-7)
+
+    if bound < 1:
+        assert refused(np.linspace(bound, 1 - 1e-6, 40)).all()
+    if bound > 0:
+        near = min(0.02 * bound + 0.2 / n, 0.05) / 2
+        assert not refused(np.linspace(max(bound - near, 0.0), bound, 6)[:-1]).all()
 
 
 def test_a_grid_of_shares_is_fine_enough(monkeypatch):

@@ -123,7 +123,7 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
     lo, hi : float
         Rows below `lo` or above `hi` leave. Thresholds lie halfway between values.
     """
-    ordered, top, bottom, above, below = _tails(values, bad, k, use_lo, use_hi)
+    ordered, top, bottom, above, below = tails(values, bad, k, use_lo, use_hi)
     n = len(ordered)
     if not use_lo:
         return np.float64(-np.inf), _between(ordered, n - int(above[k]))
@@ -142,32 +142,7 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
     )
 
 
-def most_decided(values, bad, k, use_lo=True, use_hi=True):
-    """Rows that the thresholds of Algorithm 2 decide with at most 0, ..., `k` wrong.
-
-    Parameters
-    ----------
-    values, bad, k, use_lo, use_hi
-        As for :func:`optimal_thresholds`.
-
-    Returns
-    -------
-    ndarray of shape (k + 1,), dtype=int64
-    """
-    ordered, top, bottom, above, below = _tails(values, bad, k, use_lo, use_hi)
-    if not use_lo:
-        return above
-    if not use_hi:
-        return below
-    best = np.empty(k + 1, dtype=np.int64)
-    for errors in range(k + 1):
-        meet = top[: errors + 1] < bottom[errors::-1]
-        both = above[: errors + 1] + below[errors::-1]
-        best[errors] = len(ordered) if meet.any() else both.max()
-    return best
-
-
-def _tails(values, bad, k, use_lo, use_hi):
+def tails(values, bad, k, use_lo, use_hi):
     """Values in order; the limits of 0, ..., `k` errors on either side; rows beyond them."""
     wrong_below = np.sort(values[~bad])
     wrong_above = np.sort(values[bad])[::-1]

@@ -219,27 +219,6 @@ def choice_means(choice, values, n_choices, weight=None):
     return np.divide(total, made, out=overall, where=made > 0)
 
 
-def pseudo_outcomes(estimate, choice, values, weight):
-    """Doubly robust pseudo-outcomes: each choice's mean is that of the log, without bias.
-
-    ``estimate + 1{choice} weight (value - estimate)``, of Dudik, Langford and Li (2011).
-
-    Parameters
-    ----------
-    estimate : ndarray of shape (n_rows, n_choices)
-        Of each row without it.
-    choice : ndarray of shape (n_rows,), dtype=int64
-    values, weight : ndarray of shape (n_rows,)
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_choices)
-    """
-    found, made = estimate.copy(), np.arange(len(choice))
-    found[made, choice] += weight * (values - estimate[made, choice])
-    return found
-
-
 def effective_size(weight):
     """``(sum w)^2 / sum w^2``: rows of equal weight that say as much."""
     squares = float(weight @ weight)

@@ -20,14 +20,3 @@ def comes_fitted(model):
 def unfrozen(model):
     """What a frozen estimator holds, or the model itself."""
     return model.estimator if isinstance(model, FrozenEstimator) else model
-
-
-def last_model(model):
-    """The model that a frozen estimator or a pipeline ends in."""
-    while True:
-        if isinstance(model, FrozenEstimator):
-            model = model.estimator
-        elif hasattr(model, "steps"):
-            model = model.steps[-1][1]
-        else:
-            return model

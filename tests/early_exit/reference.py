@@ -3,7 +3,32 @@
 import numpy as np
 
 from skroute.early_exit._order import candidate_values, search
-from skroute.early_exit._thresholds import most_decided
+from skroute.early_exit._thresholds import tails
+
+
+def most_decided(values, bad, k, use_lo=True, use_hi=True):
+    """Rows that the thresholds of Algorithm 2 decide with at most 0, ..., `k` wrong.
+
+    Parameters
+    ----------
+    values, bad, k, use_lo, use_hi
+        As for :func:`optimal_thresholds`.
+
+    Returns
+    -------
+    ndarray of shape (k + 1,), dtype=int64
+    """
+    ordered, top, bottom, above, below = tails(values, bad, k, use_lo, use_hi)
+    if not use_lo:
+        return above
+    if not use_hi:
+        return below
+    best = np.empty(k + 1, dtype=np.int64)
+    for errors in range(k + 1):
+        meet = top[: errors + 1] < bottom[errors::-1]
+        both = above[: errors + 1] + below[errors::-1]
+        best[errors] = len(ordered) if meet.any() else both.max()
+    return best
 
 
 def qwyc_order_reference(

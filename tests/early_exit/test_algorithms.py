@@ -22,13 +22,12 @@ from skroute.early_exit._thresholds import (
     is_wrong,
     lagrangian_path,
     leader_and_margin,
-    most_decided,
     optimal_thresholds,
     running_values,
     spend_thresholds,
     sweep_back,
 )
-from tests.early_exit.reference import leaving, qwyc_order_reference
+from tests.early_exit.reference import leaving, most_decided, qwyc_order_reference
 
 ZERO = np.zeros(1)
 FEW = settings(max_examples=60, deadline=None)

@@ -73,7 +73,8 @@ def main(arguments=None):
             batch_rows=told.batch_rows,
         )
     except (OSError, TypeError, ValueError) as error:
-        print(f"route-batch: {error}", file=sys.stderr)
+        # Notes say where: in which file, of which estimator.
+        print(f"route-batch: {error}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         return 2
     print(
         f"{done.n_rows} rows in {done.n_parts} parts ({done.n_resumed} were there): mean cost "

@@ -6,7 +6,6 @@ and :meth:`CostAwareMixin._answer` (ask whoever was chosen); everything that a u
 calls is a view of these two.
 """
 
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from numbers import Number, Real
@@ -20,6 +19,7 @@ from sklearn.utils import Bunch, assert_all_finite, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skroute.utils._amounts import is_amount
 from skroute.utils._callbacks import FitTask
 from skroute.utils._compat import (
     BaseComposition,
@@ -297,12 +297,7 @@ def check_costs(costs, names, *, name="costs"):
                 f"got {len(values)}: {costs!r}."
             )
     for key, value in zip(names, values):
-        # Compared, not np.isfinite: of a whole number beyond all floats numpy knows nothing.
-        if (
-            not isinstance(value, Real)
-            or isinstance(value, (bool, np.bool_))
-            or not 0 <= value <= sys.float_info.max
-        ):
+        if not is_amount(value):
             raise ValueError(
                 f"{name} of {key!r} must be a finite number that is not negative, got {value!r}."
             )
@@ -516,6 +511,12 @@ def check_rows(estimator, X, *, reset):
             f"X is a data set, but fit saw rows of {estimator.n_features_in_} columns. Stack its "
             "rows, for example torch.stack([row for row, _ in dataset])."
         )
+    if not reset and hasattr(estimator, "n_features_in_") and _is_flat(X):
+        raise ValueError(
+            f"X must be rows of {estimator.n_features_in_} columns, as fit saw them, got a "
+            f"{type(X).__name__} of {num_samples(X)} single values. One row of a data frame is "
+            "frame.iloc[[i]]."
+        )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if reset and len(getattr(X, "shape", ())) > 2:
         # Of images scikit-learn counts the channels, which their other containers do not show.
@@ -528,6 +529,13 @@ def check_rows(estimator, X, *, reset):
                 on_host(cells), input_name="X", estimator_name=type(estimator).__name__
             )
     return X
+
+
+def _is_flat(X):
+    """Whether X is a sequence of single values, such as texts or one row of a data frame."""
+    if hasattr(X, "shape"):
+        return len(X.shape) == 1
+    return isinstance(X, (list, tuple)) and np.isscalar(X[0])
 
 
 class CostAwareMixin(CallbackSupportMixin):
@@ -991,6 +999,17 @@ class NamedMembersMixin(BaseComposition):
                     'Use "drop" to leave a member out.'
                 )
         return [name for name, _ in kept], [member for _, member in kept]
+
+    def _costs_of(self, names):
+        """The constructor's `costs`, one for each of `names`.
+
+        A mapping may name members that are dropped, so that a search can drop them.
+        """
+        costs = by_label(self.costs)
+        if isinstance(costs, Mapping):
+            dropped = {name for name, _ in self.estimators}.difference(names)
+            costs = {name: cost for name, cost in costs.items() if name not in dropped}
+        return check_costs(costs, names)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

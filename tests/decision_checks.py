@@ -6,6 +6,7 @@ protocol alone: a new estimator is checked by standing in the list.
 
 import atexit
 import functools
+import inspect
 import pickle
 import subprocess
 import sys
@@ -228,6 +229,18 @@ def check_decision_parameters_that_act_at_once(estimator):
         same(model.set_params(**change).predict_routed(X_test), refitted.predict_routed(X_test))
 
 
+def check_decision_flat_rows(estimator):
+    """A row of a frame, or a list of texts, is no table of rows: the error says so."""
+    pd = pytest.importorskip("pandas")
+    X, y, X_test, _ = rows()
+    names = list("abcdef")
+    model = clone(estimator).fit(pd.DataFrame(X, columns=names), target(estimator, y))
+    row = pd.DataFrame(X_test, columns=names).astype(object).iloc[0]
+    for flat in (row, ["some text"]):
+        with pytest.raises(ValueError, match="rows of 6 columns|2D array|2-dim|convert"):
+            model.predict(flat)
+
+
 def check_decision_failed_fit(estimator):
     """Whatever fails in `fit`, the estimator is unfitted afterwards and a call says so."""
     X, y, X_test, _ = rows()
@@ -255,6 +268,38 @@ def check_decision_failed_fit(estimator):
     if "n_jobs" in estimator.get_params(deep=False):
         with pytest.raises(ValueError, match="n_jobs"):
             clone(estimator).set_params(n_jobs=0).fit(X, good)
+
+
+def check_decision_unit_of_costs(estimator):
+    """Dollars, cents or billions: in another unit of costs and budget the same is decided."""
+    costs = estimator.get_params(deep=False).get("costs")
+    if costs is None or isinstance(costs, str):
+        return
+    X, y, X_test, _ = rows()
+    expected = fitted(estimator).predict_routed(X_test)
+    for unit in (2.0**-40, 2.0**30):
+        named = isinstance(costs, dict)
+        change = {
+            "costs": {n: c * unit for n, c in costs.items()} if named else unit * np.array(costs)
+        }
+        if estimator.budget is not None:
+            change["budget"] = unit * estimator.budget
+        scaled = clone(estimator).set_params(**change).fit(X, target(estimator, y))
+        found = scaled.predict_routed(X_test)
+        same(expected[:2], found[:2])
+        np.testing.assert_allclose(found.cost, unit * expected.cost, rtol=1e-12)
+
+
+def check_decision_equal_weights(estimator):
+    """Rows that weigh one each are rows without weights."""
+    X, y, X_test, _ = rows()
+    if "sample_weight" not in inspect.signature(estimator.fit).parameters:
+        return
+    expected = fitted(estimator).predict_routed(X_test)
+    for weight in (1, 1.0):
+        model = clone(estimator)
+        model.fit(X, target(estimator, y), sample_weight=np.full(len(X), weight))
+        same(expected, model.predict_routed(X_test))
 
 
 class Recorder:

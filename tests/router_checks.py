@@ -186,8 +186,12 @@ def check_router_set_params_and_drop(estimator):
     router = clone(estimator).set_params(tree__max_depth=1)
     assert router.named_estimators.tree.max_depth == 1
     if getattr(router, "embedding", None) is None:
+        # As in a search over who is dropped: its price may stay where it stood.
+        expected = clone(router).set_params(logreg="drop").fit(X, y).predict_routed(X_test)
         router.set_params(logreg="drop", costs={"tree": 1.0})
         router.fit(X, y)
+        for ours, theirs in zip(expected, router.predict_routed(X_test)):
+            np.testing.assert_array_equal(ours, theirs)
         assert router.choices_ == ["tree"]
         assert (router.route(X_test) == 0).all()
 

@@ -13,7 +13,6 @@ from skroute.base import (
     Plan,
     check_affordable,
     check_budget,
-    check_costs,
     check_rows,
     dispatch,
     measure_costs,
@@ -119,7 +118,7 @@ class BaseRouter(CostAwareMixin, MetaEstimatorMixin, NamedMembersMixin):
         self._check(X, dict(zip(names, members)))
         costs = None
         if not isinstance(self.costs, str):
-            costs = self._affordable(check_costs(self.costs, names), names)
+            costs = self._affordable(self._costs_of(names), names)
         y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
         target = kind(all_classes(classes, members) if kind is SingleLabel else classes)
         self._check_target(target)

@@ -6,7 +6,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment._decide import check_policy
-from skroute.base import check_affordable, check_budget, check_costs, note_failure
+from skroute.base import check_affordable, check_budget, note_failure
 from skroute.metrics._objectives import means_of
 from skroute.routing._abstaining import ABSTAIN_COST, ABSTAIN_NAME, quality_of_handing, with_handed
 from skroute.routing._base import BaseRouter
@@ -189,7 +189,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
     def _now(self):
         """The cost of every member of `fit`, by the constructor's `costs` of now."""
         if not isinstance(self.costs, str):
-            return check_costs(self.costs, self.member_names_)
+            return self._costs_of(self.member_names_)
         if self._measured:
             return self._costs_of_fit
         raise ValueError(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import joblib
 import numpy as np
 
-from skroute.base import check_affordable, check_budget
+from skroute.base import check_affordable, check_budget, note_failure
 from skroute.distributed import solve_in_passes
 from skroute.routing._draws import SeenRows, tie_draws
 from skroute.routing._one_budget import policy_of_plain, room_of
@@ -290,16 +290,21 @@ class _Job:
         table = np.lib.format.open_memmap(path, "w+", np.float64, shape)
         start = 0
         for batch, X in self.rows(fragment):
-            table[start : start + batch.num_rows] = self.router.predict_quality(X)
+            table[start : start + batch.num_rows] = self.read(fragment, X)
             start += batch.num_rows
         table.flush()
 
-    def estimates(self, number, start, X):
+    def read(self, fragment, X):
+        """Estimated quality of rows of a file; a failure says which file it was."""
+        with note_failure(Path(fragment.path).name, len(X), "the quality estimate"):
+            return self.router.predict_quality(X)
+
+    def estimates(self, number, fragment, start, X):
         """Quality of rows of a file: those on disk, where they were estimated before."""
         path = self.target / "_estimates" / f"{number:05d}.npy"
         if path.exists():
             return np.load(path, mmap_mode="r")[start : start + len(X)]
-        return self.router.predict_quality(X)
+        return self.read(fragment, X)
 
     def _block(self, path, low):
         table = np.load(path, mmap_mode="r")
@@ -331,7 +336,7 @@ class _Job:
             start = 0
             with pq.ParquetWriter(part, schema) as writer:
                 for batch, X in self.rows(fragment):
-                    estimates = self.estimates(number, start, X)
+                    estimates = self.estimates(number, fragment, start, X)
                     route = decide(number, start, X, estimates)
                     start += len(route)
                     quality = estimates[np.arange(len(route)), route]

@@ -375,3 +375,15 @@ def test_columns_by_position_must_be_those_of_all_files(source, tmp_path):
     with pytest.raises(ValueError, match="has no files"):
         route_batch(make(False), tmp_path / "none", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("policy", ["online", "batch"])
+def test_a_file_whose_rows_the_router_refuses_is_named(policy, source, tmp_path, capsys):
+    """A missing value in the last of many files is found when it is read: in which, and how."""
+    table = pq.read_table(source / "2.parquet").to_pandas()
+    pq.write_table(pa.Table.from_pandas(table.assign(x=np.nan)), source / "2.parquet")
+    joblib.dump(make(True), tmp_path / "router.joblib")
+    words = [tmp_path / "router.joblib", source, tmp_path / "out", "--policy", policy]
+    assert main(["route-batch", *map(str, words)]) == 2
+    told = capsys.readouterr().err
+    assert "NaN" in told and "the quality estimate of '2.parquet' with 777 rows" in told

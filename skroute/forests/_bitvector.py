@@ -256,9 +256,10 @@ def _runs(kind, order):
 
 def _below(threshold, dtype):
     """Largest numbers of a type that are not above the thresholds: they cut the same way."""
+    # Beneath the lowest number is an overflow: CatBoost's thresholds of missing values lie there.
     with np.errstate(over="ignore", under="ignore"):
         cut = threshold.astype(dtype)
-    return np.where(cut > threshold, np.nextafter(cut, dtype.type(-np.inf)), cut)
+        return np.where(cut > threshold, np.nextafter(cut, dtype.type(-np.inf)), cut)
 
 
 def layout_of(forest):

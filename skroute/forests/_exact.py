@@ -416,8 +416,8 @@ def probe_rows(forest, random_state, n=200):
         else:
             with np.errstate(over="ignore"):
                 at = random_state.choice(split["threshold"], n).astype(forest.dtype)
-            to = random_state.choice(np.array([-np.inf, np.inf]), n).astype(forest.dtype)
-            at = np.where(random_state.rand(n) < 0.5, at, np.nextafter(at, to))
+                to = random_state.choice(np.array([-np.inf, np.inf]), n).astype(forest.dtype)
+                at = np.where(random_state.rand(n) < 0.5, at, np.nextafter(at, to))
             X[:, feature] = np.where(np.isfinite(at), at, X[:, feature])
     for feature, values in forest.categories.items() if forest.encode_arrays else ():
         if np.asarray(values).dtype.kind not in "fiu":

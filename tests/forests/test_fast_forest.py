@@ -376,6 +376,17 @@ def test_any_dtype_and_memory_order(kind, dtype):
         np.testing.assert_array_equal(fast.predict_proba(rows[i : i + 1]), expected[i : i + 1])
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_catboost_that_asks_for_missing_values_warns_of_no_overflow():
+    """Its threshold for them is the lowest number of single precision."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    X[::3, 0] = np.nan
+    model = cat.CatBoostClassifier(iterations=5, **CATS).fit(X, np.isnan(X[:, 0]))
+    fast = FastForest.from_ensemble(model, X)
+    np.testing.assert_array_equal(fast.predict(X), model.predict(X))
+
+
 def test_a_catboost_model_from_a_pickle():
     """Its `n_features_in_` is 0 there: seen to fail before names were counted."""
     X, y = data(2, 0)

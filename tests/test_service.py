@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -106,17 +107,61 @@ def test_an_answer_does_not_wait_for_its_booking(monkeypatch, caplog):
     # As with books in Redis.
     service._beside = True
     go, commit = threading.Event(), service.stream.commit
-    monkeypatch.setattr(service.stream, "commit", lambda *of: (go.wait(20), commit(*of)))
+    monkeypatch.setattr(
+        service.stream, "commit", lambda *of: (go.wait(20), time.sleep(0.3), commit(*of))
+    )
     (found,) = call(service, ask(), booked=False)
     assert found.status_code == 200 and service.stream.status().n_open == 1
     go.set()
     asyncio.run(service.close())
     assert service.stream.status()[1:4] == (2.0, 0.0, 0)
     # One that fails stays open, is named, and is settled when the provider is asked.
+    counted = cost_counted()
     monkeypatch.setattr(service.stream, "commit", lambda *of: 1 / 0)
     (found,) = call(service, ask())
     assert found.status_code == 200 and service.stream.status().n_open == 1
     assert "is paid and not booked" in caplog.text
+    # One that another call of the same request has paid is none of ours.
+    caplog.clear()
+    monkeypatch.setattr(service.stream, "commit", lambda *of: commit(*of) or commit(*of))
+    (found,) = call(service, ask())
+    assert found.status_code == 200 and not caplog.text
+    assert cost_counted() == counted
+
+
+def cost_counted():
+    """What the metrics of this process say that answers have cost."""
+    (found,) = router_service.COST.collect()
+    return sum(one.value for one in found.samples if one.name.endswith("_total"))
+
+
+def test_bookings_beside_the_loop_are_made_in_turn_and_do_not_hold_it_up(monkeypatch):
+    service, told = make_service()
+    service._beside = True
+    stream = service.stream
+    commit, reserve = stream.commit, stream.reserve
+    monkeypatch.setattr(stream, "commit", lambda *of: (time.sleep(0.3), commit(*of)))
+    # What was answered is paid for whoever comes next, whether it was booked or waits for it.
+    again = ask(), {"idempotency-key": "one"}
+    assert [found.status_code for found in call(service, again, again)] == [200, 409]
+    assert len(told["small"].asked) == 1
+    go, waited = threading.Event(), []
+    monkeypatch.setattr(
+        stream, "reserve", lambda *of, **more: waited.append(go.wait(5)) or reserve(*of, **more)
+    )
+
+    async def both():
+        transport = httpx.ASGITransport(router_service.make_app(service, certificate="promised"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+            slow = asyncio.create_task(client.post("/v1/chat/completions", json=ask()))
+            await asyncio.sleep(0.2)
+            other = await client.get("/certificate")
+            go.set()
+            return other, await slow
+
+    other, slow = asyncio.run(both())
+    assert other.json() == {"certificate": "promised"} and slow.status_code == 200
+    assert waited == [True]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """What stands in the books of a purse, and how one booking changes it."""
 
-import sys
 import time
 from typing import NamedTuple
 
 from skroute.base import ROUNDING
+from skroute.utils._amounts import is_amount
 from skroute.utils._compat import Integral, Real
 
 
@@ -157,8 +157,7 @@ class Terms(NamedTuple):
 
 def check_amount(amount, name):
     """An amount of money as a float, or a ValueError that says what is wrong with it."""
-    number = isinstance(amount, Real) and not isinstance(amount, bool)
-    if not number or not 0 <= amount <= sys.float_info.max:
+    if not is_amount(amount):
         raise ValueError(f"{name} must be a finite number that is at least 0, got {amount!r}.")
     return float(amount)
 
@@ -242,12 +241,17 @@ class Purse:
         return self.total * (1 + ROUNDING) - self.spent - self.reserved
 
     def roll(self, now):
-        """Begin the period that a time lies in, if it is later than the books' own."""
+        """Begin the period that a time lies in, if it is later than the books' own: say whether.
+
+        One that has begun stays begun where the clock goes back.
+        """
         number = period_number(self.terms.period, now)
-        if number is not None and number > self.period:
-            carried = (self.total - self.spent) if self.terms.rollover else 0.0
-            times = number - self.period if self.terms.rollover else 1
-            self.begin(carried + times * self.terms.total, number)
+        if number is None or number <= self.period:
+            return False
+        carried = (self.total - self.spent) if self.terms.rollover else 0.0
+        times = number - self.period if self.terms.rollover else 1
+        self.begin(carried + times * self.terms.total, number)
+        return True
 
     def begin(self, total, number):
         """Books of a new period: nothing is spent, and what is open stays reserved."""

@@ -38,6 +38,18 @@ class Ledger(ABC):
         self.timeout = check_seconds(timeout, "timeout")
         self.remember = check_seconds(remember, "remember")
 
+    def _about(self):
+        """Where the books are, as texts, and the purses that this object has met."""
+        return (), ()
+
+    def __repr__(self):
+        # Without a look at the books: it may be asked for in the middle of a booking.
+        place, purses = self._about()
+        named = [repr(name) for name in purses]
+        named[5:] = [f"and {len(named) - 5} more"] if len(named) > 5 else []
+        parts = (*place, f"purses=[{', '.join(named)}]")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
     @abstractmethod
     def open(
         self,
@@ -63,7 +75,9 @@ class Ledger(ABC):
 
         period : {"day", "month"} or float, default=None
             After what time the books begin anew: UTC days, UTC months or so many seconds.
-            None is never.
+            None is never. The latest period that any call on the purse came in is the one
+            that runs: a clock that goes back, or one of another host that is late, does not
+            begin an earlier one again.
 
         rollover : bool, default=False
             Whether what a period leaves, or spends too much, is carried into the next.
@@ -105,7 +119,8 @@ class Ledger(ABC):
         `keep` for each request that is still expected. It returns an offer that takes at most
         `least`, which is given where `room` has it; or a larger one, given where `spare` has it; or
         None where nothing fits. It may be called again with newer books, and must not take
-        locks. What `held` has is given back first. Returns and raises as `hold` does.
+        locks. What `held` has is given back first, also where `choose` raises. Returns and raises
+        as `hold` does.
         """
 
     @abstractmethod

@@ -1,76 +1,70 @@
 """The bookings of `_books.Purse` and `_transactions` as one script that Redis runs alone.
 
 A purse is one string of float64 (books, terms, when deadlines were last looked at, how many
-reservations were issued; NaN is None), a reservation one of MessagePack. A test runs the same
-drawn orders of calls through this script and through the other ledgers.
+reservations were issued; NaN is None). A reservation of one purse without a key is an entry of
+the deadlines, `purse number offer`: its money can be read from the offer. Any other one is a
+record of MessagePack, and its entry is `purse number`. A test runs the same drawn orders of calls
+through this script and through the other ledgers.
 """
 
 SCRIPT = r"""
-local root, op, now, own, joined = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local root, op, now, joined = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 if not now then
   local t = redis.call('TIME')
   now = tonumber(t[1]) + tonumber(t[2]) / 1e6
 end
 local call, max, nan, format = redis.call, math.max, 0 / 0, '<ddddddddddddddddddd'
+local unpack, pack = struct.unpack, struct.pack
 local SLACK, SWEEP = 1 + 1e-12, 0.05
 
 -- What nearly every call is, without a table or function made: one purse without periods, no
 -- key, nothing held, deadlines looked at lately. All else goes on below, where the same is said
 -- of several purses.
-if (op == 'reserve' and ARGV[5] == '' and ARGV[6] == '' and ARGV[11] ~= '' or op == 'settle')
-    and own == joined then
-  local text = call('GET', root .. ':purse:' .. own)
-  if text then
-    local total, spent, reserved, pending, n_expected, n_started, n_held, n_open, n_committed,
-      n_refunded, n_rejected, n_expired, period, t_total, t_n_expected, t_period, t_rollover,
-      swept, issued = struct.unpack(format, text)
-    local status, number, said
-    if period == period or now - swept >= SWEEP or now < swept then
-      -- Below.
-    elseif op == 'reserve' then
-      local amount, expected = tonumber(ARGV[11]), tonumber(ARGV[12])
-      local spare = total * SLACK - spent - reserved
-      if amount > tonumber(ARGV[8]) and n_expected == n_expected then
-        spare = spare - tonumber(ARGV[9]) * max(n_expected - n_started - 1, 0)
-      end
-      if amount <= spare then
-        n_started, reserved, pending = n_started + 1, reserved + amount, pending + expected
-        n_open, issued = n_open + 1, issued + 1
-        status, number, said = 'open', string.format('%d', issued), ''
-        local id = own .. '\31' .. number
-        call('SET', root .. ':r:' .. id, cmsgpack.pack({'open', own, amount, expected,
-          tonumber(ARGV[13]), ARGV[10], ''}))
-        local timeout = ARGV[7] ~= '' and string.format('%.17g', now + ARGV[7]) or '+inf'
-        call('ZADD', root .. ':due', timeout, id)
-      end
+local short = (op == 'settle' or op == 'reserve' and ARGV[5] ~= '' and not ARGV[6])
+local text = short and call('GET', root .. ':purse:' .. joined)
+if text then
+  local total, spent, reserved, pending, n_expected, n_started, n_held, n_open, n_committed,
+    n_refunded, n_rejected, n_expired, period, t_total, t_n_expected, t_period, t_rollover,
+    swept, issued = unpack(format, text)
+  local booked
+  if period == period or now - swept >= SWEEP or now < swept then
+    -- Below.
+  elseif op == 'reserve' then
+    local timeout, least, keep, amount, expected = unpack('<ddddd', ARGV[4])
+    local spare = total * SLACK - spent - reserved
+    if amount > least and n_expected == n_expected then
+      spare = spare - keep * max(n_expected - n_started - 1, 0)
+    end
+    if amount <= spare then
+      n_started, reserved, pending = n_started + 1, reserved + amount, pending + expected
+      n_open, issued = n_open + 1, issued + 1
+      call('ZADD', root .. ':due', now + timeout, joined .. '\31' .. issued .. '\31' .. ARGV[5])
+      booked = true
+    end
+  elseif call('ZREM', root .. ':due', joined .. '\31' .. ARGV[6] .. '\31' .. ARGV[5]) == 1 then
+    local _, cost, amount, expected, deciding = unpack('<ddddd', ARGV[4])
+    n_open = n_open - 1
+    pending = n_open > 0 and pending - expected or 0
+    reserved = (n_open > 0 or n_held > 0) and reserved - amount or 0
+    if cost == cost then
+      spent, n_committed = spent + (deciding + cost), n_committed + 1
     else
-      local id = own .. '\31' .. ARGV[5]
-      local found = call('GET', root .. ':r:' .. id)
-      local r = found and cmsgpack.unpack(found)
-      if r and r[1] == 'open' and r[2] == own and r[6] == ARGV[6] and r[7] == '' then
-        local cost = tonumber(ARGV[7])
-        n_open = n_open - 1
-        pending = n_open > 0 and pending - r[4] or 0
-        reserved = (n_open > 0 or n_held > 0) and reserved - r[3] or 0
-        spent = spent + (r[5] + (cost or 0))
-        if cost then n_committed = n_committed + 1 else n_refunded = n_refunded + 1 end
-        status, number, said = 'settled', '', struct.pack('<dd', spent - total, 0)
-        call('ZREM', root .. ':due', id)
-        -- Remembered for a while, as below.
-        call('SET', root .. ':r:' .. id, cmsgpack.pack({'done', own, 0, 0, 0, '', '', ARGV[8],
-          spent - total, '0'}), 'EX', 120)
-      end
+      spent, n_refunded = spent + deciding, n_refunded + 1
     end
-    if status then
-      text = struct.pack(format, total, spent, reserved, pending, n_expected, n_started, n_held,
-        n_open, n_committed, n_refunded, n_rejected, n_expired, period, t_total, t_n_expected,
-        t_period, t_rollover, swept, issued)
-      call('SET', root .. ':purse:' .. own, text)
-      return {status, text, struct.pack('<d', total * SLACK - spent - reserved), number, said}
-    end
+    -- Remembered for a while, as below.
+    call('SET', root .. ':last:' .. ARGV[7], pack('<dd', spent - total, 0) .. ARGV[8], 'EX', 120)
+    booked = true
+  end
+  if booked then
+    text = pack(format, total, spent, reserved, pending, n_expected, n_started, n_held, n_open,
+      n_committed, n_refunded, n_rejected, n_expired, period, t_total, t_n_expected, t_period,
+      t_rollover, swept, issued)
+    call('SET', root .. ':purse:' .. joined, text)
+    return text
   end
 end
 
+local own = string.match(joined, '^[^\31]*')
 local purses = {}
 
 local function none(x) return x ~= x end
@@ -104,7 +98,7 @@ local function purse(name)
   p = {}
   p.total, p.spent, p.reserved, p.pending, p.n_expected, p.n_started, p.n_held, p.n_open,
     p.n_committed, p.n_refunded, p.n_rejected, p.n_expired, p.period, p.t_total, p.t_n_expected,
-    p.t_period, p.t_rollover, p.swept, p.issued = struct.unpack(format, text)
+    p.t_period, p.t_rollover, p.swept, p.issued = unpack(format, text)
   p.text = text
   if not none(p.period) then
     local number = period_number(p.t_period)
@@ -128,7 +122,7 @@ end
 local function save()
   for name, p in pairs(purses) do
     if not p.text then
-      p.text = struct.pack(format, p.total, p.spent, p.reserved, p.pending, p.n_expected,
+      p.text = pack(format, p.total, p.spent, p.reserved, p.pending, p.n_expected,
         p.n_started, p.n_held, p.n_open, p.n_committed, p.n_refunded, p.n_rejected, p.n_expired,
         p.period, p.t_total, p.t_n_expected, p.t_period, p.t_rollover, p.swept, p.issued)
       call('SET', root .. ':purse:' .. name, p.text)
@@ -155,25 +149,42 @@ local function close(p, r)
   give_back(p, r.amount)
 end
 
--- A reservation of this purse; `id` is the purse's name and the number.
-local function record(id)
-  local text = call('GET', root .. ':r:' .. id)
+-- A reservation by its entry: `id`, which is the purse's name and the number, or with the offer.
+local function record(entry, state)
+  local id, offer = string.match(entry, '^([^\31]*\31%d+)\31(.*)$')
+  if id then
+    local money = cjson.decode(offer)
+    return {entry = entry, id = id, state = state, purses = string.match(id, '^[^\31]*'),
+      amount = money[5], pending = money[4] + money[3], deciding = money[4], offer = offer,
+      key = '', plain = true}
+  end
+  local text = call('GET', root .. ':r:' .. entry)
   if not text then return nil end
   local v = cmsgpack.unpack(text)
-  return {id = id, state = v[1], purses = v[2], amount = v[3], pending = v[4], deciding = v[5],
-    offer = v[6], key = v[7], token = v[8], over = v[9], late = v[10]}
+  return {entry = entry, id = entry, state = v[1], purses = v[2], amount = v[3], pending = v[4],
+    deciding = v[5], offer = v[6], key = v[7]}
+end
+
+-- That of an id and an offer, open or expired.
+local function unsettled(id, offer)
+  local r = record(id)
+  if r then return (r.state == 'open' or r.state == 'expired') and r.offer == offer and r or nil end
+  local entry = id .. '\31' .. offer
+  if call('ZSCORE', root .. ':due', entry) then return record(entry, 'open') end
+  if call('SISMEMBER', root .. ':expired', entry) == 1 then return record(entry, 'expired') end
 end
 
 local function write(r)
+  if r.plain then return end
   call('SET', root .. ':r:' .. r.id, cmsgpack.pack({r.state, r.purses, r.amount, r.pending,
-    r.deciding, r.offer, r.key, r.token, r.over, r.late}))
+    r.deciding, r.offer, r.key}))
 end
 
 local function key_of(id, key) return root .. ':key:' .. names(id)[1] .. '\31' .. key end
 
 local function erase(r)
-  call('DEL', root .. ':r:' .. r.id)
-  call('ZREM', root .. ':due', r.id)
+  if not r.plain then call('DEL', root .. ':r:' .. r.id) end
+  call('ZREM', root .. ':due', r.entry)
   if r.key ~= '' then call('DEL', key_of(r.id, r.key)) end
 end
 
@@ -190,10 +201,11 @@ end
 local function insert(state, amount, pending, deciding, offer, key, timeout)
   local p = changed(own)
   p.issued = p.issued + 1
-  local id = own .. '\31' .. string.format('%d', p.issued)
+  local id = own .. '\31' .. p.issued
+  local plain = state == 'open' and key == '' and own == joined
   write({id = id, state = state, purses = joined, amount = amount, pending = pending,
-    deciding = deciding, offer = offer, key = key})
-  call('ZADD', root .. ':due', timeout and string.format('%.17g', now + timeout) or '+inf', id)
+    deciding = deciding, offer = offer, key = key, plain = plain})
+  call('ZADD', root .. ':due', now + timeout, plain and id .. '\31' .. offer or id)
   if key ~= '' then call('SET', key_of(id, key), id) end
   return id
 end
@@ -219,14 +231,14 @@ local function answer(status, list, id, text)
   for i = 1, #list do least = math.min(least, room(purse(list[i]))) end
   save()
   local number = id and string.match(id, '%d+$') or ''
-  return {status, purse(own).text, struct.pack('<d', least), number, text or ''}
+  return {status, purse(own).text, pack('<d', least), number, text or ''}
 end
 
 local function sweep()
   local due = call('ZRANGEBYSCORE', root .. ':due', '-inf', string.format('%.17g', now), 'LIMIT',
     0, 100)
-  for _, id in ipairs(due) do
-    local r = record(id)
+  for _, entry in ipairs(due) do
+    local r = record(entry, 'open')
     if r.state == 'held' then
       release(r)
     elseif r.state == 'open' then
@@ -238,8 +250,8 @@ local function sweep()
       end
       r.state = 'expired'
       write(r)
-      call('ZREM', root .. ':due', id)
-      call('SADD', root .. ':expired', id)
+      call('ZREM', root .. ':due', entry)
+      call('SADD', root .. ':expired', entry)
     else
       erase(r)
     end
@@ -253,18 +265,20 @@ if op == 'open' then
   local t = {}
   for i = 4, 7 do t[i] = ARGV[i] == '' and nan or tonumber(ARGV[i]) end
   if call('EXISTS', key) == 0 then
-    call('SET', key, struct.pack(format, t[4], 0, 0, 0, t[5], 0, 0, 0, 0, 0, 0, 0,
+    call('SET', key, pack(format, t[4], 0, 0, 0, t[5], 0, 0, 0, 0, 0, 0, 0,
       period_number(t[6]), t[4], t[5], t[6], t[7], 0, 0))
   end
   return call('GET', key)
 end
 
+-- A purse that is not there is an error, which comes before anything is written.
+local list = names(joined)
+for i = 1, #list do purse(list[i]) end
 local swept = purse(own).swept
 if now - swept >= SWEEP or now < swept then sweep() end
-local list = names(joined)
 
 if op == 'hold' then
-  local amount, key, timeout = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+  local key, amount, timeout = ARGV[5], unpack('<dd', ARGV[4])
   local r = known(key)
   if r then return answer(r.state, list, r.id, r.text) end
   for i, name in ipairs(list) do
@@ -281,14 +295,13 @@ if op == 'hold' then
   return answer('held', list, insert('held', amount, 0, 0, '', '', timeout))
 
 elseif op == 'release' then
-  local r = record(own .. '\31' .. ARGV[5])
+  local r = record(own .. '\31' .. ARGV[4])
   if r and r.state == 'held' then release(r) end
   return answer('released', list)
 
 elseif op == 'reserve' then
-  local held, key, timeout = ARGV[5], ARGV[6], tonumber(ARGV[7])
-  local least, keep, offer = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
-  local amount, pending, deciding = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+  local timeout, least, keep, amount, pending, deciding = unpack('<dddddd', ARGV[4])
+  local offer, held, key = ARGV[5], ARGV[6] or '', ARGV[7] or ''
   local h = held ~= '' and record(own .. '\31' .. held) or nil
   if h and h.state ~= 'held' then h = nil end
   local r = known(key)
@@ -304,7 +317,7 @@ elseif op == 'reserve' then
     if this < smallest then smallest, full = this, i end
   end
   if h then smallest = max(smallest, h.amount) end
-  if not amount then
+  if offer == '' then
     if h then release(h) end
     p.n_rejected = p.n_rejected + 1
     return answer('full', list, tostring(full))
@@ -323,53 +336,51 @@ elseif op == 'reserve' then
   return answer('open', list, insert('open', amount, pending, deciding, offer, key, timeout))
 
 elseif op == 'settle' then
-  local id, offer, cost, token = own .. '\31' .. ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
-  local r = record(id)
-  if r and (r.state == 'open' or r.state == 'expired') and r.offer == offer then
-    local late, over = r.state == 'expired', -math.huge
-    for _, name in ipairs(names(r.purses)) do
-      local p = changed(name)
-      local charge = r.deciding + (cost or 0)
-      if late then
-        charge = charge - r.deciding
-        p.n_expired = p.n_expired - 1
-      else
-        close(p, r)
-      end
-      p.spent = p.spent + charge
-      if cost then p.n_committed = p.n_committed + 1 else p.n_refunded = p.n_refunded + 1 end
-      over = max(over, p.spent - p.total)
+  local remember, cost = unpack('<dd', ARGV[4])
+  local last, token = root .. ':last:' .. ARGV[7], ARGV[8]
+  local r, paid = unsettled(own .. '\31' .. ARGV[6], ARGV[5]), cost == cost
+  if not r then
+    -- It may be sent again, after a connection broke before the answer came.
+    local said = call('GET', last)
+    if said and string.sub(said, 17) == token then
+      return answer('settled', list, nil, string.sub(said, 1, 16))
     end
-    if late then call('SREM', root .. ':expired', id) end
-    r.token, r.over, r.late = token, over, late and '1' or '0'
-    if r.key ~= '' and cost then
-      r.state = 'committed'
-      write(r)
-      local until_then = tonumber(ARGV[9])
-      call('ZADD', root .. ':due', until_then and string.format('%.17g', now + until_then)
-        or '+inf', id)
-    else
-      if not late then call('ZREM', root .. ':due', id) end
-      if r.key ~= '' then call('DEL', key_of(id, r.key)) end
-      -- Remembered for a while: the same settlement may be sent again, after a connection
-      -- broke before the answer came.
-      r.state = 'done'
-      call('SET', root .. ':r:' .. id, cmsgpack.pack({'done', r.purses, 0, 0, 0, '', '', token,
-        over, r.late}), 'EX', 120)
-    end
-  elseif not r or r.token ~= token then
     return answer('not open', list)
   end
-  return answer('settled', list, nil, struct.pack('<dd', r.over, r.late == '1' and 1 or 0))
+  local late, over = r.state == 'expired', -math.huge
+  for _, name in ipairs(names(r.purses)) do
+    local p = changed(name)
+    local charge = r.deciding + (paid and cost or 0)
+    if late then
+      charge = charge - r.deciding
+      p.n_expired = p.n_expired - 1
+    else
+      close(p, r)
+    end
+    p.spent = p.spent + charge
+    if paid then p.n_committed = p.n_committed + 1 else p.n_refunded = p.n_refunded + 1 end
+    over = max(over, p.spent - p.total)
+  end
+  if late then call('SREM', root .. ':expired', r.entry) end
+  if r.key ~= '' and paid then
+    r.state = 'committed'
+    write(r)
+    call('ZADD', root .. ':due', now + remember, r.id)
+  else
+    erase(r)
+  end
+  local said = pack('<dd', over, late and 1 or 0)
+  call('SET', last, said .. token, 'EX', 120)
+  return answer('settled', list, nil, said)
 
 elseif op == 'books' then
   return answer('books', list)
 
 elseif op == 'top_up' then
   local p = changed(own)
-  p.total = p.total + tonumber(ARGV[5])
+  p.total = p.total + tonumber(ARGV[4])
   -- Of NaN, which is unknown, the sum is too.
-  p.n_expected = p.n_expected + tonumber(ARGV[6])
+  p.n_expected = p.n_expected + tonumber(ARGV[5])
   return answer('books', list)
 
 elseif op == 'reset' then
@@ -378,15 +389,16 @@ elseif op == 'reset' then
   return answer('books', list)
 
 elseif op == 'unsettled' then
-  local out, every = {}, call('ZRANGE', root .. ':due', 0, -1)
-  for _, id in ipairs(call('SMEMBERS', root .. ':expired')) do every[#every + 1] = id end
-  for _, id in ipairs(every) do
-    local r = names(id)[1] == own and record(id)
-    if r and (r.state == 'open' or r.state == 'expired') then
-      out[#out + 1] = {string.match(id, '%d+$'), r.purses, r.state, r.offer,
-        call('ZSCORE', root .. ':due', id) or '', r.key}
+  local out = {}
+  local function tell(entry, state)
+    local r = names(entry)[1] == own and record(entry, state)
+    if r and r.state == state then
+      out[#out + 1] = {string.match(r.id, '%d+$'), r.purses, state, r.offer,
+        call('ZSCORE', root .. ':due', entry) or '', r.key}
     end
   end
+  for _, entry in ipairs(call('ZRANGE', root .. ':due', 0, -1)) do tell(entry, 'open') end
+  for _, entry in ipairs(call('SMEMBERS', root .. ':expired')) do tell(entry, 'expired') end
   save()
   return out
 end

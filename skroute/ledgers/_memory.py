@@ -199,6 +199,9 @@ class MemoryLedger(TransactionLedger):
     def _all(self, purse):
         return [one for one in self._reservations.values() if one.purses[0] == purse]
 
+    def _about(self):
+        return (), list(self._purses)
+
     def __getstate__(self):
         with self._books_open:
             state = self.__dict__.copy()

@@ -107,6 +107,7 @@ class SQLiteLedger(TransactionLedger):
     def __init__(self, path, *, timeout=600.0, remember=86400.0):
         super().__init__(timeout, remember)
         self.path = os.path.abspath(os.fspath(path))
+        self._met = {}
         self._forget()
         _ALL.add(self)
         with self._transaction():
@@ -203,10 +204,12 @@ class SQLiteLedger(TransactionLedger):
         row = self._run("SELECT * FROM purses WHERE name = ?", (name,)).fetchone()
         if row is None:
             return None
+        self._met[name] = None
         total, n_expected, period, rollover = row[1:5]
         return Purse(name, Terms(total, n_expected, period, bool(rollover)), row[5:])
 
     def _save(self, purse):
+        self._met[purse.name] = None
         books = [getattr(purse, field) for field in Books._fields]
         self._run(_SAVE, (purse.name, *purse.terms, *books))
 
@@ -247,6 +250,9 @@ class SQLiteLedger(TransactionLedger):
     def _all(self, purse):
         rows = self._run("SELECT * FROM reservations WHERE own = ? ORDER BY number", (purse,))
         return [self._made_of(row) for row in rows.fetchall()]
+
+    def _about(self):
+        return (repr(self.path),), list(self._met)
 
     def __getstate__(self):
         return {name: self.__dict__[name] for name in ("path", "timeout", "remember")}

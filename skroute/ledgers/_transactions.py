@@ -99,8 +99,7 @@ class TransactionLedger(Ledger):
         return _outcome(found, amount)
 
     def _hold(self, purses, amount, key):
-        now = self._begin()
-        books = [self._rolled(name, now) for name in purses]
+        now, books = self._begin(purses)
         known = None if key is None else self._known(purses[0], key)
         if known is not None:
             return known
@@ -117,7 +116,7 @@ class TransactionLedger(Ledger):
 
     def release(self, held):
         with self._transaction():
-            now = self._begin()
+            now, _ = self._begin(held.purses)
             self._release(self._find(held.number), now)
 
     def _release(self, held, now):
@@ -138,20 +137,24 @@ class TransactionLedger(Ledger):
         return _outcome(found, least)
 
     def _reserve(self, purses, choose, keep, held, key):
-        now = self._begin()
+        now, books = self._begin(purses)
         if held is not None:
             held = self._find(held.number)
             self._release(held, now)
+            books = [self._rolled(name, now) for name in purses]
         known = None if key is None else self._known(purses[0], key)
         if known is not None:
             return known
-        books = [self._rolled(name, now) for name in purses]
         full = books[0] if len(books) == 1 else min(books, key=Purse.room)
         # What was held is there, whatever rounding makes of the sum.
         room = full.room() if held is None else max(full.room(), held.amount)
         own = books[0]
         own.n_started += 1
-        offer = chosen(choose, own, room, spare_room(own, room, keep))
+        try:
+            offer = chosen(choose, own, room, spare_room(own, room, keep))
+        except Exception as error:
+            # Raised below: what time has done, and the hold that is given back, stay.
+            return error
         if offer is None:
             self._save(own)
             return full
@@ -162,35 +165,41 @@ class TransactionLedger(Ledger):
 
     def settle(self, ledger, number, purse, offer, cost):
         with self._transaction():
-            now = self._begin()
-            found = self._find(number)
-            if (
-                found is None
-                or found.state not in ("open", "expired")
-                or found.offer != offer
-                or found.ledger != ledger
-                or found.purses[0] != purse
-            ):
-                raise not_open(number, offer.name)
-            books = [self._rolled(name, now) for name in found.purses]
-            for changed in books:
-                changed.settle(offer, cost, found.state == "expired")
-                self._save(changed)
-            if found.key is None or cost is None:
-                self._delete(found)
-            else:
-                until = None if self.remember is None else now + self.remember
-                self._replace(found._replace(state="committed", deadline=until))
-            return max([one.spent - one.total for one in books]), found.state == "expired"
+            found = self._settle(ledger, number, purse, offer, cost)
+        if found is None:
+            raise not_open(number, offer.name)
+        return found
+
+    def _settle(self, ledger, number, purse, offer, cost):
+        now, _ = self._begin((purse,))
+        found = self._find(number)
+        if (
+            found is None
+            or found.state not in ("open", "expired")
+            or found.offer != offer
+            or found.ledger != ledger
+            or found.purses[0] != purse
+        ):
+            return None
+        books = [self._rolled(name, now) for name in found.purses]
+        for changed in books:
+            changed.settle(offer, cost, found.state == "expired")
+            self._save(changed)
+        if found.key is None or cost is None:
+            self._delete(found)
+        else:
+            until = None if self.remember is None else now + self.remember
+            self._replace(found._replace(state="committed", deadline=until))
+        return max([one.spent - one.total for one in books]), found.state == "expired"
 
     def books(self, purse):
         with self._transaction():
-            return self._rolled(purse, self._begin()).books()
+            return self._begin((purse,))[1][0].books()
 
     def top_up(self, purse, amount, n_more=0):
         amount, n_more = check_top_up(amount, n_more)
         with self._transaction():
-            found = self._rolled(purse, self._begin())
+            found = self._begin((purse,))[1][0]
             found.total += amount
             if found.n_expected is not None:
                 found.n_expected += n_more
@@ -198,20 +207,26 @@ class TransactionLedger(Ledger):
 
     def reset(self, purse):
         with self._transaction():
-            found = self._rolled(purse, self._begin())
+            found = self._begin((purse,))[1][0]
             found.begin(found.terms.total, found.period)
             self._save(found)
 
     def unsettled(self, purse):
         with self._transaction():
-            self._begin()
+            self._begin((purse,))
             return [one for one in self._all(purse) if one.state in ("open", "expired")]
 
     def _deadline(self, now):
         return None if self.timeout is None else now + self.timeout
 
-    def _begin(self):
-        """The time, after everything that was due by then."""
+    def _begin(self, purses):
+        """The time, and the books of these purses after everything that was due by then.
+
+        What time has done, deadlines that have passed and periods that have begun, is written: it
+        stays done where the call is refused, and where the clock goes back.
+        """
+        # One that is not there is an error before anything is written.
+        books = [self._there(name) for name in purses]
         now = self._clock()
         for due in self._due(now):
             if due.state == "held":
@@ -224,15 +239,24 @@ class TransactionLedger(Ledger):
                 self._replace(due._replace(state="expired", deadline=None))
             else:
                 self._delete(due)
-        return now
+            books = None
+        if books is None:
+            return now, [self._rolled(name, now) for name in purses]
+        return now, [self._roll(purse, now) for purse in books]
 
-    def _rolled(self, name, now):
+    def _there(self, name):
         purse = self._load(name)
         if purse is None:
             raise no_purse(name)
-        if purse.period is not None:
-            purse.roll(now)
         return purse
+
+    def _roll(self, purse, now):
+        if purse.period is not None and purse.roll(now):
+            self._save(purse)
+        return purse
+
+    def _rolled(self, name, now):
+        return self._roll(self._there(name), now)
 
     def _known(self, purse, key):
         """The open or committed reservation of a key; an expired one is past."""
@@ -244,7 +268,9 @@ class TransactionLedger(Ledger):
 
 
 def _outcome(found, amount):
-    """A reservation, or as an error: a committed one, or the purse that has no room."""
+    """A reservation, or as an error: a committed one, the purse that has no room, or its own."""
+    if isinstance(found, Exception):
+        raise found
     if isinstance(found, Purse):
         raise exhausted(found, amount)
     if found.state == "committed":

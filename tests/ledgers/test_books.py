@@ -4,16 +4,18 @@ import copy
 import pickle
 import re
 import sqlite3
+import struct
 import tempfile
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -27,7 +29,7 @@ from skroute.ledgers import (
 )
 from skroute.ledgers._books import Reservation, period_number
 from skroute.ledgers._lua import SCRIPT
-from skroute.ledgers._redis import _packed
+from skroute.ledgers._redis import _PURSE, _packed
 from tests.ledgers.servers import needs_redis, redis_url, why_no_redis
 
 TIMEOUT, REMEMBER = 10.0, 100.0
@@ -373,19 +375,34 @@ return found
 class BothPaths(RedisLedger):
     """Each call is made a second time by the script without its short path."""
 
-    short = "if (op == 'reserve' and"
-    long_script = SCRIPT.replace(short, "if false and (op == 'reserve' and")
+    short = "local short = "
+    long_script = SCRIPT.replace(short, "local short = false and ")
+    taken = 0
 
-    def _call(self, op, purse, *arguments):
-        found = super()._call(op, purse, *arguments)
-        sent = ("1", f"{self.prefix}-long", op, repr(self._clock()), purse, *arguments)
-        assert self._sent(_packed("EVAL", self.long_script, *sent)) == found
+    def _call(self, op, joined, *arguments):
+        found = super()._call(op, joined, *arguments)
+        sent = ("1", f"{self.prefix}-long", op, repr(self._clock()), joined)
+        command = _packed("EVAL", self.long_script, *sent)[4:]
+        command += b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in arguments])
+        long = self._sent((b"*%d\r\n%b" % (7 + len(arguments), command),))
+        if isinstance(found, bytes) and op != "open":
+            # Of the short path the books alone; what else it says is read from them.
+            BothPaths.taken += 1
+            status, books, room, number, text = long
+            assert books == found and status == {"settle": b"settled", "reserve": b"open"}[op]
+            numbers = _PURSE.unpack(found)
+            if op == "settle":
+                assert struct.unpack("<dd", text) == (numbers[1] - numbers[0], 0.0)
+            else:
+                assert int(number) == numbers[18] and text == b""
+            long = found
+        assert long == found
         return found
 
     def check(self):
         """Both scripts keep the same."""
         prefixes = (self.prefix, f"{self.prefix}-long")
-        short, long = self._sent(_packed("EVAL", KEPT, "0", *prefixes))
+        short, long = self._sent((_packed("EVAL", KEPT, "0", *prefixes),))
         assert short == long
 
 
@@ -535,6 +552,33 @@ DATES += [(2024, 12, 31), (2025, 1, 1), (2000, 2, 29), (2100, 3, 1)]
 EDGES = sorted(datetime(*date, tzinfo=UTC).timestamp() for date in DATES)
 
 
+def alike(ledgers, name, *arguments, each=((),) * 3, **more):
+    """What each ledger answers to a call: all the same but for their numbers."""
+    found = [
+        outcome(getattr(ledger, name), *own, *arguments, **more)
+        for ledger, own in zip(ledgers, each)
+    ]
+    # Numbers and identities are each ledger's own, so are words that have them.
+    kept = [
+        (one.state, one.purses, one.amount, one.offer, one.key)
+        if isinstance(one, Reservation)
+        else ValueError
+        if isinstance(one, tuple) and one[0] is ValueError
+        else one
+        for one in found
+    ]
+    assert all(one == kept[0] for one in kept)
+    return found
+
+
+def fits(books, room, spare):
+    return ONE if room >= 1 else None
+
+
+def fails(books, room, spare):
+    raise ValueError("no decision")
+
+
 @pytest.mark.parametrize("rollover", [False, True])
 @pytest.mark.parametrize("period", ["day", "month", 0.5, 7 * 86400.0])
 def test_all_ledgers_book_alike_across_edges_of_periods(tmp_path, period, rollover):
@@ -546,25 +590,7 @@ def test_all_ledgers_book_alike_across_edges_of_periods(tmp_path, period, rollov
         ledger.open("tenant", 10.0, 5, period=period, rollover=rollover)
         ledger.open("all", 100.0)
 
-    def same(name, *arguments, each=((),) * 3, **more):
-        found = [
-            outcome(getattr(ledger, name), *own, *arguments, **more)
-            for ledger, own in zip(ledgers, each)
-        ]
-        # Numbers and identities are each ledger's own, so are words that have them.
-        kept = [
-            (one.state, one.purses, one.amount, one.offer, one.key)
-            if isinstance(one, Reservation)
-            else ValueError
-            if isinstance(one, tuple) and one[0] is ValueError
-            else one
-            for one in found
-        ]
-        assert all(one == kept[0] for one in kept)
-        return found
-
-    def fits(books, room, spare):
-        return ONE if room >= 1 else None
+    same = partial(alike, ledgers)
 
     for _ in range(150):
         edge = next((edge for edge in EDGES if edge > now[0]), now[0] + 86400)
@@ -587,6 +613,196 @@ def test_all_ledgers_book_alike_across_edges_of_periods(tmp_path, period, rollov
         n_periods.add(books.period)
         assert books.period == period_number(period, now[0])
     assert len(n_periods) > 5 and len(made) > 20
+
+
+# By how much the clock moves before a call, in seconds: to and fro over edges of periods.
+MOVES = [0.0, 1.0, 12.0, 30.0, 86400.0, 31 * 86400.0]
+CALLS = ["reserve", "hold", "settle", "release", "top_up", "reset", "books", "unsettled"]
+CALLS += ["fail", "no purse"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    period=st.sampled_from(["day", "month", 25.0]),
+    rollover=st.booleans(),
+    calls=st.lists(
+        st.tuples(
+            st.sampled_from(CALLS),
+            st.sampled_from([*MOVES, *(-move for move in MOVES[1:])]),
+            st.sampled_from([("tenant",), ("tenant", "all"), ("tenant", "monthly")]),
+            st.none() | st.sampled_from("ab"),
+            st.integers(0, 20),
+            st.booleans(),
+        ),
+        min_size=4,
+        max_size=16,
+    ),
+)
+def test_a_period_once_begun_stays_begun_in_all_ledgers(period, rollover, calls):
+    with tempfile.TemporaryDirectory() as folder:
+        ledgers, now = make_ledgers(Path(folder)), [START]
+        for ledger in ledgers:
+            ledger._clock, ledger._fresh = lambda: now[0], -1.0
+            ledger.open("tenant", 6.0, 4, period=period, rollover=rollover)
+            ledger.open("all", 20.0)
+            ledger.open("monthly", 9.0, period="month")
+        same, made, holds = partial(alike, ledgers), [], []
+        terms = {"tenant": period, "monthly": "month"}
+        begun = {name: period_number(terms[name], START) for name in terms}
+
+        def seen(*purses):
+            for name in {*purses} & {*terms}:
+                begun[name] = max(begun[name], period_number(terms[name], now[0]))
+
+        for kind, move, purses, key, n, look in calls:
+            now[0] += move
+            named = ("tenant",)
+            if kind == "reserve":
+                named = purses
+                held = holds[n % len(holds)] if holds and n % 3 == 0 else None
+                found = [
+                    outcome(ledger.reserve, purses, fits, least=1.0, key=key, held=held and held[i])
+                    for i, ledger in enumerate(ledgers)
+                ]
+                assert len({isinstance(one, Reservation) for one in found}) == 1
+                made += [found] if isinstance(found[0], Reservation) else []
+                seen(*(held[0].purses if held else ()))
+            elif kind == "hold":
+                named, found = purses, same("hold", purses, 1.0, key)
+                if isinstance(found[0], Reservation):
+                    holds += [found] if found[0].state == "held" else []
+            elif kind == "settle" and made:
+                one = made[n % len(made)]
+                each = [own[:2] for own in one]
+                found = same("settle", "tenant", ONE, None if n % 3 else n / 4, each=each)
+                seen(*(one[0].purses if found[0][0] is not ValueError else ()))
+            elif kind == "release" and holds:
+                each = holds[n % len(holds)]
+                named = each[0].purses
+                same("release", each=[(one,) for one in each])
+            elif kind == "top_up":
+                same("top_up", "tenant", n / 4, 1)
+            elif kind == "reset":
+                same("reset", "tenant")
+            elif kind == "unsettled":
+                found = [ledger.unsettled("tenant") for ledger in ledgers]
+                found = [
+                    [(one.state, one.purses, one.offer, one.key) for one in of] for of in found
+                ]
+                assert all(one == found[0] for one in found)
+            elif kind == "fail":
+                named = purses
+                same("reserve", purses, fails, least=1.0)
+            elif kind == "no purse":
+                named = ()
+                same("reserve", (*purses, "none"), fits, least=1.0)
+            else:
+                same("books", "tenant")
+            seen(*named)
+            if look:
+                same("books", "all")
+                for name in begun:
+                    seen(name)
+                    assert same("books", name)[0].period == begun[name]
+        for ledger in ledgers:
+            # Back to before all of it.
+            ledger._clock = lambda: START
+        same("books", "all")
+        for name in begun:
+            assert same("books", name)[0].period >= begun[name]
+
+
+# Calls that come first in a period; some are refused.
+FIRST = {
+    "reserve": lambda one, made, held: one.reserve(made.purses, fits, least=1.0),
+    "reserve by key": lambda one, made, held: one.reserve(made.purses, fits, least=1.0, key="b"),
+    "the same key": lambda one, made, held: one.reserve(made.purses, fits, least=1.0, key="a"),
+    "reserve what is held": lambda one, made, held: one.reserve(
+        made.purses, fits, least=1, held=held
+    ),
+    "too much": lambda one, made, held: one.reserve(made.purses, lambda *_: None, least=99.0),
+    "no decision": lambda one, made, held: one.reserve(made.purses, fails, least=1.0),
+    "no decision for a hold": lambda one, made, held: one.reserve(
+        made.purses, fails, least=1.0, held=held
+    ),
+    "hold": lambda one, made, held: one.hold(made.purses, 1.0),
+    "hold too much": lambda one, made, held: one.hold(made.purses, 99.0),
+    "commit": lambda one, made, held: one.settle(*made[:2], "tenant", ONE, 0.5),
+    "refund": lambda one, made, held: one.settle(*made[:2], "tenant", ONE, None),
+    "settle another": lambda one, made, held: one.settle(made[0], 99, "tenant", ONE, 0.5),
+    "release": lambda one, made, held: one.release(held),
+    "release what is gone": lambda one, made, held: one.release(held._replace(number=99)),
+    "top up": lambda one, made, held: one.top_up("tenant", 2.0, 1),
+    "reset": lambda one, made, held: one.reset("tenant"),
+    "books": lambda one, made, held: one.books("tenant"),
+    "unsettled": lambda one, made, held: len(one.unsettled("tenant")),
+}
+
+
+# What of these does not name the purse that comes second.
+ALONE = {"settle another", "top up", "reset", "books", "unsettled"}
+
+
+@pytest.mark.parametrize("rollover", [False, True])
+@pytest.mark.parametrize("purses", [("tenant",), ("tenant", "all")])
+@pytest.mark.parametrize("call", FIRST)
+def test_whatever_call_comes_first_begins_a_period(tmp_path, call, purses, rollover):
+    edge, said = EDGES[0], []
+    # Two moments that nothing lies between, then back.
+    before = float(np.nextafter(edge, 0))
+    for ledger in make_ledgers(tmp_path, timeout=3600.0):
+        now = [before]
+        ledger._clock, ledger._fresh = lambda now=now: now[0], -1.0
+        ledger.open("tenant", 8.0, 5, period="day", rollover=rollover)
+        ledger.open("all", 20.0, period="day")
+        made, paid, failed = (
+            ledger.reserve(purses, fits, least=1, key=key) for key in (None, *"ab")
+        )
+        held = ledger.hold(purses, 1.0)
+        ledger.settle(*paid[:2], "tenant", ONE, 0.75)
+        ledger.settle(*failed[:2], "tenant", ONE, None)
+        outcome(ledger.hold, purses, 99.0)
+        ledger.top_up("tenant", 1.0, 2)
+        first = ledger.books("tenant")
+        assert first[:8] == (9.0, 0.75, 2.0, 1.0, 7, 4, 1, 1) and first[8:11] == (1, 1, 1)
+        now[0] = edge
+        found = outcome(FIRST[call], ledger, made, held)
+        now[0] = before
+        books, second = ledger.books("tenant"), ledger.books("all")
+        assert books.period == first.period + 1 == period_number("day", edge)
+        assert books.spent == (0.5 if call == "commit" else 0.0)
+        assert books.n_committed == (call == "commit") and books.n_refunded == (call == "refund")
+        assert books.n_rejected == (call in ("too much", "hold too much"))
+        assert books.n_expected == (6 if call == "top up" else 5)
+        assert second.period == first.period + (len(purses) == 2 and call not in ALONE)
+        refused = found[0] if isinstance(found, tuple) and isinstance(found[0], type) else None
+        said.append((books, second, refused))
+    assert all(one == said[0] for one in said)
+
+
+def test_a_deadline_passes_in_the_period_that_runs(tmp_path):
+    offer = Offer(0, "a", 1.0, 0.25, 1.5)
+    for ledger in make_ledgers(tmp_path):
+        now = [EDGES[0] - 1]
+        ledger._clock, ledger._fresh = lambda now=now: now[0], -1.0
+        for name in ("tenant", "all", "another"):
+            ledger.open(name, 8.0, period="day")
+        ledger.reserve(("tenant", "all"), lambda *_, offer=offer: offer, least=1.5)
+        ledger.hold(("tenant", "all"), 1.0)
+        now[0] += TIMEOUT + 1
+        # A purse that is not there is asked for in vain: nothing has happened.
+        with pytest.raises(ValueError, match="There is no purse 'none'"):
+            ledger.hold(("tenant", "none"), 1.0)
+        now[0] -= TIMEOUT + 1
+        assert ledger.books("tenant")[2:8] == (2.5, 1.25, None, 2, 1, 1)
+        now[0] += TIMEOUT + 1
+        ledger.books("another")
+        now[0] -= TIMEOUT + 1
+        for name in ("tenant", "all"):
+            books = ledger.books(name)
+            assert books.period == period_number("day", EDGES[0])
+            assert books[:4] == (8.0, 0.25, 0.0, 0.0)
+            assert (books.n_held, books.n_open, books.n_expired) == (0, 0, 1)
 
 
 @pytest.mark.parametrize("period", ["day", "month"])

@@ -18,6 +18,7 @@ from skroute.ledgers import (
     AlreadyCommittedError,
     BudgetExhaustedError,
     MemoryLedger,
+    Offer,
     RedisLedger,
     SQLiteLedger,
 )
@@ -40,6 +41,7 @@ def make_router(**params):
 ROUTER = make_router()
 VALUES = ROUTER.predict_quality(np.random.default_rng(1).uniform(size=(400, 2)))
 ROW = np.array([[0.5, 0.5]])
+ONE = Offer(0, "a", 1.0, 0.0, 1.0)
 
 KINDS = [
     "memory",
@@ -214,6 +216,47 @@ def test_top_up_and_further_requests(ledger):
             stream.top_up(bad[0], n_more=bad[1])
 
 
+def test_a_ledger_says_where_its_books_are(ledger, tmp_path):
+    ledger.open("all", 100.0)
+    stream = ROUTER.stream(100.0, ledger=ledger, within=["all"])
+    place = {
+        MemoryLedger: "",
+        SQLiteLedger: f"{str(tmp_path / 'ledger.sqlite')!r}, ",
+        RedisLedger: f"{getattr(ledger, 'url', '')!r}, prefix={getattr(ledger, 'prefix', '')!r}, ",
+    }[type(ledger)]
+    assert repr(ledger) == f"{type(ledger).__name__}({place}purses=['all', 'stream'])"
+    # It is no booking, which another one may be in the middle of.
+    stream.ledger.reserve(
+        ("stream",), lambda *_: [repr(ledger)] and Offer(0, "a", 1, 0, 1), least=1
+    )
+    for i in range(6):
+        ledger.open(f"tenant {i}", 1.0)
+    assert repr(ledger).endswith(
+        "'all', 'stream', 'tenant 0', 'tenant 1', 'tenant 2', and 3 more])"
+    )
+    if not isinstance(ledger, MemoryLedger):
+        worker = pickle.loads(pickle.dumps(ledger))
+        worker.books("stream")
+        assert repr(worker) == f"{type(ledger).__name__}({place}purses=['stream'])"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://", "redis://localhost:6379/0"),
+        ("redis://:SECRET@host:7000/2", "redis://host:7000/2"),
+        ("rediss://USER:SECRET@host/2?ssl_cert_reqs=none", "rediss://host:6379/2"),
+        ("redis://host?password=SECRET&username=USER&db=3", "redis://host:6379/3"),
+        ("unix://USER:SECRET@/run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+    ],
+)
+def test_a_ledger_keeps_its_password_to_itself(url, said):
+    pytest.importorskip("redis")
+    ledger = RedisLedger(url)
+    assert repr(ledger) == f"RedisLedger({said!r}, prefix='skroute', purses=[])"
+    assert pickle.loads(pickle.dumps(ledger)).url == url
+
+
 # --- prices and choices that change ----------------------------------------------------------
 
 
@@ -297,6 +340,16 @@ def test_names_are_a_list_of_which_one_is_left(ledger):
     assert stream.reserve([1, 2, 0]).name == "choice0"
     stream.include()
     assert stream.reserve([0, 5, 0]).name == "choice1"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, int])
+def test_amounts_of_money_may_be_of_any_type_of_number(kind, ledger):
+    """A bill out of a frame in single precision: the largest float is an overflow beside it."""
+    stream = ROUTER.stream(kind(100), ledger=ledger, max_costs=[kind(9)] * 3)
+    stream.commit(stream.reserve([0, 0, 1]), kind(3))
+    stream.top_up(kind(2))
+    assert (stream.status().spent, stream.status().budget_total) == (3.0, 102.0)
 
 
 @pytest.mark.parametrize("bad", [-1, np.nan, np.inf, 10**400, "1", True])
@@ -427,11 +480,17 @@ def test_killed_workers_lose_no_money(kind, tmp_path):
 
 
 @needs_redis
-def test_redis_answers_a_settlement_that_is_sent_again(tmp_path):
+@pytest.mark.parametrize("kind", ["plain", "key", "late", "two purses"])
+def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
     """A connection that breaks after the booking and before the answer."""
-    ledger = make_ledger("redis", tmp_path, 600.0)
-    stream = ROUTER.stream(100.0, ledger=ledger)
-    ticket = stream.route(ROW)
+    ledger, now = make_ledger("redis", tmp_path, 600.0), [1e9]
+    ledger.open("all", 100.0)
+    within = ["all"] if kind == "two purses" else []
+    stream = ROUTER.stream(100.0, ledger=ledger, within=within)
+    if kind == "late":
+        ledger._clock = lambda: now[0]
+    ticket, other = stream.route(ROW, key="a" if kind == "key" else None), stream.route(ROW)
+    now[0] += 601
     call, sent = ledger._send, []
 
     def twice(command):
@@ -444,8 +503,33 @@ def test_redis_answers_a_settlement_that_is_sent_again(tmp_path):
     ledger._send = call
     assert len(sent) == 1 and stream.books().n_committed == 1
     assert stream.books().spent == ticket.cost
-    with pytest.raises(ValueError, match="is not open"):
+    # The same ticket again is another settlement, also where nothing came between.
+    for again in (ticket, ticket):
+        with pytest.raises(ValueError, match="is not open"):
+            stream.commit(again)
+    # What another thread or process has settled since does not make it unknown.
+    third, elsewhere = stream.route(ROW), pickle.loads(pickle.dumps(stream))
+    elsewhere.ledger._clock = ledger._clock
+    ledger._send = lambda command: [call(command), elsewhere.commit(third), call(command)][2]
+    stream.commit(other)
+    ledger._send = call
+    assert stream.books().n_committed == 3
+
+
+@needs_redis
+def test_a_connection_that_breaks_is_made_anew(tmp_path):
+    import redis
+
+    stream = ROUTER.stream(100.0, ledger=make_ledger("redis", tmp_path, 600.0))
+    server = redis.Redis.from_url(redis_url())
+    for _ in range(3):
+        ticket = stream.route(ROW)
+        assert server.client_kill_filter(_type="normal", skipme=True) > 0
         stream.commit(ticket)
+        # The script is not known to a server that was started again.
+        server.script_flush()
+    books = stream.books()
+    assert (books.n_started, books.n_committed, books.n_open) == (3, 3, 0)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ _ENDS = 0.005
 _APART = 1e-3
 # What a polynomial cannot bend is mended in bins of so many rows at least, at most so many.
 _ROWS_EACH, _MOST_BINS = 250, 20
+# Of the size of outcomes: a width that is less is rounding. Choices are alike in size up to this.
+_ROUNDING, _ALIKE = 1e-9, 16
 
 
 def corrections(estimate, quality, own=True):
@@ -220,6 +222,43 @@ def finished(estimate, low, high):
 
 
 def rounding_unit(low, high):
-    """About a millionth of the widest range, a power of two; None where no range has a width."""
-    widest = float((high - low).max())
+    """About a millionth of the widest range, a power of two; None where no range has a width.
+
+    Ranges that are far wider than the narrowest do not count: the others would be rounded off.
+    """
+    widths = high - low
+    widest = min(float(widths.max()), _ALIKE * narrowest(low, high))
     return float(2.0 ** (np.ceil(np.log2(widest)) - 20)) if widest > 0 else None
+
+
+def narrowest(low, high):
+    """The least range of a choice that is more than rounding; infinite where there is none."""
+    widths = high - low
+    real = widths > _ROUNDING * np.maximum(np.abs(low), np.abs(high))
+    return float(widths[real].min()) if real.any() else np.inf
+
+
+def sizes_of(quality):
+    """By what outcomes of each choice are divided, so that one does not drown the others.
+
+    Squared errors are added up over choices. Where losses have no bound, one choice with a heavy
+    tail, or in a larger unit, would decide alone how all of them are estimated.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    ndarray of shape (n_choices,)
+        Powers of two. Choices that range over far more than the narrowest one get about its
+        standard deviation; the others are 1.
+    """
+    low, high = quality.min(axis=0), quality.max(axis=0)
+    least = narrowest(low, high)
+    sizes, wide = np.ones(len(low)), high - low > _ALIKE * least
+    if wide.any():
+        spread = quality.std(axis=0)
+        ratio = spread[wide] / spread[high - low == least].max()
+        sizes[wide] = 2.0 ** np.maximum(np.round(np.log2(ratio)), 0)
+    return sizes

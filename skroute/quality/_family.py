@@ -1,7 +1,7 @@
 """The family of estimators that `QualityRegressor` compares, each a function on arrays.
 
 All read `Rows` and outcomes less their mean, and give a predictor with three methods:
-``predict(rows)``, deviations from the mean; ``weighted(level, difference)``, the same
+``predict(rows)``, deviations from the mean; ``weighted(level, difference, sizes)``, the same
 predictor with its outputs mapped by :func:`split_outputs`; and ``ready()``, a function
 ``(rows, out)`` that adds the deviations to `out`, with all that it needs laid out.
 """
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
         return Rows(self.standard[rows], self.plain[rows])
 
 
-def split_outputs(values, level, difference):
+def split_outputs(values, level, difference, sizes=1.0):
     """Weigh the mean over choices, and what tells them apart.
 
     Parameters
@@ -49,13 +49,15 @@ def split_outputs(values, level, difference):
     values : ndarray of shape (..., n_outputs)
     level, difference : float
         Weights of the mean over outputs and of the deviations from it.
+    sizes : ndarray of shape (n_outputs,), default=1.0
+        What the outputs are multiplied by then.
 
     Returns
     -------
     ndarray of the same shape
     """
     mean = values.mean(axis=-1, keepdims=True)
-    return difference * (values - mean) + level * mean
+    return (difference * (values - mean) + level * mean) * sizes
 
 
 def _predicted(part, rows, n_outputs):
@@ -76,8 +78,8 @@ class Forest(NamedTuple):
         add = self.trees.ready()
         return lambda rows, out: add(rows.standard, out)
 
-    def weighted(self, level, difference):
-        values = split_outputs(self.trees.values, level, difference)
+    def weighted(self, level, difference, sizes=1.0):
+        values = split_outputs(self.trees.values, level, difference, sizes)
         return Forest(self.trees._replace(values=values.astype(np.float32)))
 
 
@@ -112,9 +114,10 @@ class Linear(NamedTuple):
 
         return add
 
-    def weighted(self, level, difference):
+    def weighted(self, level, difference, sizes=1.0):
         coef, offset = (
-            split_outputs(a, level, difference).astype(a.dtype) for a in (self.coef, self.offset)
+            split_outputs(a, level, difference, sizes).astype(a.dtype)
+            for a in (self.coef, self.offset)
         )
         return self._replace(coef=coef, offset=offset)
 
@@ -164,8 +167,8 @@ class Landmarks(NamedTuple):
 
         return add
 
-    def weighted(self, level, difference):
-        return self._replace(linear=self.linear.weighted(level, difference))
+    def weighted(self, level, difference, sizes=1.0):
+        return self._replace(linear=self.linear.weighted(level, difference, sizes))
 
 
 class Neighbors(NamedTuple):
@@ -198,8 +201,8 @@ class Neighbors(NamedTuple):
 
         return add
 
-    def weighted(self, level, difference):
-        outcomes = split_outputs(self.outcomes, level, difference).astype(np.float32)
+    def weighted(self, level, difference, sizes=1.0):
+        outcomes = split_outputs(self.outcomes, level, difference, sizes).astype(np.float32)
         return self._replace(outcomes=outcomes)
 
 
@@ -228,7 +231,7 @@ def unpack(kind, values):
     """What :func:`pack` packed."""
     if kind == "Forest":
         roots, feature, threshold, child, halves, unit = values
-        leaves = halves.astype(np.float32) * np.float32(unit)
+        leaves = halves.astype(np.float32) * np.asarray(unit, dtype=np.float32)
         return Forest(Trees(roots, feature.astype(np.int32), threshold, child, leaves))
     if kind == "Landmarks":
         return Landmarks(*values[:3], Linear(*values[3:]))

@@ -3,7 +3,8 @@
 Both searches look at every reference row, in two steps. A short code of the row gives a
 bound from below on its distance, and most rows are dismissed there, often after a few
 blocks of features; the others get their distance in float64. The answer is therefore
-that of a plain float64 search, ties included.
+that of a plain float64 search, ties included. Under euclidean the bounds of many queries come
+from one product of matrices, less what rounding may have added.
 
 The codes (see :class:`skroute.quality._search.HostRows`) are two bytes per feature for
 chebyshev, where the error of rounding does not add up over features, and float32 for the
@@ -24,6 +25,9 @@ _SHORTS = 256
 _FLOATS = 64
 # Bytes of codes in a block of rows; with one query they fit the first-level cache.
 _BLOCK = 24576
+# Rows of a product of matrices, and the fewest queries that are worth one.
+_PRODUCT_ROWS = 1024
+_PRODUCT_QUERIES = 16
 
 
 # Distances of the codes of rows `first` to `last` and of a query, into `out`; only those up to
@@ -132,10 +136,10 @@ def _code_limit(metric, distance, slack, factor, scale):
 
 
 @njit(cache=True, nogil=True)
-def _upper_bound(metric, code, excess, slack, factor, scale):
-    """Largest distance that a row at this distance of codes can have."""
+def _upper_bound(metric, code, slack, factor, scale):
+    """Largest distance that a row can have at this distance of codes, what they lack added."""
     if metric == 0:
-        return (code + 1.0 + excess + slack) * scale * factor
+        return (code + 1.0) * scale * factor
     if metric == 1:
         return (code * factor + slack) * scale
     root = (np.sqrt(code) * factor + slack) * scale
@@ -143,8 +147,46 @@ def _upper_bound(metric, code, excess, slack, factor, scale):
 
 
 @njit(cache=True, nogil=True)
-def _block_size(codes):
-    return max(8, _BLOCK // (codes[0].size * codes.itemsize))
+def _block_size(references, queries):
+    """Rows of a block, and whether a product of matrices bounds their distances."""
+    if references.metric == 2 and len(queries.rows) >= _PRODUCT_QUERIES:
+        return _PRODUCT_ROWS, True
+    codes = references.codes
+    return max(8, _BLOCK // (codes[0].size * codes.itemsize)), False
+
+
+@njit(cache=True, nogil=True, fastmath=_SUMS)
+def _block_bounds(references, queries, block, limits, product, memory):
+    """Bounds from below on the distances of codes of all queries and a block of rows.
+
+    Of a query with a negative limit there are none, unless by a product.
+    """
+    first, last = block
+    codes, n_queries = references.codes, len(queries.rows)
+    bounds = memory[: n_queries * (last - first)].reshape(n_queries, last - first)
+    if product:
+        # The view is for the compiler, which reads this for codes of chebyshev as well.
+        rows = codes[first:last].reshape(last - first, -1).view(np.float32)
+        np.dot(queries.codes.reshape(n_queries, -1).view(np.float32), rows.T, bounds)
+        for q in range(n_queries):
+            own = queries.squares[q]
+            for i in range(last - first):
+                bounds[q, i] = (own + references.squares[first + i]) - 2 * bounds[q, i]
+        return bounds
+    for q in range(n_queries):
+        if limits[q] >= 0:
+            _code_distances(
+                references.metric, codes, first, last, queries.codes[q], limits[q], bounds[q]
+            )
+    return bounds
+
+
+@njit(cache=True, nogil=True, fastmath=_SUMS)
+def _smallest(values):
+    smallest = np.float32(np.inf)
+    for i in range(len(values)):
+        smallest = min(smallest, values[i])
+    return smallest
 
 
 @njit(cache=True, nogil=True)
@@ -167,34 +209,48 @@ def nearest_of_subsets(references, queries, starts):
     rows : ndarray of shape (n_queries, n_subsets), dtype=int64
     """
     metric, scale, factor = references.metric, references.scale, references.factor
-    codes, X, slack = references.codes, references.rows, queries.slack
+    X, slack = references.rows, queries.slack
     n_queries, n_subsets = len(queries.rows), len(starts) - 1
     distances = np.full((n_queries, n_subsets), np.inf)
     rows = np.empty((n_queries, n_subsets), np.int64)
     absolute = np.empty(X.shape[1])
     bits = absolute.view(np.int64)
-    size = _block_size(codes)
-    values = np.empty(size)
+    size, product = _block_size(references, queries)
+    memory, limits = np.empty(n_queries * size, np.float32), np.empty(n_queries)
+    block = 0, 0
+    bounds = memory[:0].reshape(0, 0)
     for k in range(n_subsets):
-        for q in range(n_queries):
-            rows[q, k] = starts[k]
-        for first in range(starts[k], starts[k + 1], size):
-            last = min(first + size, starts[k + 1])
+        rows[:, k], limits[:] = starts[k], np.inf
+        first = starts[k]
+        while first < starts[k + 1]:
+            if first >= block[1]:
+                # A product is of the rows of several subsets.
+                block = first, min(first + size, len(X) if product else starts[k + 1])
+                bounds = _block_bounds(references, queries, block, limits, product, memory)
+            last = min(block[1], starts[k + 1])
             for q in range(n_queries):
-                best, query = distances[q, k], queries.rows[q]
-                if best == 0:
+                limit = limits[q]
+                if limit < 0:
                     continue
-                limit = _code_limit(metric, best, slack[q], factor, scale)
-                _code_distances(metric, codes, first, last, queries.codes[q], limit, values)
-                for i in range(first, last):
-                    if values[i - first] > limit:
+                near, query = bounds[q, first - block[0] : last - block[0]], queries.rows[q]
+                at, smallest = 0, _smallest(near)
+                if smallest > limit:
+                    continue
+                while near[at] > smallest:
+                    at += 1
+                # What is nearest by the bounds comes first: few others are left then.
+                best = distances[q, k]
+                for j in range(-1, len(near)):
+                    j = at if j < 0 else j
+                    if near[j] > limit:
                         continue
+                    i = first + j
                     distance = _distance(metric, X, i, query, absolute, bits)
-                    if distance < best:
-                        best = distance
-                        rows[q, k] = i
+                    if distance < best or (distance == best and i < rows[q, k]):
+                        best, rows[q, k] = distance, i
                         limit = _code_limit(metric, best, slack[q], factor, scale)
-                distances[q, k] = best
+                distances[q, k], limits[q] = best, limit if best > 0 else -1.0
+            first = last
     return distances, rows
 
 
@@ -225,22 +281,24 @@ def kth_smallest(values, k):
 
 
 @njit(cache=True, nogil=True)
-def _keep_possible(metric, values, rows, count, k, excess, slack, factor, scale):
+def _keep_possible(references, queries, q, values, rows, count, k):
     """Drop candidates whose codes prove them not to be among the k nearest, stably.
 
     Returns how many are left and the largest distance of codes that is still possible.
     """
-    upper = np.empty(count)
+    metric, scale, factor = references.metric, references.scale, references.factor
+    slack, upper = queries.slack[q], np.empty(count)
     for j in range(count):
-        upper[j] = _upper_bound(metric, values[j], excess[rows[j]], slack, factor, scale)
-    bound = kth_smallest(upper, k)
+        upper[j] = values[j] + references.excess[rows[j]]
+    largest = max(kth_smallest(upper, k) + queries.excess[q], 0.0)
+    bound = _upper_bound(metric, largest, slack, factor, scale)
     limit = _code_limit(metric, bound, slack, factor, scale)
     kept = 0
     for j in range(count):
-        if values[j] <= limit:
-            values[kept] = values[j]
-            rows[kept] = rows[j]
-            kept += 1
+        # No branch, which would be guessed wrong half of the time.
+        value = values[j]
+        values[kept], rows[kept] = value, rows[j]
+        kept += value <= limit
     return kept, limit
 
 
@@ -282,7 +340,7 @@ def _k_nearest(references, queries, k):
     k-th of them, since among equally near rows the first ones count.
     """
     metric, scale, factor = references.metric, references.scale, references.factor
-    codes, X, excess = references.codes, references.rows, references.excess
+    codes, X = references.codes, references.rows
     Q, slack = queries.rows, queries.slack
     n_queries, n_rows = Q.shape[0], X.shape[0]
     capacity = min(2 * k + 64, n_rows)
@@ -294,24 +352,30 @@ def _k_nearest(references, queries, k):
     bounds = np.full(n_queries, np.inf)
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
-    size = _block_size(codes)
-    block = np.empty(size)
+    size, product = _block_size(references, queries)
+    memory, one = np.empty(n_queries * size, np.float32), np.empty(1, np.float32)
     for first in range(0, n_rows, size):
         last = min(first + size, n_rows)
+        near = _block_bounds(references, queries, (first, last), limits, product, memory)
         for q in range(n_queries):
             limit, bound, query = limits[q], bounds[q], Q[q]
-            if bound == 0:
+            if limit < 0:
                 continue
-            _code_distances(metric, codes, first, last, queries.codes[q], limit, block)
             for i in range(first, last):
-                value = block[i - first]
+                value = near[q, i - first]
                 if value > limit:
                     continue
-                if bound < np.inf and _distance(metric, X, i, query, absolute, bits) >= bound:
-                    continue
+                if bound < np.inf:
+                    if product:
+                        # Rows much nearer to each other than to zero: products say little.
+                        _code_distances(metric, codes, i, i + 1, queries.codes[q], limit, one)
+                        if one[0] > limit:
+                            continue
+                    if _distance(metric, X, i, query, absolute, bits) >= bound:
+                        continue
                 if counts[q] == capacity:
                     counts[q], limit = _keep_possible(
-                        metric, values[q], rows[q], capacity, k, excess, slack[q], factor, scale
+                        references, queries, q, values[q], rows[q], capacity, k
                     )
                     if counts[q] > (capacity + k) // 2:
                         _, bound = _keep_nearest(
@@ -326,14 +390,12 @@ def _k_nearest(references, queries, k):
                 values[q, counts[q]] = value
                 rows[q, counts[q]] = i
                 counts[q] += 1
-            limits[q], bounds[q] = limit, bound
+            limits[q], bounds[q] = limit if bound > 0 else -1.0, bound
     distances = np.empty((n_queries, k))
     nearest_rows = np.empty((n_queries, k), np.int64)
     for q in range(n_queries):
         query = Q[q]
-        count, _ = _keep_possible(
-            metric, values[q], rows[q], counts[q], k, excess, slack[q], factor, scale
-        )
+        count, _ = _keep_possible(references, queries, q, values[q], rows[q], counts[q], k)
         nearest, _ = _keep_nearest(metric, values[q], rows[q], count, k, X, query, absolute, bits)
         for j in range(k):
             distances[q, j] = nearest[j]
@@ -384,27 +446,27 @@ def sums_at_distance(references, queries, y, at):
         Sums of their outcomes and of the squares of these.
     """
     metric, scale, factor = references.metric, references.scale, references.factor
-    codes, X, Q = references.codes, references.rows, queries.rows
+    X, Q = references.rows, queries.rows
     n_queries, n_rows, n_outputs = Q.shape[0], X.shape[0], y.shape[1]
     counts = np.zeros(n_queries, np.int64)
     sums = np.zeros((n_queries, n_outputs))
     squares = np.zeros((n_queries, n_outputs))
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
-    size = _block_size(codes)
-    values = np.empty(size)
+    size, product = _block_size(references, queries)
+    memory, limits = np.empty(n_queries * size, np.float32), np.empty(n_queries)
+    for q in range(n_queries):
+        limits[q] = _code_limit(metric, at[q], queries.slack[q], factor, scale)
     for first in range(0, n_rows, size):
         last = min(first + size, n_rows)
+        near = _block_bounds(references, queries, (first, last), limits, product, memory)
         for q in range(n_queries):
-            query = Q[q]
-            limit = _code_limit(metric, at[q], queries.slack[q], factor, scale)
-            _code_distances(metric, codes, first, last, queries.codes[q], limit, values)
             # Sums are rounded in another order where they are compiled into another loop.
             rounding = 0.0 if metric == 0 else 1e-14 * at[q]
             for i in range(first, last):
-                if values[i - first] > limit:
+                if near[q, i - first] > limits[q]:
                     continue
-                found = _distance(metric, X, i, query, absolute, bits)
+                found = _distance(metric, X, i, Q[q], absolute, bits)
                 # Infinite ones are equal, and their difference is no number.
                 if found == at[q] or abs(found - at[q]) <= rounding:
                     counts[q] += 1

@@ -208,6 +208,33 @@ def exponents(X, centres, gamma, out):
             squares[c] *= -gamma
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _between(x, y, at):
+    """As ``numpy.interp``."""
+    last = len(x) - 1
+    if at <= x[0]:
+        return y[0]
+    if at >= x[last]:
+        return y[last]
+    j = np.searchsorted(x, at, side="right") - 1
+    return (y[j + 1] - y[j]) / (x[j + 1] - x[j]) * (at - x[j]) + y[j]
+
+
+@njit(cache=True, nogil=True)
+def interpolate(estimate, at, values, out):
+    """Values of a curve of each output, as ``numpy.interp``.
+
+    Parameters
+    ----------
+    estimate, out : ndarray of shape (n_rows, n_outputs)
+    at, values : ndarray of shape (n_outputs, n_points)
+        `at` rises, and may end with points that are equal.
+    """
+    for row in range(estimate.shape[0]):
+        for output in range(estimate.shape[1]):
+            out[row, output] = _between(at[output], values[output], estimate[row, output])
+
+
 @njit(cache=True, nogil=True)
 def finish(deviation, mean, at, add, ends, unit):
     """Deviations as estimates: in single precision, corrected, rounded and kept in range.
@@ -229,14 +256,7 @@ def finish(deviation, mean, at, add, ends, unit):
         for output in range(deviation.shape[1]):
             e = mean[output] + np.float32(deviation[row, output])
             if n_points > 0:
-                x, y = at[output], add[output]
-                if e <= x[0]:
-                    e += y[0]
-                elif e >= x[n_points - 1]:
-                    e += y[n_points - 1]
-                else:
-                    j = np.searchsorted(x, e, side="right") - 1
-                    e += (y[j + 1] - y[j]) / (x[j + 1] - x[j]) * (e - x[j]) + y[j]
+                e += _between(at[output], add[output], e)
             if unit > 0:
                 e = np.rint(e / unit) * unit
             deviation[row, output] = min(max(e, ends[0, output]), ends[1, output])

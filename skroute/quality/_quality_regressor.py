@@ -10,7 +10,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.features import FrameEncoder, needs_encoding
-from skroute.quality._corrections import corrected, rounding_unit
+from skroute.quality._corrections import corrected, rounding_unit, sizes_of
 from skroute.quality._family import (
     MEMBERS,
     MOST_SEARCHED,
@@ -25,10 +25,12 @@ from skroute.quality._stacking import Compared, as_one_price_each, choose_weight
 from skroute.quality._trees import join
 from skroute.quality._uncertainty import (
     error_curves,
+    in_one,
     iterated,
     made_up_outcomes,
     standard_errors,
 )
+from skroute.utils._checked_rows import checked_rows
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
@@ -282,17 +284,23 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 estimate[test] = quality[train].mean(axis=0)
             self._lay_out()
             return estimate, np.tile(mean, (len(X), 1))
-        means = np.empty(quality.shape)
+        # Errors are added up over choices: from here to the end they are of one size.
+        sizes, means = sizes_of(quality), np.empty(quality.shape)
+        quality = quality / sizes
         for train, test in folds:
             means[test] = quality[train].mean(axis=0)
         estimates = self._out_of_sample(names, rows, quality, folds)
         picks = self.keep_rows == "auto" and self.family is None
         heavy = [name for name in names if picks and name in NEIGHBORS]
         tests = [test for _, test in folds]
-        choice = choose_weights(names, estimates, quality - means, quality, tests, costs, heavy)
-        self._fit_members(names, choice, rows, quality - mean)
+        choice = choose_weights(
+            names, estimates, quality - means, quality, tests, costs, heavy, sizes
+        )
+        self._fit_members(names, choice, rows, quality - mean / sizes, sizes)
+        errors = self._made_up_errors(names, choice, rows, quality, folds)
+        choice, quality = choice.in_units(sizes), quality * sizes
+        self._errors = [curve * size for curve, size in zip(errors, sizes)]
         self.compared_, self._knots = choice.compared, choice.knots
-        self._errors = self._made_up_errors(names, choice, rows, quality, folds)
         # Means alone have no rows that are estimated against the best of them.
         step = rounding_unit(*self._range) if self._parts else None
         self._floors, estimate = floors_of_folds(choice.estimate, quality, costs, tests, step)
@@ -340,7 +348,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             found[names.index(name), folds[k][1]] = part
         return found
 
-    def _fit_members(self, names, choice, rows, deviations):
+    def _fit_members(self, names, choice, rows, deviations, sizes):
         """Fit on all rows what has weight; all trees become one forest."""
         known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
         used = [
@@ -352,7 +360,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             delayed(known[name])(rows, deviations, self.random_state) for name, _, _ in used
         )
         parts = [
-            member.weighted(level, difference)
+            member.weighted(level, difference, sizes)
             for member, (_, level, difference) in zip(fitted, used)
         ]
         forests = [part.trees for part in parts if isinstance(part, Forest)]
@@ -371,17 +379,21 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         truth, known = choice.estimate, made_up_outcomes(choice.estimate, quality, rng)
         some, ratio = folds[: -(-_ROWS_OF_ERRORS // len(folds[0][1]))], _FALL_SHORT
         twice = len(quality) >= _ROWS_OF_TWO_ERRORS
-        estimate = self._estimated_again(names, choice, rows, known, folds if twice else some)
+        first, ends = folds if twice else some, (quality.min(axis=0), quality.max(axis=0))
+        estimate = self._estimated_again(names, choice, rows, known, first, ends)
         error = estimate - truth
         if twice:
             second = made_up_outcomes(estimate, known, rng)
-            again = self._estimated_again(names, choice, rows, second, some)
+            again = self._estimated_again(names, choice, rows, second, some, ends)
             ratio = iterated((error**2).mean(), np.nanmean((again - estimate) ** 2))
         seen = np.isfinite(error).all(axis=1)
         return error_curves(estimate[seen], error[seen] * ratio, truth.std(axis=0))
 
-    def _estimated_again(self, names, choice, rows, outcomes, folds):
-        """Out-of-sample estimates of other outcomes, with the same weights and corrections."""
+    def _estimated_again(self, names, choice, rows, outcomes, folds, ends):
+        """Out-of-sample estimates of other outcomes, with the same weights and corrections.
+
+        They stay between two `ends`.
+        """
         known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
         used = np.flatnonzero(np.maximum(weights.level, weights.difference) > 0)
 
@@ -402,7 +414,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             estimate[test] = outcomes[train].mean(axis=0) + weigh(parts, weights)
             if choice.knots is not None:
                 estimate[test] = corrected(estimate[test], choice.knots)
-        return np.clip(estimate, *self._range)
+        return np.clip(estimate, *ends)
 
     def predict(
         self, X: ArrayLike, return_std: bool = False
@@ -430,8 +442,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # The check itself takes longer than a row.
         if not hasattr(self, "mean_"):
             check_is_fitted(self)
-        estimate = self._estimate(self._checked(X))
-        found = (estimate, standard_errors(estimate, self._errors)) if return_std else (estimate,)
+        rows = checked_rows(self, X) if self.encoder_ is None else self.encoder_.transform(X)
+        estimate = self._estimate(rows)
+        found = [estimate]
+        if return_std:
+            found.append(standard_errors(estimate, self._ready[2]))
         return _in_shape(found, self._is_single)
 
     def _lay_out(self):
@@ -443,12 +458,13 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         unit = rounding_unit(*self._range) if self._parts else None
         ends = np.stack(self._range) if self._parts else np.stack([self.mean_] * 2)
         add, correct = [part.ready() for part in self._parts], tuple(np.ascontiguousarray(knots))
-        self._ready = add, (self.mean_, *correct, ends, 0.0 if unit is None else unit)
+        finishing = self.mean_, *correct, ends, 0.0 if unit is None else unit
+        self._ready = add, finishing, in_one(self._errors)
 
     def _estimate(self, X):
         from skroute.quality._predict_kernels import finish
 
-        add, to_finish = self._ready
+        add, to_finish, _ = self._ready
         estimate = np.zeros((len(X), len(self.mean_)))
         for first in range(0, len(X), _BLOCK):
             rows, some = self._rows(X[first : first + _BLOCK]), estimate[first : first + _BLOCK]
@@ -456,19 +472,6 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 part(rows, some)
             finish(some, *to_finish)
         return lift(estimate, self._floors, to_finish[-1])
-
-    def _checked(self, X):
-        """Rows as an array; a plain one is checked in a few microseconds."""
-        if self.encoder_ is not None:
-            return self.encoder_.transform(X)
-        plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64
-        if plain and len(X) and X.shape[1] == self.n_features_in_:
-            # A sum is finite unless an entry is not, or it overflows: then look again.
-            if not hasattr(self, "feature_names_in_") and np.isfinite(X.sum()):
-                return X
-        types = [np.float64, np.float32]
-        with hiding_texts(X):
-            return validate_data(self, on_host(X), dtype=types, order="C", reset=False)
 
     def __getstate__(self):
         # Plain arrays: a skops file lists the types of this package that it would build.

@@ -1,19 +1,23 @@
 """Nearest neighbours by the kernels: reference rows ready to be searched, in threads."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.utils import gen_batches
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import validate_data
 
-from skroute.utils._tensors import on_host
+from skroute.utils._checked_rows import checked_rows
+from skroute.utils._compat import threadpool_controller
 
 METRICS = {"chebyshev": 0, "manhattan": 1, "euclidean": 2}
 
-# Queries per call of a kernel: their codes and a block of rows stay in the cache.
+# Queries per call of a kernel: their codes and a block of rows stay in the cache. A product of
+# matrices (euclidean) is faster for more.
 _QUERIES = 64
+_QUERIES_OF_PRODUCT = 256
 _ENCODED_ROWS = 1024
 # Codes in float32 beyond this are clipped, their squares would overflow.
 _LARGEST_CODE = 1e15
@@ -31,7 +35,12 @@ class References(NamedTuple):
         From which distances are bounded.
 
     excess : ndarray of shape (n_rows,), dtype=float64
-        By how much the code of each row was clipped, in units of `scale` (chebyshev).
+        By how much the distance of codes may be short of the distance of the rows, for the
+        code of each row: it was clipped (chebyshev, in units of `scale`), or it comes from a
+        product that rounds (euclidean, squared).
+
+    squares : ndarray of shape (n_rows,), dtype=float32
+        Squared lengths of the codes, less all that rounding adds to products (euclidean).
 
     rows : ndarray of shape (n_rows, n_features), float32 or float64
 
@@ -42,6 +51,7 @@ class References(NamedTuple):
     metric: int
     codes: np.ndarray
     excess: np.ndarray
+    squares: np.ndarray
     rows: np.ndarray
     scale: float
     factor: float
@@ -55,14 +65,18 @@ class Queries(NamedTuple):
     codes : ndarray of shape (n_queries, n_blocks, block), uint16 or float32
 
     slack : ndarray of shape (n_queries,), dtype=float64
-        Allowance for rounding that is added, in units of `scale`. For chebyshev, where
-        codes need none: by how much the code of the query was clipped.
+        Allowance for rounding that is added, in units of `scale`; chebyshev needs none.
+
+    excess, squares : ndarray of shape (n_queries,), float64 and float32
+        As those of the rows.
 
     rows : ndarray of shape (n_queries, n_features), dtype=float64
     """
 
     codes: np.ndarray
     slack: np.ndarray
+    excess: np.ndarray
+    squares: np.ndarray
     rows: np.ndarray
 
 
@@ -126,6 +140,7 @@ class HostRows:
     def __init__(self, X, y, metric, device=None):
         self.outcomes = read_only(y)
         self.device = device
+        self.most_queries = _QUERIES_OF_PRODUCT if metric == "euclidean" else _QUERIES
         n_rows, n_features = X.shape
         # Any centre, scale and order give the same neighbours, so some of the rows will do.
         sample = X[:: max(1, n_rows // _ENCODED_ROWS)].astype(np.float64)
@@ -143,6 +158,8 @@ class HostRows:
             factor = 1.0 + 1e-9
         else:
             block, dtype = 64, np.float32
+            # Near most rows, whose codes are short then and lose little to rounding.
+            self.centre = np.partition(sample, len(sample) // 2, axis=0)[len(sample) // 2, order]
             with np.errstate(over="ignore"):
                 scale = max(
                     np.abs(X[rows][:, order] - self.centre).max()
@@ -156,34 +173,40 @@ class HostRows:
             METRICS[metric],
             np.zeros((n_rows, -(-n_features // block), block), dtype=dtype),
             np.zeros(n_rows),
+            np.zeros(n_rows, dtype=np.float32),
             read_only(X),
             float(scale) if 0 < scale < np.inf else 1.0,
             factor,
         )
         # The largest norm of a code; 0 for chebyshev.
         self.largest = 0.0
+        kept = self.references
         for rows in gen_batches(n_rows, _ENCODED_ROWS):
-            self.references.codes[rows], extra = self._encode(X[rows])
-            if self.references.metric == 0:
-                self.references.excess[rows] = extra
-            else:
-                self.largest = max(self.largest, float(extra.max()))
+            kept.codes[rows], norms, kept.excess[rows], kept.squares[rows] = self._encode(X[rows])
+            self.largest = max(self.largest, float(norms.max()))
 
     def _encode(self, X):
-        """Codes of rows, and by how much they are clipped (chebyshev) or their norms."""
+        """Codes of rows, their norms (0 for chebyshev), excess and squares."""
         metric, codes = self.references.metric, self.references.codes
         codes = np.zeros((len(X), *codes.shape[1:]), dtype=codes.dtype)
-        used = codes.reshape(len(X), -1)[:, : X.shape[1]]
+        used, nothing = codes.reshape(len(X), -1)[:, : X.shape[1]], np.zeros(len(X))
         with np.errstate(over="ignore"):
             values = (X[:, self.order] - self.centre) / self.references.scale
         if metric == 0:
             bins = np.floor(values) + 2.0**15
             used[:] = clipped = np.clip(bins, 0.0, 2.0**16 - 1)
-            return codes, np.abs(bins - clipped).max(axis=1)
-        used[:] = clipped = np.clip(values, -_LARGEST_CODE, _LARGEST_CODE)
-        norms = np.linalg.norm(clipped, ord=metric, axis=1)
+            return codes, nothing, np.abs(bins - clipped).max(axis=1), nothing
+        used[:] = np.clip(values, -_LARGEST_CODE, _LARGEST_CODE)
+        norms = np.linalg.norm(used.astype(np.float64), ord=metric, axis=1)
+        excess = squares = nothing
+        if metric == 2:
+            # The product of two rows of n features is off by n * 2^-24 of their lengths, summed
+            # in any order, hence a squared distance by no more than that of both squares; and by
+            # 6 units more for the sum of the three. Twice that, and underflow.
+            error = norms**2 * (self.references.factor - 1.0) + 1e-30
+            squares, excess = norms**2 - error, 2 * error
         norms[np.abs(values).max(axis=1) > _LARGEST_CODE] = np.inf
-        return codes, norms
+        return codes, norms, excess, squares
 
     def ready(self, Q):
         """Queries as the kernels take them.
@@ -197,17 +220,16 @@ class HostRows:
         Queries
         """
         Q = read_only(np.asarray(Q, dtype=np.float64))
-        codes, slack = self._encode(Q)
+        codes, slack, excess, squares = self._encode(Q)
         if self.references.metric != 0:
             # Rounding values to float32 moves a distance by at most 2^-24 of the two norms;
             # twice that, and underflow.
             slack = 2.0**-23 * (self.largest + slack) + 1e-20
-        return Queries(codes, slack, Q)
+        return Queries(codes, slack, excess, squares.astype(np.float32), Q)
 
     def check(self, estimator, X):
         """Rows to be estimated, as an array."""
-        types = [np.float64, np.float32]
-        return validate_data(estimator, on_host(X), dtype=types, order="C", reset=False)
+        return checked_rows(estimator, X)
 
     def map(self, estimate, Q, n_neighbors, n_jobs=None):
         """Call ``estimate(queries)`` on batches of queries, in threads, and stack the results.
@@ -233,12 +255,19 @@ class HostRows:
         def batch(rows):
             return estimate(self.ready(Q[rows]))
 
-        batches = list(gen_batches(len(Q), int(np.clip(2**22 // n_neighbors, 1, _QUERIES))))
-        if len(batches) == 1:
-            return batch(batches[0])
-        parts = Parallel(n_jobs=n_jobs, require="sharedmem")(
-            delayed(batch)(rows) for rows in batches
-        )
+        at_most = max(1, 2**22 // n_neighbors)
+        if len(Q) <= min(_QUERIES, at_most):
+            return estimate(self.ready(Q))
+        threads = effective_n_jobs(n_jobs)
+        each = int(np.clip(-(-len(Q) // threads), _QUERIES, self.most_queries))
+        batches = list(gen_batches(len(Q), min(each, at_most)))
+        # Threads of their own do not need those of the products.
+        single = threads > 1 and self.references.metric == 2
+        limit = threadpool_controller().limit
+        with limit(limits=1, user_api="blas") if single else nullcontext():
+            parts = Parallel(n_jobs=n_jobs, require="sharedmem")(
+                delayed(batch)(rows) for rows in batches
+            )
         return tuple(np.concatenate(arrays) for arrays in zip(*parts))
 
     def k_nearest(self, queries, k):
@@ -256,8 +285,8 @@ class HostRows:
         from skroute.quality._kernels import k_nearest, sums_at_distance
 
         def at_distance(some, distance):
-            codes, slack, rows = (values[some] for values in queries)
-            part = Queries(codes, slack, read_only(rows))
+            *codes, rows = (values[some] for values in queries)
+            part = Queries(*codes, read_only(rows))
             return sums_at_distance(self.references, part, self.outcomes, read_only(distance))
 
         return Nearest(*k_nearest(self.references, queries, k), at_distance)

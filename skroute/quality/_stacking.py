@@ -338,6 +338,11 @@ class Choice(NamedTuple):
     gain: np.ndarray
     compared: list[Compared]
 
+    def in_units(self, sizes):
+        """The same with estimates and corrections multiplied by the size of each choice."""
+        knots = self.knots and [knot * size for knot, size in zip(self.knots, sizes)]
+        return self._replace(knots=knots, estimate=self.estimate * sizes, kept=self.kept * sizes)
+
 
 class Candidate(NamedTuple):
     """A way to weigh and to correct.
@@ -402,7 +407,7 @@ def others(n_rows, folds):
     return [(rows, np.setdiff1d(np.arange(n_rows), rows)) for rows in folds]
 
 
-def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
+def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=(), sizes=1.0):
     """Stack a family, or take one member where that is better by more than noise.
 
     Weights and corrections are compared as they are used: those of each fold are learned on
@@ -422,6 +427,9 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
     costs : ndarray of shape (n_choices,)
     heavy : sequence of str, default=()
         Members that must be worth keeping; of these one at most is taken.
+    sizes : ndarray of shape (n_choices,), default=1.0
+        What outcomes were divided by (:func:`~skroute.quality._corrections.sizes_of`): errors
+        are added up so, decisions are judged as they were.
 
     Returns
     -------
@@ -443,7 +451,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
         for deviation, key in zip(deviations, keys):
             for rows, part in zip(folds, parts):
                 deviation[rows] = weigh(estimates[:, rows], rules[key](total.less(part)))
-        return dict(zip(keys, correct_by_others(keys, deviations, quality, splits, costs)))
+        return dict(zip(keys, correct_by_others(keys, deviations, quality, splits, costs, sizes)))
 
     # Stacks with rows that are kept: only those that are asked for.
     found = candidates([*names, ("stack", None)])
@@ -492,11 +500,11 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=()):
         taken_of = [float(w.sum() if whole else w[names.index(name)]) for w in weights]
         shown = "stack" if whole else name
         compared.append(Compared(shown, float(gain.mean()), standard_error(gain), *taken_of))
-    gain = gain_over_mix(estimate, quality, costs)
+    gain = gain_over_mix(estimate * sizes, quality * sizes, costs)
     return Choice(weights, knots, estimate, kept, gain, compared)
 
 
-def correct_by_others(keys, deviations, quality, splits, costs):
+def correct_by_others(keys, deviations, quality, splits, costs, sizes=1.0):
     """Several estimates of each fold, corrected by what the rows of the others say.
 
     Parameters
@@ -508,6 +516,8 @@ def correct_by_others(keys, deviations, quality, splits, costs):
     splits : list of (ndarray of int, ndarray of int)
         Rows, and those of the other folds.
     costs : ndarray of shape (n_choices,)
+    sizes : ndarray of shape (n_choices,), default=1.0
+        What outcomes were divided by.
 
     Returns
     -------
@@ -531,7 +541,7 @@ def correct_by_others(keys, deviations, quality, splits, costs):
             of_one = []
             for curves, estimate in zip(("own", "shared", None), estimates[:, j]):
                 estimate = finished(estimate, low, high)
-                gain = gain_over_mix(estimate, quality, costs)
+                gain = gain_over_mix(estimate * sizes, quality * sizes, costs)
                 of_one.append(Candidate(keys[i + j], deviation, curves, estimate, gain))
             found.append(tuple(of_one))
     return found

@@ -46,13 +46,13 @@ class Trees(NamedTuple):
         return lambda X, out: add_trees(X, nodes, cuts, self.roots, values, out)
 
     def unit(self):
-        """A power of two that no value is above, as a float."""
-        largest = float(np.abs(self.values).max(initial=0))
-        return float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
+        """Powers of two that no value of an output is above, of shape (n_outputs,)."""
+        largest = np.abs(self.values).max(axis=0, initial=0).astype(np.float64)
+        return 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
 
     def rounded(self):
         """The same with values that float16 holds, in which they are pickled."""
-        unit = np.float32(self.unit())
+        unit = self.unit().astype(np.float32)
         values = (self.values / unit).astype(np.float16).astype(np.float32) * unit
         return self._replace(values=values)
 

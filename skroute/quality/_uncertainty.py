@@ -77,16 +77,37 @@ def error_curves(estimate, error, spread):
     return found
 
 
+def in_one(curves):
+    """Curves of different length as one array, their last points repeated.
+
+    Parameters
+    ----------
+    curves : list of ndarray of shape (2, n_bins)
+
+    Returns
+    -------
+    ndarray of shape (2, n_choices, largest n_bins)
+    """
+    most = max(curve.shape[1] for curve in curves)
+    padded = [np.pad(c, ((0, 0), (0, most - c.shape[1])), mode="edge") for c in curves]
+    return np.ascontiguousarray(np.stack(padded, axis=1))
+
+
 def standard_errors(estimate, curves):
     """Standard errors of estimates.
 
     Parameters
     ----------
     estimate : ndarray of shape (n_rows, n_choices)
-    curves : list of ndarray of shape (2, n_bins)
+    curves : ndarray of shape (2, n_choices, n_bins)
+        From :func:`in_one`.
 
     Returns
     -------
     ndarray of shape (n_rows, n_choices)
     """
-    return np.column_stack([np.interp(e, *curve) for e, curve in zip(estimate.T, curves)])
+    from skroute.quality._predict_kernels import interpolate
+
+    out = np.empty(estimate.shape)
+    interpolate(np.ascontiguousarray(estimate, dtype=np.float64), *curves, out)
+    return out

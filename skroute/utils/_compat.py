@@ -20,6 +20,7 @@ from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
+from sklearn.utils.parallel import _get_threadpool_controller as threadpool_controller
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_response_method as check_response_method
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
@@ -43,6 +44,7 @@ __all__ = [
     "process_routing",
     "raise_for_params",
     "routing_enabled",
+    "threadpool_controller",
     "validate_params",
     "validate_style_kwargs",
 ]

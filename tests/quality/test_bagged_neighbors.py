@@ -231,11 +231,12 @@ def test_float32_rows_are_kept_and_give_the_same(n_subsets):
     np.testing.assert_array_equal(single, double)
 
 
+@pytest.mark.parametrize("metric", ["chebyshev", "euclidean"])
 @pytest.mark.parametrize("n_subsets", ["exact", 5])
-def test_threads_and_batches_do_not_matter(n_subsets):
+def test_threads_and_batches_do_not_matter(n_subsets, metric):
     rng = np.random.default_rng(0)
     X, y = rng.random((300, 5)), rng.random(300)
-    model = BaggedNeighborsRegressor(n_subsets=n_subsets, random_state=0).fit(X, y)
+    model = BaggedNeighborsRegressor(n_subsets=n_subsets, metric=metric, random_state=0).fit(X, y)
     expected = model.predict(X)
     np.testing.assert_array_equal(model.set_params(n_jobs=2).predict(X), expected)
     np.testing.assert_allclose(

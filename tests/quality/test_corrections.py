@@ -1,14 +1,25 @@
 """Corrections of estimates, and their standard errors."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 from skroute.quality import QualityRegressor
 from skroute.quality import _corrections as own_corrections
 from skroute.quality import _stacking as stacking
-from skroute.quality._corrections import corrected, corrections, corrections_of_several, finished
+from skroute.quality._corrections import (
+    corrected,
+    corrections,
+    corrections_of_several,
+    finished,
+    rounding_unit,
+    sizes_of,
+)
+from skroute.quality._predict_kernels import interpolate
 from skroute.quality._uncertainty import (
     error_curves,
+    in_one,
     iterated,
     made_up_outcomes,
     standard_errors,
@@ -148,15 +159,29 @@ def test_made_up_outcomes_have_the_noise_of_the_rows():
     assert (signs == signs[:, :1]).all() and abs(signs.mean()) < 0.1
 
 
+def test_standard_errors_are_interpolated_as_numpy_does():
+    """Bit for bit, with curves of different length, at their points and beyond their ends."""
+    rng = np.random.default_rng(0)
+    curves = [np.stack([np.sort(rng.random(n)), rng.random(n)]) for n in (1, 2, 10)]
+    estimate = rng.uniform(-0.5, 1.5, (300, 3))
+    for output, (at, _) in enumerate(curves):
+        estimate[: len(at), output] = at
+    expected = [np.interp(e, *curve) for e, curve in zip(estimate.T, curves)]
+    np.testing.assert_array_equal(standard_errors(estimate, in_one(curves)).T, expected)
+    interpreted = np.empty_like(estimate)
+    interpolate.py_func(estimate, *in_one(curves), interpreted)
+    np.testing.assert_array_equal(interpreted.T, expected)
+
+
 def test_error_curves_are_root_mean_squares():
     rng = np.random.default_rng(0)
     estimate = rng.random((5000, 2))
     error = rng.standard_normal(estimate.shape) * [0.1, 0.3] * (1 + estimate)
     curves = error_curves(estimate, error, np.array([100.0, 100.0]))
-    found = standard_errors(np.array([[0.1, 0.1], [0.9, 0.9]]), curves)
+    found = standard_errors(np.array([[0.1, 0.1], [0.9, 0.9]]), in_one(curves))
     np.testing.assert_allclose(found, [[0.11, 0.33], [0.19, 0.57]], rtol=0.1)
     same = error_curves(np.zeros((50, 1)), np.full((50, 1), 2.0), np.zeros(1))
-    assert standard_errors(np.zeros((1, 1)), same).item() == 2.0
+    assert standard_errors(np.zeros((1, 1)), in_one(same)).item() == 2.0
     assert iterated(1.96, 1.0) == pytest.approx(1.4) and iterated(1.0, 0.0) == 1.0
     assert iterated(100.0, 1.0) == pytest.approx(2**0.5)
 
@@ -246,3 +271,38 @@ def test_rare_and_expensive_outcomes_bend_no_estimates(monkeypatch):
     leads = np.array(leads)
     assert leads.mean() > 2 * leads.std() / len(leads) ** 0.5
     assert any(plain)
+
+
+def losses(seed, n=1000):
+    """Losses of four choices, the last with a heavy tail, and what the others lose on average."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5))
+    expected = (1 + np.abs(X[:, :1]) / 2) * np.linspace(1.3, 0.8, 4)
+    found = expected * rng.gamma(4, 0.25, (n, 4))
+    found[:, 3] = expected[:, 3] * (3 * rng.pareto(1, n) + 0.1) * np.where(X[:, 1] > 0, 1, 3)
+    return X, -found, -expected[:, :3]
+
+
+def test_one_choice_with_a_heavy_tail_leaves_the_estimates_of_the_others_alone():
+    off = []
+    for seed in range(6):
+        (X, Q, _), (new, _, truth) = losses(seed), losses(100 + seed)
+        model = QualityRegressor().fit(X, Q)
+        estimate = model.predict(new)
+        off.append(np.abs((estimate[:, :3] - truth).mean(axis=0)))
+        np.testing.assert_allclose(pickle.loads(pickle.dumps(model)).predict(new), estimate)
+    # Of losses of about 1.5, all above zero.
+    assert np.max(off) < 0.3 and np.mean(off) < 0.08
+
+
+def test_sizes_are_of_choices_that_are_far_larger_only():
+    rng = np.random.default_rng(0)
+    rare = (rng.random((500, 4)) < [0.5, 0.01, 0.99, 1.0]).astype(float)
+    # What is left of equal outcomes by rounding is no size.
+    rounding = np.column_stack([rng.random(500), 0.1 + 1e-17 * rng.random(500)])
+    for Q in (rare, rng.standard_normal((500, 3)) * [1, 2, 4], np.ones((10, 2)), rounding):
+        assert np.all(sizes_of(Q) == 1)
+    Q = rng.standard_normal((500, 3)) * [1, 1, 1000]
+    assert sizes_of(Q).tolist() == [1, 1, 1024]
+    # Estimates of the others are not rounded by its range.
+    assert rounding_unit(Q.min(axis=0), Q.max(axis=0)) < 2e-4

@@ -11,6 +11,7 @@ from skroute.quality._search import METRICS, HostRows, read_only
 from tests.quality import reference
 
 KINDS = ["normal", "integers", "constant", "duplicates", "heavy", "offset", "wide", "tiny", "huge"]
+KINDS += ["clusters"]
 
 
 def make_rows(rng, kind, n_rows, n_features):
@@ -25,6 +26,9 @@ def make_rows(rng, kind, n_rows, n_features):
         X = rng.standard_cauchy((n_rows, n_features)) ** 3
     elif kind == "offset":
         X = 1e7 + X
+    elif kind == "clusters":
+        # Near each other, far from zero: the product of two lengths hides their distance.
+        X = 1e-5 * X + rng.integers(-1, 2, (n_rows, 1))
     elif kind == "wide":
         X = X * 10.0 ** rng.integers(-6, 7, n_features)
     elif kind == "tiny":
@@ -55,8 +59,11 @@ def queries_from(rng, X, kind):
     metric=st.sampled_from(sorted(METRICS)),
     dtype=st.sampled_from([np.float32, np.float64]),
     share=st.floats(0, 1),
+    many=st.booleans(),
 )
-def test_kernels_equal_their_numpy_twins(seed, kind, n_rows, n_features, metric, dtype, share):
+def test_kernels_equal_their_numpy_twins(
+    seed, kind, n_rows, n_features, metric, dtype, share, many
+):
     if kind in ("tiny", "huge"):
         dtype = np.float64
     rng = np.random.default_rng(seed)
@@ -66,6 +73,9 @@ def test_kernels_equal_their_numpy_twins(seed, kind, n_rows, n_features, metric,
     if kind == "huge" or (kind == "integers" and metric != "chebyshev"):
         # The squares of the far ones overflow; their sums are rounded, and ties depend on it.
         Q = Q[:-2]
+    if many:
+        # So many that a product of matrices bounds their distances.
+        Q = np.vstack([Q, *X[rng.integers(0, n_rows, 16), None].astype(np.float64)])
     X.setflags(write=False)
     head = ready(X, metric, Q)
 
@@ -125,12 +135,59 @@ def test_same_neighbours_as_sklearn(metric, kind):
         np.testing.assert_array_equal(rows[:, 0], expected[:, 0])
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    kind=st.sampled_from(KINDS[:-3] + KINDS[-1:]),
+    n_features=st.sampled_from([1, 3, 40, 200]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_products_give_what_single_queries_give(seed, kind, n_features, dtype):
+    """The same neighbours, bit for bit, by products of matrices and by differences alone."""
+    rng = np.random.default_rng(seed)
+    X = make_rows(rng, kind, 1500, n_features).astype(dtype)
+    Q = np.vstack([X[:10] * (1 + 1e-7), make_rows(rng, kind, 6, n_features)]).astype(np.float64)
+    starts = read_only([0, 1, 700, 1100, 1500])
+    y = read_only(rng.random((1500, 1)))
+    found = _kernels.k_nearest(*ready(X, "euclidean", Q), 30)
+    subsets = _kernels.nearest_of_subsets(*ready(X, "euclidean", Q), starts)
+    at = read_only(found[0][:, -1])
+    sums = _kernels.sums_at_distance(*ready(X, "euclidean", Q), y, at)
+    for q in range(len(Q)):
+        one = ready(X, "euclidean", Q[q : q + 1])
+        for both in (
+            (found, _kernels.k_nearest(*one, 30)),
+            (subsets, _kernels.nearest_of_subsets(*one, starts)),
+            (sums, _kernels.sums_at_distance(*one, y, at[q : q + 1])),
+        ):
+            for many, alone in zip(*both):
+                np.testing.assert_array_equal(many[q], alone[0])
+
+
+def test_bounds_of_products_hold():
+    """Below the distance of codes, and above it with what they lack, where products cancel."""
+    rng = np.random.default_rng(0)
+    for kind in KINDS:
+        X = make_rows(rng, kind, 200, 100)
+        references, queries = ready(X, "euclidean", np.vstack([X[:20], 1e3 * X[20:40]]))
+        memory, limits = np.empty(40 * 200, np.float32), np.full(40, np.inf)
+        block = 0, 200
+        bounds = _kernels._block_bounds(references, queries, block, limits, True, memory)
+        bounds = bounds.astype(np.float64)
+        codes, own = (
+            part.codes.reshape(-1, 128).astype(np.float64) for part in (references, queries)
+        )
+        exact = ((own[:, None] - codes) ** 2).sum(axis=-1)
+        assert (bounds <= exact).all()
+        assert (bounds + references.excess + queries.excess[:, None] >= exact).all()
+
+
 @pytest.mark.parametrize("metric", sorted(METRICS))
 def test_codes_dismiss_most_rows(metric):
     """The bound is of use: few rows need their distance, and none is lost."""
     rng = np.random.default_rng(0)
     X = np.tanh(rng.standard_normal((2000, 6)) @ rng.standard_normal((6, 100)))
-    rows, (codes, slack, Q) = ready(X[:-1], metric, X[-1:])
+    rows, (codes, slack, _, _, Q) = ready(X[:-1], metric, X[-1:])
     exact = np.sort(reference.distances_to(X[:-1], X[-1], metric))
     limit = _kernels._code_limit.py_func(rows.metric, exact[20], slack[0], rows.factor, rows.scale)
     values = np.empty(len(X) - 1)
@@ -138,15 +195,15 @@ def test_codes_dismiss_most_rows(metric):
     assert 21 <= np.count_nonzero(values <= limit) <= 25
 
 
-@pytest.mark.parametrize("metric", sorted(METRICS))
-def test_compiled_kernels_equal_their_python(metric):
+@pytest.mark.parametrize("metric, n_queries", [*((m, 3) for m in METRICS), ("euclidean", 16)])
+def test_compiled_kernels_equal_their_python(metric, n_queries):
     """The same functions interpreted: what is compiled is what is written."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, (120, 3)).astype(float)
     X[0, 0] = 50.0
-    Q, y = X[:3] + 1, read_only(rng.random((120, 2)))
+    Q, y = X[:n_queries] + 1, read_only(rng.random((120, 2)))
     head = ready(X, metric, Q)
-    (number, row_codes, excesses, X, scale, factor), (codes, slack, Q) = head
+    (number, row_codes, excesses, _, X, scale, factor), (codes, slack, excess, _, Q) = head
     scratch = np.empty(3)
     bits = scratch.view(np.int64)
 
@@ -178,23 +235,23 @@ def test_compiled_kernels_equal_their_python(metric):
         assert distance == expected == _kernels._distance(number, X, i, Q[0], scratch, bits)
         if number:
             assert distance == _kernels._sum_distance.py_func(number, X, i, Q[0])
-        excess = excesses[i]
-        upper = _kernels._upper_bound.py_func(number, compiled[i], excess, slack[0], factor, scale)
+        largest = compiled[i] + excesses[i] + excess[0]
+        upper = _kernels._upper_bound.py_func(number, largest, slack[0], factor, scale)
         assert upper >= distance
         assert (
             _kernels._code_limit.py_func(number, distance, slack[0], factor, scale) >= compiled[i]
         )
     assert _kernels._code_limit.py_func(number, np.inf, slack[0], factor, scale) == np.inf
-    assert _kernels._block_size.py_func(row_codes) >= 8
+    assert _kernels._block_size.py_func(*head)[0] >= 8
 
-    for function, tail in [
-        (_kernels._keep_possible, (excesses, slack[0], factor, scale)),
-        (_kernels._keep_nearest, (X, Q[0], scratch, bits)),
+    for function, start, tail in [
+        (_kernels._keep_possible, (*head, 0), ()),
+        (_kernels._keep_nearest, (number,), (X, Q[0], scratch, bits)),
     ]:
         results = []
         for call in (function, function.py_func):
             values, rows = compiled.copy(), np.arange(120)
-            results.append(np.hstack([*call(number, values, rows, 120, 6, *tail), rows[:6]]))
+            results.append(np.hstack([*call(*start, values, rows, 120, 6, *tail), rows[:6]]))
         np.testing.assert_allclose(*results)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import Plan, affords, check_affordable, check_budget, check_costs
+from skroute.base import Plan, affords, check_affordable, check_budget
 from skroute.routing._abstaining import (
     ABSTAIN_COST,
     ABSTAIN_NAME,
@@ -148,7 +148,8 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, the base included. None is
-        unlimited. Raising it buys an add-on for more rows.
+        unlimited. Raising it buys an add-on for more rows, as long as one gains: a base may need
+        less than the budget, and what it leaves is not spent.
 
     base : str, default="auto"
         Name of the service that every row goes to first. ``"auto"`` takes, at the budget
@@ -379,8 +380,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         ]
         known = np.array([options.accuracies.max() for options in offered])
         self.abstain_quality_ = handed = quality_of_handing(known, self.abstain_cost)
-        folds = answers.folds if isinstance(answers.folds, list) else None
-        parts = parts_of(folds, len(target))
+        parts = parts_of(answers.folds, len(target))
         for base, options in zip(bases, offered):
             realised = options.accuracies
             features = self._features(scores[base])
@@ -531,7 +531,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         if not hasattr(self, "member_names_"):
             return self._costs_of_fit
         if not isinstance(self.costs, str):
-            return check_costs(self.costs, self.member_names_)
+            return self._costs_of(self.member_names_)
         if self._measured:
             return self._costs_of_fit
         raise ValueError(

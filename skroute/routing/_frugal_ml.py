@@ -12,16 +12,13 @@ from skroute.routing._abstaining import (
     with_handed,
 )
 from skroute.routing._answers import CombiningRouter, check_base, possible_bases
-from skroute.routing._label_options import label_groups, label_options, label_rules
+from skroute.routing._label_options import learn_label_rules
 from skroute.routing._mixtures import Mixture
 from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
 from skroute.routing._targets import SingleLabel
 from skroute.routing._validated_rules import ValidatedPart, ValidatedRulesMixin, row_sums
 from skroute.routing._validation import parts_of
 from skroute.utils._compat import Integral, Interval
-
-# A label that a base gave to fewer rows shares its thresholds with the other rare ones.
-_MIN_ROWS = 30
 
 
 def decide_by_label(rules, groups, labels, tops):
@@ -30,19 +27,19 @@ def decide_by_label(rules, groups, labels, tops):
     Parameters
     ----------
     rules : LabelRules
-    groups : ndarray of shape (n_members, n_labels), dtype=int
-    labels : ndarray of shape (n_rows, n_members), dtype=int
-    tops : sequence of ndarray of shape (n_rows,)
-        For each member the score of its label.
+    groups : dict from int to ndarray of shape (n_labels,)
+        For each base the group of each label.
+    labels, tops : sequence of ndarray of shape (n_rows,)
+        For each member its labels, and their scores.
 
     Returns
     -------
     ndarray of shape (n_rules, n_rows), dtype=int64
         The base or an add-on.
     """
-    found = np.empty((len(rules.base), len(labels)), dtype=np.int64)
+    found = np.empty((len(rules.base), len(labels[0])), dtype=np.int64)
     for k, base in enumerate(rules.base):
-        group = groups[base][labels[:, base]]
+        group = groups[base][labels[base]]
         found[k] = np.where(tops[base] >= rules.thresholds[k][group], base, rules.addons[k][group])
     return found
 
@@ -224,32 +221,38 @@ class FrugalMLClassifier(ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin
 
     def _learn(self, X, target, answers):
         names, scores = answers.names, answers.responses
-        m = len(names)
         bases = possible_bases(self.base, names)
-        labels = np.column_stack([part.argmax(axis=1) for part in scores])
-        quality = self._objective().bound(target).table(target, list(labels.T))
+        labels = [part.argmax(axis=1) for part in scores]
+        quality = self._objective().bound(target).table(target, labels)
         # A person is an add-on whose answers are all alike, and cost nothing.
         self.abstain_quality_ = handed = quality_of_handing(quality, self.abstain_cost)
         addons = list(names)
         if handed is not None:
             quality, addons = Beside(None, handed).table(quality), [*names, ABSTAIN_NAME]
         tops = [part.max(axis=1) for part in scores]
-        told = labels, tops, quality, with_handed(self.costs_, handed), bases
-        self.rules_, self._groups = self._rules_of(*told, np.arange(len(labels)))
+        costs = with_handed(self.costs_, handed)
+
+        def answers_of(rows):
+            return [label[rows] for label in labels], [top[rows] for top in tops]
+
+        def learn(rows):
+            told = *answers_of(rows), quality[rows], costs, bases
+            return learn_label_rules(*told, len(self.classes_), self.n_thresholds)
+
+        self.rules_, self._groups = learn(slice(None))
         self._validated = []
-        folds = answers.folds if isinstance(answers.folds, list) else None
-        part = parts_of(folds, len(labels))
+        part = parts_of(answers.folds, len(target))
         for number in np.unique(part):
             rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
-            rules, groups = self._rules_of(*told, others if len(others) else rows)
-            addon = decide_by_label(rules, groups, labels[rows], [top[rows] for top in tops])
+            rules, groups = learn(others if len(others) else rows)
+            addon = decide_by_label(rules, groups, *answers_of(rows))
             cost = self.costs_[rules.base][:, np.newaxis] + np.where(
-                addon == rules.base[:, np.newaxis], 0.0, told[3][addon]
+                addon == rules.base[:, np.newaxis], 0.0, costs[addon]
             )
             mixture = Mixture(rules.cost, rules.quality)
             sums = row_sums(cost, quality[rows, addon])
             self._validated.append(ValidatedPart(mixture, sums, len(rows)))
-        unit = np.eye(len(addons), m)
+        unit = np.eye(len(addons), len(names))
         pairs = [(base, addon) for base in bases for addon in range(len(addons))]
         self._bases = bases
         self._set_choices(
@@ -257,27 +260,6 @@ class FrugalMLClassifier(ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin
             [(unit[base] + unit[addon]) > 0 for base, addon in pairs],
             [unit[addon] for _, addon in pairs],
         )
-
-    def _rules_of(self, labels, tops, quality, costs, bases, rows):
-        """Rules that some rows choose, and for each base the group of each label."""
-        n_labels = len(self.classes_)
-        groups = np.zeros((labels.shape[1], n_labels), dtype=np.int64)
-        options = []
-        for base in bases:
-            own = labels[rows, base]
-            groups[base] = label_groups(own, n_labels, _MIN_ROWS)
-            options.append(
-                label_options(
-                    groups[base][own],
-                    tops[base][rows],
-                    quality[rows],
-                    costs,
-                    base,
-                    n_labels + 1,
-                    self.n_thresholds,
-                )
-            )
-        return label_rules(options, bases), groups
 
     def _plan(self, X, budget):
         check_affordable(budget, self._least())

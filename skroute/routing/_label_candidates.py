@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.routing._label_options import label_groups, label_options, label_rules
+from skroute.routing._label_options import learn_label_rules
 from skroute.routing._mixtures import Mixture
 
-# As `FrugalMLClassifier` has them.
-N_THRESHOLDS, MIN_ROWS = 20, 30
+# As `FrugalMLClassifier` has it by default.
+N_THRESHOLDS = 20
 # Rules of one base, for budgets over all its path.
 N_RULES = 33
 
@@ -40,7 +40,7 @@ class LabelRule(NamedTuple):
         return np.where(keep, base, self.addons[group])
 
 
-def label_candidates(scores, quality, costs, base, part):
+def label_candidates(scores, quality, costs, part):
     """FrugalML's rules of one base for budgets from the smallest to the largest.
 
     Parameters
@@ -49,11 +49,9 @@ def label_candidates(scores, quality, costs, base, part):
         Of the base.
 
     quality : ndarray of shape (n_rows, n_members)
-        Of each member's own answer.
+        Of each member's own answer, the base first.
 
     costs : ndarray of shape (n_members,)
-
-    base : int
 
     part : ndarray of shape (n_rows,), dtype=int64
         Part of each row.
@@ -65,18 +63,18 @@ def label_candidates(scores, quality, costs, base, part):
         Of each row under the rules that the other parts learn for the same budgets: no row judges
         thresholds that it has chosen.
     """
-    every, budgets, _ = _learn(scores, quality, costs, base)
+    every, budgets, _ = _learn(scores, quality, costs)
     at = np.unique(np.linspace(0, len(every) - 1, min(N_RULES, len(every))).round().astype(int))
     spent, worth = np.empty((2, len(at), len(scores)))
-    added = np.where(np.arange(len(costs)) == base, 0.0, costs)
+    added = np.r_[0.0, costs[1:]]
     for number in np.unique(part):
         rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
         if not len(others):
             others = rows
-        learned, *curve = _learn(scores[others], quality[others], costs, base)
+        learned, *curve = _learn(scores[others], quality[others], costs)
         mixture = Mixture(*curve)
-        routes = np.array([rule.choose(scores[rows], base) for rule in learned])
-        paid, found = costs[base] + added[routes], quality[rows, routes]
+        routes = np.array([rule.choose(scores[rows], 0) for rule in learned])
+        paid, found = costs[0] + added[routes], quality[rows, routes]
         for j, budget in enumerate(budgets[at]):
             low, high, share = mixture.share(max(budget, mixture.cost[0]))
             spent[j, rows] = (1 - share) * paid[low] + share * paid[high]
@@ -84,13 +82,9 @@ def label_candidates(scores, quality, costs, base, part):
     return [every[k] for k in at], spent, worth
 
 
-def _learn(scores, quality, costs, base):
-    labels = scores.argmax(axis=1)
-    n_labels = scores.shape[1]
-    groups = label_groups(labels, n_labels, MIN_ROWS)
-    option = label_options(
-        groups[labels], scores.max(axis=1), quality, costs, base, n_labels + 1, N_THRESHOLDS
-    )
-    found = label_rules([option], [base])
-    rules = [LabelRule(groups, *one) for one in zip(found.thresholds, found.addons)]
+def _learn(scores, quality, costs):
+    """Rules of the first member, with their mean cost and quality."""
+    told = [scores.argmax(axis=1)], [scores.max(axis=1)], quality, costs
+    found, groups = learn_label_rules(*told, [0], scores.shape[1], N_THRESHOLDS)
+    rules = [LabelRule(groups[0], *one) for one in zip(found.thresholds, found.addons)]
     return rules, found.cost, found.quality

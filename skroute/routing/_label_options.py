@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.routing._mixtures import best_mixture
 
+# A label that a base gave to fewer rows shares its thresholds with the other rare ones.
+_MIN_ROWS = 30
+
 
 class LabelOptions(NamedTuple):
     """What one base offers for each group of its labels.
@@ -200,3 +203,40 @@ def label_rules(options, bases):
     return LabelRules(
         np.array(base)[kept], np.array(thresholds)[kept], np.array(addons)[kept], *mixture
     )
+
+
+def learn_label_rules(labels, tops, quality, costs, bases, n_labels, n_thresholds):
+    """Rules that some rows choose, and for each base the group of each label.
+
+    Parameters
+    ----------
+    labels, tops : sequence of ndarray of shape (n_rows,)
+        For each member its labels, and their scores.
+
+    quality : ndarray of shape (n_rows, n_addons)
+
+    costs : ndarray of shape (n_addons,)
+
+    bases : sequence of int
+
+    n_labels, n_thresholds : int
+
+    Returns
+    -------
+    rules : LabelRules
+    groups : dict from int to ndarray of shape (n_labels,)
+    """
+    groups = {base: label_groups(labels[base], n_labels, _MIN_ROWS) for base in bases}
+    options = [
+        label_options(
+            groups[base][labels[base]],
+            tops[base],
+            quality,
+            costs,
+            base,
+            n_labels + 1,
+            n_thresholds,
+        )
+        for base in bases
+    ]
+    return label_rules(options, bases), groups

@@ -204,7 +204,7 @@ def reduced_budget(budget, fixed_cost, delta):
     return fixed_cost + (1 - delta) * (budget - fixed_cost)
 
 
-def search_delta(estimate, realised, costs, fixed_cost, budget, random_state=0):
+def search_delta(estimate, realised, costs, fixed_cost, budget):
     """Delta among ``alpha * log(N) / N``, alpha in -10, ..., 10, on validation rows.
 
     The price is learned on one half of the rows and met on the other, and the other way
@@ -224,9 +224,6 @@ def search_delta(estimate, realised, costs, fixed_cost, budget, random_state=0):
 
     budget : float
 
-    random_state : int, default=0
-        Of the halves.
-
     Returns
     -------
     float
@@ -236,7 +233,7 @@ def search_delta(estimate, realised, costs, fixed_cost, budget, random_state=0):
         return 0.0
     deltas = np.arange(10, -11, -1) * np.log(n) / n
     deltas = deltas[deltas <= 1]
-    halves = np.array_split(np.random.default_rng(random_state).permutation(n), 2)
+    halves = np.array_split(np.random.default_rng(0).permutation(n), 2)
     cost, value = np.zeros(len(deltas)), np.zeros(len(deltas))
     for learn, check in (halves, halves[::-1]):
         path = assignment_path(estimate[learn], costs)

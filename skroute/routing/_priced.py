@@ -105,6 +105,8 @@ class PricedPolicy:
         self.estimator, self.weight, self.known = estimator, weight, known
         self.rates = 0.0, 0.0
         self.alone = estimate if alone is None else alone
+        # Whether the price is set by other estimates than those of folds.
+        self.as_new = alone is not None
         # What the fitted estimator makes of its own rows, where `alone` is it without each of them.
         self.fitted = None
         self.estimate = estimate
@@ -454,9 +456,26 @@ def offers_std(estimator):
 def cost_error(policy, budget):
     """Standard error of the cost of new rows at a mean budget; None where folds must say it.
 
-    Where rows are decided as new ones are, by the fitted estimator without each of them, it is
-    that of their costs at the price. Beside it, by how much the cost of these rows moves
-    where the estimator has seen them: rows that lie close together go one way together.
+    Be ``V`` the mean cost of the cross-fitted decisions, ``F`` what the fitted policy costs on
+    new rows on average, and ``A`` the mean over the n rows of `fit` where each is decided as a new
+    one is, by estimates of the fit without it and at the price of new rows:
+
+        F - V = (F - A) + (A - V).
+
+    ``A - V`` is known. Where a budget binds both are this budget but for luck. Where none does and
+    choices are about as good, fits of fewer rows prefer another one than the fit of all, and folds
+    that agree with each other do not tell.
+
+    Where each row is left out alone, ``A`` is a mean of rows that are as new, given what was
+    fitted: the variance of ``F - A`` is that of their costs over n. All of them are decided by one
+    fit at one price, so that means of folds have nothing to add. Those of decisions at the prices
+    of the other folds count rows twice: where a fold is expensive the others' price is lower,
+    and K means spread by K / (K - 1) more than rows do; and the larger of two estimates, one of
+    them from five means, is too large even where both are right on average.
+
+    Rows that were left out alone are not quite as new: those that lie close together go one way
+    together, and which one it is they say themselves. By how much their cost moves where the
+    estimator has seen them is a third term.
 
     Parameters
     ----------
@@ -467,17 +486,20 @@ def cost_error(policy, budget):
     -------
     float or None
     """
-    if policy.fitted is None:
+    if not policy.as_new:
         return None
-    check_affordable(budget, policy.least)
+    found, weight = policy.validate(budget), policy.weight
     rule, (values, planned), (costs, _) = policy.rule(budget), policy._decides, policy._tables()
+    cost = choose_by_rule(values, planned, rule).mean(costs)
+    apart = np.average(cost + policy.deciding - found.cost, weights=weight)
+    if policy.fitted is None:
+        return float(np.hypot(apart, standard_error(found.cost, policy.part, weight)))
     fitted = policy.fitted - policy.docked
     if policy.repeats is not None:
         fitted = policy.repeats.put(fitted, policy._docked_repeats.values)
-    cost = choose_by_rule(values, planned, rule).mean(costs)
     moved = choose_by_rule(fitted, planned, rule).mean(costs) - cost
-    error = standard_error(cost, policy.part, policy.weight)
-    return float(np.hypot(error, np.average(moved, weights=policy.weight)))
+    error = np.hypot(standard_error(cost, weight=weight), np.average(moved, weights=weight))
+    return float(np.hypot(apart, error))
 
 
 def fit_policy(

@@ -87,12 +87,14 @@ class PricedMixin(StreamMixin):
         """Standard error of `validation_cost_` as an estimate for new rows.
 
         It is that of a mean over as many rows: where the rows of `fit` happen to be cheap, new
-        ones are above the budget. Where the means of the folds differ by more than that, since
-        each has learned something else, it is theirs: five folds say it roughly, so that by
-        chance the figure of one fit may be half as large again as that of another. Least squares
-        and neighbours, whose price is set by leaving out each row, have no such folds. Where
-        `budget` does not bind, the figure is too small: what the best choices cost, of which
-        some are about as good, differs between fits by more than the folds say.
+        ones are above the budget. Least squares and nearest neighbours of skroute leave out each
+        row alone, and what such rows cost differs by nothing else. Of other estimators the means
+        of folds are looked at: where they differ by more, since each has learned something else,
+        the figure is theirs; five folds say it roughly, so that by chance that of one fit may be
+        half as large again as that of another. Where `budget` does not bind and choices are
+        about as good, the fit of all rows may prefer another one than the folds'. The default,
+        least squares and these neighbours say by how much; for others the figure is too small
+        then.
         """
         policy = self._policy()
         found = cost_error(policy, self._effective_budget(None))

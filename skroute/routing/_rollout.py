@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 
 class Rollout(NamedTuple):
@@ -21,22 +20,15 @@ class Rollout(NamedTuple):
         outputs are the quality of each way to answer, then for each next member and
         price the value of asking it (see `split_outputs`).
 
-    cost : ndarray of shape (n_states, n_prices)
-        Mean cost of what is bought from each state on, if all rows are in it.
-
-    quality : ndarray of shape (n_states, n_prices)
-        Mean quality of the answers that this ends with.
-
-    row_cost, row_quality : list
-        For each state the same for each row, ndarray of shape (n_rows, n_prices); None where the
-        state was left out.
+    cost, quality : list
+        For each state what is bought from it on costs, and what the answer that this ends with is
+        worth, if all rows are in it: ndarray of shape (n_rows, n_prices), or None where the state
+        was left out.
     """
 
     models: list
-    cost: NDArray[np.float64]
-    quality: NDArray[np.float64]
-    row_cost: list
-    row_quality: list
+    cost: list
+    quality: list
 
 
 def member_sets(n_members, max_calls, before=None):
@@ -191,10 +183,4 @@ def roll_back(following, realised, costs, prices, fit, states=None, trust=0.0):
         spent[state][i, j] = go_costs[asked] + spents[asked, i, j]
         if trust:
             worth[state][i, j] = best[i, j]
-    return Rollout(
-        models,
-        np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in spent]),
-        np.array([np.zeros(n_prices) if part is None else part.mean(axis=0) for part in quality]),
-        spent,
-        quality,
-    )
+    return Rollout(models, spent, quality)

@@ -396,7 +396,7 @@ class SequentialRouterClassifier(
         self._models = Models([None] * len(members), [None] * len(members))
         # The special case first: its estimates also say which prices matter.
         rules = self._learn_addons(starts, realised, fit)
-        part = parts_of(answers.folds if isinstance(answers.folds, list) else None, len(target))
+        part = parts_of(answers.folds, len(target))
         if not self._multilabel and self.max_calls > 1:
             for base in starts:
                 rules += self._learn_label_rules(base, realised, scores, part)
@@ -405,8 +405,8 @@ class SequentialRouterClassifier(
             rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
             self._models = self._models._replace(rollout=rollout.models)
             for base in starts:
-                cost = self.costs_[members[base]].sum() + rollout.row_cost[base]
-                table = zip(self.prices_, cost.T, rollout.row_quality[base].T)
+                cost = self.costs_[members[base]].sum() + rollout.cost[base]
+                table = zip(self.prices_, cost.T, rollout.quality[base].T)
                 rules += [Rule(base, j, *row) for j, row in enumerate(table)]
         self._choose(rules, part)
         self._set_choices(*zip(*choices))
@@ -468,7 +468,7 @@ class SequentialRouterClassifier(
         columns = [realised[base][:, 0]]
         columns += [realised[after[k]][:, self._way_alone(after[k], k)] for k in members[1:]]
         table, costs = np.column_stack(columns), self.costs_[members]
-        rules, *rows = label_candidates(scores[member], table, costs, 0, part)
+        rules, *rows = label_candidates(scores[member], table, costs, part)
         return [
             Rule(base, -1, np.nan, *each, one._replace(addons=np.array(members)[one.addons]))
             for one, *each in zip(rules, *rows)

@@ -223,8 +223,8 @@ def bounded_rule(path, room, rate):
 
 
 def parts_of(folds, n_rows):
-    """Number of the fold that tests each row; parts at random where there are no folds."""
-    if folds is None:
+    """Number of the fold that tests each row; parts at random where only their number is known."""
+    if folds is None or isinstance(folds, int):
         return np.random.default_rng(0).permutation(n_rows) % min(5, n_rows)
     part = np.zeros(n_rows, dtype=np.int64)
     for number, (_, test) in enumerate(folds):
@@ -455,13 +455,14 @@ def error_by_level(estimate, quality, n_levels=10, least=30):
     return found
 
 
-def standard_error(rows, part, weight=None):
+def standard_error(rows, part=None, weight=None):
     """Standard error of a mean over rows whose decisions were learned part by part.
 
     Parameters
     ----------
     rows : ndarray of shape (n_rows,)
-    part : ndarray of shape (n_rows,), dtype=int64
+    part : ndarray of shape (n_rows,), dtype=int64, default=None
+        None where all decisions are those of one fit: the rows are independent then.
     weight : ndarray of shape (n_rows,), default=None
         Of each row in the mean.
 
@@ -478,7 +479,7 @@ def standard_error(rows, part, weight=None):
         mean = np.average(rows, weights=weight)
         rows = mean + (rows - mean) * weight / weight.mean()
     found = rows.std(ddof=1) / np.sqrt(len(rows))
-    numbers = np.unique(part)
+    numbers = () if part is None else np.unique(part)
     if len(numbers) > 1:
         means = np.array([rows[part == number].mean() for number in numbers])
         found = max(found, means.std(ddof=1) / np.sqrt(len(numbers)))

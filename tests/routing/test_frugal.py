@@ -541,7 +541,7 @@ def test_label_rules_are_judged_by_rows_that_did_not_choose_them():
         scores = rng.dirichlet(np.ones(3), 120)
         quality = (rng.random((120, 3)) < 0.7).astype(float)
         costs, part = np.array([1.0, 2.0, 3.0]), np.arange(120) % 5
-        rules, cost, found = label_candidates(scores, quality, costs, 0, part)
+        rules, cost, found = label_candidates(scores, quality, costs, part)
         member = np.array([rule.choose(scores, 0) for rule in rules])
         means = quality[np.arange(120), member].mean(axis=1)
         own.append(means.max())

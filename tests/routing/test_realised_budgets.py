@@ -262,6 +262,67 @@ def test_intervals_of_costs_are_as_wide_as_costs_differ():
         assert low < wide < high
 
 
+def test_intervals_of_costs_cover_where_no_budget_binds():
+    """Choices about as good: the fit of all rows prefers another one than the folds' fits."""
+    z = {"found": [], "folds": []}
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 9])
+        X = rng.normal(size=(2600, 5))
+        odds = np.tile([0.8, 0.85, 0.9], (2600, 1))
+        Q = (rng.random((2600, 3)) < 1 / (1 + np.exp(-odds))).astype(float)
+        with warnings.catch_warnings():
+            # Nothing is gained by routing here.
+            warnings.simplefilter("ignore")
+            router = BudgetRouter(Ridge(), costs=PRICES).fit(X[:600], Q[:600])
+        policy, cost = router._policy(), router.predict_cost(X[600:])
+        off, noise = cost.mean() - router.validation_cost_, cost.std() / 2000**0.5
+        values, planned = policy._decides
+        alone = PRICES[choose_by_rule(values, planned, policy.rule(np.inf)).low]
+        by_folds = standard_error(alone, policy.part)
+        z["found"].append(off / np.hypot(router.validation_cost_se_, noise))
+        z["folds"].append(off / np.hypot(by_folds, noise))
+    # 40 of them, binomial at .95: below .82 once in a thousand.
+    assert np.mean(np.abs(z["found"]) < 1.96) > 0.82
+    # The mutation: rows and means of folds alone, without what other fits prefer.
+    assert np.mean(np.abs(z["folds"]) < 1.96) < 0.78
+
+
+def test_what_the_fit_of_all_rows_prefers_is_in_the_standard_error_of_the_default():
+    """Its folds say one thing, and its estimates made up as those of new rows another."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(150, 3))
+    Q = (rng.random((150, 3)) < [0.7, 0.72, 0.74]).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator = QualityRegressor(family=["trees"], cv=3, random_state=0)
+        router = BudgetRouter(estimator, costs=PRICES).fit(X, Q)
+    policy, cost = router._policy(), router._validation()[1]
+    apart = PRICES[choose_by_rule(*policy._decides, policy.rule(np.inf)).low].mean() - cost.mean()
+    by_folds = standard_error(cost, policy.part)
+    assert abs(apart) > 0.1 * by_folds > 0
+    assert router.validation_cost_se_ == pytest.approx(np.hypot(apart, by_folds))
+
+
+def test_standard_errors_of_costs_count_rows_once():
+    """Where each row is left out alone: as wide as what fresh logs cost differs."""
+    z = {"found": [], "folds": []}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X, Q, C = draw(2500, rng, tail=0.5)
+        router = BudgetRouter(Ridge(), costs=PRICES, budget=4.0).fit(
+            X[:500], Q[:500], costs=C[:500]
+        )
+        cost = C[500:][np.arange(2000), router.route(X[500:])]
+        by_folds = standard_error(router._validation()[1], router._policy().part)
+        for kind, error in (("found", router.validation_cost_se_), ("folds", by_folds)):
+            off = cost.mean() - router.validation_cost_
+            z[kind].append(off / np.hypot(error, cost.std() / 2000**0.5))
+    found, folds = (np.sqrt(np.mean(np.square(z[kind]))) for kind in ("found", "folds"))
+    assert 0.75 < found < 1.3
+    # The mutation: means of folds, each at a price by the others, are pushed apart.
+    assert folds < 0.9 * found
+
+
 def test_folds_that_differ_widen_the_standard_error():
     """Independent rows have that of their spread; where folds go two ways it is the folds'."""
     part = np.arange(1000) % 2

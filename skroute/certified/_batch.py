@@ -16,7 +16,9 @@ from skroute.guarantees._finite import (
     smallest_allowed,
     tolerated_disagreements,
 )
+from skroute.guarantees._measures import of_label_sets
 from skroute.utils._compat import Integral, num_samples
+from skroute.utils._once import walking
 from skroute.utils._slack import quiet_about_slack
 
 # Rows that only set the scale of the budgets.
@@ -131,7 +133,8 @@ class Stop(NamedTuple):
     cost : ndarray of shape (n_labels,)
         Of the choices there.
     tried : ndarray of shape (n_labels,)
-        What was spent on these rows along the path, beside the bought answers; at most.
+        What was spent on these rows along the path, beside the bought answers: the most at any
+        of its budgets, where its choices are not members.
     """
 
     last: int
@@ -169,7 +172,7 @@ class Asker:
     """Answers of a path to the labelled rows; a member is asked once about a row.
 
     Where the choices are members that answer for themselves, the answer at another budget is
-    known if the choice is. Elsewhere the path is called again.
+    known if the choice is. Elsewhere the path is called again: one for a walk over these rows.
     """
 
     def __init__(self, path, X, context, bought, full):
@@ -297,13 +300,15 @@ def answer_batch(
     labelled = rng.permutation(n)[:k]
     X_labelled = _safe_indexing(X, labelled)
     said = [context_of_rows(X, context, labelled) for context in contexts]
-    bought = buy(paths, reference, X_labelled, said, label_cost)
+    # About the labelled rows nothing is asked twice, whatever the choices are.
+    asked = list(map(walking, paths))
+    bought = buy(asked, reference, X_labelled, said, label_cost)
     check_answers(bought, paths, test)
-    # Label sets overlap in part.
-    test = test._replace(exact=test.exact and np.ndim(bought.y_pred) == 1)
+    if np.ndim(bought.y_pred) == 2:
+        test = test._replace(exact=False, measure=of_label_sets(test.measure))
     stops = [
         walk(path, grid, X_labelled, context, bought, test, i == bought.path)
-        for i, (path, grid, context) in enumerate(zip(paths, budgets, said))
+        for i, (path, grid, context) in enumerate(zip(asked, budgets, said))
     ]
     sure = [i for i, stop in enumerate(stops) if stop.last >= 0]
     if not sure:

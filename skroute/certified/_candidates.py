@@ -130,13 +130,18 @@ def groups_of_rows(groups, y):
     if isinstance(groups, str):
         if y.ndim != 1:
             raise ValueError('groups="class" needs one label per row in y.')
+        if is_missing(y):
+            raise ValueError(
+                'groups="class" needs a label in every row: a row without one is of no class.'
+            )
         return y
+    missing = np.ma.is_masked(groups)
     groups = np.asarray(groups)
     if groups.shape != (len(y),):
         raise ValueError(
             f"groups must have one entry per row, shape ({len(y)},), got shape {groups.shape}."
         )
-    if is_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
+    if missing or is_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
         raise ValueError(
             "groups must be all text or all numbers, none missing: give the rows without one a "
             "group of their own."
@@ -203,6 +208,8 @@ def is_billed(model):
 
 def bills_of(costs, n_rows, path):
     """What each choice has cost on each row, in the order of the path's ``choices_``."""
+    if np.ma.is_masked(costs):
+        raise ValueError("costs must be finite and not negative: some are masked.")
     values = np.asarray(costs)
     if values.dtype.kind not in "iuf":
         try:

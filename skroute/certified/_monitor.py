@@ -179,7 +179,7 @@ class PromiseMonitor:
         is that of all together.
 
     n_rows_ : int
-        Rows fed so far.
+        Rows fed so far: those with a cost or a route, or the losses where these are more.
 
     n_audited_ : int
         Losses fed so far.
@@ -362,6 +362,8 @@ class PromiseMonitor:
             before = self.n_rows_
             self.n_rows_ += max(len(costs), 0 if routes is None else len(routes))
             self.n_audited_ += len(known)
+            # Who feeds losses alone feeds a row with each.
+            self.n_rows_ = max(self.n_rows_, self.n_audited_)
             in_rows = len(losses) == self.n_rows_ - before
             at = before + 1 + known if in_rows else np.full(len(known), self.n_rows_)
             raised = []

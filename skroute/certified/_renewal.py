@@ -38,6 +38,23 @@ from skroute.utils._compat import num_samples, raise_for_params, routing_enabled
 from skroute.utils._once import calls_of, once_of, walking
 from skroute.utils._tensors import on_host
 
+UNWEIGHTED = (
+    "sample_weight: a certificate counts every evidence row once. For a promise about a weighted "
+    "population draw the evidence by its weights, with kept = rng.random(n_rows) < weight / "
+    "weight.max(), and give the rows that are kept."
+)
+
+
+def _not_taken(router, unknown):
+    """Words about arguments that a call of a certified router does not take."""
+    if unknown == ["sample_weight"]:
+        return UNWEIGHTED
+    return (
+        f"{type(router).__name__} does not take {unknown[0]!r} in a call, which takes "
+        f"{', '.join(['X', *router._call_context])}."
+    )
+
+
 # What evidence is kept as.
 _OF_EVIDENCE = ("_selection", "_tables", "_left", "_limited", "_of_promise")
 
@@ -119,10 +136,7 @@ class CertifiedRenewal:
     def _said(self, context):
         """What each candidate is told about the rows of a call, by its name."""
         if unknown := sorted(set(context) - set(self._call_context)):
-            raise TypeError(
-                f"{type(self).__name__} does not take {unknown[0]!r} in a call, which takes "
-                f"{', '.join(['X', *self._call_context])}."
-            )
+            raise TypeError(_not_taken(self, unknown))
         return route_context(self, *self._asked(), context)
 
     def _route_fit(self, params):
@@ -194,7 +208,7 @@ class CertifiedRenewal:
         columns = column_names(y)
         if values.ndim == 2 and values.shape[1] == 1:
             values = column_or_1d(values, warn=True)
-        if self.loss is None and is_missing(values):
+        if np.ma.is_masked(y) or (self.loss is None and is_missing(values)):
             raise ValueError("y must have no missing values: they are evidence of nothing.")
         given = values if columns is None else y
         return X, Target(given, values, columns), groups_of_rows(groups, values)

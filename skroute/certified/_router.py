@@ -37,7 +37,7 @@ from skroute.certified._evidence import (
     single_costs,
 )
 from skroute.certified._losses import measure_of
-from skroute.certified._renewal import CertifiedRenewal
+from skroute.certified._renewal import UNWEIGHTED, CertifiedRenewal
 from skroute.certified._tables import affordable
 from skroute.certified._uses import CertifiedUses
 from skroute.metrics._report import ReportMixin
@@ -50,6 +50,7 @@ from skroute.utils._compat import (
     VisualBlock,
     check_method_params,
     num_samples,
+    routing_enabled,
 )
 from skroute.utils._named import check_rows_match
 
@@ -186,6 +187,12 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
     A budget given to a call takes the place of the constructor's: that promise holds for each
     budget that was not chosen by looking at the evidence.
 
+    Every evidence row counts once, also where scikit-learn's metadata routing tells `fit` of the
+    wrapped estimators a `sample_weight`: that is for learning alone. For a promise about a
+    **weighted population** give evidence that is drawn by the weights, ``kept = rng.random(n_rows)
+    < weight / weight.max()``: about ``weight.sum() / weight.max()`` rows are left, which is how
+    many the promise has to rest on. No later row may weigh more than the largest weight.
+
     What the wrapped estimators take about the rows of a call, such as ``costs`` or ``size``, is
     taken by every call here, and by `fit` (around fitted estimators, or with metadata routing),
     :meth:`recertify` and :meth:`certify_batch` for the evidence rows. With metadata routing a
@@ -300,6 +307,13 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
                 "would have answered is not known. skroute.metrics.off_policy_curve has intervals "
                 "for such logs; a certificate takes rows with the outcome of every choice."
             )
+        if params.get("sample_weight") is not None:
+            frozen = all(map(is_frozen, self._candidates()[1]))
+            if frozen or not routing_enabled():
+                raise TypeError(
+                    f"{UNWEIGHTED} Weights for learning alone reach `fit` of what is not fitted "
+                    "by scikit-learn's metadata routing."
+                )
         params = params if costs is None else {**params, "costs": costs}
         return super().fit(X, y, **params)
 

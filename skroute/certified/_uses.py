@@ -13,6 +13,7 @@ from skroute.certified._batch import answer_batch, check_batch, check_enough, ch
 from skroute.certified._candidates import is_billed, is_frozen, unfrozen
 from skroute.certified._losses import column_names, measure_of, of_path
 from skroute.certified._monitor import ChoicePromise, PromiseMonitor
+from skroute.metrics._curve import sample_quality
 from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._handing import answered
 from skroute.utils._tensors import on_host
@@ -76,8 +77,9 @@ class CertifiedUses:
         the rows whose answers may differ, or with `loss` the mean of ``loss(bought, answer)``.
         Of a router that measures labels or numbers by its own `quality` it is the mean of what
         an answer loses beside the bought one, by that quality.
-        Members are asked once about a labelled row; estimators whose choices are not members
-        are called at every operating point up to the last.
+        Members are asked once about a labelled row, for all operating points together.
+        Ten rows more set the scale of the budgets. Where deciding itself asks members, as
+        FrugalMCT and Sequential do, these ten are asked beside what `cost` says.
 
         Examples
         --------
@@ -160,8 +162,9 @@ class CertifiedUses:
         Returns
         -------
         float
-            Accuracy of labels, R2 of numbers, or the mean quality of the choices made. Rows that
-            are handed over are left out, as by the wrapped estimator; logged qualities count them.
+            Accuracy of labels (of several, the mean of labels in common by labels in either), R2
+            of numbers, or the mean quality of the choices made. Rows that are handed over are
+            left out, as by the wrapped estimator; logged qualities count them.
         """
         check_is_fitted(self)
         if self.abstain_quality_ is not None and np.ndim(y) < 2:
@@ -169,6 +172,10 @@ class CertifiedUses:
         if is_regressor(self.estimators_[0]):
             y_pred = self.predict(X, budget=budget, **context)
             return float(r2_score(y, y_pred, sample_weight=sample_weight))
+        if is_classifier(self.estimators_[0]) and np.ndim(y) == 2:
+            y_pred = self.predict(X, budget=budget, **context)
+            quality = sample_quality(np.asarray(on_host(y)), y_pred)
+            return float(np.average(quality, weights=check_sample_weight(sample_weight, X)))
         if is_classifier(self.estimators_[0]) or np.ndim(y) < 2:
             return super().score(X, y, sample_weight, budget=budget, **context)
         route = self.route(X, budget=budget, **context)

@@ -48,7 +48,8 @@ def tolerated_disagreements(n_rows, n_labelled, allowed, level):
         return n_labelled
     d = np.arange(min(n_labelled, n_rows - allowed - 1) + 1)
     probable = hypergeom.cdf(d, n_rows, allowed + 1 + d, n_labelled) > level
-    return int(np.argmax(probable)) - 1 if probable.any() else int(d[-1])
+    # So many labelled ones that too few rows are left to break the promise are no matter.
+    return int(np.argmax(probable)) - 1 if probable.any() else n_labelled
 
 
 def smallest_allowed(n_rows, n_labelled, found, level):

@@ -3,7 +3,7 @@
 import warnings
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from skroute.guarantees._trinomial import trinomial_p_value, trinomial_upper_bound
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, validate_params
@@ -453,19 +453,3 @@ def share_upper_bound(n_hits: int, n_rows: int, *, confidence: float) -> float:
     if n_hits >= n_rows:
         return 1.0
     return float(betaincinv(n_hits + 1, n_rows - n_hits, confidence))
-
-
-def upper_bounds(columns: NDArray[np.float64], bounds, confidence):
-    """`mean_upper_bound` by betting of each column of (n_rows, n_columns), equal ones once.
-
-    Returns
-    -------
-    ndarray of shape (n_columns,)
-    """
-    found = np.empty(columns.shape[1])
-    for k in range(columns.shape[1]):
-        if k and np.array_equal(columns[:, k], columns[:, k - 1]):
-            found[k] = found[k - 1]
-        else:
-            found[k] = mean_upper_bound(columns[:, k], bounds=bounds, confidence=confidence)
-    return found

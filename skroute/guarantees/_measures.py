@@ -20,6 +20,7 @@ _RANGES = {
     "log_loss": (lambda n: (0.0, float(-np.log(np.finfo(np.float64).eps))), "log loss"),
 }
 _WRONG, _QUALITY = "wrong answers per row", "quality given up per row"
+_SETS = "label sets not in common"
 
 
 class Measure(NamedTuple):
@@ -122,7 +123,7 @@ def own_measure(model, y, loss_range):
         return _of_choices(y, loss_range)
     several = y is not None and y.ndim == 2
     if quality is None or (isinstance(quality, str) and quality == "accuracy"):
-        unit = "label sets not in common" if several else _WRONG
+        unit = _SETS if several else _WRONG
         exact = not several
         found = Measure(1.0, unit, exact=exact)
         return _bounded(found, model, np.array([0.0, 1.0]), loss_range)
@@ -148,6 +149,12 @@ def own_measure(model, y, loss_range):
         return _asserted(model, objective, loss_range, classes)
     found = Measure(0.0, unit, objective.asks, False, None, objective, classes)
     return _bounded(found, model, known, loss_range)
+
+
+def of_label_sets(measure):
+    """The measure where answers turn out to be label sets, which overlap in part."""
+    measure = measure._replace(exact=False)
+    return measure._replace(unit=_SETS) if measure.unit == _WRONG else measure
 
 
 def _bounded(measure, model, losses, loss_range):

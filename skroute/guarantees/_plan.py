@@ -92,7 +92,8 @@ def rows_needed(
     if up > high:
         up, down = high, mean - variance / (high - mean) if mean < high else mean
     share = (mean - down) / (up - down) if up > down else 0.0
-    bets = np.linspace(0, CAP, 400)[1:] / max(high - limit, 1e-12)
+    # A mean just below the limit is worth only the smallest bets.
+    bets = CAP * np.geomspace(1e-12, 1, 800) / max(high - limit, 1e-12)
     gains = np.log1p(-bets[:, None] * (np.array([down, up]) - limit))
     growth = gains @ [1 - share, share]
     spread = np.abs(gains[:, 1] - gains[:, 0]) * np.sqrt(share * (1 - share))

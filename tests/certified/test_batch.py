@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.datasets import make_classification
+from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -15,7 +15,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skroute.certified import CertifiedRouter
 from skroute.certified._batch import BatchTest, walk
-from skroute.routing import BudgetRouter, FrugalMLClassifier, OccamRouterClassifier
+from skroute.routing import (
+    BudgetRouter,
+    FrugalMCTClassifier,
+    FrugalMLClassifier,
+    OccamRouterClassifier,
+)
 from tests.certified.test_router import FROZEN, Expensive, certified, table
 
 
@@ -278,6 +283,124 @@ def test_disagreements_count_from_the_first_budget_on():
     assert without.last == 1
 
 
+class Script:
+    """A path whose answers to each row are written down, budget by budget."""
+
+    choices_ = ["a", "b"]
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def predict_routed(self, X, budget):
+        kind = type(FROZEN.estimator.predict_routed(table(3)))
+        y_pred = np.asarray(self.answers[budget])
+        return kind(y_pred, np.zeros(len(X), dtype=int), np.full(len(X), float(budget)))
+
+
+def test_disagreements_at_different_budgets_add_up():
+    """Each budget has its own few rows that differ: what counts is all of them up to it."""
+    from skroute.certified._batch import Bought
+    from skroute.guarantees._measures import Measure
+
+    test = BatchTest(60, 30, 0.3, 0.1, Measure(1.0, "wrong answers per row", exact=True), True)
+    few = test.tolerated
+    assert few >= 2
+    rows = np.arange(30)
+    script = Script({3.0: rows * 0, 2.0: 1 * (rows < few), 1.0: 1 * (rows >= 30 - few)})
+    bought = Bought("someone", np.zeros(30), np.full(30, -1), np.ones(30))
+    grid, X = np.array([3.0, 2.0, 1.0]), np.zeros((30, 1))
+    assert walk(script, grid, X, {}, bought, test, False).last == 1
+    assert walk(script, grid[[0, 2]], X, {}, bought, test, False).last == 1
+    # Losses in between are not added up, but nothing behind a budget that fails is tried.
+    script = Script({3.0: rows * 0, 2.0: 1 - 0 * rows, 1.0: rows * 0})
+    between = test._replace(exact=False)
+    assert walk(script, grid, X, {}, bought, between, False).last == 0
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_test_of_a_batch_holds_over_draws_of_its_labels(exact):
+    """At the first population that breaks the promise; taking rows for independent costs power."""
+    from skroute.guarantees import mean_p_value
+    from skroute.guarantees._measures import Measure
+
+    rng = np.random.default_rng(0)
+    n, k, max_loss, level, n_draws = 205, 120, 0.1, 0.1, 500
+    test = BatchTest(n, k, max_loss, level, Measure(1.0, "", exact=exact), exact)
+    assert test.allowed == 20
+    passed = independent = 0
+    power = 0
+    for _ in range(n_draws):
+        order = rng.permutation(n)
+        # The labelled rows' answers are used: in the exact test the others alone are at risk.
+        if exact:
+            marked = order < test.allowed + 1 + test.tolerated
+            passed += test.passes(marked[:k], marked[:k] * 1.0)
+            continue
+        values = np.r_[np.full(42, 0.5), np.zeros(n - 42)][order]
+        passed += test.passes(values[:k] > 0, values[:k])
+        values = np.r_[np.full(26, 0.5), np.zeros(n - 26)][order][:k]
+        power += test.passes(values > 0, values)
+        independent += mean_p_value(values, max_loss) <= level
+    assert passed <= stats.binom.ppf(0.99, n_draws, level)
+    assert exact or power > 1.2 * independent
+    whole = test._replace(n_labels=n)
+    values = rng.random(n) * 0.2 if not exact else (rng.random(n) < 0.1) * 1.0
+    if not exact:
+        assert whole.upper(values > 0, values) == pytest.approx(values.mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize("max_loss", [0.02, 0.1, 0.13, 0.3])
+def test_what_is_allowed_is_no_more_than_was_asked(max_loss):
+    from skroute.guarantees._measures import Measure
+
+    for n in range(1, 200):
+        allowed = BatchTest(n, 1, max_loss, 0.1, Measure(1.0, "", exact=True), True).allowed
+        assert allowed / n <= max_loss + 1e-9 < (allowed + 1) / n + 2e-9
+
+
+def test_labelled_rows_are_drawn_from_all_places():
+    X = table(200)
+    places = [around(random_state=s, n_points=3).certify_batch(X, n_labels=60) for s in range(8)]
+    labelled = np.concatenate([batch.labelled for batch in places])
+    # 480 of 1,600 places, uniform: the mean has a standard error of 2.2.
+    assert abs(labelled.mean() - 99.5) < 9 and len(np.unique(labelled)) > 170
+
+
+class Twice(type(FROZEN.estimator)):
+    """The same answers at twice the price."""
+
+    def _plan(self, X, budget):
+        plan = super()._plan(X, budget)
+        return plan._replace(cost=2 * plan.cost)
+
+
+def test_the_cheapest_of_several_paths_answers_at_its_share_of_the_level():
+    X = table(900)
+    expensive = FrozenEstimator(Twice().fit([[0, 0, 0, 0]]))
+    options = {"max_loss": 0.1, "reference": Expensive(), "n_points": 20, "random_state": 0}
+    both = CertifiedRouter([("expensive", expensive), ("plain", FROZEN)], confidence=0.9, **options)
+    batch = both.certify_batch(X, n_labels=100, label_cost=10)
+    assert batch.certificate.path == "plain"
+    rest = np.delete(np.arange(900), batch.labelled)
+    assert set(batch.route[rest]) <= {2, 3} and (batch.route[batch.labelled] == -1).all()
+    lone = CertifiedRouter(FROZEN, confidence=0.95, **options)
+    alone = lone.certify_batch(X, n_labels=100, label_cost=10).certificate
+    assert alone.operating_budget == batch.certificate.operating_budget
+    assert alone.loss_upper == batch.certificate.loss_upper
+
+
+def test_a_member_of_the_second_path_can_be_the_reference():
+    X, y = make_classification(700, n_informative=5, random_state=0)
+    paths = []
+    for names in (("a", "b"), ("c", "d")):
+        members = list(zip(names, (GaussianNB(), LogisticRegression())))
+        router = OccamRouterClassifier(members, costs=[1, 10], cv=2)
+        paths.append((names[0], FrozenEstimator(router.fit(X[:300], y[:300]))))
+    made = CertifiedRouter(paths, max_loss=0.3, reference="d", random_state=0, n_points=5)
+    batch = made.certify_batch(X[300:], n_labels=80)
+    assert (batch.route[batch.labelled] == 3).all()
+
+
 def test_a_member_that_is_no_choice_of_its_router_is_not_offered():
     X, y = make_classification(400, 6, n_informative=4, random_state=0)
     members = [("a", GaussianNB()), ("b", LogisticRegression())]
@@ -289,3 +412,39 @@ def test_a_member_that_is_no_choice_of_its_router_is_not_offered():
     router.set_params(reference=frugal.named_estimators_["b"])
     router.fit(X[200:], y[200:])
     assert router.certify_batch(X, n_labels=100, label_cost=1).certificate.promised
+
+
+def test_what_is_tried_beside_the_bought_answers_is_on_the_bill():
+    """Of choices that are no members: what the plan without a budget has asked is paid once."""
+    X = table(800)
+    full = around(n_points=20).certify_batch(X, n_labels=100)
+    rows = full.labelled
+    beside = full.cost[rows] - (1 + 9 * X[rows, 3])
+    # The cheap model, on the rows that a smaller budget would leave to it.
+    tried = X[rows, 0] > (full.certificate.operating_budget - 1) / 9
+    assert set(beside[tried]) == {1.0} and tried.any()
+    assert set(beside) == {0.0, 1.0} and (X[rows, 0][beside == 1]).min() > 0.1
+    person = around(n_points=20, reference=Expensive()).certify_batch(X, n_labels=100, label_cost=5)
+    rows = person.labelled
+    np.testing.assert_allclose(person.cost[rows], 5 + 1 + 9 * X[rows, 3])
+
+
+def test_label_sets_are_promised_by_what_they_have_in_common():
+    X, Y = make_multilabel_classification(600, n_classes=3, random_state=0)
+    members = [("tree", DecisionTreeClassifier(max_depth=2)), ("deep", DecisionTreeClassifier())]
+    router = FrugalMCTClassifier(members, costs=[1, 10]).fit(X[:300], Y[:300])
+    made = CertifiedRouter(FrozenEstimator(router), max_loss=0.45, reference="full", n_points=4)
+    batch = made.set_params(random_state=0).certify_batch(X[300:], n_labels=120)
+    assert "at most 0.45 (label sets not in common)" in str(batch.certificate)
+    bought = router.predict(X[300:], budget=np.inf)
+    either = (bought | batch.y_pred).sum(axis=1)
+    common = np.where(either > 0, (bought & batch.y_pred).sum(axis=1) / np.maximum(either, 1), 1.0)
+    assert (1 - common).mean() <= 0.45
+    # Sets that differ at all are more than that.
+    assert (bought != batch.y_pred).any(axis=1).mean() > (1 - common).mean()
+    made.fit(X[300:], Y[300:])
+    budget = made.certificate_.operating_budget
+    weight = np.arange(300.0)
+    for given in (None, weight):
+        own = router.score(X[300:], Y[300:], sample_weight=given, budget=budget)
+        assert made.score(X[300:], Y[300:], sample_weight=given) == pytest.approx(own)

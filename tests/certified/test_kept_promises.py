@@ -13,6 +13,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 
 from skroute.certified import CertifiedRouter
+from skroute.certified._evidence import Evidence
+from skroute.certified._selection import Asked, Selection
 from skroute.certified._tables import replanned
 from skroute.routing import BudgetRouter, OccamRouterClassifier, OnlineBudgetRouter
 
@@ -110,6 +112,22 @@ def test_bills_are_in_the_certificate_the_monitor_and_by_name(billed):
             made.recertify(X, np.ones((4000, 3), dtype=int), costs=wrong)
 
 
+def test_bills_have_what_deciding_costs_and_are_compared_with_bills():
+    """One choice for all rows takes no decision; its bills, not its price, are the reference's."""
+    X, Q, C = log(800, 1)
+    router = BudgetRouter(Ridge(), costs=PRICES, routing_cost=0.5, cv=2).fit(X, Q, costs=C)
+    made = certified(router, 600, max_loss=0.3, reference="l", costs=True)
+    _, _, C = log(600, 2)
+    C, evidence = C[np.random.RandomState(0).permutation(600)[6:]], made._selection.evidence
+    alone, route = evidence.single >= 0, evidence.routes
+    assert alone.tolist() == [True] + [False] * (len(alone) - 1)
+    billed = np.take_along_axis(C, route, axis=1)
+    np.testing.assert_allclose(evidence.costs, billed + np.where(alone, 0.0, 0.5))
+    certificate = made.certificate_
+    assert certificate.reference_cost == pytest.approx(C[:, 2].mean())
+    assert certificate.saving == pytest.approx(1 - certificate.cost / C[:, 2].mean())
+
+
 def test_a_budget_of_bills_needs_bills(billed, listed):
     with pytest.raises(ValueError, match="budget=5.0 cannot be promised.*Give costs"):
         certified(billed, budget=5.0)
@@ -200,6 +218,79 @@ def test_the_best_of_several_at_the_end_is_tested():
         loss = Q.mean(axis=0).max() - Q[np.arange(4000), made.route(X)].mean()
         broken += loss > 0.02
     assert broken <= stats.binom.ppf(0.99, n_draws, level)
+
+
+# The level ------------------------------------------------------------------------------------
+
+
+def evidence_of(rng, loss, cost, n=80):
+    """Evidence of paths with points of these expected losses and costs, which are 0 or 1."""
+    loss, cost = np.array(loss), np.array(cost)
+    k = loss.size
+    path = np.repeat(np.arange(len(loss)), loss.shape[1])
+    return Evidence(
+        path,
+        np.full(k, 9.0),
+        np.zeros((n, k), dtype=np.int32),
+        (rng.random((n, k)) < loss.ravel()) * 1.0,
+        (rng.random((n, k)) < cost.ravel()) * 1.0,
+        np.zeros((n, 1)),
+        ["full"],
+        np.ones(1),
+        np.zeros(n, dtype=np.int64),
+        [],
+        False,
+        np.full(k, -1),
+        np.full(k, -1),
+    )
+
+
+def selected(evidence, budget, level):
+    """The point that is taken, or None."""
+    names = [f"p{k}" for k in range(evidence.path[-1] + 1)]
+    asked = Asked(0.1, 1.0, 1.0, 1 - level, "raise")
+    made = Selection(evidence, names, asked, [["a"]] * len(names))
+    try:
+        return made.point(budget)
+    except ValueError:
+        return None
+
+
+def test_paths_and_promises_share_the_level():
+    """Eight paths, each just beyond the loss that was asked for; and the levels add up."""
+    rng, n_draws, level = np.random.default_rng(0), 100, 0.2
+    loss, cost = [[0.1001]] * 8, [[0.2]] * 8
+    draws = [selected(evidence_of(rng, loss, cost), np.inf, level) for _ in range(n_draws)]
+    assert sum(k is not None for k in draws) <= stats.binom.ppf(0.99, n_draws, level)
+    evidence = evidence_of(rng, [[0.0]] * 3, [[0.2]] * 3)
+    asked = Asked(0.1, 1.0, 1.0, 0.9, "raise")
+    made = Selection(evidence, ["p0", "p1", "p2"], asked, [["a"]] * 3)
+    assert made.level() == pytest.approx(0.1 / 3) and made.level(5.0) == pytest.approx(0.1 / 6)
+    alone = Selection(evidence, made.names, asked._replace(max_loss=None), [["a"]] * 3)
+    assert alone.level(5.0) == pytest.approx(0.1 / 3)
+
+
+def test_a_safe_end_that_fails_keeps_its_share_of_the_level():
+    """p-values between what is left of the level and all of it: only behind a certified end."""
+    evidence = evidence_of(np.random.default_rng(0), [[0.0, 0.0]], [[0.2, 0.2]])
+    evidence = evidence._replace(single=np.array([0, -1]))
+    made = Selection(evidence, ["p"], Asked(0.1, 1.0, 1.0, 0.9, "raise"), [["a"]])
+    for end, other, expected in [
+        (0.5, 0.095, [False, False]),
+        (0.5, 0.085, [False, True]),
+        (0.0099, 0.095, [True, True]),
+        (0.0101, 0.095, [False, False]),
+    ]:
+        made.p_loss = np.array([end, other])
+        assert made.sequence(np.arange(2), made.level()).tolist() == expected
+
+
+def test_costs_are_tested_from_the_cheap_end():
+    """No bound counts that is below one of a cheaper point: a test in a fixed sequence."""
+    evidence = evidence_of(np.random.default_rng(1), [[0.0] * 4] * 2, [[0.2] * 4] * 2)
+    made = Selection(evidence, ["p", "q"], Asked(None, 1.0, 1.0, 0.9, "raise"), [["a"]] * 2)
+    made.cost_bounds = {made.level(0.3): np.array([0.5, 0.2, 0.4, 0.1, 0.3, 0.2, 0.1, 0.2])}
+    assert made.certified(0.3)[1].tolist() == [0.5, 0.4, 0.4, 0.1, 0.3, 0.2, 0.2, 0.2]
 
 
 # Choices that are down, and prices ------------------------------------------------------------

@@ -1,5 +1,7 @@
 """A promise is counted in what the wrapped router counts in, and read by name."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
@@ -10,6 +12,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.certified import CertifiedRouter
+from skroute.guarantees import mean_p_value
+from skroute.guarantees._measures import own_measure
 from skroute.routing import BudgetRouter, OccamRouterClassifier, OccamRouterRegressor
 
 pd = pytest.importorskip("pandas")
@@ -262,3 +266,66 @@ def test_a_loss_of_ones_own_is_that_of_the_references_too(named):
         for one, plain in zip(other, found[0]):
             assert one[::2] == plain[::2] and one[1] == pytest.approx(plain[1], abs=1e-12)
     assert found[0][0][0] < 8
+
+
+# What is measured, by counting all answers ----------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+@pytest.mark.parametrize("quality", ["accuracy", "probability", "brier", "log_loss", "matrix"])
+def test_the_range_is_what_two_answers_to_a_row_can_differ_by(quality, n_classes):
+    """By every answer that is sure of itself: none is beyond it, and two reach it."""
+    rng = np.random.default_rng(n_classes)
+    matrix = rng.integers(5, 20, (n_classes, n_classes)).astype(float)
+    np.fill_diagonal(matrix, rng.integers(-4, 5, n_classes))
+    given = matrix if quality == "matrix" else quality
+    router, y = OccamRouterClassifier(MEMBERS, costs=[1, 10], quality=given), np.arange(n_classes)
+    measure = own_measure(router, y, None)
+    sure = np.eye(n_classes) if measure.asks == "predict_proba" else y
+    found = np.array([measure.losses(y, np.array([sure[j]] * n_classes)) for j in y])
+    assert measure.range == pytest.approx(np.ptp(found, axis=0).max())
+    assert measure.exact == (quality == "accuracy")
+    if quality == "matrix":
+        np.testing.assert_allclose(found.T, matrix)
+        excess = [measure.excess(y, np.full(n_classes, j), None, -1) for j in y]
+        np.testing.assert_allclose(np.transpose(excess), matrix - np.diag(matrix)[:, None])
+
+
+def test_label_sets_lose_what_they_have_not_in_common():
+    sets = np.array(list(product([0, 1], repeat=3)))
+    truth, answers = np.repeat(sets, 8, axis=0), np.tile(sets, (8, 1))
+    measure = own_measure(OccamRouterClassifier(MEMBERS, costs=[1, 10]), truth, None)
+    expected = []
+    for row, answer in zip(truth, answers):
+        one, other = (set(np.flatnonzero(part)) for part in (row, answer))
+        expected.append(1 - len(one & other) / len(one | other) if one | other else 0.0)
+    np.testing.assert_allclose(measure.losses(truth, answers), expected)
+    # Of losses in between no count of wrong answers says enough.
+    assert not measure.exact and measure.range == 1 and 0 < expected[-2] < 1
+
+
+@pytest.mark.parametrize("kind", [float, int, bool, object])
+def test_only_whole_qualities_are_right_or_wrong_by_what_they_are(kind):
+    """What loses a third of a point is no right answer, as the exact test would have it."""
+    Q = np.array([[1, 0], [0, 1], [1, 1]]).astype(kind)
+    measure = own_measure(BudgetRouter(Ridge(), costs=[1, 10]), Q, None)
+    assert measure.exact == (kind in (int, bool)) and measure.range == 1
+    with pytest.raises(ValueError, match="trinomial"):
+        mean_p_value([1 / 3, 0.0], 0.2, bounds=(-1.0, 1.0), method="trinomial")
+
+
+@pytest.mark.parametrize("known", [[0, 2], [1, 2], [0, 1, 2]])
+def test_probabilities_of_a_reference_are_those_of_its_own_classes(known):
+    X, y = make_classification(600, n_informative=5, n_classes=3, random_state=0)
+    fitted = OccamRouterClassifier(
+        MEMBERS, costs=[1, 10], quality="brier", accuracy_estimator=Ridge(), cv=2
+    ).fit(X[:300], y[:300])
+    part = np.isin(y, known)
+    other = LogisticRegression().fit(X[part], y[part])
+    router = CertifiedRouter(FrozenEstimator(fitted), max_loss=1.9, reference=other, **OPTIONS)
+    router.fit(X[300:], y[300:])
+    order = np.random.RandomState(0).permutation(300)[5:]
+    proba = np.zeros((295, 3))
+    proba[:, known] = other.predict_proba(X[300:][order])
+    expected = ((proba - np.eye(3)[y[300:][order]]) ** 2).sum(axis=1)
+    np.testing.assert_allclose(router._selection.evidence.references[:, 0], expected)

@@ -46,6 +46,29 @@ def test_alarms_are_those_of_the_formula_in_any_pieces(seed, pieces):
     assert watch.n_rows_ == watch.n_audited_ == len(losses)
 
 
+@given(seed=st.integers(0, 10**6), fed=st.sampled_from(["whole", "pieces", "single"]))
+@settings(deadline=None, max_examples=20)
+def test_an_alarm_has_the_mean_up_to_its_row(seed, fed):
+    costs = np.random.default_rng(seed).exponential(2.0, 400)
+    monitor = PromiseMonitor(budget=1.0)
+    for part in {"whole": [costs], "pieces": np.split(costs, 8), "single": costs.tolist()}[fed]:
+        monitor.update(cost=part)
+    if monitor.alarm_ is not None:
+        assert monitor.alarm_.mean == pytest.approx(costs[: monitor.alarm_.row].mean())
+
+
+@pytest.mark.parametrize("of_all", [{}, {"budget": 4.0}, {"budget": 4.0, "max_loss": 0.1}])
+@pytest.mark.parametrize("choices", [None, {"a": (0.1, None)}, {"a": (0.1, 1.0), "b": (0.1, 9.0)}])
+def test_all_promises_share_the_false_alarm_rate(of_all, choices):
+    """Each is broken falsely with a probability of exp(-threshold): together no more than asked."""
+    if not of_all and choices is None:
+        return
+    named = None if choices is None else {k: ChoicePromise(*v) for k, v in choices.items()}
+    monitor = PromiseMonitor(choices=named, false_alarm=0.07, **of_all)
+    shares = [np.exp(-b.threshold) for some in monitor._bettors.values() for b in some]
+    assert sum(shares) == pytest.approx(0.07)
+
+
 def test_false_alarms_over_all_time_and_a_peeking_test_is_seen_to_fail():
     rng = np.random.default_rng(0)
     n_streams, n_rows, level = 300, 3000, 0.1
@@ -75,6 +98,15 @@ def test_broken_promises_are_noticed_and_told_apart():
     monitor = PromiseMonitor(budget=1.0, max_loss=0.02)
     alarm = monitor.update(cost=np.full(5000, 0.9), loss=rng.random(300) < 0.2)
     assert alarm.kind == "loss" and alarm.mean > 0.1
+
+
+def test_losses_alone_are_rows_and_late_ones_are_not():
+    alone = PromiseMonitor(max_loss=0.1)
+    alarm = alone.update(loss=np.full(500, 0.5))
+    assert alone.n_rows_ == 500 and 1 < alarm.row < 100
+    late = PromiseMonitor(max_loss=0.1)
+    late.update(cost=np.ones(1000))
+    assert late.update(loss=np.full(50, 0.9)).row == late.n_rows_ == 1000
 
 
 def test_audits_are_drawn_at_the_rate():
@@ -128,8 +160,16 @@ def test_picture_is_bounded():
     for _ in range(2500):
         monitor.update(cost=[1.0])
     assert len(monitor._history) <= 2000
+    # The latest point is kept when every second one goes.
+    at_half = PromiseMonitor(budget=1.0)
+    for _ in range(2001):
+        at_half.update(cost=[1.5])
+    assert at_half._history[-1][0] in (2000, 2001) and len(at_half._history) == 1000
     axes = monitor.plot()
     assert len(axes.get_lines()) == 2
+    bettor = monitor._bettors[None][0]
+    above = (bettor.capital() - bettor.threshold) / np.log(10)
+    assert axes.get_lines()[0].get_ydata()[-1] == pytest.approx(above, abs=0.01)
     pyplot.close(axes.figure)
 
 
@@ -339,3 +379,19 @@ def test_choices_alone_are_watched(kinds):
         assert broken.choice in ("a", "b")
     # 200 draws, at most .05 each: above 21 once in a thousand.
     assert false <= 21
+
+
+def test_rows_are_counted_by_their_routes_where_only_losses_are_watched():
+    monitor = PromiseMonitor(choices={"a": ChoicePromise(0.1), "b": ChoicePromise(0.1)})
+    loss = np.full(100, np.nan)
+    loss[[30, 60, 90]] = 1.0
+    monitor.update(loss=loss, route=np.zeros(100, dtype=int))
+    assert (monitor.n_rows_, monitor.n_audited_) == (100, 3)
+    assert monitor.update(loss=[1.0] * 30, route=[0] * 30).row > 100
+
+
+@pytest.mark.parametrize("max_cost", [None, 1e9])
+def test_what_is_far_beyond_a_budget_is_noticed_within_rows(max_cost):
+    """The largest bet is half of what may be bet: its capital grows by half with each such row."""
+    monitor = PromiseMonitor(budget=1.0, max_cost=max_cost)
+    assert monitor.update(cost=np.full(100, 2.0)).row <= np.ceil(np.log(8 * 20) / np.log(1.5))

@@ -63,6 +63,9 @@ def test_what_a_call_says_about_its_rows_reaches_the_wrapped_estimator(several):
     fitted = FrozenEstimator(Sized().fit(X, y))
     given = [("a", fitted), ("b", fitted)] if several else fitted
     router = CertifiedRouter(given, **OPTIONS).fit(X, y, size=size)
+    # Each evidence row with what was said about itself.
+    order = np.random.RandomState(0).permutation(600)[6:]
+    np.testing.assert_allclose(router._selection.evidence.costs[:, 0], 10 * size[order])
     plain = CertifiedRouter(given, **OPTIONS).fit(X, y)
     ratio = router.certificate_.cost / plain.certificate_.cost
     assert ratio > 1.5

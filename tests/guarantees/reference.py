@@ -67,13 +67,21 @@ def trinomial_p_value(n, lost, won, limit):
     most = betaincinv(unequal + 1, n - unequal, 1 - room._GAMMA / 2) if unequal < n else 1.0
     # Fewer rows than the difference cannot differ.
     least, most = max(least, limit), max(most, limit)
-    shares = np.geomspace(least, most, room._GRID)[:, None]
     m = np.arange(binom.ppf(room._TAIL, n, least), binom.isf(room._TAIL, n, most) + 1)
     extreme = room.most_lost(
         n, m.astype(np.int64), limit, float(room.signed_root(n, lost, won, limit))
     )
-    p_won = np.clip((shares - limit) / (2 * shares), 0.0, 1.0)
-    below = betainc(np.maximum(m - extreme, 1), np.maximum(extreme + 1, 1), p_won)
-    below = np.where(extreme < 0, 0.0, np.where(extreme >= m, 1.0, below))
-    largest = (binom.pmf(m, n, shares) * below).sum(axis=1).max()
-    return float(min(largest + room._GAMMA + 2 * room._TAIL, 1.0))
+
+    def probabilities(shares):
+        shares = shares[:, None]
+        p_won = np.clip((shares - limit) / (2 * shares), 0.0, 1.0)
+        below = betainc(np.maximum(m - extreme, 1), np.maximum(extreme + 1, 1), p_won)
+        below = np.where(extreme < 0, 0.0, np.where(extreme >= m, 1.0, below))
+        # `binom.pmf` overflows at the smallest shares.
+        return (np.exp(binom.logpmf(m, n, shares)) * below).sum(axis=1)
+
+    shares = np.geomspace(least, most, room._GRID)
+    coarse = probabilities(shares)
+    around = shares[np.clip(coarse.argmax() + np.array([-1, 1]), 0, room._GRID - 1)]
+    fine = probabilities(np.geomspace(*around, room._AROUND))
+    return float(min(max(coarse.max(), fine.max()) + room._GAMMA + 2 * room._TAIL, 1.0))

@@ -23,7 +23,7 @@ from skroute.guarantees._means import (
     PRIOR_VARIANCE,
     log_capital_of_all,
     place_in_the_round,
-    upper_bounds,
+    share_upper_bound,
 )
 from tests.guarantees import reference
 
@@ -154,7 +154,8 @@ def test_places_in_the_round_are_at_most_u_so_often(values):
     for share in found:
         assert (found <= share).mean() <= share + 1e-12
     behind = [sum(values[:k]) - k * np.mean(values) for k in range(1, n)]
-    assert sum(x <= -1e-9 for x in behind) <= n * found[0] - 1 <= sum(x <= 1e-9 for x in behind)
+    at_most = round(n * found[0]) - 1
+    assert sum(x <= -1e-9 for x in behind) <= at_most <= sum(x <= 1e-9 for x in behind)
     # What the bets have won is the same wherever one begins.
     capital = [log_capital_of_all(one, 0.4) for one in turned]
     np.testing.assert_allclose(capital, capital[0], atol=1e-9)
@@ -196,6 +197,22 @@ def test_exchangeable_bounds_hold_over_fresh_draws(rare, n):
     if not rare:
         assert not broken_at_most(of_smaller, n_draws, level)
         assert not broken_at_most(of_sorted, n_draws, level)
+
+
+@given(n=st.integers(1, 30), method=st.sampled_from(["exchangeable", "betting", "binomial"]))
+@settings(deadline=None, max_examples=20)
+def test_a_mean_at_the_end_of_the_range_is_refused_by_any_other_value(n, method):
+    values = np.ones(n)
+    assert mean_p_value(values, 1.0, method=method) == 1
+    values[n // 2] = 0.0
+    assert mean_p_value(values, 1.0, method=method) == 0
+
+
+@pytest.mark.parametrize("n", [1, 7, 60])
+def test_the_bound_of_a_share_is_that_of_clopper_and_pearson(n):
+    for hits in range(n + 1):
+        expected = stats.binomtest(hits, n, alternative="less").proportion_ci(0.9, "exact").high
+        np.testing.assert_allclose(share_upper_bound(hits, n, confidence=0.9), expected)
 
 
 def test_exchangeable_rows_refuse_more_than_bets_where_little_varies():
@@ -312,6 +329,16 @@ def test_rows_needed_fall_with_the_limit_and_rise_with_the_spread(std, mean, lim
     assert rows_needed(tight, mean=mean, std=std + 0.1) >= rows_needed(tight, mean=mean, std=std)
 
 
+@given(gap=st.floats(1e-7, 1e-3), std=st.floats(0.05, 0.6), mean=st.floats(-0.1, 0.1))
+@settings(deadline=None, max_examples=40)
+def test_a_mean_just_below_the_limit_needs_many_rows_and_not_infinitely_many(gap, std, mean):
+    """About the two-sided rule of a normal law: 2 log(1 / level) (std / gap) ** 2 at half power."""
+    found = rows_needed(mean + gap, mean=mean, std=std, power=0.5)
+    assert 0.5 < found / (2 * np.log(20) * (std / gap) ** 2) < 2 or std < 30 * gap
+    assert np.isfinite(found)
+    assert rows_needed(mean, mean=mean, std=std) == np.inf
+
+
 def test_rows_needed_has_the_floor_of_no_loss_at_all():
     """With losses in [0, 1] that are all 0, (1 - limit)^n <= 0.05: the smallest n there is."""
     n = rows_needed(0.02, std=0.0, bounds=(0, 1))
@@ -325,12 +352,6 @@ def test_rows_needed_are_for_values_within_the_bounds():
     with np.errstate(invalid="raise"):
         n = rows_needed(0.95, mean=0.9, std=0.25, bounds=(0, 1))
     assert 20 < n < 2000
-
-
-def test_upper_bounds_of_columns():
-    columns = np.random.default_rng(0).random((40, 3))[:, [0, 0, 1, 2, 2]]
-    expected = [mean_upper_bound(column, confidence=0.9) for column in columns.T]
-    np.testing.assert_array_equal(upper_bounds(columns, (0, 1), 0.9), expected)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import re
 from itertools import combinations
+from math import comb
 
 import numpy as np
 import pytest
@@ -9,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skroute.guarantees import finite_population_test, fixed_sequence_test, mean_p_value
-from skroute.guarantees._finite import tolerated_disagreements
+from skroute.guarantees._finite import (
+    labels_needed,
+    smallest_allowed,
+    tolerated_disagreements,
+)
 from tests.guarantees.test_means import broken_at_most
 
 
@@ -25,6 +30,12 @@ def test_a_sequence_stops_at_the_first_failure(p_values, confidence):
     np.testing.assert_array_equal(certified, expected)
     single = fixed_sequence_test(np.array(p_values)[:, 0], confidence=confidence)
     assert (single >= certified).all()
+
+
+def test_a_p_value_at_the_level_is_certified():
+    for confidence in (0.9, 0.95, 0.99):
+        assert fixed_sequence_test([1 - confidence], confidence=confidence).all()
+        assert not fixed_sequence_test([1.001 * (1 - confidence)], confidence=confidence).any()
 
 
 def test_sequences_hold_over_fresh_draws():
@@ -78,6 +89,62 @@ def test_a_batch_is_promised_exactly(differ, n_labelled, agreement, confidence):
         assert not found.serve[draw].any()
         broken += served_wrongly(differ, found) > allowed
     assert broken <= (1 - confidence) * len(draws) + 1e-9
+
+
+def counted(n, k, allowed, level):
+    """`tolerated_disagreements` by counting draws, at the fewest rows that are too many."""
+
+    def chance(d):
+        marked = allowed + 1 + d
+        ways = sum(comb(marked, i) * comb(n - marked, k - i) for i in range(d + 1))
+        return ways / comb(n, k)
+
+    found = -1
+    for d in range(k + 1):
+        if allowed + 1 + d <= n and chance(d) > level:
+            break
+        found = d
+    return found
+
+
+@given(data=st.data(), level=st.sampled_from([0.0307, 0.1003, 0.2501, 0.4999]))
+@settings(deadline=None, max_examples=150)
+def test_tolerated_disagreements_are_those_of_counted_draws(data, level):
+    """Neither more, which breaks the promise, nor fewer."""
+    n = data.draw(st.integers(1, 40))
+    k, allowed = data.draw(st.integers(1, n)), data.draw(st.integers(0, n))
+    expected = counted(n, k, allowed, level)
+    assert tolerated_disagreements(n, k, allowed, level) == expected
+    found = data.draw(st.integers(0, k))
+    vouched = [a for a in range(n + 1) if counted(n, k, a, level) >= found]
+    assert smallest_allowed(n, k, found, level) == vouched[0]
+    needed = labels_needed(n, allowed, level)
+    enough = [j for j in range(1, n + 1) if counted(n, j, allowed, level) >= 0]
+    assert needed == enough[0]
+    assert labels_needed(n, allowed, level, 0.2) >= needed
+
+
+@given(seed=st.integers(0, 999))
+@settings(deadline=None, max_examples=20)
+def test_the_highest_scores_are_served_and_equal_ones_by_chance(seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 8, 120) / 8
+    differ, rows = rng.random(120) < (1 - scores) * 0.6, rng.choice(120, 60, replace=False)
+    sets = []
+    for state in range(6):
+        found = finite_population_test(
+            scores, rows, differ[rows], agreement=0.8, confidence=0.8, random_state=state
+        )
+        unlabelled = np.setdiff1d(np.arange(120), rows)
+        served, left = unlabelled[found.serve[unlabelled]], unlabelled[~found.serve[unlabelled]]
+        if len(served) and len(left):
+            assert scores[served].min() >= scores[left].max()
+            marked = differ & np.isin(np.arange(120), rows) & (scores > scores[served].min())
+            assert marked.sum() <= found.tolerated
+            sets.append((scores[served].min() == scores[left].max(), tuple(served)))
+    # Where the stretch ends within equal scores, which of them are served is drawn.
+    if sets and all(tied for tied, _ in sets) and len(sets) == 6:
+        assert len({served for _, served in sets}) > 1
 
 
 def test_a_batch_holds_over_fresh_draws_and_a_naive_rule_does_not():

@@ -101,7 +101,7 @@ def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
 @given(
     n=st.integers(1, 300),
     shares=st.tuples(st.floats(0, 0.5), st.floats(0, 0.5)),
-    limits=st.lists(st.floats(-0.1, 1.1).map(lambda limit: round(limit, 9)), max_size=4),
+    limits=st.lists(st.one_of(st.floats(-0.1, 1.1), st.floats(0, 1e-290)), max_size=4),
     at_once=st.sampled_from([1, 200, 20_000]),
 )
 @settings(deadline=None, max_examples=60)
@@ -138,10 +138,29 @@ def test_all_limits_behind_the_bound_are_refused_and_not_all_before_it(n, shares
 
 def test_a_grid_of_shares_is_fine_enough(monkeypatch):
     cases = [(495, 2, 2, 0.01), (990, 20, 25, 0.02), (60, 0, 9, 0.1), (100, 5, 30, 0.3)]
+    # Few unequal rows, whose shares differ by powers of ten.
+    cases += [(3, 0, 1, 1e-4), (59, 0, 1, 1e-8), (642, 0, 3, 1e-9), (964, 0, 5, 3e-5)]
     coarse = [room.trinomial_p_value.__wrapped__(*case) for case in cases]
     monkeypatch.setattr(room, "_GRID", 2000)
     fine = [room.trinomial_p_value.__wrapped__(*case) for case in cases]
-    np.testing.assert_allclose(coarse, fine, rtol=5e-3)
+    np.testing.assert_allclose(coarse, fine, rtol=2e-3)
+
+
+@pytest.mark.parametrize("limit", [0.02, 0.1])
+def test_p_values_are_hardly_above_the_largest_probability(limit):
+    """Summed over all outcomes, at all shares of unequal rows: neither below nor far above it."""
+    n = 25
+    lost, won = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
+    lost, won = lost[lost + won <= n], won[lost + won <= n]
+    roots = room.signed_root(n, lost, won, limit)
+    p_won = np.r_[0, np.geomspace(1e-6, (1 - limit) / 2, 300)]
+    p = np.column_stack([p_won + limit, p_won, np.maximum(1 - 2 * p_won - limit, 0)])
+    chances = stats.multinomial.pmf(np.column_stack([lost, won, n - lost - won])[:, None], n, p)
+    for a, b in [(0, 0), (0, 2), (0, 5), (1, 6), (3, 3), (2, 9), (0, 12)]:
+        seen = room.signed_root(n, np.array(a), np.array(b), limit)
+        largest = chances[roots <= seen + 1e-9].sum(axis=0).max()
+        found = room.trinomial_p_value(n, a, b, limit)
+        assert largest * (1 - 1e-4) <= found <= 1.005 * largest + 1.5e-5
 
 
 def test_ends():
@@ -165,3 +184,17 @@ def test_it_holds_over_fresh_draws_and_needs_fewer_rows_than_betting():
         betting += mean_p_value(values, 0.07, bounds=(-1, 1)) <= 0.05
     assert broken_at_most(broken, 400, 0.1) and broken > 15
     assert exact > 1.15 * betting
+
+
+@pytest.mark.parametrize(
+    ("counts", "level"),
+    [((7, 2, 4), 0.3), ((12, 1, 3), 0.2), ((5, 2, 2), 0.2), ((11, 1, 4), 0.02)],
+)
+def test_the_bound_is_behind_every_step_up_of_the_p_value(counts, level):
+    """Of few rows: the first limit that is refused is far before the last that is not."""
+    bound = room.trinomial_upper_bound(*counts, level)
+    limits = np.linspace(0.0, 1 - 1e-6, 1000)
+    refused = room.trinomial_p_values(*counts, limits) <= level
+    seen = (counts[1] - counts[2]) / counts[0]
+    first, last = (limits[part].min() for part in (refused & (limits > seen), limits > bound))
+    assert refused[limits > bound].all() and first < bound - 0.02 and last > first

@@ -252,6 +252,36 @@ for path in sorted(Path("results").glob("*.json")):
     subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, check=True)
 
 
+def test_the_noise_of_test_rows_is_that_of_rows_and_not_of_draws():
+    """Budgets: what a mean of fresh rows varies by, equal rows that are tied drawn evenly."""
+    script = """
+import numpy as np
+import bench_budgets as bench
+from skroute.routing._draws import tie_draws
+from skroute.routing._validation import Choices
+
+for apart in (False, True):
+    means, told, naive = [], [], []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        tied = rng.random(200) < 0.5
+        X = np.column_stack([tied, rng.random(200) if apart else np.zeros(200)]).astype(float)
+        choices = Choices(np.zeros(200, int), tied.astype(int), np.where(tied, 0.3, 0.0))
+        table = np.tile([1.0, 5.0], (200, 1))
+        up = tied & (tie_draws(X)(np.arange(200)) < choices.share)
+        cost = table[np.arange(200), up.astype(int)]
+        means.append(cost.mean())
+        told.append(np.hypot(*bench.test_noise(choices, table, X)))
+        naive.append(cost.std() / 200**0.5)
+    spread = np.std(means)
+    assert 0.85 < np.sqrt(np.mean(np.square(told))) / spread < 1.15, apart
+    # The mutation: rows as if each were drawn alone.
+    assert apart or np.mean(naive) > 1.5 * spread
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(RESULTS.parent)])}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
 def test_committed_results(path):
     """What is in the repo is complete, named after its benchmark, and tells of no machine."""

@@ -295,14 +295,19 @@ def test_one_choice_with_a_heavy_tail_leaves_the_estimates_of_the_others_alone()
     assert np.max(off) < 0.3 and np.mean(off) < 0.08
 
 
-def test_sizes_are_of_choices_that_are_far_larger_only():
+def test_sizes_are_of_choices_with_a_tail_only():
     rng = np.random.default_rng(0)
     rare = (rng.random((500, 4)) < [0.5, 0.01, 0.99, 1.0]).astype(float)
     # What is left of equal outcomes by rounding is no size.
     rounding = np.column_stack([rng.random(500), 0.1 + 1e-17 * rng.random(500)])
-    for Q in (rare, rng.standard_normal((500, 3)) * [1, 2, 4], np.ones((10, 2)), rounding):
+    # A judge that gives nearly the same to one choice, beside right and wrong of the others.
+    narrow = np.column_stack([0.75 + 0.03 * rng.random(500), rare[:, 0]])
+    normal = rng.standard_normal((500, 3)) * [1, 2, 1000]
+    for Q in (rare, narrow, normal, np.ones((10, 2)), rounding):
         assert np.all(sizes_of(Q) == 1)
-    Q = rng.standard_normal((500, 3)) * [1, 1, 1000]
-    assert sizes_of(Q).tolist() == [1, 1, 1024]
+    Q = rng.standard_normal((500, 3))
+    Q[:, 2] *= np.where(np.arange(500) == 7, 1e5, 1)
+    spread = Q.std(axis=0)
+    assert sizes_of(Q).tolist() == [1, 1, 2.0 ** np.round(np.log2(spread[2] / spread[:2].min()))]
     # Estimates of the others are not rounded by its range.
     assert rounding_unit(Q.min(axis=0), Q.max(axis=0)) < 2e-4

@@ -172,9 +172,10 @@ class CertifiedUses:
         if is_regressor(self.estimators_[0]):
             y_pred = self.predict(X, budget=budget, **context)
             return float(r2_score(y, y_pred, sample_weight=sample_weight))
-        if is_classifier(self.estimators_[0]) and np.ndim(y) == 2:
+        if is_classifier(self.estimators_[0]) and np.ndim(y) == 2 and np.shape(y)[1] > 1:
             y_pred = self.predict(X, budget=budget, **context)
-            quality = sample_quality(np.asarray(on_host(y)), y_pred)
+            y = y.toarray() if hasattr(y, "toarray") else on_host(y)
+            quality = sample_quality(y, y_pred)
             return float(np.average(quality, weights=check_sample_weight(sample_weight, X)))
         if is_classifier(self.estimators_[0]) or np.ndim(y) < 2:
             return super().score(X, y, sample_weight, budget=budget, **context)

@@ -4,17 +4,26 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
+from sklearn.datasets import make_classification
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import CostAwareMixin, Plan, check_affordable
 from skroute.certified import CertifiedRouter
-from skroute.routing import BudgetRouter, OccamRouterRegressor
+from skroute.routing import (
+    BudgetRouter,
+    FrugalMCTClassifier,
+    OccamRouterClassifier,
+    OccamRouterRegressor,
+)
 from tests.certified.test_router import certified, table
 
 
@@ -260,3 +269,18 @@ def test_scores_are_those_of_the_wrapped():
     assert by_name.score(X, frame[["large", "small"]]) == by_name.score(X, Q)
     with pytest.raises(ValueError, match="one column of quality per choice"):
         by_name.score(X, Q[:, [0, 1, 1]])
+
+
+def test_labels_in_a_column_and_label_sets_in_any_container_have_a_score():
+    X, y = make_classification(300, n_informative=4, random_state=0)
+    members = [("bayes", GaussianNB()), ("line", LogisticRegression())]
+    router = OccamRouterClassifier(members, costs=[1, 10], cv=2).fit(X[:100], y[:100])
+    one = CertifiedRouter(FrozenEstimator(router), max_loss=0.5, n_points=3).fit(X[100:], y[100:])
+    assert one.score(X, y[:, np.newaxis]) == one.score(X, y)
+    sets = np.column_stack([y, X[:, 0] > 0]).astype(int)
+    forests = [(f"trees{k}", DecisionTreeClassifier(max_depth=k)) for k in (1, 4)]
+    router = FrugalMCTClassifier(forests, costs=[1, 10], cv=2).fit(X[:100], sets[:100])
+    several = CertifiedRouter(FrozenEstimator(router), max_loss=0.5, n_points=3)
+    several.fit(X[100:], sets[100:])
+    expected = router.score(X, sets, budget=several.certificate_.operating_budget)
+    assert several.score(X, sets) == several.score(X, csr_array(sets)) == pytest.approx(expected)

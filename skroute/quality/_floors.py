@@ -5,23 +5,46 @@ better one on some row is then often noise, and a router would buy less than the
 that the budget pays for.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from skroute.quality._stacking import standard_error, upper_hull
 
-# Of what a choice leads by over all rows: as much is left where estimates say that it does not.
-_CONTRADICTION = 0.5
+# Standard errors that the outcomes' sum must be above zero by, and that what comes after its
+# largest must be below for the rows there to be left as estimated.
+_BEYOND, _REFUTED = 0.5, 1.0
+
+
+class Floor(NamedTuple):
+    """A choice that is not estimated a little below cheaper ones.
+
+    Attributes
+    ----------
+    choice : int
+    below : list of int
+        The cheaper ones.
+    most : float
+        Rows where the best of them is estimated to be better by at most so much are lifted.
+    """
+
+    choice: int
+    below: list[int]
+    most: float
 
 
 def learn_floors(estimate, quality, costs, step):
-    """Choices that are not to be estimated below cheaper ones.
+    """Choices that are not to be estimated a little below cheaper ones.
 
     For each choice of the hull of single choices, by rising cost: of the rows where a cheaper
-    choice is estimated at least as good, the outcomes say whether it is. Where the more expensive
-    one is better by more than a standard error, and by half of what it is better by over all rows,
-    the estimates tell these rows from the others hardly better than chance. Then all rows are
-    estimated so that the more expensive choice is the better one, by a hair: what money buys
-    first stays as it was, and the last of it buys what is best for all.
+    choice is estimated at least as good, the outcomes say whether it is. Rows are ordered by how
+    much better it is estimated, and up to where the outcomes' sum is largest the more expensive
+    choice was the better one (the calibration of the lead that is isotonic is above zero up to
+    there). If the sum is half a standard error above zero, the rows up to there are estimated so
+    that the more expensive choice is the better one, by a hair: what money buys first stays as it
+    was, and the last of it buys what outcomes say is better. It is all rows, if the sum of all is
+    above zero as well, and that of the rest is not a standard error below it: of rare and
+    expensive errors a few rows say little.
 
     Parameters
     ----------
@@ -33,25 +56,57 @@ def learn_floors(estimate, quality, costs, step):
 
     Returns
     -------
-    ndarray of shape (n_choices, n_choices), dtype=bool, or None
-        Which choices (columns) each choice (row) is above. None where there is none.
+    list of Floor
+        In the order in which they are to be lifted.
     """
-    mean = quality.mean(axis=0)
-    rows, found = np.arange(len(estimate)), np.zeros((len(costs), len(costs)), dtype=bool)
-    estimate = estimate.copy()
-    for k in upper_hull(costs, mean):
+    rows, found, estimate = np.arange(len(estimate)), [], estimate.copy()
+    for k in upper_hull(costs, quality.mean(axis=0)):
         cheaper = np.flatnonzero(costs < costs[k])
         if not len(cheaper):
             continue
         best = cheaper[estimate[:, cheaper].argmax(axis=1)]
-        against = estimate[rows, best] >= estimate[:, k]
-        lead = (quality[:, k] - quality[rows, best])[against]
-        least = _CONTRADICTION * (mean[k] - mean[cheaper].max())
-        # No row, or one, says nothing.
-        if len(lead) > 1 and lead.mean() > max(standard_error(lead), least):
-            found[k, cheaper] = True
-            _lift(estimate, k, cheaper, step)
-    return found if found.any() else None
+        against = estimate[rows, best] - estimate[:, k]
+        asked = np.flatnonzero(against >= 0)
+        lead = (quality[:, k] - quality[rows, best])[asked]
+        most = contradicted(against[asked], lead)
+        if most is not None:
+            found.append(Floor(int(k), cheaper.tolist(), most))
+            lift(estimate, found[-1:], step)
+    return found
+
+
+def contradicted(against, lead):
+    """Up to which estimated disadvantage outcomes say that there is none.
+
+    Parameters
+    ----------
+    against : ndarray of shape (n_rows,)
+        By how much a choice is estimated to be worse.
+    lead : ndarray of shape (n_rows,)
+        By how much it was better.
+
+    Returns
+    -------
+    float or None
+        Infinite where it is all rows, None where outcomes contradict nowhere beyond noise.
+    """
+    order = np.argsort(against, kind="stable")
+    against, lead = against[order], lead[order]
+    count, total = np.arange(1, len(lead) + 1), np.cumsum(lead)
+    # The variance of a sum of `count` leads is that of one, times `count`.
+    squares = np.maximum(np.cumsum(lead**2) - total**2 / count, 0.0)
+    beyond = total > _BEYOND * np.sqrt(squares * count / np.maximum(count - 1, 1))
+    # Rows of equal estimates are lifted together; no row, or one, says nothing.
+    ends = np.append(np.diff(against) > 0, True)[: len(lead)] & (count > 1)
+    at = np.flatnonzero(ends & beyond)
+    if not len(at):
+        return None
+    last = at[total[at].argmax()]
+    rest = lead[last + 1 :]
+    if beyond[-1] and (len(rest) < 2 or rest.mean() > -_REFUTED * standard_error(rest)):
+        return np.inf
+    # Between two estimates: rounding decides nothing.
+    return float(against[last : last + 2].mean())
 
 
 def lift(estimate, floors, step):
@@ -60,7 +115,7 @@ def lift(estimate, floors, step):
     Parameters
     ----------
     estimate : ndarray of shape (n_rows, n_choices)
-    floors : ndarray of shape (n_choices, n_choices), dtype=bool, or None
+    floors : list of Floor
     step : float
 
     Returns
@@ -68,30 +123,11 @@ def lift(estimate, floors, step):
     ndarray
         `estimate`.
     """
-    for k, below in floors_in_order(floors):
-        _lift(estimate, k, below, step)
+    for choice, below, most in floors:
+        best = estimate[:, below].max(axis=1)
+        lifted = (best + step > estimate[:, choice]) & (best - estimate[:, choice] <= most)
+        estimate[lifted, choice] = best[lifted] + step
     return estimate
-
-
-def floors_in_order(floors):
-    """Pairs of a choice and those that it is above, cheaper ones first: they are lifted, too.
-
-    Parameters
-    ----------
-    floors : ndarray of shape (n_choices, n_choices), dtype=bool, or None
-
-    Returns
-    -------
-    list of (int, list of int)
-    """
-    if floors is None:
-        return []
-    order = np.argsort(floors.sum(axis=1), kind="stable").tolist()
-    return [(k, np.flatnonzero(floors[k]).tolist()) for k in order if floors[k].any()]
-
-
-def _lift(estimate, k, below, step):
-    estimate[:, k] = np.maximum(estimate[:, k], estimate[:, below].max(axis=1) + step)
 
 
 def floors_of_folds(estimate, quality, costs, tests, step):
@@ -108,11 +144,11 @@ def floors_of_folds(estimate, quality, costs, tests, step):
 
     Returns
     -------
-    floors : ndarray of shape (n_choices, n_choices), dtype=bool, or None
+    floors : list of Floor
     estimate : ndarray of shape (n_rows, n_choices)
     """
     if step is None:
-        return None, estimate
+        return [], estimate
     lifted = estimate.copy()
     for test in tests:
         rest = np.setdiff1d(np.arange(len(estimate)), test)

@@ -20,7 +20,7 @@ from skroute.quality._family import (
     pack,
     unpack,
 )
-from skroute.quality._floors import floors_of_folds, lift
+from skroute.quality._floors import Floor, floors_of_folds, lift
 from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
 from skroute.quality._trees import join
 from skroute.quality._uncertainty import (
@@ -63,9 +63,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     where it decides better than the stack by more than noise, and where even the stack decides
     worse than a coin, the estimate is each choice's mean. Last, the estimates of each choice are
     corrected where outcomes of other rows say, beyond noise, that they are off. And where cheaper
-    choices are estimated to be as good as a better one, but outcomes of such rows contradict, the
-    better one stays above them by a hair: where errors are rare and expensive, few rows tell
-    choices apart, and a plan must not be worse than the best single choice that is affordable.
+    choices are estimated to be better than an expensive one, by however little, but outcomes of
+    such rows contradict, the expensive one stays above them by a hair: where errors are rare and
+    expensive, few rows tell choices apart, and a plan must not be worse than the best single
+    choice that is affordable.
 
     Nearest neighbours are part of the family with ``keep_rows="auto"``, and are kept only if
     decisions are better with them by more than noise, since they need the rows of `fit`.
@@ -275,7 +276,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # No estimate leaves the range of what was seen.
         self._range = quality.min(axis=0), quality.max(axis=0)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
-            self.compared_, self._parts, self._knots, self._floors = [], [], None, None
+            self.compared_, self._parts, self._knots, self._floors = [], [], None, []
             of_means = quality.std(axis=0, ddof=1) if len(X) > 1 else np.full(mean.shape, np.nan)
             self._errors = list(np.stack([mean, of_means / len(X) ** 0.5]).T[:, :, None])
             self.mean_ = mean
@@ -479,7 +480,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         state.pop("_ready", None)
         if "_parts" in state:
             state["_parts"] = [pack(part) for part in state["_parts"]]
-            state["compared_"] = [tuple(found) for found in state["compared_"]]
+            for name in ("compared_", "_floors"):
+                state[name] = [tuple(found) for found in state[name]]
         return state
 
     def __setstate__(self, state):
@@ -487,6 +489,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if "_parts" in state:
             state["_parts"] = [unpack(*part) for part in state["_parts"]]
             state["compared_"] = [Compared(*found) for found in state["compared_"]]
+            state["_floors"] = [Floor(*found) for found in state["_floors"]]
         super().__setstate__(state)
         if "mean_" in state:
             self._lay_out()

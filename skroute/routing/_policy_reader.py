@@ -278,9 +278,8 @@ def closest(predictor, X):
 
 
 def similar(predictor, X):
-    found = {"rows": predictor["rows"], "metric": "euclidean"}
-    parts = [np.exp(-predictor["gamma"] * squares) for squares in distances(found, X)]
-    return linear(predictor, np.concatenate(parts))
+    squares = np.concatenate([*distances({**predictor, "metric": "euclidean"}, X)])
+    return linear(predictor, np.exp(-predictor["gamma"] * squares))
 
 
 def stacked(predictor, X):
@@ -299,8 +298,9 @@ def stacked(predictor, X):
     if predictor["step"] is not None:
         found = np.round(found / predictor["step"]) * predictor["step"]
     found = np.clip(found, predictor["low"], predictor["high"])
-    for k, under in predictor["above"]:
-        found[:, k] = np.maximum(found[:, k], found[:, under].max(axis=1) + predictor["step"])
+    for k, under, most in predictor["above"]:
+        ahead, step = found[:, under].max(axis=1) - found[:, k], predictor["step"]
+        found[:, k] += np.where((ahead > -step) & (ahead <= most), ahead + step, 0)
     return found
 
 

@@ -15,11 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.quality._corrections import rounding_unit
 from skroute.quality._family import Forest, Landmarks, Linear, Neighbors
-from skroute.quality._floors import floors_in_order
 from skroute.routing._newcomers import CAUTION, Shrunk, base_of
 from skroute.routing._priced_views import LoggedMixin
 
 FORMAT, VERSION = "skroute-policy", 1
+# JSON has no infinity.
+_LARGEST = float(np.finfo(np.float64).max)
 _KNOWN = (
     "a linear model of scikit-learn, a DecisionTreeRegressor, RandomForestRegressor or "
     "ExtraTreesRegressor, a QualityRegressor of numbers, or a BaggedNeighborsRegressor, possibly "
@@ -231,7 +232,7 @@ def _stacked(estimator):
         "high": high.tolist(),
         "step": rounding_unit(low, high) if estimator._parts else None,
         "knots": None if knots is None else [knot.tolist() for knot in knots],
-        "above": floors_in_order(estimator._floors),
+        "above": [[k, below, min(most, _LARGEST)] for k, below, most in estimator._floors],
         "parts": [_part(part) for part in estimator._parts],
     }
 

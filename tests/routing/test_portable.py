@@ -23,6 +23,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.quality._family import MEMBERS, NEIGHBORS
+from skroute.quality._floors import Floor
 from skroute.routing import (
     BudgetRouter,
     FrugalMLClassifier,
@@ -105,14 +106,18 @@ def test_a_choice_that_is_not_estimated_below_cheaper_ones():
     X, Q = log(200)
     router = BudgetRouter(QualityRegressor(family=["linear"], cv=2), costs=[1, 2, 3, 5], cv=2)
     router.fit(X, Q)
+    router.accuracy_estimator_._floors = []
     free = router.predict_quality(X)
-    above = np.zeros((4, 4), dtype=bool)
-    above[2, 0] = above[3, :3] = True
-    router.accuracy_estimator_._floors = above
-    quality = PortablePolicy(export_policy(router)).quality(X)
+    most = float(np.median((free[:, :3].max(axis=1) - free[:, 3]).clip(0.01)))
+    router.accuracy_estimator_._floors = [Floor(2, [0], np.inf), Floor(3, [0, 1, 2], most)]
+    policy = json.loads(json.dumps(export_policy(router), allow_nan=False))
+    quality = PortablePolicy(policy).quality(X)
     np.testing.assert_allclose(quality, router.predict_quality(X), atol=2e-5)
-    assert (quality[:, 3] > quality[:, :3].max(axis=1)).all()
-    assert (free[:, 3] < free[:, :3].max(axis=1)).any()
+    assert (quality[:, 2] > quality[:, 0]).all()
+    behind = quality[:, :3].max(axis=1) - quality[:, 3]
+    assert ((behind < 0) | (behind > most)).all()
+    assert (behind > most).any()
+    assert (free[:, 3] < free[:, :3].max(axis=1))[behind < 0].any()
 
 
 def test_an_occam_router_and_missing_values(tmp_path):

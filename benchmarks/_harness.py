@@ -169,6 +169,29 @@ def read_pieces(folder):
     return records, most | {"minutes": round(sum(piece["minutes"] for piece in found), 1)}
 
 
+def standard_error(gaps, tested):
+    """Of the mean over splits of differences, row by row.
+
+    Splits differ in all that was fitted, and a row that several splits test differs from others
+    in each of them: the variance has both (A. C. Cameron, J. B. Gelbach, D. L. Miller, "Robust
+    Inference With Multiway Clustering", 2011). It is not less than that of independent rows.
+
+    Parameters
+    ----------
+    gaps : list of ndarray of shape (n_rows,)
+        For each split.
+    tested : list of ndarray of shape (n_rows,), dtype=int
+        Which row of the table each is.
+    """
+    n_splits, mean = len(gaps), np.mean([gap.mean() for gap in gaps])
+    parts = [(gap - mean) / (len(gap) * n_splits) for gap in gaps]
+    cells = sum((part**2).sum() for part in parts)
+    _, row = np.unique(np.concatenate(tested), return_inverse=True)
+    rows = (np.bincount(row, np.concatenate(parts)) ** 2).sum()
+    splits = sum(part.sum() ** 2 for part in parts) * n_splits / max(n_splits - 1, 1)
+    return float(np.sqrt(max(rows + splits - cells, cells)))
+
+
 def save(name, payload, *, title="", claims=(), tables=(), write=True, measured=None):
     """Write a result with what it was measured on to ``benchmarks/results/<name>.json``.
 

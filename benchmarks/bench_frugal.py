@@ -15,7 +15,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from _harness import alternate, claim, keep_piece, read_pieces, save, table
+from _harness import alternate, claim, keep_piece, read_pieces, save, standard_error, table
 from joblib import Parallel, delayed
 from sklearn.ensemble import RandomForestRegressor
 
@@ -87,15 +87,16 @@ def routers(name, services, costs, budget):
 class Split(NamedTuple):
     """One split of a set: the best service, and each method's curve and seconds of fit.
 
-    `equals` are curves of two FrugalMCT, each fitted to four fifths of the rows: equal in law, so
-    that one falls behind the other by luck alone.
+    A curve is the accuracy of each test row at each budget, and the mean cost there. `equals` are
+    curves of two FrugalMCT, each fitted to four fifths of the rows: equal in law, so that one falls
+    behind the other by luck alone.
     """
 
     single: tuple[float, float]
-    curves: dict[str, tuple[list[float], list[float]]]
+    curves: dict[str, tuple[list[list[float]], list[float]]]
     votes: list[float]
     seconds: dict[str, float]
-    equals: list[tuple[list[float], list[float]]]
+    equals: list[tuple[list[list[float]], list[float]]]
 
 
 def one_split(name, seed):
@@ -112,8 +113,8 @@ def one_split(name, seed):
         for share in SHARES:
             budget = max(share * prices[best], prices.min())
             y_pred, _, spent = router.predict_routed(new, budget=budget)
-            accuracy.append(row_accuracy(target[test], y_pred))
-            cost.append(spent.mean())
+            accuracy.append(np.round(row_accuracy(target[test], y_pred), 6).tolist())
+            cost.append(float(spent.mean()))
         return accuracy, cost
 
     found, seconds, equals, rng = {}, {}, [], np.random.default_rng(seed)
@@ -132,42 +133,57 @@ def one_split(name, seed):
             VoteClassifier(services, costs=costs, voting=voting)
             .fit(rows, target[train])
             .predict(new),
-        )
+        ).mean()
         for voting in ("hard", "soft")
     ]
     return Split((prices[best], quality[test, best].mean()), found, votes, seconds, equals)
 
 
 def curves(name, splits):
-    """Arrays (n_seeds, n_budgets) of accuracy and of cost for each method, and the rest."""
+    """For each method a curve of each split, arrays (n_budgets, n_test) and (n_budgets,)."""
     methods = [method for method in METHODS if method in splits[0].curves]
-    found = {
-        method: tuple(np.array([split.curves[method][k] for split in splits]) for k in (0, 1))
-        for method in methods
-    }
+    found = {m: [tuple(map(np.array, split.curves[m])) for split in splits] for m in methods}
     seconds = {m: [s.seconds[m] for s in splits] if m in methods else [] for m in METHODS}
     single = np.array([split.single for split in splits])
     votes = np.array([split.votes for split in splits])
     return single, found, votes, seconds, float(sum(load(name)[2].values()))
 
 
-def worst_margin(curve, other):
+def worst_margin(curve, other, tested):
     """Points of accuracy over another curve at the cost that the first really had.
 
-    The smallest over all budgets, one standard error over the seeds allowed. Curves are accuracy
-    and cost, ndarray of shape (n_seeds, n_budgets).
+    The smallest over all budgets, one standard error allowed: of splits, and of rows that several
+    splits test. Between two budgets of the other curve its rows are mixed.
+
+    Parameters
+    ----------
+    curve, other : list of (ndarray of shape (n_budgets, n_test), ndarray of shape (n_budgets,))
+        Accuracy of each row and mean cost, for each split.
+    tested : list of ndarray of shape (n_test,)
+        Which rows each split tests.
     """
-    reached = [np.interp(*each) for each in zip(curve[1], other[1], other[0])]
-    margin = curve[0] - np.array(reached)
-    error = margin.std(axis=0, ddof=1) / np.sqrt(len(margin))
-    return 100 * float((margin.mean(axis=0) + error).min())
+    margins = []
+    for b in range(len(SHARES)):
+        gaps = []
+        for (rows, cost), (peer, price) in zip(curve, other):
+            at = np.interp(cost[b], price, np.arange(len(price)))
+            low = min(int(at), len(price) - 2)
+            gaps.append(rows[b] - (1 - at + low) * peer[low] - (at - low) * peer[low + 1])
+        mean = np.mean([gap.mean() for gap in gaps])
+        margins.append(100 * float(mean + standard_error(gaps, tested)))
+    return min(margins)
+
+
+def tests_of(name, seeds):
+    """Test rows of each split."""
+    n_rows = len(load(name)[1])
+    return [frugal_split(n_rows, seed)[1] for seed in seeds]
 
 
 def services_of(name, seeds):
     """Price and mean test accuracy of each service alone."""
-    _, target, costs, quality = load(name)
-    tests = [frugal_split(len(target), seed)[1] for seed in seeds]
-    accuracy = np.mean([quality[test].mean(axis=0) for test in tests], axis=0)
+    _, _, costs, quality = load(name)
+    accuracy = np.mean([quality[test].mean(axis=0) for test in tests_of(name, seeds)], axis=0)
     return {
         service: {"price": price, "accuracy": float(accuracy[k])}
         for k, (service, price) in enumerate(costs.items())
@@ -176,10 +192,10 @@ def services_of(name, seeds):
 
 def row_accuracy(y_true, y_pred):
     if y_true.ndim == 1:
-        return float((y_true == y_pred).mean())
+        return (y_true == y_pred).astype(np.float64)
     common = (y_true & y_pred).sum(axis=1)
     either = (y_true | y_pred).sum(axis=1)
-    return float(np.where(either == 0, 1.0, common / np.maximum(either, 1)).mean())
+    return np.where(either == 0, 1.0, common / np.maximum(either, 1))
 
 
 def matched_cost(accuracy, cost, level):
@@ -208,14 +224,22 @@ def bench_sets(names, seeds, measured=None):
         single, found, votes, seconds, price_of_all = curves(name, splits)
         level, price = single[:, 1].mean(), single[:, 0].mean()
         saving, gain, spent = {}, {}, {}
-        for method, (accuracy, cost) in found.items():
+        means = {
+            method: tuple(
+                np.array(part)
+                for part in zip(*((rows.mean(axis=1), cost) for rows, cost in splits_of))
+            )
+            for method, splits_of in found.items()
+        }
+        for method, (accuracy, cost) in means.items():
             saving[method] = 1 - matched_cost(accuracy.mean(0), cost.mean(0), level) / price
             gain[method] = 100 * (accuracy[:, -1] - single[:, 1]).mean()
             spent[method] = cost[:, -1].mean() / price
+        tested = tests_of(name, seeds)
         others = [curve for method, curve in found.items() if method != "Sequential"]
-        worst = min(worst_margin(found["Sequential"], other) for other in others)
-        one, two = np.array([split.equals for split in splits]).transpose(1, 2, 0, 3)
-        luck = [worst_margin(one, two), worst_margin(two, one)]
+        worst = min(worst_margin(found["Sequential"], other, tested) for other in others)
+        one, two = zip(*([tuple(map(np.array, e)) for e in split.equals] for split in splits))
+        luck = [worst_margin(one, two, tested), worst_margin(two, one, tested)]
         rows.append(
             [
                 name,
@@ -244,7 +268,7 @@ def bench_sets(names, seeds, measured=None):
             "budget_shares": list(SHARES),
             "curves": {
                 method: {"accuracy": list(accuracy.mean(0)), "cost": list(cost.mean(0))}
-                for method, (accuracy, cost) in found.items()
+                for method, (accuracy, cost) in means.items()
             },
             "votes_points": list(100 * (votes.mean(axis=0) - level)),
             "fit_seconds": seconds,

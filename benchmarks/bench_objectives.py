@@ -26,7 +26,16 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from _harness import RESULTS, claim, keep_piece, read_pieces, save, table, tables_so_far
+from _harness import (
+    RESULTS,
+    claim,
+    keep_piece,
+    read_pieces,
+    save,
+    standard_error,
+    table,
+    tables_so_far,
+)
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
@@ -204,29 +213,6 @@ WORDS = {
     "balanced_accuracy": "balanced accuracy",
     "log loss": "log loss of predict_proba",
 }
-
-
-def standard_error(gaps, tested):
-    """Of the mean over splits of differences, row by row.
-
-    Splits differ in all that was fitted, and a row that several splits test differs from others
-    in each of them: the variance has both (A. C. Cameron, J. B. Gelbach, D. L. Miller, "Robust
-    Inference With Multiway Clustering", 2011). It is not less than that of independent rows.
-
-    Parameters
-    ----------
-    gaps : list of ndarray of shape (n_rows,)
-        For each split.
-    tested : list of ndarray of shape (n_rows,), dtype=int
-        Which row of the table each is.
-    """
-    n_splits, mean = len(gaps), np.mean([gap.mean() for gap in gaps])
-    parts = [(gap - mean) / (len(gap) * n_splits) for gap in gaps]
-    cells = sum((part**2).sum() for part in parts)
-    _, row = np.unique(np.concatenate(tested), return_inverse=True)
-    rows = (np.bincount(row, np.concatenate(parts)) ** 2).sum()
-    splits = sum(part.sum() ** 2 for part in parts) * n_splits / max(n_splits - 1, 1)
-    return float(np.sqrt(max(rows + splits - cells, cells)))
 
 
 class Measured(NamedTuple):

@@ -247,6 +247,23 @@ class Cheap:
         return np.asarray(X)[:, 1].astype(int)
 
 
+class Other:
+    """As good as the expensive model, on other rows."""
+
+    def predict(self, X):
+        return (np.asarray(X)[:, 0] < 0.9).astype(int)
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_more_rows_are_asked_for_than_were_given(seed):
+    """A forecast from mean and spread alone said of 395 rows that 318 would be enough."""
+    max_loss = np.random.default_rng(seed).uniform(0.3, 0.5)
+    options = {"reference": Other(), "n_points": 2, "confidence": 1 - 1e-10}
+    refused = pytest.raises(ValueError, certified, table(80, seed), max_loss=max_loss, **options)
+    given, needed = re.search(r" (\d+) evidence .* need about (\d+)", str(refused.value)).groups()
+    assert int(needed) > int(given)
+
+
 def test_groups_are_promised_each():
     """One group is lost by the cheap model; on average nobody sees it."""
     X = table(4000)

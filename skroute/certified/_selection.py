@@ -196,11 +196,13 @@ class Selection:
             else f"no number of rows would be enough: the loss seen at the safe end is "
             f"{worst.mean():.3g}, which max_loss={self.asked.max_loss!r} is not above"
         )
+        # A plan without a budget, which the fallback is, keeps none.
+        without = f"leave out budget={budget!r} and " if np.isfinite(budget) else ""
         raise ValueError(
             f"max_loss={self.asked.max_loss!r} cannot be promised with "
             f"confidence={self.asked.confidence!r} on {len(worst)} evidence rows{where}. "
             f"The smallest loss that they can promise is {possible[best]:.3g}; {more}. "
-            'Give more rows, raise max_loss, or take fallback="safe".'
+            f'Give more rows, raise max_loss, or {without}take fallback="safe".'
         )
 
     def least(self):

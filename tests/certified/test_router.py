@@ -232,6 +232,8 @@ def test_what_cannot_be_promised_is_refused_with_what_can():
     assert not safe.certificate_.promised and safe.certificate_.operating_budget == np.inf
     assert str(safe.certificate_).startswith("Nothing is promised")
     np.testing.assert_array_equal(safe.predict(X), X[:, 2])
+    with pytest.raises(ValueError, match='or leave out budget=9.0 and take fallback="safe"'):
+        certified(X, max_loss=0.001, budget=9.0, fallback="safe")
     worse = X.copy()
     worse[:, 2] = 0
     with pytest.raises(ValueError, match="no number of rows would be enough: the loss seen"):

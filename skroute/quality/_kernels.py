@@ -261,10 +261,10 @@ def nearest_of_subsets(references, queries, starts):
 # np.partition does the same, and takes many seconds that `k_nearest` is compiled.
 @njit(cache=True, nogil=True)
 def kth_smallest(values, k):
-    """The k-th smallest of `values` that are not negative, found by halving and counting.
+    """The k-th smallest of `values`, which are not negative and which change.
 
-    It does not branch by the values, and counts are vectorised: of some hundred values that is
-    several times as fast as to sort some of them out. `values` are changed.
+    It halves what is possible and counts: there are no branches that are guessed wrong, and the
+    counts are vectorised.
     """
     # The bit patterns have the same order.
     bits = values.view(np.int64)
@@ -272,17 +272,20 @@ def kth_smallest(values, k):
     for j in range(len(bits)):
         low, high = min(low, bits[j]), max(high, bits[j])
     while low < high:
-        middle, count, last = low + (high - low) // 2, 0, low
+        middle, count = low + (high - low) // 2, 0
+        # The values next to the middle: where many are equal, halves are not enough.
+        below, above = low, high
         for j in range(len(bits)):
-            count += bits[j] <= middle
-        if count == k:
-            for j in range(len(bits)):
-                last = max(last, bits[j] if bits[j] <= middle else low)
-            low = high = last
-        elif count > k:
-            high = middle
+            lower = bits[j] <= middle
+            count += lower
+            below = max(below, bits[j] if lower else low)
+            above = min(above, high if lower else bits[j])
+        if count < k:
+            low = above
         else:
-            low = middle + 1
+            high = below
+            if count == k:
+                low = below
     bits[0] = low
     return values[0]
 
@@ -296,6 +299,7 @@ def _keep_possible(references, queries, q, values, rows, count, k):
     metric, scale, factor = references.metric, references.scale, references.factor
     slack, upper = queries.slack[q], np.empty(count)
     for j in range(count):
+        # A zero of either sign becomes a positive one, whose bits are zero.
         upper[j] = max(values[j] + references.excess[rows[j]], 0.0) + 0.0
     largest = kth_smallest(upper, k) + queries.excess[q]
     bound = _upper_bound(metric, largest, slack, factor, scale)
@@ -376,8 +380,9 @@ def _k_nearest(references, queries, k):
                     continue
                 i = first + j
                 if bound < np.inf:
-                    if product:
-                        # Rows much nearer to each other than to zero: products say little.
+                    if product and codes.shape[1] > 1:
+                        # Rows much nearer to each other than to zero: products say little. Of few
+                        # features the distance itself takes no longer.
                         _code_distances(metric, codes, i, i + 1, queries.codes[q], limit, one)
                         if one[0] > limit:
                             continue
@@ -387,7 +392,7 @@ def _k_nearest(references, queries, k):
                 count += 1
             if count > enough:
                 count, limit = _keep_possible(references, queries, q, values[q], rows[q], count, k)
-                if count > (enough + k) // 2:
+                if count > enough:
                     _, bound = _keep_nearest(
                         metric, values[q], rows[q], count, k, X, query, absolute, bits
                     )

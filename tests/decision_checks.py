@@ -16,6 +16,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
@@ -23,6 +24,7 @@ from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
     check_param_validation,
 )
+from sklearn.utils.validation import has_fit_parameter
 
 from skroute.base import Plan, Routed
 from skroute.routing import BudgetRouter, CascadeRouter, OnlineBudgetRouter
@@ -300,6 +302,27 @@ def check_decision_equal_weights(estimator):
         model = clone(estimator)
         model.fit(X, target(estimator, y), sample_weight=np.full(len(X), weight))
         same(expected, model.predict_routed(X_test))
+
+
+def check_decision_weights_of_another_length(estimator):
+    """Weights that are not one per row are refused, also as many as rows are learned from inside.
+
+    A quarter is held out by early exits and half by two folds: these weights fitted what was left.
+    """
+    X, y, _, _ = rows()
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = clone(estimator)
+        for inner in [estimator, *estimator.get_params().values()]:
+            if has_fit_parameter(inner, "sample_weight") and hasattr(inner, "set_fit_request"):
+                inner.set_fit_request(sample_weight=True)
+        refused = (TypeError, ValueError)
+        try:
+            clone(estimator).fit(X, target(estimator, y), sample_weight=np.ones(len(X)))
+        except refused:
+            return
+        for n in (len(X) // 2, *range(80, 100), len(X) + 1):
+            with pytest.raises(refused, match="sample_weight"):
+                clone(estimator).fit(X, target(estimator, y), sample_weight=np.ones(n))
 
 
 class Recorder:

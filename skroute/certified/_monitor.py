@@ -369,11 +369,11 @@ class PromiseMonitor:
             raised = []
             for name, bettors in self._bettors.items():
                 for bettor in bettors:
-                    values, rows = losses[known], at
-                    if bettor.kind == "cost":
+                    values, rows, of_cost = losses[known], at, bettor.kind == "cost"
+                    if of_cost:
                         values, rows = costs, np.arange(before + 1, before + 1 + len(costs))
-                    if name is not None:
-                        of = routes if bettor.kind == "cost" or routes is None else routes[known]
+                    if name is not None and len(values):
+                        of = routes if of_cost or routes is None else routes[known]
                         mine = [] if of is None else of == self._names.index(name)
                         values, rows = values[mine], rows[mine]
                     if len(values):

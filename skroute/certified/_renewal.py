@@ -303,7 +303,7 @@ class CertifiedRenewal:
     def _without(self, exclude):
         """The selection for what is left of the choices; None where it is not known."""
         known = {name for path in self.estimators_ for name in path.choices_}
-        if not exclude <= known:
+        if not exclude < known:
             # The estimator refuses it, in its words.
             return self._selection
         if exclude not in self._left:
@@ -349,6 +349,8 @@ class CertifiedRenewal:
         known = sorted({name for path in self.estimators_ for name in path.choices_})
         if unknown := sorted(exclude - set(known)):
             raise ValueError(f"exclude names {unknown!r}, which are not among {known!r}.")
+        if exclude.issuperset(known):
+            raise ValueError(f"exclude={sorted(exclude)!r} leaves no choice.")
         selection = self._without(exclude) if exclude else self._selection
         if selection is None:
             raise ValueError(

@@ -41,6 +41,7 @@ from skroute.certified._renewal import UNWEIGHTED, CertifiedRenewal
 from skroute.certified._tables import affordable
 from skroute.certified._uses import CertifiedUses
 from skroute.metrics._report import ReportMixin
+from skroute.utils._checked_rows import check_weights
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -352,6 +353,7 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
             with step:
                 model = clone(model)
                 if not is_frozen(model):
+                    check_weights(fit_params[name], n)
                     extra = check_method_params(X, fit_params[name], indices=rest)
                     with note_failure(name, len(rest), "fit"):
                         model.fit(X_rest, y[rest] if is_classifier(model) else y_rest, **extra)

@@ -157,15 +157,10 @@ class Selection:
 
     def advice_on_budget(self, budget, k):
         """What the budget asked for would take, at the cheapest point that may be taken."""
-        costs = self.evidence.costs[:, k]
+        costs, level = self.evidence.costs[:, k], self.level(budget)
         beside = "" if self.asked.max_loss is None else f" beside max_loss={self.asked.max_loss!r}"
-        needed = rows_needed(
-            budget,
-            mean=float(costs.mean()),
-            std=float(costs.std()),
-            bounds=self.cost_range(),
-            confidence=1 - self.level(budget),
-        )
+        upper = float(self.cost_upper(level)[k])
+        needed = more_rows_needed(budget, costs, upper, self.cost_range(), level)
         more = (
             f"budget={budget!r} would need about {needed:.0f}"
             if np.isfinite(needed)
@@ -193,13 +188,7 @@ class Selection:
         options = {"bounds": bounds, "confidence": 1 - level, "method": method}
         upper = [mean_upper_bound(part, **options) for part in parts]
         worst = parts[int(np.argmax(upper))]
-        needed = rows_needed(
-            float(self.asked.max_loss),
-            mean=float(worst.mean()),
-            std=float(worst.std()),
-            bounds=bounds,
-            confidence=1 - level,
-        )
+        needed = more_rows_needed(float(self.asked.max_loss), worst, max(upper), bounds, level)
         where = " of its smallest or worst group" if evidence.group_names else ""
         more = (
             f"max_loss={self.asked.max_loss!r} would need about {needed:.0f}"
@@ -207,11 +196,13 @@ class Selection:
             else f"no number of rows would be enough: the loss seen at the safe end is "
             f"{worst.mean():.3g}, which max_loss={self.asked.max_loss!r} is not above"
         )
+        # A plan without a budget, which the fallback is, keeps none.
+        without = f"leave out budget={budget!r} and " if np.isfinite(budget) else ""
         raise ValueError(
             f"max_loss={self.asked.max_loss!r} cannot be promised with "
             f"confidence={self.asked.confidence!r} on {len(worst)} evidence rows{where}. "
             f"The smallest loss that they can promise is {possible[best]:.3g}; {more}. "
-            'Give more rows, raise max_loss, or take fallback="safe".'
+            f'Give more rows, raise max_loss, or {without}take fallback="safe".'
         )
 
     def least(self):
@@ -324,3 +315,18 @@ class Selection:
             calls=dict(self.asked.calls or {}),
             handed=float(self.hands[evidence.routes[:, k]].mean()) if self.hands.any() else None,
         )
+
+
+def more_rows_needed(limit, values, upper, bounds, level):
+    """About how many rows promise a mean within `limit`, where these values do not.
+
+    `upper` is what they promise, above `limit`. A bound comes down to the mean at best as one over
+    the number of rows: a forecast below that, from mean and spread alone, is not believed.
+    """
+    n, mean = len(values), float(values.mean())
+    needed = rows_needed(
+        limit, mean=mean, std=float(values.std()), bounds=bounds, confidence=1 - level
+    )
+    if not np.isfinite(needed):
+        return needed
+    return max(needed, np.ceil(n * (upper - mean) / (limit - mean)), n + 1.0)

@@ -313,11 +313,14 @@ class CertifiedUses:
         max_loss = certificate.max_loss
         watched = max_loss is not None and max_loss < loss_range
         of_choices = self._selection.of_choices(budget, self.choices_)
+        most = self._selection.cost_range()[1]
+        # A budget above all that was seen is broken by costs that were not.
+        beyond = certificate.budget is not None and certificate.budget >= most
         return PromiseMonitor(
             max_loss=max_loss if watched else None,
             budget=certificate.budget,
             loss_range=loss_range,
-            max_cost=self._selection.cost_range()[1] * (1 + 1e-9),
+            max_cost=None if beyond else most * (1 + 1e-9),
             audit_rate=audit_rate,
             false_alarm=false_alarm,
             choices={name: of_choices.get(name, ChoicePromise()) for name in self.choices_},

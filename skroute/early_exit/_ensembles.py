@@ -8,6 +8,7 @@ from skroute.base import note_failure
 from skroute.early_exit._engines import check_ensemble, ensemble_engine
 from skroute.early_exit._member_engine import MemberEngine
 from skroute.forests._wrapped import take_apart
+from skroute.utils._checked_rows import check_weights
 from skroute.utils._compat import num_samples
 from skroute.utils._frozen import is_frozen, unfrozen
 
@@ -164,6 +165,7 @@ def _fitted(model, X, y, params):
 
 def per_row(params, rows, n):
     """Parameters of `fit` for some of `n` rows: those with an entry for each are taken."""
+    check_weights(params, n)
 
     def taken(value):
         each = hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n

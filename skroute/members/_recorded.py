@@ -12,6 +12,24 @@ from skroute.members._base import MemberClassifier
 from skroute.utils._compat import _fit_context, num_samples
 
 
+def _check_present(values, name):
+    """Refuse a log with a missing answer or id; None, NaN and pandas' NA are no labels."""
+    if values.dtype.kind == "O":
+        absent = [
+            value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+            for value in values
+        ]
+    elif values.dtype.kind == "f":
+        absent = np.isnan(values)
+    else:
+        return
+    if len(rows := np.flatnonzero(absent)):
+        raise ValueError(
+            f"{name} must not be missing, as in {len(rows)} of {len(values)} rows (the first is "
+            f"row {rows[0]}). Leave such rows out, and give ids for the others."
+        )
+
+
 class _Record:
     """The validated log: answers as indices into classes, scores, and where each id stands."""
 
@@ -36,6 +54,8 @@ class _Record:
             )
         if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels[:, 0]
+        if labels is not None and labels.ndim == 1:
+            _check_present(labels, "predictions")
         self.scores = None
         if scores is not None:
             self.scores = check_array(
@@ -147,10 +167,11 @@ class _Record:
         if ids is None:
             return
         ids = np.asarray(ids)
-        if ids.dtype.kind == "O":
-            ids = ids.astype(str)
         if ids.shape != (self.n,):
             raise ValueError(f"ids must have shape ({self.n},), got {ids.shape}.")
+        _check_present(ids, "ids")
+        if ids.dtype.kind == "O":
+            ids = ids.astype(str)
         self.rows = np.argsort(ids, kind="stable")
         self.ids = ids[self.rows]
         if (repeated := self.ids[1:] == self.ids[:-1]).any():
@@ -311,6 +332,9 @@ class RecordedClassifier(MemberClassifier):
         if num_samples(X) == 0:
             raise ValueError("X must have at least one row, got 0.")
         if self.column is not None:
+            columns = getattr(X, "columns", None)
+            if isinstance(self.column, str) and columns is not None and self.column not in columns:
+                raise ValueError(f"column={self.column!r} is not one of X: {list(columns)!r}.")
             asked = np.asarray(_safe_indexing(X, self.column, axis=1))
         else:
             asked = np.asarray(X)

@@ -256,16 +256,13 @@ def nearest(rows, X, metric, k):
 
 def searching(rows, metric, k):
     """A function that gives the positions of the `k` nearest rows to each of X, nearest first."""
-    from sklearn.neighbors import NearestNeighbors
+    from skroute.quality._search import HostRows
 
     k = min(k, len(rows))
-    if metric == "chebyshev":
-        from skroute.quality._search import HostRows
-
-        index = HostRows(np.ascontiguousarray(rows), np.zeros((len(rows), 1)), metric)
-        return lambda X: index.map(lambda some: (index.k_nearest(some, k).rows,), X, k)[0]
-    search = NearestNeighbors(algorithm="brute", metric="euclidean").fit(rows)
-    return lambda X: search.kneighbors(X, k, return_distance=False)
+    # Of rows of length one the order by angle is that by distance.
+    name = "euclidean" if metric == "cosine" else metric
+    index = HostRows(np.ascontiguousarray(rows), np.zeros((len(rows), 1)), name)
+    return lambda X: index.map(lambda some: (index.k_nearest(some, k).rows,), X, k)[0]
 
 
 def trees(rows, D, seed, share=1.0):

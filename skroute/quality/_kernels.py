@@ -165,13 +165,17 @@ def _block_bounds(references, queries, block, limits, product, memory):
     codes, n_queries = references.codes, len(queries.rows)
     bounds = memory[: n_queries * (last - first)].reshape(n_queries, last - first)
     if product:
-        # The view is for the compiler, which reads this for codes of chebyshev as well.
-        rows = codes[first:last].reshape(last - first, -1).view(np.float32)
-        np.dot(queries.codes.reshape(n_queries, -1).view(np.float32), rows.T, bounds)
+        # The view is for the compiler, which reads this for codes of chebyshev as well. Zeros
+        # that fill a block of features up are left out.
+        n_features = queries.rows.shape[1]
+        rows = codes[first:last].reshape(last - first, -1).view(np.float32)[:, :n_features]
+        asked = queries.codes.reshape(n_queries, -1).view(np.float32)[:, :n_features]
+        np.dot(np.ascontiguousarray(asked), np.ascontiguousarray(rows).T, bounds)
+        squares = references.squares[first:last]
         for q in range(n_queries):
-            own = queries.squares[q]
-            for i in range(last - first):
-                bounds[q, i] = (own + references.squares[first + i]) - 2 * bounds[q, i]
+            own, line = queries.squares[q], bounds[q]
+            for i in range(len(line)):
+                line[i] = (own + squares[i]) - 2 * line[i]
         return bounds
     for q in range(n_queries):
         if limits[q] >= 0:
@@ -254,30 +258,36 @@ def nearest_of_subsets(references, queries, starts):
     return distances, rows
 
 
-# np.partition and np.argsort do the same, and take 20 of 29 seconds that `k_nearest` is compiled.
+# np.partition does the same, and takes many seconds that `k_nearest` is compiled.
 @njit(cache=True, nogil=True)
 def kth_smallest(values, k):
-    """The k-th smallest of `values`, which change their order (Hoare's selection)."""
-    first, last = 0, len(values) - 1
-    while first < last:
-        pivot = values[(first + last) // 2]
-        i, j = first, last
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if k - 1 <= j:
-            last = j
-        elif k - 1 >= i:
-            first = i
+    """The k-th smallest of `values`, which are not negative and which change.
+
+    It halves what is possible and counts: there are no branches that are guessed wrong, and the
+    counts are vectorised.
+    """
+    # The bit patterns have the same order.
+    bits = values.view(np.int64)
+    low = high = bits[0]
+    for j in range(len(bits)):
+        low, high = min(low, bits[j]), max(high, bits[j])
+    while low < high:
+        middle, count = low + (high - low) // 2, 0
+        # The values next to the middle: where many are equal, halves are not enough.
+        below, above = low, high
+        for j in range(len(bits)):
+            lower = bits[j] <= middle
+            count += lower
+            below = max(below, bits[j] if lower else low)
+            above = min(above, high if lower else bits[j])
+        if count < k:
+            low = above
         else:
-            break
-    return values[k - 1]
+            high = below
+            if count == k:
+                low = below
+    bits[0] = low
+    return values[0]
 
 
 @njit(cache=True, nogil=True)
@@ -289,8 +299,9 @@ def _keep_possible(references, queries, q, values, rows, count, k):
     metric, scale, factor = references.metric, references.scale, references.factor
     slack, upper = queries.slack[q], np.empty(count)
     for j in range(count):
-        upper[j] = values[j] + references.excess[rows[j]]
-    largest = max(kth_smallest(upper, k) + queries.excess[q], 0.0)
+        # A zero of either sign becomes a positive one, whose bits are zero.
+        upper[j] = max(values[j] + references.excess[rows[j]], 0.0) + 0.0
+    largest = kth_smallest(upper, k) + queries.excess[q]
     bound = _upper_bound(metric, largest, slack, factor, scale)
     limit = _code_limit(metric, bound, slack, factor, scale)
     kept = 0
@@ -343,16 +354,17 @@ def _k_nearest(references, queries, k):
     codes, X = references.codes, references.rows
     Q, slack = queries.rows, queries.slack
     n_queries, n_rows = Q.shape[0], X.shape[0]
-    capacity = min(2 * k + 64, n_rows)
-    values = np.empty((n_queries, capacity))
-    rows = np.empty((n_queries, capacity), np.int64)
+    size, product = _block_size(references, queries)
+    # So many candidates are left as they are.
+    enough = 2 * k + 64
+    values = np.empty((n_queries, min(enough + size, n_rows)))
+    rows = np.empty(values.shape, np.int64)
     counts = np.zeros(n_queries, np.int64)
     limits = np.full(n_queries, np.inf)
     # Largest of k distances, for queries of which some were taken.
     bounds = np.full(n_queries, np.inf)
     absolute = np.empty(Q.shape[1])
     bits = absolute.view(np.int64)
-    size, product = _block_size(references, queries)
     memory, one = np.empty(n_queries * size, np.float32), np.empty(1, np.float32)
     for first in range(0, n_rows, size):
         last = min(first + size, n_rows)
@@ -361,35 +373,34 @@ def _k_nearest(references, queries, k):
             limit, bound, query = limits[q], bounds[q], Q[q]
             if limit < 0:
                 continue
-            for i in range(first, last):
-                value = near[q, i - first]
+            line, count = near[q], counts[q]
+            for j in range(len(line)):
+                value = line[j]
                 if value > limit:
                     continue
+                i = first + j
                 if bound < np.inf:
-                    if product:
-                        # Rows much nearer to each other than to zero: products say little.
+                    if product and codes.shape[1] > 1:
+                        # Rows much nearer to each other than to zero: products say little. Of few
+                        # features the distance itself takes no longer.
                         _code_distances(metric, codes, i, i + 1, queries.codes[q], limit, one)
                         if one[0] > limit:
                             continue
                     if _distance(metric, X, i, query, absolute, bits) >= bound:
                         continue
-                if counts[q] == capacity:
-                    counts[q], limit = _keep_possible(
-                        references, queries, q, values[q], rows[q], capacity, k
+                values[q, count], rows[q, count] = value, i
+                count += 1
+            if count > enough:
+                count, limit = _keep_possible(references, queries, q, values[q], rows[q], count, k)
+                if count > enough:
+                    _, bound = _keep_nearest(
+                        metric, values[q], rows[q], count, k, X, query, absolute, bits
                     )
-                    if counts[q] > (capacity + k) // 2:
-                        _, bound = _keep_nearest(
-                            metric, values[q], rows[q], counts[q], k, X, query, absolute, bits
-                        )
-                        counts[q] = k
-                        limit = min(limit, _code_limit(metric, bound, slack[q], factor, scale))
-                        if _distance(metric, X, i, query, absolute, bits) >= bound:
-                            continue
-                    if value > limit:
-                        continue
-                values[q, counts[q]] = value
-                rows[q, counts[q]] = i
-                counts[q] += 1
+                    count, limit = (
+                        k,
+                        min(limit, _code_limit(metric, bound, slack[q], factor, scale)),
+                    )
+            counts[q] = count
             limits[q], bounds[q] = limit if bound > 0 else -1.0, bound
     distances = np.empty((n_queries, k))
     nearest_rows = np.empty((n_queries, k), np.int64)

@@ -26,7 +26,6 @@ from skroute.quality._trees import join
 from skroute.quality._uncertainty import (
     error_curves,
     in_one,
-    iterated,
     made_up_outcomes,
     standard_errors,
 )
@@ -37,11 +36,6 @@ from skroute.utils._texts import hiding_texts
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
-# Standard errors are learned on about this many rows, and twice of so many; of fewer by how much
-# they fell short on made-up tables of 1,000 rows.
-_ROWS_OF_ERRORS = 1000
-_ROWS_OF_TWO_ERRORS = 2000
-_FALL_SHORT = 1.1
 # Rows that are estimated at once: what is between two kernels stays in the cache.
 _BLOCK = 1024
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
@@ -372,29 +366,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _made_up_errors(self, names, choice, rows, quality, folds):
         """Errors of what is taken on rows whose quality is known, as it is made up.
 
-        Of many rows twice: the errors of the second time are known to be errors of a first
-        time that are known as well, and by their ratio the first ones are too small, or too
-        large.
+        The members are fitted again, out of sample and with the same weights and corrections.
         """
-        rng = np.random.default_rng(self.random_state)
-        truth, known = choice.estimate, made_up_outcomes(choice.estimate, quality, rng)
-        some, ratio = folds[: -(-_ROWS_OF_ERRORS // len(folds[0][1]))], _FALL_SHORT
-        twice = len(quality) >= _ROWS_OF_TWO_ERRORS
-        first, ends = folds if twice else some, (quality.min(axis=0), quality.max(axis=0))
-        estimate = self._estimated_again(names, choice, rows, known, first, ends)
-        error = estimate - truth
-        if twice:
-            second = made_up_outcomes(estimate, known, rng)
-            again = self._estimated_again(names, choice, rows, second, some, ends)
-            ratio = iterated((error**2).mean(), np.nanmean((again - estimate) ** 2))
-        seen = np.isfinite(error).all(axis=1)
-        return error_curves(estimate[seen], error[seen] * ratio, truth.std(axis=0))
-
-    def _estimated_again(self, names, choice, rows, outcomes, folds, ends):
-        """Out-of-sample estimates of other outcomes, with the same weights and corrections.
-
-        They stay between two `ends`.
-        """
+        rng, truth = np.random.default_rng(self.random_state), choice.estimate
+        outcomes = made_up_outcomes(truth, quality, rng)
         known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
         used = np.flatnonzero(np.maximum(weights.level, weights.difference) > 0)
 
@@ -407,7 +382,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         jobs = [(k, i) for k in range(len(folds)) for i in used]
         fits = (delayed(deviations)(*job) for job in jobs)
         found = dict(zip(jobs, Parallel(n_jobs=self._threads, require="sharedmem")(fits)))
-        estimate = np.full(outcomes.shape, np.nan)
+        estimate = np.empty(outcomes.shape)
         for k, (train, test) in enumerate(folds):
             parts = np.zeros((len(names), len(test), outcomes.shape[1]))
             for i in used:
@@ -415,7 +390,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             estimate[test] = outcomes[train].mean(axis=0) + weigh(parts, weights)
             if choice.knots is not None:
                 estimate[test] = corrected(estimate[test], choice.knots)
-        return np.clip(estimate, *ends)
+        estimate = np.clip(estimate, quality.min(axis=0), quality.max(axis=0))
+        return error_curves(estimate, estimate - truth, truth.std(axis=0))
 
     def predict(
         self, X: ArrayLike, return_std: bool = False

@@ -218,13 +218,16 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
         Raises
         ------
+        TypeError
+            If there are any.
         ValueError
             For values of the wrong shape or sign, or a budget below the cheapest plan.
         """
         return super().fit(X, y, costs=costs, **params)
 
     def _fit(self, X, y, *, task, costs=None, **params):
-        self._route_metadata(params)
+        if params:
+            raise TypeError(f"OnlineBudgetRouter.fit takes X, y and costs, not {min(params)!r}.")
         if y is None and self.prior is None:
             raise ValueError(
                 "OnlineBudgetRouter requires y to be passed, but the target y is None."

@@ -212,7 +212,8 @@ class Numbers:
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         y = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
-        if np.abs(y).max() > _LARGEST:
+        # In double precision: in single, numpy would warn that the limit is none of its numbers.
+        if np.abs(y.astype(np.float64)).max() > _LARGEST:
             raise ValueError(
                 f"y must lie within {_LARGEST:g} of 0, or the square of an error is infinite. "
                 "Scale it."

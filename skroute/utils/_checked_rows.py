@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from skroute.utils._compat import num_samples
 from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
 
@@ -31,3 +32,16 @@ def checked_rows(estimator, X):
     types = [np.float64, np.float32]
     with hiding_texts(X):
         return validate_data(estimator, on_host(X), dtype=types, order="C", reset=False)
+
+
+def check_weights(params, n_samples):
+    """Refuse a `sample_weight` that is not one per row, before some of the rows are taken.
+
+    One that has as many entries as these would be paired with them, whoever they belong to.
+    """
+    weight = params.get("sample_weight")
+    if hasattr(weight, "__len__") and (given := num_samples(weight)) != n_samples:
+        raise ValueError(
+            f"sample_weight must have one entry per row: there are {n_samples} rows and {given} "
+            "weights."
+        )

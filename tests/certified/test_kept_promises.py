@@ -334,6 +334,11 @@ def test_what_is_left_after_an_outage_is_certified_or_said(listed):
         made.certificate_for(exclude=["x"])
     with pytest.raises(ValueError, match=r"exclude names \['x'\]"):
         made.route(X[:5], exclude=["x"])
+    with pytest.raises(ValueError, match="leaves no choice"):
+        made.certificate_for(exclude=["l", "m", "s"])
+    with warnings.catch_warnings(), pytest.raises(ValueError, match="leaves no choice"):
+        warnings.simplefilter("error")
+        made.route(X[:5], exclude=["l", "m", "s"])
     paid = certified(listed, budget=4.0)
     assert paid.predict_cost(X, exclude=["m"]).mean() <= 4.0
     # Evidence of calls that exclude it already.

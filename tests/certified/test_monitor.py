@@ -390,6 +390,25 @@ def test_rows_are_counted_by_their_routes_where_only_losses_are_watched():
     assert monitor.update(loss=[1.0] * 30, route=[0] * 30).row > 100
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_costs_and_losses_may_come_apart_with_their_routes(seed):
+    """Losses, or routes, without costs ended in an IndexError and were half counted."""
+    rng = np.random.default_rng(seed)
+    kinds = {"a": ChoicePromise(0.2, 1.0), "b": ChoicePromise(0.2), "c": ChoicePromise(budget=1.0)}
+    apart = PromiseMonitor(max_loss=0.3, budget=2.0, choices=kinds)
+    together = PromiseMonitor(max_loss=0.3, budget=2.0, choices=kinds)
+    n = int(rng.integers(1, 200))
+    cost, loss = rng.exponential(1.0, n), (rng.random(n) < 0.3).astype(float)
+    route = rng.integers(3, size=n)
+    together.update(cost=cost, loss=loss, route=route)
+    for fed in ({"loss": loss}, {"cost": cost}, {}):
+        apart.update(route=route, **fed)
+    assert [(a.kind, a.choice, a.mean) for a in together.alarms_] == [
+        (a.kind, a.choice, a.mean) for a in sorted(apart.alarms_, key=lambda a: (a.row - 1) % n)
+    ]
+    assert (apart.n_rows_, apart.n_audited_) == (3 * n, n)
+
+
 @pytest.mark.parametrize("max_cost", [None, 1e9])
 def test_what_is_far_beyond_a_budget_is_noticed_within_rows(max_cost):
     """The largest bet is half of what may be bet: its capital grows by half with each such row."""

@@ -232,6 +232,8 @@ def test_what_cannot_be_promised_is_refused_with_what_can():
     assert not safe.certificate_.promised and safe.certificate_.operating_budget == np.inf
     assert str(safe.certificate_).startswith("Nothing is promised")
     np.testing.assert_array_equal(safe.predict(X), X[:, 2])
+    with pytest.raises(ValueError, match='or leave out budget=9.0 and take fallback="safe"'):
+        certified(X, max_loss=0.001, budget=9.0, fallback="safe")
     worse = X.copy()
     worse[:, 2] = 0
     with pytest.raises(ValueError, match="no number of rows would be enough: the loss seen"):
@@ -245,6 +247,23 @@ def test_what_cannot_be_promised_is_refused_with_what_can():
 class Cheap:
     def predict(self, X):
         return np.asarray(X)[:, 1].astype(int)
+
+
+class Other:
+    """As good as the expensive model, on other rows."""
+
+    def predict(self, X):
+        return (np.asarray(X)[:, 0] < 0.9).astype(int)
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_more_rows_are_asked_for_than_were_given(seed):
+    """A forecast from mean and spread alone said of 395 rows that 318 would be enough."""
+    max_loss = np.random.default_rng(seed).uniform(0.3, 0.5)
+    options = {"reference": Other(), "n_points": 2, "confidence": 1 - 1e-10}
+    refused = pytest.raises(ValueError, certified, table(80, seed), max_loss=max_loss, **options)
+    given, needed = re.search(r" (\d+) evidence .* need about (\d+)", str(refused.value)).groups()
+    assert int(needed) > int(given)
 
 
 def test_groups_are_promised_each():

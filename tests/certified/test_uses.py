@@ -205,6 +205,19 @@ def test_a_router_makes_its_monitor(logged):
         few.monitor()
 
 
+@pytest.mark.parametrize("max_cost", [None, 6.0])
+@pytest.mark.parametrize("budget", [6.0, 12.0, 30.0])
+def test_a_budget_above_all_costs_is_watched(logged, budget, max_cost):
+    """The monitor was refused for a `max_cost` that nobody had given."""
+    router, X, Q = logged
+    options = {"budget": budget, "max_cost": max_cost, "n_points": 3, "random_state": 0}
+    made = CertifiedRouter(FrozenEstimator(router), **options).fit(X, Q)
+    monitor, routed = made.monitor(), made.predict_routed(X)
+    assert monitor.update(cost=routed.cost, route=routed.route) is None
+    monitor.update(cost=np.full(len(X), 3 * budget), route=routed.route)
+    assert ("cost", None) in {(alarm.kind, alarm.choice) for alarm in monitor.alarms_}
+
+
 def test_bounds_of_choices_hold_over_fresh_draws():
     """The bounds are those of the choice's own rows, at the operating point that was chosen."""
     X = table(3000)

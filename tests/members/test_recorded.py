@@ -1,6 +1,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -291,3 +292,30 @@ def test_a_label_named_with_a_score_of_zero_stays_the_answer():
     scores = model.predict_scores([[0], [1]])
     assert scores.argmax(axis=1).tolist() == [2, 1]
     np.testing.assert_allclose(scores, [[0, 0, 0], [0, 0.4, 0]], atol=1e-300)
+
+
+@pytest.mark.parametrize("absent", [None, np.nan, pd.NA, pd.NaT])
+@pytest.mark.parametrize("kind", ["list", "object", "string", "category", "numbers"])
+def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
+    """They ended in errors of numpy and pandas, or in "nan, which is not in [0.0, nan]"."""
+    if kind == "numbers" and absent is not np.nan:
+        given = pd.Series([3, 1, None, 2], dtype="Int64")
+    elif kind in ("string", "category"):
+        given = pd.Series(["b", "a", absent, "c"], dtype=kind)
+    else:
+        given = [1.0, 2.0, absent, 3.0] if kind == "numbers" else ["b", "a", absent, "c"]
+        given = np.array(given, dtype=object) if kind == "object" else given
+    if kind == "list" and absent is np.nan:
+        given = [0.0, 1.0, np.nan, 2.0]
+    message = r"{} must not be missing, as in 1 of 4 rows \(the first is row 2\)"
+    with pytest.raises(ValueError, match=message.format("predictions")):
+        RecordedClassifier(given, ids=list("wxyz")).predict([["w"]])
+    with pytest.raises(ValueError, match=message.format("ids")):
+        RecordedClassifier([1, 2, 3, 4], ids=given).predict([["w"]])
+
+
+def test_a_column_that_is_not_there_is_named():
+    X = pd.DataFrame({"row": [1, 0], "x": [0.5, 0.1]})
+    assert RecordedClassifier(["a", "b"], column="row").predict(X).tolist() == ["b", "a"]
+    with pytest.raises(ValueError, match=r"column='id' is not one of X: \['row', 'x'\]"):
+        RecordedClassifier(["a", "b"], column="id").predict(X)

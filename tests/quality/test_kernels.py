@@ -280,3 +280,15 @@ def test_rows_of_a_tie_are_thinned_once(metric, kind, monkeypatch):
     np.testing.assert_array_equal(found[1], expected[1])
     # At the end, and where the k-th distance falls: 1 and 0 of one-hot rows.
     assert len(calls) <= 3
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    values=st.lists(st.sampled_from([0.0, 1.0, 2.0, np.inf]) | st.floats(0, 1e308), min_size=1),
+    share=st.floats(0, 1),
+)
+def test_kth_smallest_is_that_of_a_sort(values, share):
+    values = np.abs(values)
+    k = max(1, round(share * len(values)))
+    assert _kernels.kth_smallest(values.copy(), k) == np.sort(values)[k - 1]
+    assert _kernels.kth_smallest.py_func(values.copy(), k) == np.sort(values)[k - 1]

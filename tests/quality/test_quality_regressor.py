@@ -4,6 +4,8 @@ import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
@@ -22,6 +24,7 @@ from skroute.quality._family import (
     unit_rows,
     unpack,
 )
+from tests.quality.test_kernels import make_rows
 
 
 def log(n=300, d=4, k=3, seed=0):
@@ -74,16 +77,31 @@ def test_choices_that_are_alike_share_what_they_have_in_common():
     assert together < 0.8 * alone
 
 
-@pytest.mark.parametrize("metric", ["cosine", "euclidean", "chebyshev"])
-def test_nearest_rows_are_the_nearest(metric):
-    rng = np.random.default_rng(0)
-    X, new = rng.standard_normal((2, 50, 4)).astype(np.float32)
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    kind=st.sampled_from(["normal", "integers", "clusters", "duplicates"]),
+    metric=st.sampled_from(["cosine", "euclidean", "chebyshev"]),
+    n_rows=st.integers(1, 1500),
+    n_features=st.sampled_from([1, 3, 20, 64, 65, 100]),
+    n_queries=st.sampled_from([1, 5, 40]),
+    k=st.integers(1, 100),
+)
+def test_nearest_rows_are_the_nearest(seed, kind, metric, n_rows, n_features, n_queries, k):
+    """Rows of float32 in half precision, against all distances in float64."""
+    rng = np.random.default_rng(seed)
+    X = make_rows(rng, kind, n_rows + n_queries, n_features).astype(np.float16).astype(np.float32)
     if metric == "cosine":
-        X, new = unit_rows(X), unit_rows(new)
+        X = unit_rows(X)
+    X, new = X[:n_rows], X[n_rows:]
     order = np.inf if metric == "chebyshev" else 2
-    apart = np.linalg.norm((new[:, None] - X[None]).astype(float), ord=order, axis=2)
-    found = nearest(X, new, metric, 5)
-    np.testing.assert_array_equal(np.sort(found), np.sort(np.argsort(apart, axis=1)[:, :5]))
+    apart = np.array([np.linalg.norm(X.astype(float) - row, ord=order, axis=1) for row in new])
+    found = nearest(X, new, metric, k)
+    assert found.shape == (n_queries, min(k, n_rows))
+    assert all(len(set(rows)) == len(rows) for rows in found)
+    # Those that are equally near but for rounding may stand for each other.
+    expected = np.sort(apart, axis=1)[:, : found.shape[1]]
+    np.testing.assert_allclose(np.take_along_axis(apart, found, 1), expected, rtol=1e-13)
 
 
 def test_weights_are_those_of_least_squares():

@@ -1,5 +1,8 @@
 """Routers of regressors: the same machinery, for numbers."""
 
+import warnings
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
@@ -66,6 +69,25 @@ def test_rows_go_where_the_loss_is_smaller(quality):
         assert not hasattr(router, "predict_proba") and not hasattr(router, "classes_")
     occam, single, random, oracle = losses.values()
     assert oracle < occam < 0.8 * random and occam < single
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint16", "bool", "longdouble"])
+@pytest.mark.parametrize("name", ["Occam", "SingleBest", "Random", "Oracle"])
+def test_numbers_of_any_precision_are_read_without_warnings(name, dtype):
+    """numpy warned of an overflow when single precision was compared with the largest y."""
+    X, y, *_ = problem()
+    kinds = {
+        "Occam": partial(OccamRouterRegressor, accuracy_estimator=TREE),
+        "SingleBest": SingleBestRegressor,
+        "Random": RandomRouterRegressor,
+        "Oracle": OracleRouterRegressor,
+    }
+    y = np.round(y).astype(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        router = kinds[name](members(), costs=COSTS).fit(X, y)
+        told = {"y_true": y} if name == "Oracle" else {}
+        assert np.isfinite(router.predict(X, **told)).all()
 
 
 def test_an_exchange_rate_leaves_answers_that_save_less_than_they_cost():

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._amounts import is_amount
 from skroute.utils._callbacks import FitTask
+from skroute.utils._checked_rows import refuse_source
 from skroute.utils._compat import (
     BaseComposition,
     VisualBlock,
@@ -487,6 +488,7 @@ def check_rows(estimator, X, *, reset):
             "X must be an array, a data frame, a sparse matrix or a list of rows, got "
             f"{type(X).__name__}. One row is a list or an array of one."
         )
+    refuse_source(X, type(estimator).__name__)
     (X,) = indexable(indexable_dataset(X))
     torch = torch_of(X)
     numeric = holds_numbers(X)
@@ -710,6 +712,7 @@ class CostAwareMixin(CallbackSupportMixin):
     def _validate_and_run(self, learn, X, y, params, name):
         if getattr(self, "n_jobs", None) == 0:
             raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
+        refuse_source(X)
         context = self._init_callback_context(task_name=name, max_subtasks=None)
         with FitTask(self, context, X, y) as task:
             learn(X, y, task=task, **params)

@@ -27,6 +27,7 @@ from sklearn.utils.estimator_checks import (
 from sklearn.utils.validation import has_fit_parameter
 
 from skroute.base import Plan, Routed
+from skroute.features import LazyFeatures
 from skroute.routing import BudgetRouter, CascadeRouter, OnlineBudgetRouter
 
 LABELS = np.array(["ant", "bee", "hornet"])
@@ -323,6 +324,20 @@ def check_decision_weights_of_another_length(estimator):
         for n in (len(X) // 2, *range(80, 100), len(X) + 1):
             with pytest.raises(refused, match="sample_weight"):
                 clone(estimator).fit(X, target(estimator, y), sample_weight=np.ones(n))
+
+
+def check_decision_sources_of_features(estimator):
+    """A source of features is bought from or refused in words; `fit` reads whole rows."""
+    X, y, X_test, _ = rows()
+    with pytest.raises(TypeError, match="fit needs rows with all that can be bought"):
+        clone(estimator).fit(LazyFeatures(dict(enumerate(X.T))), target(estimator, y))
+    model = fitted(estimator)
+    try:
+        found = model.predict(LazyFeatures(dict(enumerate(X_test.T))))
+    except TypeError as error:
+        assert "reads whole rows and buys no columns, got LazyFeatures" in str(error)
+    else:
+        np.testing.assert_array_equal(found, model.predict(X_test))
 
 
 class Recorder:

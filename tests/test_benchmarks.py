@@ -282,6 +282,35 @@ for apart in (False, True):
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
 
 
+def test_the_best_member_is_picked_on_rows_that_do_not_judge_it():
+    """Estimates: members that are alike are not ahead by luck; one that is better is found."""
+    script = """
+import numpy as np
+import bench_estimates as bench
+
+def tables(ahead, n_draws=40):
+    for seed in range(n_draws):
+        gain = np.random.default_rng(seed).normal(size=(len(bench.KNOWN) + 1, 500))
+        gain[0] += ahead
+        yield dict(zip([*bench.KNOWN, bench.DEFAULT], gain))
+
+def judged(ahead):
+    found = [bench.behind_unseen(gain, draws=10) for gain in tables(ahead)]
+    return np.mean(found), np.std(found) / len(found) ** 0.5
+
+mean, se = judged(0.0)
+assert abs(mean) < 4 * se, (mean, se)
+# The mutation: the rows that pick judge as well.
+lucky = [100 * max(g.mean() for g in gain.values()) for gain in tables(0.0)]
+lucky = np.array(lucky) - [100 * gain[bench.DEFAULT].mean() for gain in tables(0.0)]
+assert lucky.mean() > 4 * se
+mean, se = judged(1.0)
+assert abs(mean - 100) < 4 * se, (mean, se)
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(RESULTS.parent)])}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
 def test_committed_results(path):
     """What is in the repo is complete, named after its benchmark, and tells of no machine."""

@@ -249,6 +249,7 @@ def probe_rows(X):
     return probes
 
 
+@np.errstate(over="ignore")
 def _varied(rows, columns, values):
     """Every third cell of the columns that can hold them replaced by values."""
     rows = rows.copy()
@@ -266,8 +267,7 @@ def _varied(rows, columns, values):
                 category = text and not missing and hasattr(column, "cat")
                 rows.isetitem(j, changed.astype("category") if category else changed)
         else:
-            with np.errstate(over="ignore"):
-                rows[at, j] = new
+            rows[at, j] = new
     return rows
 
 

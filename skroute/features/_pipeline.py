@@ -12,6 +12,7 @@ from skroute.features._by_group import dense, find_groups, structural_groups
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures
 from skroute.features._raw_rows import RawRows
+from skroute.utils._checked_rows import refuse_source
 from skroute.utils._compat import routing_enabled
 from skroute.utils._views import DelegatedViewsMixin
 
@@ -116,11 +117,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         -------
         self
         """
-        if isinstance(X, LazyFeatures):
-            raise TypeError(
-                "fit needs rows with all that can be bought, got LazyFeatures. Give it a data "
-                "frame or an array of past rows."
-            )
+        refuse_source(X)
         self._by_group = None
         with ExitStack() as self._while_fitting:
             try:

@@ -27,7 +27,7 @@ _FLOATS = 64
 _BLOCK = 24576
 # Rows of a product of matrices, and the fewest queries that are worth one.
 _PRODUCT_ROWS = 1024
-_PRODUCT_QUERIES = 16
+_PRODUCT_QUERIES = 4
 
 
 # Distances of the codes of rows `first` to `last` and of a query, into `out`; only those up to

@@ -256,15 +256,15 @@ class HostRows:
             return estimate(self.ready(Q[rows]))
 
         at_most = max(1, 2**22 // n_neighbors)
-        if len(Q) <= min(_QUERIES, at_most):
-            return estimate(self.ready(Q))
-        threads = effective_n_jobs(n_jobs)
-        each = int(np.clip(-(-len(Q) // threads), _QUERIES, self.most_queries))
-        batches = list(gen_batches(len(Q), min(each, at_most)))
-        # Threads of their own do not need those of the products.
-        single = threads > 1 and self.references.metric == 2
+        products = self.references.metric == 2 and len(Q) > 1
+        # Threads of a product would wait for each other at every block of rows.
         limit = threadpool_controller().limit
-        with limit(limits=1, user_api="blas") if single else nullcontext():
+        with limit(limits=1, user_api="blas") if products else nullcontext():
+            if len(Q) <= min(_QUERIES, at_most):
+                return estimate(self.ready(Q))
+            each = -(-len(Q) // effective_n_jobs(n_jobs))
+            each = int(np.clip(each, _QUERIES, self.most_queries))
+            batches = list(gen_batches(len(Q), min(each, at_most)))
             parts = Parallel(n_jobs=n_jobs, require="sharedmem")(
                 delayed(batch)(rows) for rows in batches
             )

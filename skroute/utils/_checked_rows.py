@@ -45,3 +45,19 @@ def check_weights(params, n_samples):
             f"sample_weight must have one entry per row: there are {n_samples} rows and {given} "
             "weights."
         )
+
+
+def refuse_source(X, reader=None):
+    """Refuse a source of features where whole rows are read: by `fit`, or by the `reader` named."""
+    if not hasattr(X, "acquisition_log_"):
+        return
+    given = type(X).__name__
+    if reader is None:
+        raise TypeError(
+            f"fit needs rows with all that can be bought, got {given}. Give it a data frame or an "
+            "array of past rows."
+        )
+    raise TypeError(
+        f"{reader} reads whole rows and buys no columns, got {given}. Give it a data frame or an "
+        "array."
+    )

@@ -19,6 +19,7 @@ from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
+    BaggingClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -289,6 +290,20 @@ def test_raw_booster(problem, boosted):
     assert set(named.optimize(X).predict(X_test)) == {"no", "yes"}
     with pytest.raises(ValueError, match="The booster has 2 classes, y has 1"):
         QWYCEnsemble(booster).fit(X[:50], np.zeros(50, dtype=int))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "Float32", "Float64", "Int8", "boolean"])
+@pytest.mark.parametrize("kind", [BaggingClassifier, RandomForestClassifier])
+def test_frames_of_any_precision_are_read_without_warnings(problem, kind, dtype):
+    """Reading is tried on rows beyond single precision: pandas warned of an overflow."""
+    X, y, _, _ = problem
+    frame = pd.DataFrame(X[:200] if dtype[0] in "fF" else X[:200] > 0)
+    frame = frame.add_prefix("x").astype(dtype)
+    ensemble = kind(n_estimators=5, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        quick = QWYCEnsemble(ensemble, alpha=0.2, random_state=0).fit(frame, y[:200])
+        quick.predict_routed(frame)
 
 
 class Counted(LogisticRegression):

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._amounts import is_amount
 from skroute.utils._callbacks import FitTask
-from skroute.utils._checked_rows import refuse_source
+from skroute.utils._checked_rows import check_weights, refuse_source
 from skroute.utils._compat import (
     BaseComposition,
     VisualBlock,
@@ -488,7 +488,7 @@ def check_rows(estimator, X, *, reset):
             "X must be an array, a data frame, a sparse matrix or a list of rows, got "
             f"{type(X).__name__}. One row is a list or an array of one."
         )
-    refuse_source(X, type(estimator).__name__)
+    refuse_source(X, estimator)
     (X,) = indexable(indexable_dataset(X))
     torch = torch_of(X)
     numeric = holds_numbers(X)
@@ -713,6 +713,8 @@ class CostAwareMixin(CallbackSupportMixin):
         if getattr(self, "n_jobs", None) == 0:
             raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
         refuse_source(X)
+        if "sample_weight" in params:
+            check_weights(params, num_samples(y if X is None else X))
         context = self._init_callback_context(task_name=name, max_subtasks=None)
         with FitTask(self, context, X, y) as task:
             learn(X, y, task=task, **params)
@@ -729,6 +731,8 @@ class CostAwareMixin(CallbackSupportMixin):
         Without metadata routing there is none: what was given is refused.
         """
         if routing_enabled():
+            if params and not hasattr(self.get_metadata_routing(), "validate_metadata"):
+                raise TypeError(f"{type(self).__name__}.fit does not take {min(params)!r}.")
             return process_routing(self, "fit", **params)
         raise_for_params(params, self, "fit")
         return _NothingRouted()

@@ -227,8 +227,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return super().fit(X, y, costs=costs, **params)
 
     def _fit(self, X, y, *, task, costs=None, **params):
-        if params:
-            raise TypeError(f"OnlineBudgetRouter.fit takes X, y and costs, not {min(params)!r}.")
+        self._route_metadata(params)
         if y is None and self.prior is None:
             raise ValueError(
                 "OnlineBudgetRouter requires y to be passed, but the target y is None."
@@ -343,8 +342,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return rows, base
 
     def _check_X(self, X):
-        refuse_source(X, type(self).__name__)
-        validate_data(self, on_host(X), reset=False, dtype=np.float64)
+        validate_data(self, on_host(refuse_source(X, self)), reset=False, dtype=np.float64)
         return X
 
     def _current(self):

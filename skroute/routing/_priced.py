@@ -36,7 +36,6 @@ from skroute.routing._values import (
     penalty,
     predict_matrix,
 )
-from skroute.utils._checked_rows import check_weights
 from skroute.utils._compat import num_samples
 
 # What a policy computes when it is asked for and keeps until it changes.
@@ -615,7 +614,6 @@ def predict_costs(fitted, X, n_choices):
 def cross_fit(estimator, X, target, folds, task, n_jobs, fit_params, name):
     """An estimator fitted on all rows, and out-of-sample estimates of the same rows."""
     fit_params = fit_params or {}
-    check_weights(fit_params, len(target))
     step = nullcontext() if task is None else task.step(f"{name} on all rows")
     with note_encoder(X, name):
         estimate = out_of_sample_quality(

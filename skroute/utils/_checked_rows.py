@@ -48,9 +48,9 @@ def check_weights(params, n_samples):
 
 
 def refuse_source(X, reader=None):
-    """Refuse a source of features where whole rows are read: by `fit`, or by the `reader` named."""
+    """X, unless it is a source of features: `fit`, or a fitted `reader`, reads whole rows."""
     if not hasattr(X, "acquisition_log_"):
-        return
+        return X
     given = type(X).__name__
     if reader is None:
         raise TypeError(
@@ -58,6 +58,6 @@ def refuse_source(X, reader=None):
             "array of past rows."
         )
     raise TypeError(
-        f"{reader} reads whole rows and buys no columns, got {given}. Give it a data frame or an "
-        "array."
+        f"{type(reader).__name__} reads whole rows and buys no columns, got {given}. Give it a "
+        "data frame or an array."
     )

@@ -30,23 +30,24 @@ def add_distances(ranks, query, columns, categorical, weight, distance):
 @njit(cache=True, nogil=True)
 def limit_of_nearest(distance, n_nearest, scratch):
     """The `n_nearest`-th smallest distance; `scratch` has as much room."""
-    n, every = len(distance), 8
+    n, every, bits = len(distance), 8, scratch.view(np.int32)
     if n >= 16 * n_nearest / every and n_nearest >= every:
         # A sample says which few can be among the nearest: they are fast to sort out.
         n_sample = 0
         for i in range(0, n, every):
             scratch[n_sample] = distance[i]
             n_sample += 1
-        bound = kth_smallest(scratch[:n_sample], min(3 * n_nearest // (2 * every) + 6, n_sample))
+        k = min(3 * n_nearest // (2 * every) + 6, n_sample)
+        bound = kth_smallest(scratch[:n_sample], bits[:n_sample], k)
         n_below = 0
         for i in range(n):
             # Written always and kept where it is small: no branch to guess.
             scratch[n_below] = distance[i]
             n_below += distance[i] <= bound
         if n_below >= n_nearest:
-            return kth_smallest(scratch[:n_below], n_nearest)
+            return kth_smallest(scratch[:n_below], bits[:n_below], n_nearest)
     scratch[:] = distance
-    return kth_smallest(scratch, n_nearest)
+    return kth_smallest(scratch, bits, n_nearest)
 
 
 @njit(cache=True, nogil=True)

@@ -260,14 +260,12 @@ def nearest_of_subsets(references, queries, starts):
 
 # np.partition does the same, and takes many seconds that `k_nearest` is compiled.
 @njit(cache=True, nogil=True)
-def kth_smallest(values, k):
+def kth_smallest(values, bits, k):
     """The k-th smallest of `values`, which are not negative and which change.
 
     It halves what is possible and counts: there are no branches that are guessed wrong, and the
-    counts are vectorised.
+    counts are vectorised. `bits` is the same memory as integers, which have the same order.
     """
-    # The bit patterns have the same order.
-    bits = values.view(np.int64)
     low = high = bits[0]
     for j in range(len(bits)):
         low, high = min(low, bits[j]), max(high, bits[j])
@@ -301,7 +299,7 @@ def _keep_possible(references, queries, q, values, rows, count, k):
     for j in range(count):
         # A zero of either sign becomes a positive one, whose bits are zero.
         upper[j] = max(values[j] + references.excess[rows[j]], 0.0) + 0.0
-    largest = kth_smallest(upper, k) + queries.excess[q]
+    largest = kth_smallest(upper, upper.view(np.int64), k) + queries.excess[q]
     bound = _upper_bound(metric, largest, slack, factor, scale)
     limit = _code_limit(metric, bound, slack, factor, scale)
     kept = 0
@@ -322,7 +320,7 @@ def _keep_nearest(metric, values, rows, count, k, X, query, absolute, bits):
     distances, scratch = np.empty(count), np.empty(count)
     for j in range(count):
         distances[j] = scratch[j] = _distance(metric, X, rows[j], query, absolute, bits)
-    bound = kth_smallest(scratch, k)
+    bound = kth_smallest(scratch, scratch.view(np.int64), k)
     n_equal = k
     for j in range(count):
         n_equal -= distances[j] < bound

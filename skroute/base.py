@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._amounts import is_amount
 from skroute.utils._callbacks import FitTask
-from skroute.utils._checked_rows import check_weights, refuse_source
+from skroute.utils._checked_rows import check_weights, refuse_masked, refuse_source
 from skroute.utils._compat import (
     BaseComposition,
     VisualBlock,
@@ -713,6 +713,7 @@ class CostAwareMixin(CallbackSupportMixin):
         if getattr(self, "n_jobs", None) == 0:
             raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
         refuse_source(X)
+        refuse_masked(X=X, y=y)
         if "sample_weight" in params:
             check_weights(params, num_samples(y if X is None else X))
         context = self._init_callback_context(task_name=name, max_subtasks=None)

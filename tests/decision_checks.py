@@ -326,6 +326,25 @@ def check_decision_weights_of_another_length(estimator):
                 clone(estimator).fit(X, target(estimator, y), sample_weight=np.ones(n))
 
 
+def check_decision_masked_entries(estimator):
+    """What is under a mask is not read as if it were known; a mask of nothing hides nothing."""
+    X, y, X_test, _ = rows()
+    given = target(estimator, y)
+    some = np.arange(len(X)) % 7 == 0
+    for masked in (
+        (np.ma.masked_array(X, np.repeat(some[:, None], X.shape[1], axis=1)), given),
+        (X, np.ma.masked_where(np.broadcast_to(some, given.T.shape).T, given)),
+    ):
+        model = clone(estimator)
+        with pytest.raises(ValueError, match="must have no missing values"):
+            model.fit(*masked)
+        with pytest.raises(NotFittedError):
+            model.predict(X_test)
+    plain = fitted(estimator).predict(X_test)
+    found = clone(estimator).fit(np.ma.masked_array(X), np.ma.masked_array(given)).predict(X_test)
+    np.testing.assert_array_equal(found, plain)
+
+
 def check_decision_sources_of_features(estimator):
     """A source of features is bought from or refused in words; `fit` reads whole rows."""
     X, y, X_test, _ = rows()

@@ -61,3 +61,13 @@ def refuse_source(X, reader=None):
         f"{type(reader).__name__} reads whole rows and buys no columns, got {given}. Give it a "
         "data frame or an array."
     )
+
+
+def refuse_masked(**given):
+    """Refuse masked entries: what is under a mask would be read as if it were known."""
+    for name, values in given.items():
+        if np.ma.is_masked(values):
+            raise ValueError(
+                f"{name} must have no missing values: {np.ma.count_masked(values)} are masked. "
+                "Leave these rows out, or fill them."
+            )

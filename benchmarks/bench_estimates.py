@@ -152,8 +152,8 @@ def default_estimates(fold, seen, means, tests):
         new = corrected(new, choice.knots)
     unit = rounding_unit(*seen_range)
     step = unit if any(weights.any() for weights in choice.weights) else None
-    floors, _ = floors_of_folds(choice.estimate, quality, costs, tests, step)
-    return lift(finished(new, *seen_range), floors, unit)
+    floors, _ = floors_of_folds(choice.estimate, quality, costs, tests, step, seen_range)
+    return lift(finished(new, *seen_range), floors, unit, seen_range)
 
 
 def agrees(fold, estimate):

@@ -109,7 +109,7 @@ def contradicted(against, lead):
     return float(against[last : last + 2].mean())
 
 
-def lift(estimate, floors, step):
+def lift(estimate, floors, step, ends=None):
     """Estimates, in place, with each choice above those that it is to be above.
 
     Parameters
@@ -117,6 +117,9 @@ def lift(estimate, floors, step):
     estimate : ndarray of shape (n_rows, n_choices)
     floors : list of Floor
     step : float
+    ends : (ndarray of shape (n_choices,), ndarray of shape (n_choices,)), default=None
+        The least and the largest outcome of each choice. All choices of a row that was lifted
+        above the largest of all give way by as much.
 
     Returns
     -------
@@ -127,10 +130,14 @@ def lift(estimate, floors, step):
         best = estimate[:, below].max(axis=1)
         lifted = (best + step > estimate[:, choice]) & (best - estimate[:, choice] <= most)
         estimate[lifted, choice] = best[lifted] + step
+    if floors and ends is not None:
+        low, high = ends
+        estimate -= np.maximum(estimate.max(axis=1, keepdims=True) - high.max(), 0.0)
+        np.maximum(estimate, low, out=estimate)
     return estimate
 
 
-def floors_of_folds(estimate, quality, costs, tests, step):
+def floors_of_folds(estimate, quality, costs, tests, step, ends=None):
     """Floors of all rows, and the estimates of each fold lifted by those of the others.
 
     Parameters
@@ -141,6 +148,8 @@ def floors_of_folds(estimate, quality, costs, tests, step):
         The rows of each fold.
     step : float or None
         None, where no outcome differs from another, has no floors.
+    ends : (ndarray of shape (n_choices,), ndarray of shape (n_choices,)), default=None
+        As in :func:`lift`.
 
     Returns
     -------
@@ -153,5 +162,5 @@ def floors_of_folds(estimate, quality, costs, tests, step):
     for test in tests:
         rest = np.setdiff1d(np.arange(len(estimate)), test)
         of_others = learn_floors(estimate[rest], quality[rest], costs, step)
-        lifted[test] = lift(lifted[test], of_others, step)
+        lifted[test] = lift(lifted[test], of_others, step, ends)
     return learn_floors(estimate, quality, costs, step), lifted

@@ -298,10 +298,12 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.compared_, self._knots = choice.compared, choice.knots
         # Means alone have no rows that are estimated against the best of them.
         step = rounding_unit(*self._range) if self._parts else None
-        self._floors, estimate = floors_of_folds(choice.estimate, quality, costs, tests, step)
+        self._floors, estimate = floors_of_folds(
+            choice.estimate, quality, costs, tests, step, self._range
+        )
         self.mean_ = mean
         self._lay_out()
-        return estimate, lift(choice.kept, self._floors, step)
+        return estimate, lift(choice.kept, self._floors, step, self._range)
 
     def _folds(self, n_rows):
         if n_rows < _FEWEST_ROWS:
@@ -448,7 +450,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             for part in add:
                 part(rows, some)
             finish(some, *to_finish)
-        return lift(estimate, self._floors, to_finish[-1])
+        return lift(estimate, self._floors, to_finish[-1], self._range)
 
     def __getstate__(self):
         # Plain arrays: a skops file lists the types of this package that it would build.

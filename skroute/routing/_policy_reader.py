@@ -295,13 +295,13 @@ def stacked(predictor, X):
     found = mean + (found - mean).astype(np.float32)
     for k, knots in enumerate(predictor["knots"] or ()):
         found[:, k] += np.interp(found[:, k], *knots)
-    if predictor["step"] is not None:
-        found = np.round(found / predictor["step"]) * predictor["step"]
+    found = found if (step := predictor["step"]) is None else np.round(found / step) * step
     found = np.clip(found, predictor["low"], predictor["high"])
     for k, under, most in predictor["above"]:
-        ahead, step = found[:, under].max(axis=1) - found[:, k], predictor["step"]
+        ahead = found[:, under].max(axis=1) - found[:, k]
         found[:, k] += np.where((ahead > -step) & (ahead <= most), ahead + step, 0)
-    return found
+    above = np.maximum(found.max(axis=1, keepdims=True) - max(predictor["high"]), 0)
+    return np.maximum(found - above, predictor["low"])
 
 
 def changed(predictor, X):

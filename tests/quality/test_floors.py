@@ -157,6 +157,26 @@ def test_floors_by_rows(seed, m):
     assert (lifted >= estimate).all()
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 5))
+def test_rows_above_all_that_was_seen_give_way_together(seed, m):
+    """What lifted choices lead by stays, but for rows that are all at the least outcome."""
+    rng = np.random.default_rng(seed)
+    estimate = rng.integers(0, 3, (40, m)) / 2.0
+    found = [Floor(k, list(range(k)), float(rng.choice([0.6, np.inf]))) for k in range(1, m)]
+    free = lift(estimate.copy(), found, 1e-3)
+    low, high = np.zeros(m), np.append(np.full(m - 1, 0.5), 1.0)
+    lifted = lift(estimate.copy(), found, 1e-3, (low, high))
+    assert lifted.min() >= 0
+    assert lifted.max() <= 1 + 1e-12
+    inside = free.max(axis=1) <= 1
+    np.testing.assert_array_equal(lifted[inside], free[inside])
+    leads = free.max(axis=1, keepdims=True) - free
+    given_way = lifted.max(axis=1, keepdims=True) - lifted
+    at_least = lifted == 0
+    np.testing.assert_allclose(given_way[~at_least], leads[~at_least], atol=1e-12)
+
+
 def test_floors_of_a_fold_are_those_of_the_others():
     rng = np.random.default_rng(1)
     estimate, quality = rng.normal(size=(2, 60, 2))
@@ -185,7 +205,8 @@ def test_the_estimator_decides_by_its_floors(monkeypatch, most):
         assert ((behind <= -step) | (behind > most)).all()
     before = plain.predict(new)
     assert (before[:, 1] < before[:, 0]).any()
-    np.testing.assert_array_equal(router.predict(new), lift(before, wanted, step))
+    lifted = lift(before, wanted, step, (Q.min(axis=0), Q.max(axis=0)))
+    np.testing.assert_array_equal(router.predict(new), lifted)
 
 
 def test_kept_estimates_are_made_up_as_those_of_new_rows(monkeypatch):

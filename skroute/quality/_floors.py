@@ -14,6 +14,8 @@ from skroute.quality._stacking import standard_error, upper_hull
 # Standard errors that the outcomes' sum must be above zero by, and that what comes after its
 # largest must be below for the rows there to be left as estimated.
 _BEYOND, _REFUTED = 0.5, 1.0
+# Where outcomes are right or wrong, of what a choice leads by over all rows.
+_WORTH = 0.5
 
 
 class Floor(NamedTuple):
@@ -44,7 +46,9 @@ def learn_floors(estimate, quality, costs, step):
     that the more expensive choice is the better one, by a hair: what money buys first stays as it
     was, and the last of it buys what outcomes say is better. It is all rows, if the sum of all is
     above zero as well, and that of the rest is not a standard error below it: of rare and
-    expensive errors a few rows say little.
+    expensive errors a few rows say little. Where outcomes are right or wrong, estimates tell rows
+    apart well, and the lead must also be half of that over all rows: with less, money is better
+    saved.
 
     Parameters
     ----------
@@ -60,7 +64,9 @@ def learn_floors(estimate, quality, costs, step):
         In the order in which they are to be lifted.
     """
     rows, found, estimate = np.arange(len(estimate)), [], estimate.copy()
-    for k in upper_hull(costs, quality.mean(axis=0)):
+    mean, low, high = quality.mean(axis=0), quality.min(), quality.max()
+    right_or_wrong = np.all((quality == low) | (quality == high))
+    for k in upper_hull(costs, mean):
         cheaper = np.flatnonzero(costs < costs[k])
         if not len(cheaper):
             continue
@@ -68,14 +74,15 @@ def learn_floors(estimate, quality, costs, step):
         against = estimate[rows, best] - estimate[:, k]
         asked = np.flatnonzero(against >= 0)
         lead = (quality[:, k] - quality[rows, best])[asked]
-        most = contradicted(against[asked], lead)
+        least = _WORTH * (mean[k] - mean[cheaper].max()) if right_or_wrong else 0.0
+        most = contradicted(against[asked], lead, least)
         if most is not None:
             found.append(Floor(int(k), cheaper.tolist(), most))
             lift(estimate, found[-1:], step)
     return found
 
 
-def contradicted(against, lead):
+def contradicted(against, lead, least=0.0):
     """Up to which estimated disadvantage outcomes say that there is none.
 
     Parameters
@@ -84,6 +91,8 @@ def contradicted(against, lead):
         By how much a choice is estimated to be worse.
     lead : ndarray of shape (n_rows,)
         By how much it was better.
+    least : float, default=0.0
+        What it must be better by on average, where outcomes contradict.
 
     Returns
     -------
@@ -96,6 +105,7 @@ def contradicted(against, lead):
     # The variance of a sum of `count` leads is that of one, times `count`.
     squares = np.maximum(np.cumsum(lead**2) - total**2 / count, 0.0)
     beyond = total > _BEYOND * np.sqrt(squares * count / np.maximum(count - 1, 1))
+    beyond &= total > least * count
     # Rows of equal estimates are lifted together; no row, or one, says nothing.
     ends = np.append(np.diff(against) > 0, True)[: len(lead)] & (count > 1)
     at = np.flatnonzero(ends & beyond)

@@ -104,21 +104,23 @@ def test_what_outcomes_confirm_is_left_alone():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.integers(0, 40), st.integers(1, 12))
-def test_where_contradiction_ends(seed, n, n_values):
+@given(
+    st.integers(0, 10_000), st.integers(0, 40), st.integers(1, 12), st.sampled_from([0.0, 0.4])
+)
+def test_where_contradiction_ends(seed, n, n_values, worth):
     """Beside brute force over all ends, and the isotonic calibration of the lead."""
     rng = np.random.default_rng(seed)
     against = rng.integers(0, n_values, n) / 4.0
     lead = rng.normal(rng.normal(), 1, n).round(1)
-    most = contradicted(against, lead)
+    most = contradicted(against, lead, worth)
 
-    def beyond(some, least):
-        return len(some) > 1 and some.mean() > least * some.std(ddof=1) / len(some) ** 0.5
+    def beyond(some, errors):
+        return len(some) > 1 and some.mean() > errors * some.std(ddof=1) / len(some) ** 0.5
 
     sums = {
         end: lead[against <= end].sum()
         for end in np.unique(against)
-        if beyond(lead[against <= end], 0.5)
+        if beyond(lead[against <= end], 0.5) and lead[against <= end].mean() > worth
     }
     assert (most is None) == (not sums)
     if most is None:
@@ -129,7 +131,7 @@ def test_where_contradiction_ends(seed, n, n_values):
         assert most == np.inf
         return
     np.testing.assert_array_equal(against <= most, against <= best)
-    if sums[best] >= max(lead[against <= end].sum() for end in against) - 1e-9:
+    if not worth and sums[best] >= max(lead[against <= end].sum() for end in against) - 1e-9:
         isotonic = IsotonicRegression(increasing=False).fit(against, lead).predict(against)
         assert (isotonic[against <= best] > -1e-9).all()
         assert (isotonic[against > best] < 1e-9).all()

@@ -120,6 +120,23 @@ def test_a_choice_that_is_not_estimated_below_cheaper_ones():
     assert (free[:, 3] < free[:, :3].max(axis=1))[behind < 0].any()
 
 
+def test_means_alone_are_exported_as_they_are_predicted():
+    """Rows that say nothing: no member has weight, and a curve for the means is not taken."""
+    plain = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, Q = rng.standard_normal((24, 2)), rng.standard_normal((24, 2))
+        estimator = QualityRegressor(family=["linear"])
+        router = BudgetRouter(estimator, costs=[1, 2]).fit(X, Q)
+        policy = PortablePolicy(export_policy(router))
+        np.testing.assert_allclose(policy.quality(X), router.predict_quality(X), atol=2e-5)
+        kept = estimator.cross_fit(X, Q, return_kept=True)[1]
+        if not estimator._parts:
+            plain += 1
+            np.testing.assert_allclose(kept, estimator.predict(X), atol=1e-12)
+    assert plain > 2
+
+
 def test_an_occam_router_and_missing_values(tmp_path):
     X, _ = log(300)
     y = (X[:, 0] > 0).astype(int)

@@ -120,6 +120,17 @@ def test_a_choice_that_is_not_estimated_below_cheaper_ones():
     assert (free[:, 3] < free[:, :3].max(axis=1))[behind < 0].any()
 
 
+def test_the_smallest_budget_buys_nothing_however_large_quality_is():
+    X, Q = log(100)
+    router = BudgetRouter(Ridge(), costs=[1e-6, 1e-3, 1e-3, 5e-3], cv=2).fit(X, 1e12 * Q)
+    policy = PortablePolicy(export_policy(router))
+    for budget in (1e-6, 2e-6):
+        spent = router.costs_[policy.route(X, budget)].mean()
+        assert spent <= budget * 1.01
+    assert (policy.route(X, 1e-6) == 0).all()
+    assert set(policy.route(X, 1e-3)) > {0}
+
+
 def test_means_alone_are_exported_as_they_are_predicted():
     """Rows that say nothing: no member has weight, and a curve for the means is not taken."""
     plain = 0

@@ -489,6 +489,7 @@ def check_rows(estimator, X, *, reset):
             f"{type(X).__name__}. One row is a list or an array of one."
         )
     refuse_source(X, estimator)
+    refuse_masked(X=X)
     (X,) = indexable(indexable_dataset(X))
     torch = torch_of(X)
     numeric = holds_numbers(X)
@@ -713,7 +714,7 @@ class CostAwareMixin(CallbackSupportMixin):
         if getattr(self, "n_jobs", None) == 0:
             raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
         refuse_source(X)
-        refuse_masked(X=X, y=y)
+        refuse_masked(X=X, y=y, **params)
         if "sample_weight" in params:
             check_weights(params, num_samples(y if X is None else X))
         context = self._init_callback_context(task_name=name, max_subtasks=None)

@@ -340,7 +340,10 @@ def check_decision_masked_entries(estimator):
             model.fit(*masked)
         with pytest.raises(NotFittedError):
             model.predict(X_test)
-    plain = fitted(estimator).predict(X_test)
+    model = fitted(estimator)
+    with pytest.raises(ValueError, match="must have no missing values"):
+        model.predict(np.ma.masked_array(X_test, np.arange(X_test.size).reshape(X_test.shape) == 5))
+    plain = model.predict(X_test)
     found = clone(estimator).fit(np.ma.masked_array(X), np.ma.masked_array(given)).predict(X_test)
     np.testing.assert_array_equal(found, plain)
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.quality._bagging import exact_estimate, nearest_weights, subsets_estimate
 from skroute.quality._search import METRICS, HostRows
+from skroute.utils._checked_rows import refuse_masked
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import (
     available_device,
@@ -177,6 +178,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             If `X` is sparse.
         """
         self.__dict__.pop("subset_size_", None)
+        refuse_masked(X=X, y=y)
         with hiding_texts(X):
             return self._fit(X, y)
 

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skroute.features import FrameEncoder, needs_encoding
+from skroute.utils._checked_rows import refuse_masked
 from skroute.utils._tensors import on_host
 
 # Estimated propensities are mixed with this share of the choices' shares in the log.
@@ -305,6 +306,7 @@ def read_propensity(propensity, n_rows):
 
 def read_values(values, name, n_rows, *, least=-np.inf, allow_nan=False, may_lack=False):
     """One finite number per row; `may_lack`: all of them may be NaN."""
+    refuse_masked(**{name: values})
     found = np.asarray(values)
     found = found.astype(np.float64) if found.dtype.kind in "biuf" else np.full(n_rows, np.nan)
     if found.shape != (n_rows,):

@@ -29,7 +29,7 @@ from skroute.quality._uncertainty import (
     made_up_outcomes,
     standard_errors,
 )
-from skroute.utils._checked_rows import checked_rows
+from skroute.utils._checked_rows import checked_rows, refuse_masked
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
@@ -224,6 +224,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             to hold for them is set by these. Only if `return_kept`.
         """
         self.__dict__.pop("mean_", None)
+        refuse_masked(X=X, y=y)
         with hiding_texts(X):
             found = self._validate_and_fit(X, y, folds, costs, n_jobs)
         return _in_shape(found if return_kept else found[:1], self._is_single)

@@ -486,6 +486,8 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, heavy=(), 
     knots, kept = None, np.tile(quality.mean(axis=0), (len(quality), 1))
     if best is not None:
         weights = rules[key](total)
+    # Without any weight the means are what is left: there is nothing to correct them by.
+    if max(weights.level.max(), weights.difference.max()) > 0:
         if best.curves is not None:
             whole = quality.mean(axis=0) + best.deviation
             knots = corrections(whole, quality, best.curves == "own")

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils import check_array
 
+from skroute.utils._checked_rows import refuse_masked
 from skroute.utils._named import columns_of, in_order
 
 
@@ -63,6 +64,7 @@ def column_names(frame):
 
 def check_matrix(matrix, name, columns=None, allow_nan=False):
     """A matrix with one column per choice; a frame's columns in the order that fit saw."""
+    refuse_masked(**{name: matrix})
     if columns is not None:
         matrix = in_order(matrix, columns, name)
     found = np.asarray(matrix)

@@ -26,7 +26,7 @@ from skroute.routing._online_inputs import (
 )
 from skroute.routing._online_pacer import new_pacer, note_row
 from skroute.routing._online_serving import Decision, OnlineStatus, Serving
-from skroute.utils._checked_rows import refuse_source
+from skroute.utils._checked_rows import refuse_masked, refuse_source
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 from skroute.utils._named import check_rows_match
 from skroute.utils._tensors import on_host
@@ -342,6 +342,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return rows, base
 
     def _check_X(self, X):
+        refuse_masked(X=X)
         validate_data(self, on_host(refuse_source(X, self)), reset=False, dtype=np.float64)
         return X
 

@@ -21,8 +21,9 @@ a ``predictor``:
   ``(x - centre) / spread``, ``plain`` is ``x / unit``, both cut to 1e18 in size, and ``cosine`` is
   plain rows of length one. The sum, in single precision, is added to ``mean``, corrected by
   interpolation between the ``knots`` of each choice, rounded to multiples of ``step`` (null: not),
-  and cut to the range ``low`` to ``high``. Of each pair in ``above``, a choice and others, the
-  choice is then at least a ``step`` above the others, one pair after the other
+  and cut to the range ``low`` to ``high``. Of each triple in ``above``, a choice, others and a
+  number, the choice is then at least a ``step`` above the best of the others, on rows where that
+  one is ahead by at most the number, one triple after the other
 - ``changed``: the choices of predictor ``of`` and, behind them, ``added`` ones: of the ``columns``
   of `of`, ``x @ coef + intercept``, cut to the range ``low`` to ``high``, less ``caution`` times
   the length of ``(x - mean(x), 1) @ root``, cut again; of all these the columns ``kept``
@@ -35,7 +36,7 @@ import json
 
 import numpy as np
 
-ROUNDING, TIE, MOST = 1e-12, 1e-9, 1e15
+ROUNDING, TIE = 1e-12, 1e-9
 BLOCK = 256
 
 
@@ -199,16 +200,15 @@ class PortablePolicy:
         -------
         ndarray of shape (n_samples,), dtype=int64
         """
-        values, price = quality - self.docked, min(self.price(budget), MOST) * (1 + TIE)
-        order = np.argsort(self.costs, kind="stable")
+        values, price = quality - self.docked, self.price(budget) * (1 + TIE)
+        # At an infinite price costs alone count, however large the quality is.
+        net = (values - price * self.costs) if price < np.inf else 0 * values - self.costs
+        order, rows = np.argsort(self.costs, kind="stable"), np.arange(len(values))
         route = np.full(len(values), order[0])
-        best, value = values[:, order[0]] - price * self.costs[order[0]], values[:, order[0]]
         for i in order[1:]:
             # Ties go to the cheaper choice, and of equal costs to the better.
-            net = values[:, i] - price * self.costs[i]
-            better = np.where(self.costs[i] == self.costs[route], values[:, i] > value, net > best)
-            route = np.where(better, i, route)
-            best, value = np.where(better, net, best), np.where(better, values[:, i], value)
+            by = np.where((self.costs[i] == self.costs[route])[:, None], values, net)
+            route = np.where(by[:, i] > by[rows, route], i, route)
         return route
 
 

@@ -29,6 +29,7 @@ def checked_rows(estimator, X):
             finite = np.isfinite(X.sum())
         if finite and not hasattr(estimator, "feature_names_in_"):
             return X
+    refuse_masked(X=X)
     types = [np.float64, np.float32]
     with hiding_texts(X):
         return validate_data(estimator, on_host(X), dtype=types, order="C", reset=False)
@@ -66,7 +67,8 @@ def refuse_source(X, reader=None):
 def refuse_masked(**given):
     """Refuse masked entries: what is under a mask would be read as if it were known."""
     for name, values in given.items():
-        if np.ma.is_masked(values):
+        # By its type: pandas' arrays have a `_mask`, too, and so may a frame's columns.
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
             raise ValueError(
                 f"{name} must have no missing values: {np.ma.count_masked(values)} are masked. "
                 "Leave these rows out, or fill them."

@@ -120,6 +120,34 @@ def test_a_choice_that_is_not_estimated_below_cheaper_ones():
     assert (free[:, 3] < free[:, :3].max(axis=1))[behind < 0].any()
 
 
+def test_the_smallest_budget_buys_nothing_however_large_quality_is():
+    X, Q = log(100)
+    router = BudgetRouter(Ridge(), costs=[1e-6, 1e-3, 1e-3, 5e-3], cv=2).fit(X, 1e12 * Q)
+    policy = PortablePolicy(export_policy(router))
+    for budget in (1e-6, 2e-6):
+        spent = router.costs_[policy.route(X, budget)].mean()
+        assert spent <= budget * 1.01
+    assert (policy.route(X, 1e-6) == 0).all()
+    assert set(policy.route(X, 1e-3)) > {0}
+
+
+def test_means_alone_are_exported_as_they_are_predicted():
+    """Rows that say nothing: no member has weight, and a curve for the means is not taken."""
+    plain = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, Q = rng.standard_normal((24, 2)), rng.standard_normal((24, 2))
+        estimator = QualityRegressor(family=["linear"])
+        router = BudgetRouter(estimator, costs=[1, 2]).fit(X, Q)
+        policy = PortablePolicy(export_policy(router))
+        np.testing.assert_allclose(policy.quality(X), router.predict_quality(X), atol=2e-5)
+        kept = estimator.cross_fit(X, Q, return_kept=True)[1]
+        if not estimator._parts:
+            plain += 1
+            np.testing.assert_allclose(kept, estimator.predict(X), atol=1e-12)
+    assert plain > 2
+
+
 def test_an_occam_router_and_missing_values(tmp_path):
     X, _ = log(300)
     y = (X[:, 0] > 0).astype(int)

@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
-from skroute.routing import BudgetRouter
+from skroute.routing import BudgetRouter, OnlineBudgetRouter
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -25,7 +25,16 @@ def router(costs=COSTS):
     return BudgetRouter(Ridge(), costs=costs, cv=2)
 
 
+def online():
+    return OnlineBudgetRouter(COSTS, budget=1.5).fit(X, Q)
+
+
 CALLS = {
+    "online, X": lambda: online().partial_fit(masked(X), Q),
+    "online, first X": lambda: OnlineBudgetRouter(COSTS, budget=1.5).partial_fit(masked(X), Q),
+    "online, new choice": lambda: online().add_choice("c", X, masked(Q[:, 0]), cost=3),
+    "online, y": lambda: online().partial_fit(X, masked(Q)),
+    "online, answers": lambda: online().partial_fit(X, masked(Q[:, 0]), choice=["a"] * N),
     "fit, costs": lambda: router(None).fit(X, Q, costs=masked(np.tile([1.0, 2.0], (N, 1)))),
     "predict": lambda: router().fit(X, Q).predict(masked(X)),
     "score": lambda: router().fit(X, Q).score(X, masked(Q)),

@@ -26,7 +26,7 @@ from skroute.routing._online_inputs import (
 )
 from skroute.routing._online_pacer import new_pacer, note_row
 from skroute.routing._online_serving import Decision, OnlineStatus, Serving
-from skroute.utils._checked_rows import refuse_masked, refuse_source
+from skroute.utils._checked_rows import whole_rows
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 from skroute.utils._named import check_rows_match
 from skroute.utils._tensors import on_host
@@ -243,7 +243,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """Nothing learned: checked arrays, names, prices, and the scale of the features."""
         check_rows_match(X=X, y=y, costs=costs)
         named = [str(column) for column in getattr(y, "columns", ())]
-        rows = validate_data(self, on_host(X), reset=True, dtype=np.float64)
+        rows = whole_rows(X, self, reset=True)
         prices, names, self._named = choices_of(self.costs, self.prior, named)
         self._of_prices = snapshot(self.costs)
         y, costs = check_outcomes(len(rows), names, y, costs)
@@ -316,7 +316,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                 names, X, y, costs = self._start(X, y, costs)
             else:
                 names = self._serving.names
-                n_rows = len(validate_data(self, on_host(X), reset=False, dtype=np.float64))
+                n_rows = len(whole_rows(X, self))
                 if choice is not None:
                     y, costs = tables(y, choice, costs, names)
                 y, costs = check_outcomes(n_rows, names, y, costs)
@@ -342,8 +342,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return rows, base
 
     def _check_X(self, X):
-        refuse_masked(X=X)
-        validate_data(self, on_host(refuse_source(X, self)), reset=False, dtype=np.float64)
+        whole_rows(X, self)
         return X
 
     def _current(self):
@@ -532,7 +531,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             raise ValueError("X and y must be given together: rows, and its quality on them.")
         rows = None
         if X is not None:
-            rows = validate_data(self, on_host(X), reset=False, dtype=np.float64)
+            rows = whole_rows(X, self, y=y)
             y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
             check_consistent_length(rows, y)
         with serving.lock:

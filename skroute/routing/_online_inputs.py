@@ -9,6 +9,7 @@ from sklearn.utils import check_array, check_consistent_length
 from skroute.base import check_costs
 from skroute.routing._online_beliefs import COST
 from skroute.routing._online_serving import Decision
+from skroute.utils._checked_rows import refuse_masked
 from skroute.utils._named import by_label, in_order
 from skroute.utils._tensors import on_host
 from skroute.utils._texts import hiding_texts
@@ -36,6 +37,7 @@ def choices_of(costs, prior, named=()):
 
 def check_outcomes(n_rows, names, y, costs):
     shape = n_rows, len(names)
+    refuse_masked(y=y, costs=costs)
     checked = []
     for values, name in ((y, "y"), (costs, "costs")):
         if values is None:
@@ -98,6 +100,7 @@ def same_prices(costs, before):
 
 def tables(y, choice, costs, names):
     """One outcome per row as tables with a known cell in each row."""
+    refuse_masked(y=y, choice=choice, costs=costs)
     y = check_array(
         y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
     )

@@ -64,6 +64,15 @@ def refuse_source(X, reader=None):
     )
 
 
+def whole_rows(X, reader, reset=False, **others):
+    """Rows of finite numbers as float64: no source of features, and no masked entries.
+
+    Nor are there any in `others`, which belong to the rows.
+    """
+    refuse_masked(X=X, **others)
+    return validate_data(reader, on_host(refuse_source(X, reader)), reset=reset, dtype=np.float64)
+
+
 def refuse_masked(**given):
     """Refuse masked entries: what is under a mask would be read as if it were known."""
     for name, values in given.items():

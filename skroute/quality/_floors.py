@@ -147,6 +147,27 @@ def lift(estimate, floors, step, ends=None):
     return estimate
 
 
+def laid_out(floors, n_choices):
+    """Floors as arrays for the kernel.
+
+    Parameters
+    ----------
+    floors : list of Floor
+    n_choices : int
+
+    Returns
+    -------
+    choices : ndarray of shape (n_floors,), dtype=int64
+    below : ndarray of shape (n_floors, n_choices), dtype=bool
+    most : ndarray of shape (n_floors,)
+    """
+    below = np.zeros((len(floors), n_choices), dtype=bool)
+    for row, floor in zip(below, floors):
+        row[floor.below] = True
+    choices = np.array([floor.choice for floor in floors], dtype=np.int64)
+    return choices, below, np.array([floor.most for floor in floors], dtype=np.float64)
+
+
 def floors_of_folds(estimate, quality, costs, tests, step, ends=None):
     """Floors of all rows, and the estimates of each fold lifted by those of the others.
 

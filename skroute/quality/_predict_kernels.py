@@ -260,3 +260,34 @@ def finish(deviation, mean, at, add, ends, unit):
             if unit > 0:
                 e = np.rint(e / unit) * unit
             deviation[row, output] = min(max(e, ends[0, output]), ends[1, output])
+
+
+@njit(cache=True, nogil=True)
+def lift_rows(estimate, choices, below, most, step, ends):
+    """:func:`~skroute.quality._floors.lift` row by row.
+
+    Parameters
+    ----------
+    estimate : ndarray of shape (n_rows, n_outputs)
+        Changed.
+    choices : ndarray of shape (n_floors,), dtype=int64
+    below : ndarray of shape (n_floors, n_outputs), dtype=bool
+    most : ndarray of shape (n_floors,)
+    step : float
+    ends : ndarray of shape (2, n_outputs)
+    """
+    top = ends[1].max()
+    for row in range(estimate.shape[0]):
+        values, above = estimate[row], 0.0
+        for floor in range(len(choices)):
+            choice, best = choices[floor], -np.inf
+            for output in range(len(values)):
+                if below[floor, output]:
+                    best = max(best, values[output])
+            lifted = best + step
+            if lifted > values[choice] and best - values[choice] <= most[floor]:
+                values[choice] = lifted
+                above = max(above, lifted - top)
+        if above > 0:
+            for output in range(len(values)):
+                values[output] = max(values[output] - above, ends[0, output])

@@ -20,7 +20,7 @@ from skroute.quality._family import (
     pack,
     unpack,
 )
-from skroute.quality._floors import Floor, floors_of_folds, lift
+from skroute.quality._floors import Floor, floors_of_folds, laid_out, lift
 from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
 from skroute.quality._trees import join
 from skroute.quality._uncertainty import (
@@ -439,19 +439,23 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ends = np.stack(self._range) if self._parts else np.stack([self.mean_] * 2)
         add, correct = [part.ready() for part in self._parts], tuple(np.ascontiguousarray(knots))
         finishing = self.mean_, *correct, ends, 0.0 if unit is None else unit
-        self._ready = add, finishing, in_one(self._errors)
+        floors = laid_out(self._floors, len(self.mean_))
+        self._ready = add, finishing, in_one(self._errors), floors
 
     def _estimate(self, X):
-        from skroute.quality._predict_kernels import finish
+        from skroute.quality._predict_kernels import finish, lift_rows
 
-        add, to_finish, _ = self._ready
+        add, to_finish, _, floors = self._ready
         estimate = np.zeros((len(X), len(self.mean_)))
         for first in range(0, len(X), _BLOCK):
             rows, some = self._rows(X[first : first + _BLOCK]), estimate[first : first + _BLOCK]
             for part in add:
                 part(rows, some)
             finish(some, *to_finish)
-        return lift(estimate, self._floors, to_finish[-1], self._range)
+        if self._floors:
+            *_, ends, step = to_finish
+            lift_rows(estimate, *floors, step, ends)
+        return estimate
 
     def __getstate__(self):
         # Plain arrays: a skops file lists the types of this package that it would build.

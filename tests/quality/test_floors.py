@@ -15,9 +15,11 @@ from skroute.quality._floors import (
     Floor,
     contradicted,
     floors_of_folds,
+    laid_out,
     learn_floors,
     lift,
 )
+from skroute.quality._predict_kernels import lift_rows
 
 COSTS = np.array([1.0, 3.0, 10.0])
 ALL = [Floor(1, [0], np.inf)]
@@ -172,6 +174,10 @@ def test_rows_above_all_that_was_seen_give_way_together(seed, m):
     lifted = lift(estimate.copy(), found, 1e-3, (low, high))
     assert lifted.min() >= 0
     assert lifted.max() <= 1 + 1e-12
+    for kernel in (lift_rows, lift_rows.py_func):
+        compiled = estimate.copy()
+        kernel(compiled, *laid_out(found, m), 1e-3, np.stack([low, high]))
+        np.testing.assert_array_equal(compiled, lifted)
     inside = free.max(axis=1) <= 1
     np.testing.assert_array_equal(lifted[inside], free[inside])
     leads = free.max(axis=1, keepdims=True) - free

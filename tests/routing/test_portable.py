@@ -106,10 +106,12 @@ def test_a_choice_that_is_not_estimated_below_cheaper_ones():
     X, Q = log(200)
     router = BudgetRouter(QualityRegressor(family=["linear"], cv=2), costs=[1, 2, 3, 5], cv=2)
     router.fit(X, Q)
-    router.accuracy_estimator_._floors = []
+    estimator = router.accuracy_estimator_
+    estimator._floors = []
     free = router.predict_quality(X)
     most = float(np.median((free[:, :3].max(axis=1) - free[:, 3]).clip(0.01)))
-    router.accuracy_estimator_._floors = [Floor(2, [0], np.inf), Floor(3, [0, 1, 2], most)]
+    estimator._floors = [Floor(2, [0], np.inf), Floor(3, [0, 1, 2], most)]
+    estimator._lay_out()
     policy = json.loads(json.dumps(export_policy(router), allow_nan=False))
     quality = PortablePolicy(policy).quality(X)
     np.testing.assert_allclose(quality, router.predict_quality(X), atol=2e-5)

@@ -45,8 +45,8 @@ def unlimited(estimate, quality):
 
 def test_routing_rare_expensive_errors_is_not_worse_than_the_best_choice():
     """Over fresh draws; without floors it is, by the cheap choice's misses."""
-    floored, plain = np.empty(12), np.empty(12)
-    for seed in range(12):
+    floored, plain = np.empty(60), np.empty(60)
+    for seed in range(60):
         X, Q = rare_errors(seed)
         new, later = rare_errors(100 + seed, 20_000)
         # The alarms alone, which is what estimates of so rare misses are.
@@ -59,8 +59,8 @@ def test_routing_rare_expensive_errors_is_not_worse_than_the_best_choice():
         plain[seed] = unlimited(-alarm - [1.0, 0.6], later) - single
         floored[seed] = unlimited(lift(-alarm - [1.0, 0.6], found, 1e-5), later) - single
     assert (plain < -0.1).all()
-    assert (floored > -0.001).sum() >= 4
-    assert floored.mean() > plain.mean() / 3
+    assert (floored >= plain).all()
+    assert floored.mean() > plain.mean() / 4
 
 
 def half_wrong(rng, n):
@@ -134,6 +134,8 @@ def test_where_contradiction_ends(seed, n, n_values, worth):
         assert most == np.inf
         return
     np.testing.assert_array_equal(against <= most, against <= best)
+    # Halfway to the next estimate: rounding decides nothing.
+    assert most == pytest.approx((best + against[against > best].min()) / 2)
     if not worth and sums[best] >= max(lead[against <= end].sum() for end in against) - 1e-9:
         isotonic = IsotonicRegression(increasing=False).fit(against, lead).predict(against)
         assert (isotonic[against <= best] > -1e-9).all()

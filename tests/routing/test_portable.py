@@ -120,6 +120,17 @@ def test_a_choice_that_is_not_estimated_below_cheaper_ones():
     assert ((behind < 0) | (behind > most)).all()
     assert (behind > most).any()
     assert (free[:, 3] < free[:, :3].max(axis=1))[behind < 0].any()
+    # Above the best outcome of all there is nothing: such a row gives way as a whole.
+    low, high = estimator._range
+    top = int(high.argmax())
+    estimator._floors = [Floor((top + 1) % 4, [top], np.inf)]
+    estimator._lay_out()
+    quality = PortablePolicy(export_policy(router)).quality(100 * X)
+    at_top = quality[:, (top + 1) % 4] >= high[top] - 1e-9
+    assert at_top.any()
+    assert (quality[at_top, top] < high[top]).all()
+    assert (quality <= high[top]).all()
+    assert (quality >= low).all()
 
 
 def test_the_smallest_budget_buys_nothing_however_large_quality_is():

@@ -36,7 +36,7 @@ CORE_TESTS := tests/assignment tests/quality tests/feature_sets/test_index.py \
     tests/early_exit/test_readers.py tests/gating/test_boosting.py tests/gating/test_linear.py \
     tests/gating/test_objective.py \
     tests/members/test_callable.py tests/members/test_recorded.py tests/metrics \
-    tests/routing/test_frugal_algorithms.py tests/test_public_api.py
+    tests/routing/test_frugal_algorithms.py tests/test_package.py
 
 .PHONY: demo test test-min test-min-core lint doc bench bench-short readme coverage clean
 

@@ -13,6 +13,7 @@ __all__ = [
     "distributed",
     "early_exit",
     "feature_sets",
+    "features",
     "forests",
     "gating",
     "guarantees",

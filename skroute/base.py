@@ -8,7 +8,7 @@ calls is a view of these two.
 
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
-from numbers import Number, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,10 +31,8 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
-from skroute.utils._contents import contents_of, holds_still
 from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
-from skroute.utils._texts import hide_texts, hiding_texts
 from skroute.utils._timing import seconds_per_sample
 
 __all__ = [
@@ -603,71 +601,6 @@ class CostAwareMixin(CallbackSupportMixin):
             setattr(cls, f"__metadata_request__{method}", dict.fromkeys(cls._call_context))
         super().__init_subclass__(**kwargs)
 
-    def __setattr__(self, name, value):
-        if not name.endswith("_") and self.__sklearn_is_fitted__():
-            self._note_change(name, value)
-        super().__setattr__(name, value)
-
-    def _needs_fit(self, name):
-        at_once = {*self._acts_at_once, "n_jobs", "verbose"}
-        return name in self._get_param_names() and name not in at_once
-
-    def _note_change(self, name, value):
-        """Remember what a parameter was in `fit`, if it needs a new one to act."""
-        if self._needs_fit(name):
-            self._note_value(name, getattr(self, name), value)
-
-    def _contents(self):
-        """What the parameters hold that need a new fit and can be changed in place."""
-        names = filter(self._needs_fit, self._get_param_names())
-        held = {name: contents_of(getattr(self, name)) for name in names}
-        return {name: copied for name, copied in held.items() if copied is not None}
-
-    def _note_value(self, name, before, value):
-        of_fit = vars(self).setdefault("_of_fit", {})
-        before = of_fit.setdefault(name, before)
-        if value is before or (isinstance(value, (str, Number)) and value == before):
-            del of_fit[name]
-
-    @contextmanager
-    def _noting_inner_changes(self, params):
-        """Remember what parameters of inner models were in `fit`: they need a new one to act."""
-        inner = [name for name in params if "__" in name] if self.__sklearn_is_fitted__() else ()
-        before = self.get_params() if inner else {}
-        yield
-        for name in inner:
-            if name.partition("__")[0] not in vars(self).get("_of_fit", ()):
-                self._note_value(name, before[name], params[name])
-
-    def set_params(self, **params):
-        """Set parameters of this estimator and, as ``name__parameter``, of its inner models.
-
-        Parameters
-        ----------
-        **params : keyword arguments
-            Parameters to set.
-
-        Returns
-        -------
-        self
-        """
-        with self._noting_inner_changes(params):
-            return super().set_params(**params)
-
-    def _check_unchanged(self):
-        """Refuse a call while parameters that need a new fit differ from those of `fit`."""
-        changed = list(vars(self).get("_of_fit", ()))
-        if held := vars(self).get("_held"):
-            # Of what was changed in place nobody was told.
-            changed += [name for name in held if not holds_still(getattr(self, name), held[name])]
-        if changed:
-            name = changed[0]
-            raise ValueError(
-                f"{name} was changed after fit, which it needs to act: fit again, or set it back. "
-                f"What acts at once on a fitted {type(self).__name__} is "
-                f"{', '.join(self._acts_at_once)}."
-            )
-
     def __sklearn_is_fitted__(self):
         return hasattr(self, "choices_")
 
@@ -704,9 +637,8 @@ class CostAwareMixin(CallbackSupportMixin):
         self._unfit()
         try:
             return self._validate_and_run(learn, X, y, params, name)
-        except BaseException as error:
+        except BaseException:
             self._unfit()
-            hide_texts(error, X)
             raise
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -720,12 +652,10 @@ class CostAwareMixin(CallbackSupportMixin):
         context = self._init_callback_context(task_name=name, max_subtasks=None)
         with FitTask(self, context, X, y) as task:
             learn(X, y, task=task, **params)
-        self._held = self._contents()
         return self
 
     def _unfit(self):
-        for name in ("choices_", "_of_fit", "_held"):
-            vars(self).pop(name, None)
+        vars(self).pop("choices_", None)
 
     def _route_metadata(self, params):
         """Metadata for the `fit` of each inner model, by the name of the model.
@@ -742,19 +672,14 @@ class CostAwareMixin(CallbackSupportMixin):
     def _respond(self, X, response, *, budget=None, **context):
         """One pass: validate, plan, answer. `response=None` plans only."""
         check_is_fitted(self)
-        self._check_unchanged()
         if unknown := sorted(set(context) - set(self._call_context)):
             raise TypeError(
                 f"{type(self).__name__} does not take {unknown[0]!r} in a call, which takes "
                 f"{', '.join(['X', 'budget', *self._call_context])}."
             )
-        try:
-            rows = self._check_X(X)
-            plan = self._plan(rows, self._effective_budget(budget), **context)
-            y_pred = None if response is None else self._answer(rows, plan, response)
-        except Exception as error:
-            hide_texts(error, X)
-            raise
+        rows = self._check_X(X)
+        plan = self._plan(rows, self._effective_budget(budget), **context)
+        y_pred = None if response is None else self._answer(rows, plan, response)
         expected_cost = plan.cost if plan.expected_cost is None else plan.expected_cost
         return Routed(y_pred, plan.route, plan.cost, plan.quality, expected_cost)
 
@@ -902,8 +827,7 @@ class CostAwareMixin(CallbackSupportMixin):
             Share of rows answered correctly.
         """
         y_pred = self.predict(X, budget=budget, **context)
-        with hiding_texts(y):
-            return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
+        return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
 
 class _NothingRouted(dict):

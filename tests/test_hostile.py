@@ -14,7 +14,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +31,6 @@ from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble, QWYCRanker, QWYCRegressor
 from skroute.forests import FastForest
 from skroute.utils._handing import handed_over
-from skroute.utils._texts import hide_texts
 from tests.estimators import ESTIMATORS, MODELS, small_models
 
 LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS) if hasattr(e, "predict")}
@@ -610,65 +608,3 @@ def test_anything_together(learner, table, costs, budget):
     if fits(strange, X, y):
         with np.errstate(all="ignore"):
             answers(strange, X)
-
-
-PROMPT = "my doctor says 'wait', and I am afraid"
-ROWS_OF_TEXT = {
-    "list": lambda n: [[PROMPT, 1.0]] * n,
-    "objects": lambda n: np.array([[PROMPT, 1.0]] * n, dtype=object),
-    "texts": lambda n: [PROMPT] * n,
-    "series": lambda n: pd.Series([PROMPT] * n),
-    "frame": lambda n: pd.DataFrame({"prompt": [PROMPT] * n, "number": 1.0}),
-    "polars": lambda n: pl.DataFrame({"prompt": [PROMPT] * n, "number": [1.0] * n}),
-    "short": lambda n: pd.DataFrame({"sex": ["Qz"] * n, "number": 1.0}),
-}
-
-
-def said(error):
-    """All that an error says, and those behind it."""
-    parts, seen = [], set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        parts += [str(error), repr(error), *getattr(error, "__notes__", [])]
-        error = error.__cause__ or error.__context__
-    return " ".join(parts)
-
-
-def test_texts_of_users_stay_out_of_errors(estimator):
-    """Whoever reads the text, skroute or a library: in fit and in every call."""
-    X, y = problem(estimator)
-    model = clone(estimator).fit(X, y)
-    methods = ("predict", "predict_proba", "decision_function", "route", "predict_cost")
-    calls = {"fit": lambda texts: estimator.fit(texts, y)}
-    for method in (*methods, "predict_quality", "predict_routed"):
-        if hasattr(model, method):
-            calls[method] = getattr(model, method)
-    if hasattr(model, "choices_"):
-        calls["score of rows"] = lambda texts: model.score(texts, y)
-        calls["score of labels"] = lambda texts: model.score(X, texts)
-
-    def check(case):
-        call, kind = case
-        try:
-            calls[call](ROWS_OF_TEXT[kind](len(X)))
-        except Exception as error:
-            for secret in (PROMPT, repr(PROMPT), "doctor", "'Qz'"):
-                assert secret not in said(error), said(error)
-
-    each([(call, kind) for call in calls for kind in ROWS_OF_TEXT], check)
-
-
-def test_texts_inside_of_what_an_error_holds():
-    """A member's own error may hold rows in any way."""
-    for kept in (
-        (PROMPT, 1),
-        [PROMPT],
-        {"row": PROMPT},
-        PROMPT.encode(),
-        f"line\n{PROMPT}",
-        repr([PROMPT + "\nmore"]),
-    ):
-        for data in ([PROMPT, PROMPT + "\nmore"], pa.chunked_array([[PROMPT, PROMPT + "\nmore"]])):
-            error = KeyError(kept)
-            hide_texts(error, data)
-            assert "doctor" not in said(error)

@@ -1,18 +1,27 @@
-"""The package as a whole: what importing it costs, which room may import which, docstrings."""
+"""The package as a whole: what importing it costs, which room may import which, its public names.
 
+`python -m tests.test_package` writes the list of public names, `tests/public_api.txt`, anew.
+"""
+
+import ast
 import importlib
-import pkgutil
+import inspect
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import skroute
 from skroute.utils._optional import import_optional
-from tests import guards, house
 
 ROOT = Path(skroute.__file__).parent
+FROZEN = Path(__file__).with_name("public_api.txt")
+ROOMS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+DECISIONS = {"routing", "gating", "early_exit", "feature_sets"}
+HEAVY = ("numba", "lightgbm", "xgboost", "highspy", "torch", "skorch", "matplotlib", "cvxpy")
 
 
 def run_python(script):
@@ -22,76 +31,135 @@ def run_python(script):
     return done.stdout
 
 
-def public_packages():
-    for module in pkgutil.walk_packages(skroute.__path__, "skroute."):
-        if not any(part.startswith("_") or part == "utils" for part in module.name.split(".")):
-            yield module.name
-
-
-def test_import_loads_nothing_heavy():
-    """All packages in one process: what none of them has loaded, no single one loads."""
-    modules = ["skroute", *public_packages()]
-    assert len(modules) > 12
-    assert not guards.heavy_imports("import " + ", ".join(modules))
-
-
-def test_import_executes_little_beside_scikit_learn():
-    """The bar of twice `import sklearn.ensemble` is met when skroute adds few modules to it.
-
-    Counted, since a timed test fails on a busy machine; benchmarks/bench_import.py times it.
-    """
-    script = (
-        "import sys, sklearn.ensemble; before = len(sys.modules); import skroute; "
-        "print(before, len(sys.modules))"
-    )
-    before, after = map(int, run_python(script).split())
-    assert after - before < 0.1 * before
-
-
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_one_way(path):
-    assert not guards.wrong_imports(path.relative_to(ROOT).parts[0], path.read_text())
-
-
-def test_the_house_is_as_light_as_it_should_be():
-    """Modules, classes, constructors and kernels; `python -m tests.house` prints them."""
-    assert not house.too_much(house.package_sources())
-
-
-def test_no_modules_import_one_another():
-    assert not house.import_circles(house.package_sources())
+def public_modules():
+    return ["skroute", "skroute.base", *(f"skroute.{room}" for room in ROOMS if room != "utils")]
 
 
 def public_objects():
-    for module in public_packages():
-        package = importlib.import_module(module)
-        for name in getattr(package, "__all__", []):
-            yield f"{module}.{name}", getattr(package, name)
+    """Public classes and functions by dotted name."""
+    modules = [importlib.import_module(name) for name in public_modules()[1:]]
+    return {f"{m.__name__}.{name}": getattr(m, name) for m in modules for name in m.__all__}
 
 
-OBJECTS = dict(public_objects())
+OBJECTS = public_objects()
+
+
+def imported_modules(path):
+    """Modules and names of skroute that a file imports, as dotted names."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} has a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def may_import(room):
+    """Rooms that a room may import beside itself."""
+    if room == "guarantees":
+        return {"base", "metrics", "utils"}
+    if room == "__main__.py":
+        return {"routing"}
+    if room in ("base.py", "utils"):
+        return {"utils"}
+    if room == "__init__.py":
+        return set()
+    if room == "certified":
+        # It wraps decision estimators, and knows the cost protocol and no room's private names.
+        return {"base", "guarantees", "metrics", "utils"}
+    return {*ROOMS, "base"} - DECISIONS - {"certified"}
+
+
+def test_imports_point_one_way():
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        room = path.relative_to(ROOT).parts[0]
+        names = [name.split(".") for name in imported_modules(path)]
+        found = {name[1] for name in names if name[0] == "skroute" and len(name) > 1} - {room}
+        wrong += [f"{room} imports {other} in {path.name}" for other in found - may_import(room)]
+    assert not wrong
+
+
+def test_no_modules_import_one_another():
+    """Rooms' `__init__` are left out: they gather their own modules."""
+    files = [path for path in ROOT.rglob("*.py") if path.name != "__init__.py"]
+    modules = {
+        ".".join(["skroute", *path.relative_to(ROOT).with_suffix("").parts]): path for path in files
+    }
+    graph = {
+        name: {
+            other
+            for found in imported_modules(path)
+            for other in (found, found.rpartition(".")[0])
+            if other in modules and other != name
+        }
+        for name, path in modules.items()
+    }
+    assert len(list(TopologicalSorter(graph).static_order())) == len(modules)
+
+
+def test_import_loads_nothing_heavy():
+    """All rooms in one process: what none of them has loaded, no single one loads."""
+    rooms = ", ".join(public_modules())
+    script = f"import sys, {rooms}; print([m for m in {HEAVY} if m in sys.modules])"
+    assert run_python(script).strip() == "[]"
+
+
+def test_rooms_load_on_first_use():
+    assert set(skroute.__all__) - {"__version__", "base"} == set(ROOMS) - {"utils"}
+    script = "import sys, skroute; assert 'skroute.routing' not in sys.modules; skroute.routing"
+    run_python(script)
+    with pytest.raises(AttributeError, match="no attribute 'rooting'"):
+        skroute.rooting  # noqa: B018
+
+
+def test_public_names_are_the_listed_ones():
+    present = sorted(OBJECTS)
+    assert present == FROZEN.read_text().split(), (
+        "The public names are not those of tests/public_api.txt. If the change is meant, run "
+        "python -m tests.test_package and say in doc/whats_new what users must change."
+    )
+
+
+@pytest.mark.parametrize("name", public_modules()[1:])
+def test_names_are_sorted_and_no_other_is_offered(name):
+    module = importlib.import_module(name)
+    assert list(module.__all__) == sorted(set(module.__all__))
+    if hasattr(module, "__path__"):
+        offered = {item for item in dir(module) if not item.startswith("_")}
+        assert offered <= {*module.__all__, *ROOMS, "base"}
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTS))
 def test_documented_defaults_are_the_defaults(name):
-    pytest.importorskip("numpydoc")
-    assert callable(OBJECTS[name]), f"{name} is neither a class nor a function"
-    assert not guards.wrong_parameters(name, OBJECTS[name])
+    """Each parameter is documented, with the default that it has."""
+    docscrape = pytest.importorskip("numpydoc.docscrape")
+    item = OBJECTS[name]
+    documented = {
+        part.strip().lstrip("*"): parameter.type
+        for parameter in docscrape.NumpyDocString(inspect.getdoc(item))["Parameters"]
+        for part in parameter.name.split(",")
+    }
+    signature = inspect.signature(item.__init__ if inspect.isclass(item) else item).parameters
+    for parameter, kind in documented.items():
+        if "default=" in kind and parameter in signature:
+            text = kind.split("default=", 1)[1].strip().strip("`")
+            stated = np.inf if text == "numpy.inf" else ast.literal_eval(text)
+            default = signature[parameter].default
+            assert stated == default and type(stated) is type(default), parameter
+    if not (inspect.isclass(item) and issubclass(item, tuple)):
+        assert not set(signature) - {"self", "args", "kwargs"} - set(documented)
 
 
-def test_every_module_with_names_has_an_example():
-    """Public functions and estimators show themselves; doctests run them."""
-    assert not guards.without_example(OBJECTS)
-
-
-def test_rooms_load_on_first_use():
-    script = (
-        "import sys, skroute; assert 'skroute.routing' not in sys.modules; "
-        "skroute.routing.BudgetRouter; print(sorted(dir(skroute))[:2])"
-    )
-    assert run_python(script).strip() == "['__version__', 'assignment']"
-    with pytest.raises(AttributeError, match="no attribute 'rooting'"):
-        importlib.import_module("skroute").__getattr__("rooting")
+def test_every_public_name_has_an_example():
+    """Doctests run those that are there."""
+    without = [
+        name
+        for name, item in OBJECTS.items()
+        if not (inspect.isclass(item) and issubclass(item, (tuple, Exception)))
+        and ">>> " not in (inspect.getdoc(item) or "")
+    ]
+    assert not without
 
 
 def test_an_optional_package_that_is_broken_is_not_called_absent(tmp_path, monkeypatch):
@@ -106,3 +174,8 @@ def test_an_optional_package_that_is_broken_is_not_called_absent(tmp_path, monke
     importlib.invalidate_caches()
     with pytest.raises(ImportError, match=r"the test needs cvxpy.*skroute-ml\[cvxpy\]"):
         import_optional("cvxpy", "the test")
+
+
+if __name__ == "__main__":
+    FROZEN.write_text("\n".join(sorted(OBJECTS)) + "\n")
+    print(f"wrote {len(OBJECTS)} names to {FROZEN}")

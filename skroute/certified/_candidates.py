@@ -164,17 +164,6 @@ def detached(model):
     return own
 
 
-def at_once(model):
-    """What a fitted estimator decides by at once, beside its budget, as text to compare."""
-    names = [name for name in model._acts_at_once if name != "budget"]
-    values = [(name, getattr(model, name, None)) for name in names]
-    values = [(name, v.to_dict() if hasattr(v, "to_dict") else v) for name, v in values]
-    values = [(name, v.tolist() if hasattr(v, "tolist") else v) for name, v in values]
-    # Objects have an address in their text, which a pickle changes.
-    kinds = (str, float, int, dict, list, tuple, type(None))
-    return repr([(name, v) for name, v in values if isinstance(v, kinds)])
-
-
 def _is_plain(value):
     """Whether it is a container of numbers and names, and not of estimators."""
     if not isinstance(value, (dict, list, set, np.ndarray)):

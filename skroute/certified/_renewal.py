@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget, check_rows
 from skroute.certified._candidates import (
-    at_once,
     bills_of,
     context_of_rows,
     detached,
@@ -24,7 +23,6 @@ from skroute.certified._candidates import (
     is_frozen,
     is_told,
     limits_if_excluded,
-    named_candidates,
     route_context,
     takes_bills,
     unfrozen,
@@ -56,7 +54,7 @@ def _not_taken(router, unknown):
 
 
 # What evidence is kept as.
-_OF_EVIDENCE = ("_selection", "_tables", "_left", "_limited", "_of_promise")
+_OF_EVIDENCE = ("_selection", "_tables", "_left", "_limited")
 
 
 class CertifiedRenewal:
@@ -86,7 +84,6 @@ class CertifiedRenewal:
             With another operating point and certificate; unchanged after an error.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         given = self.groups if isinstance(self.groups, str) else groups
         if self.groups is not None and given is None:
             raise ValueError("groups must be given for the new rows, as they were in fit.")
@@ -108,15 +105,6 @@ class CertifiedRenewal:
         points = self._selection.evidence
         decides = points.single < 0
         budgets = [points.budget[decides & (points.path == k)] for k in range(len(self._names))]
-        for name, given, before in zip(*named_candidates(self.estimator), self._given):
-            if is_frozen(given) and at_once(unfrozen(given)) != before:
-                warnings.warn(
-                    f"{name!r} has other parameters than when it was given to fit: what is "
-                    "certified is the estimator of then. To certify it as it is now, fit again; "
-                    "new prices are told with set_costs as well.",
-                    UserWarning,
-                    stacklevel=2,
-                )
         self._warn_of_seen(X, order)
         before = {name: vars(self)[name] for name in _OF_EVIDENCE}
         try:
@@ -267,18 +255,6 @@ class CertifiedRenewal:
         self._tables, self._left = tables, {}
         limits = ("exclude", "allowed")
         self._limited = {name for name in limits if any(name in of.context for of in told)}
-        self._of_promise = [at_once(path) for path in self.estimators_]
-
-    # What the promise was not made for ------------------------------------------------
-
-    def _check_unchanged(self):
-        super()._check_unchanged()
-        pairs = zip(vars(self).get("estimators_", ()), vars(self).get("_of_promise", ()))
-        if any(at_once(model) != before for model, before in pairs):
-            raise ValueError(
-                "An estimator in estimators_ was changed after it was certified, so that the "
-                "promise is about another one. New prices are told with set_costs; else fit again."
-            )
 
     def _selection_of(self, context):
         """The selection for calls that may exclude choices; what it is not for is said."""
@@ -342,7 +318,6 @@ class CertifiedRenewal:
             be promised.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         if isinstance(exclude, str):
             raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
         exclude = frozenset(exclude)
@@ -382,7 +357,6 @@ class CertifiedRenewal:
             are no price list, or where nothing can be promised at these prices.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         if any(table is None or table.rows.planned is not None for table in self._tables):
             raise ValueError(
                 "set_costs is for routers that decide by estimates and a price list, where every "
@@ -402,7 +376,6 @@ class CertifiedRenewal:
         selection.point(check_budget(self.budget))
         self.estimators_, self._tables, self._left = paths, tables, {}
         self._selection = selection
-        self._of_promise = [at_once(path) for path in paths]
         return self
 
 

@@ -21,7 +21,6 @@ from skroute.base import (
 )
 from skroute.certified._candidates import (
     ContextOfCandidates,
-    at_once,
     check_online,
     context_of_rows,
     detached,
@@ -366,7 +365,6 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
             if not np.array_equal(_classes(model), _classes(fitted[0])):
                 raise ValueError(f"{name!r} knows other classes than {names[0]!r}.")
         self.estimators_ = fitted
-        self._given = [at_once(unfrozen(model)) for model in candidates]
         self._names, self._y_ndim = names, y.ndim
         if _classes(fitted[0]) is not None:
             self.classes_ = _classes(fitted[0])
@@ -410,14 +408,12 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
     def operating_points_(self):
         """All candidates with bounds, for the present budget (:class:`OperatingPoints`)."""
         check_is_fitted(self)
-        self._check_unchanged()
         return self._selection.operating_points(check_budget(self.budget))
 
     @property
     def certificate_(self):
         """What is promised at the present budget (:class:`Certificate`)."""
         check_is_fitted(self)
-        self._check_unchanged()
         return self._selection.certificate(check_budget(self.budget))
 
     # Predict --------------------------------------------------------------------------

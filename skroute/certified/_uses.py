@@ -107,7 +107,6 @@ class CertifiedUses:
         paths = [unfrozen(model) for model in models]
         for path in paths:
             check_is_fitted(path)
-        self._check_unchanged()
         if any(getattr(path, "abstain_quality_", None) is not None for path in paths):
             raise ValueError(
                 "certify_batch compares answers with bought ones, and a row that is handed over "
@@ -225,14 +224,6 @@ class CertifiedUses:
             )
         return super().set_params(**params)
 
-    def _check_unchanged(self):
-        try:
-            super()._check_unchanged()
-        except ValueError as error:
-            if "__costs " not in str(error):
-                raise
-            raise ValueError(f"{error} For other prices set it back, and use set_costs.") from None
-
     def stream(
         self,
         budget_total,
@@ -267,7 +258,6 @@ class CertifiedUses:
             it excludes choices. Its choices are named as the wrapped router names them.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         k = self._selection.point(check_budget(self.budget))
         evidence = self._selection.evidence
         model = copy(self.estimators_[int(evidence.path[k])])
@@ -305,7 +295,6 @@ class CertifiedUses:
             To be fed with costs, losses and routes.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         budget, loss_range = check_budget(self.budget), self._selection.asked.loss_range
         certificate = self._selection.certificate(budget)
         if not certificate.promised:

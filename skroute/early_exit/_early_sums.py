@@ -22,7 +22,6 @@ from skroute.utils._compat import Integral, Interval, Real, RealNotInt, VisualBl
 from skroute.utils._frozen import unfrozen
 from skroute.utils._short_repr import short_repr
 from skroute.utils._tensors import on_host
-from skroute.utils._texts import hiding_texts
 
 COMMON = {
     "estimator": "no_validation",
@@ -44,11 +43,8 @@ class EarlySums(CostAwareMixin, RegressorMixin, MetaEstimatorMixin, BaseEstimato
 
     def _fitted_ensemble(self):
         """What `optimize` evaluates: the ensemble of an earlier fit, or a frozen one."""
-        if any(name.startswith("estimator") for name in vars(self).get("_of_fit", ())):
-            # The fitted one is not what is asked for any more.
-            self.__dict__.pop("estimator_", None)
         ensemble = SumEnsemble(self.estimator)
-        if hasattr(self, "estimator_"):
+        if hasattr(self, "estimator_") and not ensemble.frozen:
             return SumEnsemble(self.estimator_)
         if not ensemble.frozen:
             raise ValueError(
@@ -148,6 +144,5 @@ class EarlySums(CostAwareMixin, RegressorMixin, MetaEstimatorMixin, BaseEstimato
                 f"{type(self).__name__} requires y to be passed, but the target y is None. For a "
                 "frozen ensemble, optimize(X) needs none."
             )
-        with hiding_texts(y):
-            y = check_array(on_host(y), ensure_2d=False, dtype="numeric", input_name="y")
-            return column_or_1d(y, warn=True)
+        y = check_array(on_host(y), ensure_2d=False, dtype="numeric", input_name="y")
+        return column_or_1d(y, warn=True)

@@ -365,19 +365,16 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         self
             Fitted estimator.
         """
-        if any(name.startswith("estimator") for name in vars(self).get("_of_fit", ())):
-            # The fitted one is not what is asked for any more.
-            self.__dict__.pop("estimator_", None)
         params = {"X_calibration": X_calibration}
         return self._run(self._optimize, X, None, params, name="optimize")
 
     def _optimize(self, X, y, *, task, X_calibration):
         ensemble = as_ensemble(self.estimator)
-        if hasattr(self, "estimator_"):
-            fitted, known = self.estimator_, self.classes_
-        elif ensemble.frozen:
+        if ensemble.frozen:
             ensemble.check()
             fitted, known = ensemble.content(), None
+        elif hasattr(self, "estimator_"):
+            fitted, known = self.estimator_, self.classes_
         else:
             raise ValueError(
                 "optimize needs a fitted ensemble: call fit first, or pass "
@@ -530,7 +527,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
     def _respond(self, X, response, *, budget=None, **context):
         known = vars(self)
         short = known.get("_short")
-        if short is None or context or known.get("_of_fit"):
+        if short is None or context:
             return super()._respond(X, response, budget=budget, **context)
         rows = short.cells(X)
         if rows is not None and budget is None and self.budget is None:
@@ -590,7 +587,6 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
             Mean cost per row.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         n = len(self.tradeoff_.thresholds)
         disagreement, cost, full = np.empty(n), np.empty(n), None
         for i, thresholds in enumerate(self.tradeoff_.thresholds):

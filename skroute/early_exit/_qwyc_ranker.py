@@ -23,7 +23,6 @@ from skroute.forests._rows import rows_of
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._tensors import on_host
-from skroute.utils._texts import hiding_texts
 
 __all__ = ["QWYCRanker"]
 
@@ -354,8 +353,7 @@ def group_numbers(groups, n):
     """Groups as numbers 0, 1, ...; one group where none are given."""
     if groups is None:
         return np.zeros(n, dtype=np.int64)
-    with hiding_texts(groups):
-        groups = check_array(on_host(groups), ensure_2d=False, dtype=None, input_name="groups")
+    groups = check_array(on_host(groups), ensure_2d=False, dtype=None, input_name="groups")
     if groups.shape != (n,):
         raise ValueError(
             f"groups must have one entry for each of the {n} rows, got shape {groups.shape}."

@@ -118,8 +118,4 @@ class ShortPath:
 def prepared(estimator):
     """The `ShortPath` of an estimator, where its own budget is none and nothing was changed."""
     known = estimator.__dict__
-    if estimator.budget is not None or known.get("_of_fit"):
-        return None
-    if known.get("_held"):
-        estimator._check_unchanged()
-    return known.get("_short")
+    return None if estimator.budget is not None else known.get("_short")

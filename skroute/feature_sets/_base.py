@@ -342,7 +342,6 @@ class BaseFeatureSelector(
             Indices into ``choices_``, in the broadcast shape of `size` and `budget`.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         size = 0.0 if size is None and not self.costs_.depends_on_size else size
         if size is not None:
             size = check_sizes(size)
@@ -362,7 +361,6 @@ class BaseFeatureSelector(
             Named tuple ``(route, cost, quality)`` of arrays, by rising cost.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         size = float(self._known_sizes(size))
         route = self.index_.skyline(size)
         return Skyline(

@@ -40,7 +40,6 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
-from skroute.utils._texts import hiding_texts
 
 # Rows given that the answers are compared on.
 _N_PROBES = 200
@@ -238,7 +237,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         else:
             raise_for_params(params, self, "fit")
         name = type(_unfrozen(self.estimator)).__name__
-        with hiding_texts(X), note_failure(name, num_samples(X), "fit"):
+        with note_failure(name, num_samples(X), "fit"):
             fitted = clone(self.estimator).fit(X, y, **params)
         if not isinstance(fitted, FrozenEstimator):
             validate_data(self, X, skip_check_array=True)
@@ -334,8 +333,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         rows = None if cells is None else plain_rows(self.reading_.forest, cells)
         if rows is None:
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
-                with hiding_texts(X):
-                    X = check_array(X, dtype=None, ensure_all_finite=False)
+                X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)
             rows = X
             for transformer in self._before:

@@ -5,13 +5,6 @@ from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_array
 
 from skroute.utils._compat import num_samples
-from skroute.utils._texts import hiding_texts, refusing_text
-
-TEXT_COLUMNS = (
-    "X has columns of text, which are not supported here: categories of LightGBM, XGBoost and "
-    "HistGradientBoosting are read from data frames. Encode them as numbers before the ensemble "
-    "is fitted, for example with OrdinalEncoder."
-)
 
 
 def plain_rows(forest, X):
@@ -73,7 +66,7 @@ def rows_of(forest, X):
     if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
         X = encode_categories(X, forest.categories, forest.n_features, forest.refuses_unseen)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
-    with np.errstate(over="ignore"), hiding_texts(X), refusing_text(lambda: TEXT_COLUMNS):
+    with np.errstate(over="ignore"):
         if forest.cast and isinstance(X, (np.ndarray, list)):
             X = cast_numbers(forest, np.asarray(X))
         X = check_array(

@@ -19,7 +19,6 @@ from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._texts import refusing_text
 
 
 class Decision(NamedTuple):
@@ -89,10 +88,9 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
                 self._codes.encode(X), y, dtype=np.float64, ensure_all_finite=self._finite()
             )
         else:
-            with refusing_text(lambda: where_text_is(X)):
-                values, y = validate_data(
-                    self, X, y, dtype=np.float64, ensure_all_finite=self._finite()
-                )
+            values, y = validate_data(
+                self, X, y, dtype=np.float64, ensure_all_finite=self._finite()
+            )
         self._set_groups()
         check_classification_targets(y)
         weight = check_sample_weight(
@@ -141,10 +139,9 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
             return self._ledger_of(values)
         if not isinstance(X, LazyFeatures):
             # Feature names were checked on X itself.
-            with refusing_text(lambda: where_text_is(X)):
-                values = validate_data(
-                    self, X, reset=False, dtype=np.float64, ensure_all_finite=self._finite()
-                )
+            values = validate_data(
+                self, X, reset=False, dtype=np.float64, ensure_all_finite=self._finite()
+            )
             return self._ledger_of(values)
         names, allow_nan = self._column_names(), self._finite() == "allow-nan"
 
@@ -184,17 +181,3 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
         """Answers of probabilities by code of class."""
         proba = proba[:, np.argsort(self._named)]
         return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
-
-
-def where_text_is(X):
-    """Which columns hold text where numbers must be, and what to do."""
-    if np.ndim(X) != 2:
-        return "X must be numeric and have two axes, rows and columns, but it is text."
-    names = list(getattr(X, "columns", range(np.shape(X)[1])))
-    table = np.asarray(X, dtype=object)
-    text = [name for name, cells in zip(names, table.T) if any(isinstance(c, str) for c in cells)]
-    return (
-        f"X must be numeric, but there is text in column(s) {text!r}. Encode it, for "
-        "example with OrdinalEncoder or OneHotEncoder in a ColumnTransformer with "
-        'set_output(transform="pandas"), which keeps the names.'
-    )

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import ROUNDING, check_costs, dispatch, note_failure
 from skroute.features._lazy import LazyFeatures
-from skroute.gating._base import Decision, FeatureBuyer, where_text_is
+from skroute.gating._base import Decision, FeatureBuyer
 from skroute.gating._gates import Problem, Rows
 from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys
 from skroute.gating._objective import full_losses, log_probabilities
@@ -34,7 +34,6 @@ from skroute.utils._compat import (
 )
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._texts import refusing_text
 
 
 class Prepared:
@@ -137,8 +136,7 @@ class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
         self.frame_ = type(X).__module__.split(".")[0] if hasattr(X, "columns") else None
         if self.full_features is not None:
             X = _safe_indexing(X, columns, axis=1)
-        with refusing_text(lambda: where_text_is(X)):
-            self.estimator_ = full = fit_full(self.estimator, X, y, fit_params)
+        self.estimator_ = full = fit_full(self.estimator, X, y, fit_params)
         if not np.array_equal(np.sort(full.classes_), self.classes_):
             raise ValueError(
                 f"estimator must know the classes {self.classes_!r} of y, but its classes_ are "
@@ -387,7 +385,6 @@ class GatedBuyer(ValidatedGate, MetaEstimatorMixin, FeatureBuyer):
             held-out rows would have gained.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         X = self._check_X(X)
         ledger, rows = self._ledger(X), np.arange(num_samples(X))
         if self.cuts_ is None:

@@ -421,7 +421,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
             Round from 1 on; 0 for a group that is not bought. Columns as ``group_names_``.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         X = self._check_X(X)
         plan = self._plan(X, self._effective_budget(budget), **context)
         return plan.state[-1].rounds

@@ -22,7 +22,6 @@ from skroute.utils._tensors import (
     on_host,
     torch_of,
 )
-from skroute.utils._texts import hiding_texts
 
 # Rows per row of a subset by default: see the page on quality in the user guide.
 _EXACT_SUBSETS = 10
@@ -179,8 +178,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         self.__dict__.pop("subset_size_", None)
         refuse_masked(X=X, y=y)
-        with hiding_texts(X):
-            return self._fit(X, y)
+        return self._fit(X, y)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit(self, X, y):
@@ -301,8 +299,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         index = vars(self).get("_index")
         if index is None or index.device != self.device:
             index = self._index = self._ready_rows()
-        with hiding_texts(X):
-            queries = index.check(self, X)
+        queries = index.check(self, X)
         function, how = exact_estimate, self.weights_
         if self._starts is not None:
             function, how = subsets_estimate, self._starts

@@ -32,7 +32,6 @@ from skroute.quality._uncertainty import (
 from skroute.utils._checked_rows import checked_rows, refuse_masked
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
-from skroute.utils._texts import hiding_texts
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
@@ -225,8 +224,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
-        with hiding_texts(X):
-            found = self._validate_and_fit(X, y, folds, costs, n_jobs)
+        found = self._validate_and_fit(X, y, folds, costs, n_jobs)
         return _in_shape(found if return_kept else found[:1], self._is_single)
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -45,7 +45,6 @@ from skroute.utils._compat import (
 )
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._texts import hiding_texts
 
 # The range of n_jobs: 0 jobs do nothing.
 N_JOBS = [
@@ -249,8 +248,7 @@ class LabelsMixin(CostAwareMixin, ClassifierMixin):
     """Mixin for routers of classifiers; stands before `BaseRouter`."""
 
     def _score_of(self, y, y_pred, weight):
-        with hiding_texts(y):
-            return accuracy_score(y, y_pred, sample_weight=weight)
+        return accuracy_score(y, y_pred, sample_weight=weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -278,8 +276,7 @@ class NumbersMixin(CostAwareMixin, RegressorMixin):
         return False
 
     def _score_of(self, y, y_pred, weight):
-        with hiding_texts(y):
-            return r2_score(y, y_pred, sample_weight=weight)
+        return r2_score(y, y_pred, sample_weight=weight)
 
     def score(self, X, y, sample_weight=None, budget=None, **context):
         """Coefficient of determination of `predict` at the budget.

@@ -471,7 +471,6 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
 
     def _path(self, X, budget, context):
         check_is_fitted(self)
-        self._check_unchanged()
         X = self._check_X(X)
         return walk(self, X, self._effective_budget(budget), **context)
 
@@ -511,7 +510,6 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
         'large'
         """
         check_is_fitted(self)
-        self._check_unchanged()
         budget = self._effective_budget(budget)
         check_affordable(budget, self._least())
         if not self._informed and x is not None:

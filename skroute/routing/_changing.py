@@ -110,7 +110,6 @@ class ChangingChoicesMixin:
             Nothing is changed then.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         self._check_none_is_handed_over()
         self._policy()
         self._check_newcomer(name, min_evidence)
@@ -192,7 +191,6 @@ class ChangingChoicesMixin:
             the choices that are left. Nothing is changed then.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         self._check_none_is_handed_over()
         newcomers = {key: found for key, found in self._newcomers.items() if key != name}
         if name in self._newcomers and name not in self.choices_:

@@ -608,7 +608,6 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
             ``base_``.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         X = self._check_X(X)
         trade = self._trade_now()
         values = trade.policy.estimates(self._base_features(Answers(self, X), trade))

@@ -33,7 +33,6 @@ def policy_of_plain(router, doing):
             f"{type(router).__name__}: others ask a model before they decide."
         )
     check_is_fitted(router)
-    router._check_unchanged()
     if getattr(router, "objective", "mean") == "min":
         raise ValueError(
             f'A router with objective="min" cannot {doing}: the smallest quality of all rows is '

@@ -20,8 +20,6 @@ from skroute.routing._online_inputs import (
     labels_of,
     number,
     numbers,
-    same_prices,
-    snapshot,
     tables,
 )
 from skroute.routing._online_pacer import new_pacer, note_row
@@ -30,7 +28,6 @@ from skroute.utils._checked_rows import whole_rows
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 from skroute.utils._named import check_rows_match
 from skroute.utils._tensors import on_host
-from skroute.utils._texts import hide_texts
 
 # Rows of a standard normal that the scale of the features is shrunk towards.
 _SCALE_ROWS = 10
@@ -245,7 +242,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         named = [str(column) for column in getattr(y, "columns", ())]
         rows = whole_rows(X, self, reset=True)
         prices, names, self._named = choices_of(self.costs, self.prior, named)
-        self._of_prices = snapshot(self.costs)
         y, costs = check_outcomes(len(rows), names, y, costs)
         n = len(rows)
         self._center = rows.sum(axis=0) / (n + _SCALE_ROWS)
@@ -305,27 +301,21 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         first = not self.__sklearn_is_fitted__()
         if first:
             self._validate_params()
+        check_rows_match(X=X, y=y, costs=costs, choice=choice)
+        if first:
+            names = choices_of(self.costs, self.prior)[1]
+            if choice is not None:
+                y, costs = tables(y, choice, costs, names)
+            names, X, y, costs = self._start(X, y, costs)
         else:
-            self._check_unchanged()
-        try:
-            check_rows_match(X=X, y=y, costs=costs, choice=choice)
-            if first:
-                names = choices_of(self.costs, self.prior)[1]
-                if choice is not None:
-                    y, costs = tables(y, choice, costs, names)
-                names, X, y, costs = self._start(X, y, costs)
-            else:
-                names = self._serving.names
-                n_rows = len(whole_rows(X, self))
-                if choice is not None:
-                    y, costs = tables(y, choice, costs, names)
-                y, costs = check_outcomes(n_rows, names, y, costs)
-            with self._serving.lock:
-                self._learn_rows(X, y, costs, apart=True)
-            self.choices_ = names
-        except Exception as error:
-            hide_texts(error, X)
-            raise
+            names = self._serving.names
+            n_rows = len(whole_rows(X, self))
+            if choice is not None:
+                y, costs = tables(y, choice, costs, names)
+            y, costs = check_outcomes(n_rows, names, y, costs)
+        with self._serving.lock:
+            self._learn_rows(X, y, costs, apart=True)
+        self.choices_ = names
         return self
 
     def _features(self, X):
@@ -349,13 +339,12 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """The state, at the price list of now."""
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)
-        self._check_unchanged()
         serving = self._serving
-        if not same_prices(self.costs, self._of_prices):
-            if self.costs is None:
-                raise ValueError("costs must stay a price list, got None.")
-            serving.reprice(checked_prices(self.costs, serving.names))
-            self._of_prices = snapshot(self.costs)
+        if self.costs is None:
+            raise ValueError("costs must stay a price list, got None.")
+        prices = checked_prices(self.costs, serving.names)
+        if not np.array_equal(prices, serving.prices):
+            serving.reprice(prices)
         return serving
 
     @property
@@ -567,7 +556,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     def _list_prices(self, prices):
         """The choices and their prices are others now, by the router's own doing."""
         self.costs = prices
-        self._of_prices = snapshot(prices)
         self._named = True
         self.choices_ = list(prices)
 

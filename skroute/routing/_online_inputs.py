@@ -12,7 +12,6 @@ from skroute.routing._online_serving import Decision
 from skroute.utils._checked_rows import refuse_masked
 from skroute.utils._named import by_label, in_order
 from skroute.utils._tensors import on_host
-from skroute.utils._texts import hiding_texts
 
 
 def choices_of(costs, prior, named=()):
@@ -44,15 +43,14 @@ def check_outcomes(n_rows, names, y, costs):
             checked.append(np.full(shape, np.nan))
             continue
         values = in_order(on_host(values), names, name)
-        with hiding_texts(values):
-            values = check_array(
-                values,
-                dtype=np.float64,
-                ensure_2d=False,
-                ensure_all_finite="allow-nan",
-                input_name=name,
-                copy=True,
-            )
+        values = check_array(
+            values,
+            dtype=np.float64,
+            ensure_2d=False,
+            ensure_all_finite="allow-nan",
+            input_name=name,
+            copy=True,
+        )
         values = values.reshape(len(values), -1)
         check_consistent_length(np.empty(n_rows), values)
         if values.shape[1] != len(names):
@@ -83,19 +81,6 @@ def checked_prices(prices, names):
     if isinstance(prices, Mapping):
         prices = {str(name): cost for name, cost in prices.items()}
     return check_costs(prices, names)
-
-
-def snapshot(costs):
-    """What a price list is compared with, to see that it was changed, also in place."""
-    costs = by_label(costs)
-    return dict(costs) if isinstance(costs, Mapping) else costs if costs is None else list(costs)
-
-
-def same_prices(costs, before):
-    costs = by_label(costs)
-    if isinstance(costs, Mapping) or costs is None:
-        return costs == before
-    return isinstance(before, list) and list(costs) == before
 
 
 def tables(y, choice, costs, names):

@@ -79,7 +79,6 @@ def export_policy(router, path=None):
             f"{type(router).__name__}: others ask a model before they decide."
         )
     check_is_fitted(router)
-    router._check_unchanged()
     if getattr(router, "embedding", None) is not None:
         raise TypeError(
             "An OccamRouterClassifier with an embedding cannot be exported: it asks the "

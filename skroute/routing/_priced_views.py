@@ -179,7 +179,6 @@ class LoggedMixin(ReportTablesMixin, RowTablesMixin, PricedMixin):
         rows are decided by: 1.25 standard errors below what is expected of it.
         """
         check_is_fitted(self)
-        self._check_unchanged()
         policy = self._policy()
         X = self._check_X(X)
         limits = limits_of(self.choices_, num_samples(X), exclude, allowed)

@@ -9,7 +9,6 @@ from skroute.metrics._report_table import DecisionTable, check_known, no_mean
 from skroute.routing._draws import tie_draws
 from skroute.routing._fit_tables import check_matrix
 from skroute.utils._compat import num_samples
-from skroute.utils._texts import hide_texts
 
 
 class ReportTablesMixin(ReportMixin):
@@ -17,18 +16,13 @@ class ReportTablesMixin(ReportMixin):
 
     def _report_table(self, X, y, budgets, costs=None):
         """As `table_in_passes`, without asking anything twice (`DecisionTable`)."""
-        self._check_unchanged()
-        try:
-            check_consistent_length(X, y)
-            of_members = hasattr(self, "estimators_")
-            if of_members and self._objective().ratio:
-                raise no_mean(self)
-            known = self._encoded(y) if of_members else self._known_quality(y)
-            check_affordable(float(np.min(budgets)), self._policy_at(float(np.min(budgets))).least)
-            return self._table_of_rows(self._check_X(X), known, budgets, costs)
-        except Exception as error:
-            hide_texts(error, X)
-            raise
+        check_consistent_length(X, y)
+        of_members = hasattr(self, "estimators_")
+        if of_members and self._objective().ratio:
+            raise no_mean(self)
+        known = self._encoded(y) if of_members else self._known_quality(y)
+        check_affordable(float(np.min(budgets)), self._policy_at(float(np.min(budgets))).least)
+        return self._table_of_rows(self._check_X(X), known, budgets, costs)
 
     def _known_quality(self, y):
         """Quality of each model of a router of tables."""

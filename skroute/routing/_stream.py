@@ -254,7 +254,6 @@ class BudgetStream:
         rollover: bool = False,
     ):
         check_is_fitted(router)
-        router._check_unchanged()
         terms = check_terms(budget_total, n_expected, period, rollover, name="budget_total")
         total = terms.total
         self._purses = _check_purses(purse, within)

@@ -13,7 +13,6 @@ from skroute.features import needs_encoding
 from skroute.forests._averages import average_of
 from skroute.utils._compat import Integral, num_samples
 from skroute.utils._tensors import holds_numbers, on_host
-from skroute.utils._texts import refusing_text
 
 READABLE_INSTEAD = (
     "Give an accuracy_estimator that reads such rows, for example a pipeline that begins with a "
@@ -120,22 +119,11 @@ def note_encoder(X, name):
     except (TypeError, ValueError) as error:
         if not needs_encoding(X):
             raise
-        with refusing_text(lambda: _unread(X, name)):
-            error.add_note(
-                f"X holds texts or categories. Where {name} reads numbers only, put an encoder "
-                "before it: make_pipeline(skroute.features.FrameEncoder(), estimator)."
-            )
-            raise
-
-
-def _unread(X, name):
-    """What to do about columns of text that a user's estimator does not read."""
-    columns = [key for key in getattr(X, "columns", ()) if needs_encoding(X[[key]])]
-    where = f"column(s) {columns!r} of X" if columns else "X"
-    return (
-        f"{name} reads numbers, and {where} holds texts or categories. Put an encoder before it: "
-        f"make_pipeline(skroute.features.FrameEncoder(), {name})."
-    )
+        error.add_note(
+            f"X holds texts or categories. Where {name} reads numbers only, put an encoder "
+            "before it: make_pipeline(skroute.features.FrameEncoder(), estimator)."
+        )
+        raise
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from sklearn.utils.validation import validate_data
 
 from skroute.utils._compat import num_samples
 from skroute.utils._tensors import on_host
-from skroute.utils._texts import hiding_texts
 
 
 def checked_rows(estimator, X):
@@ -31,8 +30,7 @@ def checked_rows(estimator, X):
             return X
     refuse_masked(X=X)
     types = [np.float64, np.float32]
-    with hiding_texts(X):
-        return validate_data(estimator, on_host(X), dtype=types, order="C", reset=False)
+    return validate_data(estimator, on_host(X), dtype=types, order="C", reset=False)
 
 
 def check_weights(params, n_samples):

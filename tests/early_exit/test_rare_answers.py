@@ -208,16 +208,3 @@ def test_an_answer_of_which_none_may_change_is_named(rare):
     with pytest.warns(UserWarning, match="answer 1, .* none may change") as caught:
         quick.optimize(rows[:3000])
     assert "inf" not in str(caught[0].message)
-
-
-def test_shares_that_are_changed_in_place_are_refused_for_one_row_too():
-    X, y = make_classification(400, 5, random_state=0)
-    shares = {0: 0.02, 1: 0.02}
-    forest = RandomForestClassifier(10, max_depth=3, random_state=0)
-    quick = QWYCEnsemble(forest, alpha=shares, random_state=0).fit(X, y)
-    quick.predict(X[:1])
-    shares[0] = 0.2
-    for rows in (X[:1], X):
-        for ask in (quick.predict, quick.predict_proba):
-            with pytest.raises(ValueError, match="alpha was changed after fit"):
-                ask(rows)

@@ -879,36 +879,6 @@ def test_unlimited_in_every_spelling(fitted, items):
     assert fitted.min_budget_ == 0.0
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"alpha": 0.3},
-        {"costs": [1, 1, 1]},
-        {"size": len},
-        {"monotonicity_tol": 0.0},
-        {"cv": 4},
-        {"scoring": "balanced_accuracy"},
-        {"estimator": RidgeClassifier()},
-    ],
-)
-def test_what_needs_a_fit_is_refused_before_it(items, change):
-    X, y = items
-    model = selector().fit(X, y)
-    before = model.predict_routed(X, budget=7.0)
-    old = {key: getattr(model, key) for key in change}
-    model.set_params(**change)
-    for call in (
-        lambda: model.predict(X, budget=7.0),
-        lambda: model.select(3.0, 7.0),
-        lambda: model.skyline(3.0),
-    ):
-        with pytest.raises(ValueError, match="was changed after fit"):
-            call()
-    again = model.set_params(**old, budget=7.0, n_jobs=2).predict_routed(X)
-    for a, b in zip(before, again, strict=True):
-        assert_array_equal(a, b)
-
-
 def test_sizes_at_which_costs_underflow_are_refused(fitted):
     with pytest.raises(ValueError, match="size must be 0 or at least 1e-299, got"):
         fitted.select(1e-305, 1.0)

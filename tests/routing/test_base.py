@@ -211,18 +211,3 @@ def test_no_jobs_do_nothing(at):
     members = [("a", GaussianNB()), ("b", GaussianNB())]
     with pytest.raises(ValueError, match="'n_jobs' parameter"):
         routers(members, n_jobs=0)[at].fit(X, Y)
-
-
-@pytest.mark.parametrize(
-    "at, change",
-    [(5, {"base": "bayes"}), (5, {"max_calls": 1}), (3, {"base": "bayes"}), (3, {"cv": 3})],
-)
-def test_a_parameter_that_needs_a_fit_is_refused_until_there_is_one(at, change):
-    members = [("bayes", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=2))]
-    router = routers(members, budget=2.0)[at].fit(X, Y)
-    before = router.route(X)
-    (name,) = change
-    old = router.get_params()[name]
-    with pytest.raises(ValueError, match=f"{name} was changed after fit"):
-        router.set_params(**change).predict(X)
-    np.testing.assert_array_equal(router.set_params(**{name: old}).route(X), before)

@@ -340,8 +340,6 @@ def test_what_cannot_act_at_once_is_refused():
     router.set_params(costs=COSTS)
     with pytest.raises(ValueError, match="use set_params"):
         router.predict(X, costs=np.ones((60, 2)))
-    with pytest.raises(ValueError, match="routing_cost was changed after fit"):
-        router.set_params(routing_cost=1.0).stream(100)
 
 
 def test_costs_of_a_call_decide_what_is_feasible():

@@ -8,6 +8,7 @@ calls is a view of these two.
 
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -19,9 +20,7 @@ from sklearn.utils import Bunch, assert_all_finite, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.utils._amounts import is_amount
 from skroute.utils._callbacks import FitTask
-from skroute.utils._checked_rows import check_weights, refuse_masked, refuse_source
 from skroute.utils._compat import (
     BaseComposition,
     VisualBlock,
@@ -34,6 +33,7 @@ from skroute.utils._compat import (
 from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
+from skroute.utils._validation import check_weights, is_amount, refuse_masked, refuse_source
 
 __all__ = [
     "CostAwareMixin",
@@ -56,16 +56,11 @@ __all__ = [
 ROUNDING = 1e-12
 
 
-class _Routed(NamedTuple):
-    y_pred: NDArray[Any]
-    route: NDArray[np.int64]
-    cost: NDArray[np.float64]
-
-
-class Routed(_Routed):
+@dataclass(frozen=True)
+class Routed:
     """Answers, choices and costs from one pass over the rows.
 
-    A tuple of three; what may be known beside them has names only.
+    Unpacks into the first three; what may be known beside them has names only.
 
     Attributes
     ----------
@@ -98,14 +93,14 @@ class Routed(_Routed):
     True
     """
 
-    def __new__(cls, y_pred, route, cost, expected_quality=None, expected_cost=None):
-        self = super().__new__(cls, y_pred, route, cost)
-        self.expected_quality = expected_quality
-        self.expected_cost = expected_cost
-        return self
+    y_pred: NDArray[Any]
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
+    expected_quality: NDArray[np.float64] | None = None
+    expected_cost: NDArray[np.float64] | None = None
 
-    def __getnewargs__(self):
-        return (*self, self.expected_quality, self.expected_cost)
+    def __iter__(self):
+        return iter((self.y_pred, self.route, self.cost))
 
 
 class Plan(NamedTuple):

@@ -40,7 +40,6 @@ from skroute.certified._renewal import UNWEIGHTED, CertifiedRenewal
 from skroute.certified._tables import affordable
 from skroute.certified._uses import CertifiedUses
 from skroute.metrics._report import ReportMixin
-from skroute.utils._checked_rows import check_weights
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -53,6 +52,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._named import check_rows_match
+from skroute.utils._validation import check_weights
 
 # Around fitted estimators: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.

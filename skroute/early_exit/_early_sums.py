@@ -1,6 +1,7 @@
 """What early exits of regressors and rankers share: fitting, budgets, what was considered."""
 
 import warnings
+from reprlib import repr as short_repr
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
@@ -20,7 +21,6 @@ from skroute.early_exit._sum_ensembles import SumEnsemble
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import Integral, Interval, Real, RealNotInt, VisualBlock
 from skroute.utils._frozen import unfrozen
-from skroute.utils._short_repr import short_repr
 from skroute.utils._tensors import on_host
 
 COMMON = {

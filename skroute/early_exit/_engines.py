@@ -1,5 +1,6 @@
 """What evaluates an ensemble member by member: the protocol, and which engine is whose."""
 
+from reprlib import repr as short_repr
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +15,6 @@ from skroute.early_exit._member_engine import AdaBoostEngine, MemberEngine, Vote
 from skroute.early_exit._prepared_engine import PreparedEngine
 from skroute.forests import find_reader
 from skroute.forests._wrapped import moved, take_apart
-from skroute.utils._short_repr import short_repr
 
 
 class Engine(Protocol):

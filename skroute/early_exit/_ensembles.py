@@ -8,9 +8,9 @@ from skroute.base import note_failure
 from skroute.early_exit._engines import check_ensemble, ensemble_engine
 from skroute.early_exit._member_engine import MemberEngine
 from skroute.forests._wrapped import take_apart
-from skroute.utils._checked_rows import check_weights
 from skroute.utils._compat import num_samples
 from skroute.utils._frozen import is_frozen, unfrozen
+from skroute.utils._validation import check_weights
 
 
 def as_ensemble(estimator):

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from reprlib import repr as short_repr
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +20,6 @@ from skroute.forests._forest import (
 )
 from skroute.forests._rows import cast_numbers
 from skroute.utils._compat import validate_params
-from skroute.utils._short_repr import short_repr
 
 __all__ = ["evaluate_exported", "export_ensemble", "load_exported"]
 

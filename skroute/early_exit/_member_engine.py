@@ -11,7 +11,7 @@ from skroute.early_exit._link import Link
 from skroute.early_exit._thresholds import leader_and_margin
 from skroute.utils._compat import check_response_method, num_samples
 from skroute.utils._once import EVERY
-from skroute.utils._probabilities import check_probabilities
+from skroute.utils._validation import check_probabilities
 
 
 class MemberEngine:

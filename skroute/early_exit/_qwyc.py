@@ -1,5 +1,7 @@
 """QWYC: evaluate an ensemble member by member and quit when the answer is settled."""
 
+from reprlib import repr as short_repr
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
@@ -43,7 +45,6 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frozen import unfrozen
 from skroute.utils._once import once_of
-from skroute.utils._short_repr import short_repr
 from skroute.utils._tensors import on_host
 
 __all__ = ["QWYCEnsemble"]

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from reprlib import repr as short_repr
 
 import numpy as np
 from sklearn.base import clone
@@ -16,7 +17,6 @@ from skroute.forests._own_predict import own_predict
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import num_samples
 from skroute.utils._frozen import is_frozen, unfrozen
-from skroute.utils._short_repr import short_repr
 
 
 class SumEnsemble:

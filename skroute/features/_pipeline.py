@@ -12,8 +12,8 @@ from skroute.features._by_group import dense, find_groups, structural_groups
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures
 from skroute.features._raw_rows import RawRows
-from skroute.utils._checked_rows import refuse_source
 from skroute.utils._compat import routing_enabled
+from skroute.utils._validation import refuse_source
 from skroute.utils._views import DelegatedViewsMixin
 
 

@@ -5,6 +5,7 @@ library is imported to look a model up.
 """
 
 from collections.abc import Callable
+from reprlib import repr as short_repr
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from skroute.forests._forest import (
     ZERO_MISSING,
     ForestBuilder,
 )
-from skroute.utils._short_repr import short_repr
 
 _READERS: dict[tuple[str, str], Callable] = {}
 

@@ -10,7 +10,7 @@ from skroute.base import note_failure
 from skroute.forests import leaf_sums, read_lightgbm
 from skroute.gating._boosting import safe_threads
 from skroute.gating._forward import grown
-from skroute.utils._probabilities import check_probabilities
+from skroute.utils._validation import check_probabilities
 
 
 def prefix_masks(order, sizes, n_groups):

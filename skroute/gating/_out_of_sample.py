@@ -9,7 +9,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
 from skroute.utils._compat import check_method_params, num_samples
-from skroute.utils._probabilities import check_probabilities
+from skroute.utils._validation import check_probabilities
 
 
 def fit_full(estimator, X, y, params):

@@ -9,8 +9,8 @@ from skroute.base import note_failure
 from skroute.guarantees._means import check_numbers
 from skroute.metrics._objectives import objective_of_labels, objective_of_numbers
 from skroute.utils._compat import num_samples
-from skroute.utils._probabilities import check_probabilities
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_probabilities
 
 # By the name of an objective: its smallest and largest loss, for a number of classes, and its unit.
 _RANGES = {

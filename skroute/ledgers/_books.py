@@ -4,8 +4,8 @@ import time
 from typing import NamedTuple
 
 from skroute.base import ROUNDING
-from skroute.utils._amounts import is_amount
 from skroute.utils._compat import Integral, Real
+from skroute.utils._validation import is_amount
 
 
 class BudgetExhaustedError(RuntimeError):

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.quality._bagging import exact_estimate, nearest_weights, subsets_estimate
 from skroute.quality._search import METRICS, HostRows
-from skroute.utils._checked_rows import refuse_masked
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import (
     available_device,
@@ -22,6 +21,7 @@ from skroute.utils._tensors import (
     on_host,
     torch_of,
 )
+from skroute.utils._validation import refuse_masked
 
 # Rows per row of a subset by default: see the page on quality in the user guide.
 _EXACT_SUBSETS = 10

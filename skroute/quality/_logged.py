@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skroute.features import FrameEncoder, needs_encoding
-from skroute.utils._checked_rows import refuse_masked
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import refuse_masked
 
 # Estimated propensities are mixed with this share of the choices' shares in the log.
 _FLOOR = 0.02

@@ -29,9 +29,9 @@ from skroute.quality._uncertainty import (
     made_up_outcomes,
     standard_errors,
 )
-from skroute.utils._checked_rows import checked_rows, refuse_masked
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import checked_rows, refuse_masked
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4

@@ -9,8 +9,8 @@ from joblib import effective_n_jobs
 from sklearn.utils import gen_batches
 from sklearn.utils.parallel import Parallel, delayed
 
-from skroute.utils._checked_rows import checked_rows
 from skroute.utils._compat import threadpool_controller
+from skroute.utils._validation import checked_rows
 
 METRICS = {"chebyshev": 0, "manhattan": 1, "euclidean": 2}
 

@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.utils import check_array
 
-from skroute.utils._checked_rows import refuse_masked
 from skroute.utils._named import columns_of, in_order
+from skroute.utils._validation import refuse_masked
 
 
 def check_fit_costs(router, costs, shape):

@@ -24,10 +24,10 @@ from skroute.routing._online_inputs import (
 )
 from skroute.routing._online_pacer import new_pacer, note_row
 from skroute.routing._online_serving import Decision, OnlineStatus, Serving
-from skroute.utils._checked_rows import whole_rows
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 from skroute.utils._named import check_rows_match
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import whole_rows
 
 # Rows of a standard normal that the scale of the features is shrunk towards.
 _SCALE_ROWS = 10

@@ -9,9 +9,9 @@ from sklearn.utils import check_array, check_consistent_length
 from skroute.base import check_costs
 from skroute.routing._online_beliefs import COST
 from skroute.routing._online_serving import Decision
-from skroute.utils._checked_rows import refuse_masked
 from skroute.utils._named import by_label, in_order
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import refuse_masked
 
 
 def choices_of(costs, prior, named=()):

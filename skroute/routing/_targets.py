@@ -10,8 +10,8 @@ from skroute.base import note_failure
 from skroute.metrics import sample_quality
 from skroute.routing._combiner import named_labels
 from skroute.utils._compat import num_samples
-from skroute.utils._probabilities import check_probabilities
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_probabilities
 
 
 @contextmanager

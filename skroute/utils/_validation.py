@@ -1,0 +1,178 @@
+"""Checks of what users give: numbers, rows, weights, probabilities."""
+
+import reprlib
+import sys
+from numbers import Real
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from skroute.utils._compat import num_samples
+from skroute.utils._tensors import on_host
+
+# Room for the rounding of probabilities, half precision included. Logits are far outside.
+_PROBABILITY_ROOM = 0.01
+
+
+def is_amount(value):
+    """Whether a value is a finite number that is at least 0."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        return False
+    # Compared, not np.isfinite: of a whole number beyond all floats numpy knows nothing. In
+    # double precision: to numpy the largest float is an overflow beside a smaller type.
+    number = float(value) if isinstance(value, np.floating) else value
+    return bool(0 <= number <= sys.float_info.max)
+
+
+def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_nan=False):
+    """Numbers as a float64 array; a ValueError by the argument's name for anything else.
+
+    Parameters
+    ----------
+    values : array-like or float
+    name : str
+        Of the argument.
+    shape : tuple of (int or None), default=None
+        What it must be; None stands for any length. ``()`` asks for a single number.
+    low, high : float
+        The range, ends included; infinity is refused at any range.
+    allow_nan : bool, default=False
+        Whether entries may be missing.
+
+    Returns
+    -------
+    ndarray of float64
+    """
+    refuse_masked(**{name: values})
+    try:
+        array = np.asarray(on_host(values), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers, got {reprlib.repr(values)}.") from None
+    if shape is not None and (
+        array.ndim != len(shape)
+        or any(want is not None and want != got for want, got in zip(shape, array.shape))
+    ):
+        wanted = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
+        raise ValueError(f"{name} must have shape {wanted}, got shape {array.shape}.")
+    missing = np.isnan(array)
+    if missing.any() and not allow_nan:
+        raise ValueError(f"{name} must have no missing values: {missing.sum()} are NaN.")
+    wrong = ~missing & ~((array >= low) & (array <= high) & np.isfinite(array))
+    if wrong.any():
+        span = f"from {low:g} to {high:g}" if np.isfinite(high) else f"at least {low:g}"
+        span = "" if np.isinf(low) and np.isinf(high) else f" and {span}"
+        raise ValueError(f"{name} must be finite{span}, got {float(array[wrong].flat[0])!r}.")
+    return array
+
+
+def checked_rows(estimator, X):
+    """Rows of finite numbers as an array, as many features as in `fit`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted.
+
+    X : array-like of shape (n_samples, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features), float64 or float32
+    """
+    plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64
+    if plain and len(X) and X.shape[1] == estimator.n_features_in_:
+        with np.errstate(over="ignore", invalid="ignore"):
+            # A sum is finite unless an entry is not, or it overflows: then look again.
+            finite = np.isfinite(X.sum())
+        if finite and not hasattr(estimator, "feature_names_in_"):
+            return X
+    refuse_masked(X=X)
+    types = [np.float64, np.float32]
+    return validate_data(estimator, on_host(X), dtype=types, order="C", reset=False)
+
+
+def check_weights(params, n_samples):
+    """Refuse a `sample_weight` that is not one per row, before some of the rows are taken.
+
+    One that has as many entries as these would be paired with them, whoever they belong to.
+    """
+    weight = params.get("sample_weight")
+    if hasattr(weight, "__len__") and (given := num_samples(weight)) != n_samples:
+        raise ValueError(
+            f"sample_weight must have one entry per row: there are {n_samples} rows and {given} "
+            "weights."
+        )
+
+
+def refuse_source(X, reader=None):
+    """X, unless it is a source of features: `fit`, or a fitted `reader`, reads whole rows."""
+    if not hasattr(X, "acquisition_log_"):
+        return X
+    given = type(X).__name__
+    if reader is None:
+        raise TypeError(
+            f"fit needs rows with all that can be bought, got {given}. Give it a data frame or an "
+            "array of past rows."
+        )
+    raise TypeError(
+        f"{type(reader).__name__} reads whole rows and buys no columns, got {given}. Give it a "
+        "data frame or an array."
+    )
+
+
+def whole_rows(X, reader, reset=False, **others):
+    """Rows of finite numbers as float64: no source of features, and no masked entries.
+
+    Nor are there any in `others`, which belong to the rows.
+    """
+    refuse_masked(X=X, **others)
+    return validate_data(reader, on_host(refuse_source(X, reader)), reset=reset, dtype=np.float64)
+
+
+def refuse_masked(**given):
+    """Refuse masked entries: what is under a mask would be read as if it were known."""
+    for name, values in given.items():
+        # By its type: pandas' arrays have a `_mask`, too, and so may a frame's columns.
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+            raise ValueError(
+                f"{name} must have no missing values: {np.ma.count_masked(values)} are masked. "
+                "Leave these rows out, or fill them."
+            )
+
+
+def check_probabilities(proba, name, method="predict_proba", total=1.0):
+    """Refuse numbers that are no probabilities, such as logits.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_samples, n_labels)
+    name : str
+        The member that gave them.
+    method : str, default="predict_proba"
+        Its method that gave them.
+    total : float or None, default=1.0
+        What each row sums to; None for scores of labels that do not exclude one another.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_labels)
+        `proba`.
+
+    Raises
+    ------
+    ValueError
+    """
+    low, high = -_PROBABILITY_ROOM, 1 + _PROBABILITY_ROOM
+    wrong = ~((proba >= low) & (proba <= high)).all(axis=1)
+    if total is not None:
+        wrong |= ~(np.abs(proba.sum(axis=1, dtype=np.float64) - total) <= _PROBABILITY_ROOM)
+    if wrong.any():
+        row = [float(f"{value:.3g}") for value in proba[wrong][0][:5]]
+        end = "" if total is None else " with the sum 1 in each row"
+        raise ValueError(
+            f"{method} of {name!r} must give probabilities between 0 and 1{end}, but it gave "
+            f"{row!r} for a row. Logits need a softmax first: for a skorch net set "
+            'predict_nonlinearity (the default "auto" knows the losses of torch alone); scores '
+            "of another kind need sklearn.calibration.CalibratedClassifierCV."
+        )
+    return proba

@@ -84,7 +84,7 @@ def fit_nets(seed, X, y, epochs):
 def occam(nets, X, y, seed, embedding="small"):
     forest = RandomForestRegressor(50, min_samples_leaf=30, random_state=seed)
     router = OccamRouterClassifier(
-        nets, costs="time", embedding=embedding, accuracy_estimator=forest, reg_lambda=1
+        nets, costs="time", embedding=embedding, quality_estimator=forest, reg_lambda=1
     )
     return router.fit(X, y)
 

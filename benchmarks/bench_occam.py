@@ -51,7 +51,7 @@ def one_seed(seed, X_train, y_train, X_test, y_test):
         members(seed),
         costs="time",
         embedding="logreg",
-        accuracy_estimator=RandomForestRegressor(50, min_samples_leaf=30, random_state=seed),
+        quality_estimator=RandomForestRegressor(50, min_samples_leaf=30, random_state=seed),
         reg_lambda=1,
         cv=3,
     ).fit(X_train, y_train)
@@ -127,7 +127,7 @@ def one_half(seed, nets, n_images, n_budgets):
 
     def occam(embedding, estimator=forest):
         return OccamRouterClassifier(
-            members, embedding=embedding, accuracy_estimator=estimator, **common
+            members, embedding=embedding, quality_estimator=estimator, **common
         )
 
     def curve_of(router, known, judged):

@@ -98,7 +98,7 @@ ROUTERS = [
         embedding="tree",
         quality="accuracy",
         reg_lambda=0.5,
-        accuracy_estimator=DecisionTreeRegressor(max_depth=3, random_state=0),
+        quality_estimator=DecisionTreeRegressor(max_depth=3, random_state=0),
     ),
     SingleBestClassifier(members(), costs=COSTS, budget=2.0, cv=2),
     RandomRouterClassifier(members(), costs=COSTS, budget=2.0),
@@ -110,11 +110,11 @@ _SMALL_TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 # Estimators that may ask several named classifiers about a row and combine their answers.
 COMBINERS = [
     FrugalMCTClassifier(
-        members(), costs=COSTS, budget=2.0, base="tree", accuracy_estimator=_SMALL_TREE, cv=2
+        members(), costs=COSTS, budget=2.0, base="tree", quality_estimator=_SMALL_TREE, cv=2
     ),
     FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2),
     SequentialRouterClassifier(
-        members(), costs=COSTS, budget=2.0, n_prices=3, accuracy_estimator=_SMALL_TREE, cv=2
+        members(), costs=COSTS, budget=2.0, n_prices=3, quality_estimator=_SMALL_TREE, cv=2
     ),
     VoteClassifier(members(), costs=COSTS),
     VoteClassifier(members(), costs=COSTS, cv=2, voting="soft"),
@@ -131,14 +131,14 @@ ESTIMATORS = [
     *ROUTERS,
     *COMBINERS,
     OccamRouterRegressor(
-        REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2, accuracy_estimator=_SMALL_TREE
+        REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2, quality_estimator=_SMALL_TREE
     ),
     SingleBestRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=3.0, cv=2),
     RandomRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5),
     OracleRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2),
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(
-        members(), costs=COSTS, budget=2.0, cv=2, policy="batch", accuracy_estimator=_SMALL_TREE
+        members(), costs=COSTS, budget=2.0, cv=2, policy="batch", quality_estimator=_SMALL_TREE
     ),
     BudgetRouter(_SMALL_TREE, costs=[1.0], cv=2),
     CascadeRouter(_SMALL_TREE, costs=[1.0], cv=2, n_prices=4),
@@ -164,7 +164,7 @@ ESTIMATORS = [
     GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
     # scikit-learn's checks have too few rows for a promise.
     CertifiedRouter(
-        OccamRouterClassifier(members(), costs=COSTS, cv=2, accuracy_estimator=_SMALL_TREE),
+        OccamRouterClassifier(members(), costs=COSTS, cv=2, quality_estimator=_SMALL_TREE),
         max_loss=0.6,
         calibration=0.2,
         n_points=4,

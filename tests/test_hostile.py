@@ -455,7 +455,7 @@ def test_a_failed_refit_leaves_nothing_fitted(learner):
                     getattr(refitted, name)(X[:1])
 
 
-@having("estimators", "estimator", "accuracy_estimator")
+@having("estimators", "estimator", "quality_estimator")
 def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
     """Not only what is checked at the door: a model that fails in the middle, too."""
     X, y = problem(learner)
@@ -487,7 +487,7 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
     elif "estimator" in parameters:
         change = {"estimator": Failing()}
     else:
-        change = {"accuracy_estimator": Failing()}
+        change = {"quality_estimator": Failing()}
     refitted = clone(learner).fit(X, y).set_params(**change)
     with pytest.raises(ConnectionError, match="cannot be fitted") as caught:
         refitted.fit(X, y)

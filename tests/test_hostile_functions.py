@@ -224,7 +224,7 @@ def calls(tmp_path):
             "X": X[:60],
             "Q": np.tile(VALUES, (10, 1)),
             "costs": COSTS,
-            "accuracy_estimator": Ridge(),
+            "quality_estimator": Ridge(),
             "n_rows_later": 600,
             "confidence_level": 0.9,
             "random_state": 0,

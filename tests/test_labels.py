@@ -122,7 +122,7 @@ def test_curves_and_diagnostics(log):
             of_frame, X[300:], Q[300:], X_fit=X[:300], y_fit=Q[OTHER][:300].to_numpy()
         )
     found = [
-        routing_potential(X[:60], Q[:60], costs, accuracy_estimator=Ridge())
+        routing_potential(X[:60], Q[:60], costs, quality_estimator=Ridge())
         for costs in (COSTS, SERIES)
     ]
     assert found[0] == found[1]
@@ -215,7 +215,7 @@ def test_cost_matrices(log):
     def money(quality, costs=None):
         costs = {"s": 0.01, "l": 0.2} if costs is None else costs
         router = OccamRouterClassifier(
-            members, costs=costs, quality=quality, accuracy_estimator=Ridge(), cv=2
+            members, costs=costs, quality=quality, quality_estimator=Ridge(), cv=2
         )
         return router.fit(X, y).row_quality(X, y)
 

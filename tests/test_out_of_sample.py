@@ -112,7 +112,7 @@ def spied(estimator):
             spies[name] = [(member, spy(member)) for member, _ in value]
         elif name == "estimator":
             spies[name] = SpyClassifier(name)
-        elif name in ("accuracy_estimator", "cost_estimator"):
+        elif name in ("quality_estimator", "cost_estimator"):
             spies[name] = SpyRegressor(name)
     if "cost_estimator" in spies and estimator.costs is not None:
         del spies["cost_estimator"]
@@ -194,8 +194,8 @@ def test_of_noise_no_validation_figure_is_above_chance(estimator):
             model.set_params(estimators=[(name, clone(heart)) for name in names])
         if "estimator" in own:
             model.set_params(estimator=heart)
-        if "accuracy_estimator" in own:
-            model.set_params(accuracy_estimator=DecisionTreeRegressor(random_state=seed))
+        if "quality_estimator" in own:
+            model.set_params(quality_estimator=DecisionTreeRegressor(random_state=seed))
         model.set_params(cv=folds("list", X, y, groups))
         target = y
         if isinstance(model, (BudgetRouter, CascadeRouter)):

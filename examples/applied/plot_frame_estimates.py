@@ -43,7 +43,7 @@ train, test = slice(0, 800), slice(800, None)
 # %%
 # The frame goes in as it is.
 router = BudgetRouter(costs=costs, budget=5.0, cv=3).fit(log[train], Q[train])
-estimator = router.accuracy_estimator_
+estimator = router.quality_estimator_
 print(estimator.encoder_.kinds_)
 for found in estimator.compared_:
     print(f"{found.name:>20}: gain {found.gain:.3f} +- {found.gain_se:.3f}")

@@ -29,7 +29,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_
 members = [("bayes", GaussianNB()), ("forest", RandomForestClassifier(30, random_state=0))]
 told = {
     "costs": {"bayes": 1, "forest": 10},
-    "accuracy_estimator": RandomForestRegressor(
+    "quality_estimator": RandomForestRegressor(
         20, min_samples_leaf=10, max_features=0.3, random_state=0
     ),
     "cv": 3,

@@ -94,7 +94,7 @@ def occam(embedding="small"):
         nets,
         costs="time",
         embedding=embedding,
-        accuracy_estimator=RandomForestRegressor(50, min_samples_leaf=30, random_state=0),
+        quality_estimator=RandomForestRegressor(50, min_samples_leaf=30, random_state=0),
         reg_lambda=1,
     ).fit(X[learn], y[learn])
 

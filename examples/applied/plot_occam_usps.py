@@ -56,7 +56,7 @@ router = OccamRouterClassifier(
     members,
     costs="time",
     embedding="logreg",
-    accuracy_estimator=RandomForestRegressor(50, min_samples_leaf=30, random_state=0),
+    quality_estimator=RandomForestRegressor(50, min_samples_leaf=30, random_state=0),
     reg_lambda=1,
     cv=3,
 ).fit(X_train, y_train)

@@ -37,7 +37,7 @@ router = OccamRouterClassifier(
     ],
     costs={"bayes": 1, "boosting": 5, "forest": 40},
     embedding="bayes",
-    accuracy_estimator=RandomForestRegressor(30, min_samples_leaf=10, random_state=0),
+    quality_estimator=RandomForestRegressor(30, min_samples_leaf=10, random_state=0),
     budget=10,
 ).fit(X_train, y_train)
 

@@ -68,7 +68,7 @@ occam = OccamRouterClassifier(
     members,
     costs=dict(zip(nets.model_names, costs)),
     embedding=nets.model_names[first],
-    accuracy_estimator=RandomForestRegressor(20, min_samples_leaf=20, random_state=0),
+    quality_estimator=RandomForestRegressor(20, min_samples_leaf=20, random_state=0),
 ).fit(X[learn], y[learn])
 budgets = np.geomspace(occam.min_budget_, costs.max() * 1.1, 10)
 curve = accuracy_cost_curve(occam, X[test], y[test], budgets)

@@ -50,7 +50,7 @@ routers = {
     "FrugalMCT": FrugalMCTClassifier(services, costs=costs),
     "Sequential": SequentialRouterClassifier(services, costs=costs),
     "DAP (no estimate per picture)": FrugalMCTClassifier(
-        services, costs=costs, accuracy_estimator=DummyRegressor()
+        services, costs=costs, quality_estimator=DummyRegressor()
     ),
 }
 budgets = [6, 6.5, 7, 7.5, 8, 9, 10, 11, 12, 14, 16]

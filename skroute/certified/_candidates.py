@@ -83,7 +83,7 @@ def _way_out(model):
     """What to do with what is no decision estimator but may have one inside."""
     if isinstance(model, Pipeline):
         return (
-            " The steps before the last one belong into its members or its accuracy_estimator, "
+            " The steps before the last one belong into its members or its quality_estimator, "
             "each a pipeline of its own. To certify a fitted pipeline as it is: "
             "CertifiedRouter(FrozenEstimator(pipeline[-1])).fit(pipeline[:-1].transform(X), y)."
         )

@@ -228,7 +228,7 @@ def forecast(gains, oracle, doublings, z, learning=LEARNED):
 
 @validate_params(
     {
-        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "n_rows_later": [Interval(Integral, 1, None, closed="left"), None],
         "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
         "random_state": ["random_state"],
@@ -240,7 +240,7 @@ def routing_potential(
     Q: ArrayLike,
     costs: ArrayLike,
     *,
-    accuracy_estimator: Any = None,
+    quality_estimator: Any = None,
     n_rows_later: int | None = None,
     confidence_level: float = 0.95,
     random_state: Any = 0,
@@ -266,7 +266,7 @@ def routing_potential(
         Cost per call of each choice. Of costs that differ per row, give the means. A mapping
         names the columns of Q where that is a data frame, else ``"choice0"``, ...
 
-    accuracy_estimator : multi-output regressor, default=None
+    quality_estimator : multi-output regressor, default=None
         Maps X to the quality of each choice. None takes
         :class:`~skroute.quality.QualityRegressor`, the default of the routers.
 
@@ -306,7 +306,7 @@ def routing_potential(
     >>> from skroute.datasets import make_routing_problem
     >>> from skroute.metrics import routing_potential
     >>> log = make_routing_problem(300, n_models=3, n_features=2, random_state=0)
-    >>> found = routing_potential(log.data, log.quality, log.costs, accuracy_estimator=Ridge())
+    >>> found = routing_potential(log.data, log.quality, log.costs, quality_estimator=Ridge())
     >>> found.n_rows, found.n_rows_later, found.low <= found.forecast <= found.high
     (300, 3000, True)
     """
@@ -329,7 +329,7 @@ def routing_potential(
             f"n_rows_later must be at least the number of rows given, {n}, got {n_rows_later!r}."
         )
     later = 10 * n if n_rows_later is None else int(n_rows_later)
-    estimator = QualityRegressor() if accuracy_estimator is None else accuracy_estimator
+    estimator = QualityRegressor() if quality_estimator is None else quality_estimator
     gains = learned_gains(estimator, X, quality, prices, check_random_state(random_state))
     z = float(norm.ppf(0.5 + confidence_level / 2))
     oracle = oracle_gain(quality, prices)

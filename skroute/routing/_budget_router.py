@@ -38,7 +38,7 @@ from skroute.routing._priced_views import LoggedMixin, check_lambda
 from skroute.routing._stream import Look, Trade
 from skroute.routing._values import (
     check_default_reads,
-    default_accuracy_estimator,
+    default_quality_estimator,
     folds_of,
 )
 from skroute.utils._compat import (
@@ -78,7 +78,7 @@ class BudgetRouter(
 
     Parameters
     ----------
-    accuracy_estimator : multi-output regressor, default=None
+    quality_estimator : multi-output regressor, default=None
         Maps X to the quality of each choice. None takes
         :class:`~skroute.quality.QualityRegressor`, which compares a family of them.
 
@@ -150,7 +150,7 @@ class BudgetRouter(
     columns_ : ndarray of shape (n_choices,)
         Columns of Q that the choices are; fewer than Q has with `drop_dominated`.
 
-    accuracy_estimator_ : estimator
+    quality_estimator_ : estimator
         Fitted on all rows.
 
     cost_estimator_ : estimator or None
@@ -220,7 +220,7 @@ class BudgetRouter(
     `budget`, `policy` and `objective` do: estimates and quality of the log are kept, and the
     price is solved for anew. Choices left out by `drop_dominated` stay out.
 
-    Metadata routed to `accuracy_estimator` or `cost_estimator`, such as
+    Metadata routed to `quality_estimator` or `cost_estimator`, such as
     ``sample_weight``, reaches the cross-fitted estimates too, but price, penalty and
     validation numbers are plain means over the rows.
 
@@ -264,7 +264,7 @@ class BudgetRouter(
     _takes_bills = True
 
     _parameter_constraints: dict = {
-        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "costs": [dict, "array-like", None],
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "cost_estimator": [HasMethods(["fit", "predict"]), None],
@@ -284,7 +284,7 @@ class BudgetRouter(
 
     def __init__(
         self,
-        accuracy_estimator=None,
+        quality_estimator=None,
         *,
         costs=None,
         budget=None,
@@ -298,7 +298,7 @@ class BudgetRouter(
         cv=5,
         n_jobs=None,
     ):
-        self.accuracy_estimator = accuracy_estimator
+        self.quality_estimator = quality_estimator
         self.costs = costs
         self.budget = budget
         self.cost_estimator = cost_estimator
@@ -320,7 +320,7 @@ class BudgetRouter(
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Features of the requests; whatever `accuracy_estimator` takes.
+            Features of the requests; whatever `quality_estimator` takes.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices) or (n_samples,)
             Q: quality of each choice on each row, higher is better, NaN where it is not
@@ -342,7 +342,7 @@ class BudgetRouter(
             X: then whatever made the log choose as it did must be in X, or be chance.
 
         **params : dict
-            Metadata through metadata routing: for `accuracy_estimator` and
+            Metadata through metadata routing: for `quality_estimator` and
             `cost_estimator`, such as ``sample_weight``, and for the splitter in `cv`, such
             as ``groups``.
 
@@ -367,7 +367,7 @@ class BudgetRouter(
             raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
         X = check_rows(self, X, reset=True)
         check_rows_match(X=X, y=y, costs=costs, choice=choice, propensity=propensity)
-        if self.accuracy_estimator is None:
+        if self.quality_estimator is None:
             check_default_reads(X)
         outcomes = self._read(X, y, costs, choice, propensity)
         check_abstain_name(self._names, self.abstain_cost)
@@ -395,7 +395,7 @@ class BudgetRouter(
             planned = self._fixed_costs()[self.columns_]
         costs = outcomes.judged_costs(X, planned, folds)
         self._priced = fit_policy(
-            outcomes.quality_reader(self.accuracy_estimator) or self._accuracy_estimator(),
+            outcomes.quality_reader(self.quality_estimator) or self._quality_estimator(),
             X,
             outcomes.quality,
             costs,
@@ -407,7 +407,7 @@ class BudgetRouter(
             reg_lambda=self.reg_lambda,
             deciding=self.routing_cost,
             n_jobs=self.n_jobs,
-            fit_params=routed["accuracy_estimator"]["fit"],
+            fit_params=routed["quality_estimator"]["fit"],
             known=outcomes.known,
             handed=self.abstain_quality_,
         )
@@ -582,7 +582,7 @@ class BudgetRouter(
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         fit = MethodMapping().add(caller="fit", callee="fit")
-        router.add(accuracy_estimator=self._accuracy_estimator(), method_mapping=fit)
+        router.add(quality_estimator=self._quality_estimator(), method_mapping=fit)
         split = MethodMapping().add(caller="fit", callee="split")
         # An iterable of splits takes nothing, and may be read once only.
         splitter = self.cv if hasattr(self.cv, "split") else KFold()
@@ -591,14 +591,14 @@ class BudgetRouter(
             router.add(cost_estimator=self.cost_estimator, method_mapping=fit)
         return router
 
-    def _accuracy_estimator(self):
-        if self.accuracy_estimator is None:
-            return default_accuracy_estimator()
-        return self.accuracy_estimator
+    def _quality_estimator(self):
+        if self.quality_estimator is None:
+            return default_quality_estimator()
+        return self.quality_estimator
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        readers = [self._accuracy_estimator()]
+        readers = [self._quality_estimator()]
         if self.cost_estimator is not None:
             readers.append(self.cost_estimator)
         tags = inherit_member_tags(tags, readers)

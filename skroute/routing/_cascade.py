@@ -36,7 +36,7 @@ from skroute.routing._fit_tables import check_matrix, column_names
 from skroute.routing._mixtures import Mixture
 from skroute.routing._priced import cross_fit
 from skroute.routing._priced_views import standard_error
-from skroute.routing._values import check_default_reads, default_accuracy_estimator
+from skroute.routing._values import check_default_reads, default_quality_estimator
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -75,7 +75,7 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
 
     Parameters
     ----------
-    accuracy_estimator : multi-output regressor, default=None
+    quality_estimator : multi-output regressor, default=None
         Maps X to the quality of each model, before any call. None takes
         :class:`~skroute.quality.QualityRegressor`. Not used where X is None. It is fitted
         without each fold, and without each two: 16 times for five folds.
@@ -133,7 +133,7 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
     mean_quality_ : ndarray of shape (n_models,)
         Mean logged quality of each model.
 
-    accuracy_estimator_ : estimator or None
+    quality_estimator_ : estimator or None
         Fitted on all rows; None where `fit` got no X.
 
     mixture_ : Mixture
@@ -220,7 +220,7 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
     _call_context = ("signals", "models", "costs", "request_id")
 
     _parameter_constraints: dict = {
-        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "costs": [dict, "array-like", None],
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "order": ["array-like", None],
@@ -237,7 +237,7 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
 
     def __init__(
         self,
-        accuracy_estimator=None,
+        quality_estimator=None,
         *,
         costs=None,
         budget=None,
@@ -248,7 +248,7 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
         cv=5,
         n_jobs=None,
     ):
-        self.accuracy_estimator = accuracy_estimator
+        self.quality_estimator = quality_estimator
         self.costs = costs
         self.budget = budget
         self.order = order
@@ -281,7 +281,7 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
             nothing may be left out. None: no answer shows anything.
 
         **params : dict
-            Metadata through metadata routing: for `accuracy_estimator` and for the
+            Metadata through metadata routing: for `quality_estimator` and for the
             splitter in `cv`, such as ``groups``.
 
         Returns
@@ -309,7 +309,7 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
             )
         if self._informed:
             X = check_rows(self, X, reset=True)
-            if self.accuracy_estimator is None:
+            if self.quality_estimator is None:
                 check_default_reads(X)
         check_rows_match(X=X, y=y, costs=costs, signals=signals)
         self._frame_columns = column_names(y)
@@ -325,12 +325,12 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
 
         folds = check_folds(self.cv, X, quality, routed["splitter"]["split"])
         known, nested = np.empty((len(quality), 0)), [None] * len(folds)
-        self.accuracy_estimator_ = None
+        self.quality_estimator_ = None
         if self._informed:
-            estimator, meta = self._accuracy_estimator(), routed["accuracy_estimator"]["fit"]
-            with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
-                self.accuracy_estimator_, known = cross_fit(
-                    estimator, X, quality, folds, task, self.n_jobs, meta, "accuracy_estimator"
+            estimator, meta = self._quality_estimator(), routed["quality_estimator"]["fit"]
+            with note_failure("quality_estimator", len(quality), "the quality estimate"):
+                self.quality_estimator_, known = cross_fit(
+                    estimator, X, quality, folds, task, self.n_jobs, meta, "quality_estimator"
                 )
                 nested = nested_known(
                     estimator, X, quality, folds, task=task, n_jobs=self.n_jobs, fit_params=meta
@@ -589,19 +589,19 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         fit = MethodMapping().add(caller="fit", callee="fit")
-        router.add(accuracy_estimator=self._accuracy_estimator(), method_mapping=fit)
+        router.add(quality_estimator=self._quality_estimator(), method_mapping=fit)
         split = MethodMapping().add(caller="fit", callee="split")
         # An iterable of splits takes nothing, and may be read once only.
         splitter = self.cv if hasattr(self.cv, "split") else KFold()
         return router.add(splitter=splitter, method_mapping=split)
 
-    def _accuracy_estimator(self):
-        if self.accuracy_estimator is None:
-            return default_accuracy_estimator()
-        return self.accuracy_estimator
+    def _quality_estimator(self):
+        if self.quality_estimator is None:
+            return default_quality_estimator()
+        return self.quality_estimator
 
     def __sklearn_tags__(self):
-        tags = inherit_member_tags(super().__sklearn_tags__(), [self._accuracy_estimator()])
+        tags = inherit_member_tags(super().__sklearn_tags__(), [self._quality_estimator()])
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags

@@ -47,11 +47,11 @@ def nested_known(estimator, X, quality, folds, *, task, n_jobs=None, fit_params=
     for own, (train, _) in zip(inside, folds):
         own[train] = True
     keys = [_parts_of(at, folds, inside, fits) for at in range(len(folds))]
-    steps = [task.step(f"accuracy_estimator within folds, {i}") for i in range(len(fits))]
+    steps = [task.step(f"quality_estimator within folds, {i}") for i in range(len(fits))]
     n_outputs, target = quality.shape[1], as_target(quality)
     found = Parallel(n_jobs=n_jobs)(
         delayed(fit_fold)(
-            step, estimator, X, target, *fit, fit_params or {}, n_outputs, "accuracy_estimator"
+            step, estimator, X, target, *fit, fit_params or {}, n_outputs, "quality_estimator"
         )
         for step, fit in zip(steps, fits.values())
     )

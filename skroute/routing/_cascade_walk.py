@@ -16,8 +16,8 @@ def known_scores(router, X):
     n_rows = num_samples(X)
     columns = np.empty((n_rows, 0))
     if router._informed:
-        estimator, n = router.accuracy_estimator_, len(router.model_names_)
-        columns = predict_matrix(estimator, X, n, "accuracy_estimator")
+        estimator, n = router.quality_estimator_, len(router.model_names_)
+        columns = predict_matrix(estimator, X, n, "quality_estimator")
     return router._reader.known.transform(columns)
 
 

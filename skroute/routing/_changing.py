@@ -268,7 +268,7 @@ class ChangingChoicesMixin:
         q = read_values(q, "q", num_samples(X), allow_nan=True)
         priced = self._priced
         base, _, n_base = base_of(priced)
-        outputs = predict_matrix(base, X, n_base, "accuracy_estimator")
+        outputs = predict_matrix(base, X, n_base, "quality_estimator")
         if has_own_keys(X):
             order = np.argsort(self._row_keys, kind="stable")
             ordered, keys = self._row_keys[order], row_keys(X)

@@ -68,7 +68,7 @@ def _warn_if_a_single_choice_is_better(policy, names, budget):
         warnings.warn(
             f"On validation rows the router's quality {found:.4g} is below the "
             f"{alone[single]:.4g} of {names[single]!r} alone, which fits the budget. Try a "
-            "larger reg_lambda, another accuracy_estimator or better features, or use that "
+            "larger reg_lambda, another quality_estimator or better features, or use that "
             "choice for all rows.",
             UserWarning,
             stacklevel=3,

@@ -157,7 +157,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         error of it, one that needs less than the budget; one estimator is then fitted for each
         service.
 
-    accuracy_estimator : multi-output regressor, default=None
+    quality_estimator : multi-output regressor, default=None
         Predicts the accuracy of each combination from the base's answer. None takes a
         random forest of 30 to 100 trees (more where rows are few) with up to 150 rows per
         leaf. Its training rows are estimated out of sample: from ``oob_prediction_`` where the
@@ -242,7 +242,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
     delta_ : float
         Delta at the constructor's budget.
 
-    accuracy_estimators_ : list of estimators
+    quality_estimators_ : list of estimators
         One fitted for each possible base.
 
     validation_quality_ : float
@@ -319,7 +319,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         **CombiningRouter._parameter_constraints,
         "base": [str],
         "cv": ["cv_object"],
-        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
@@ -335,7 +335,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         costs,
         budget=None,
         base="auto",
-        accuracy_estimator=None,
+        quality_estimator=None,
         weight="auto",
         threshold="auto",
         delta=0.0,
@@ -349,7 +349,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         self.costs = costs
         self.budget = budget
         self.base = base
-        self.accuracy_estimator = accuracy_estimator
+        self.quality_estimator = quality_estimator
         self.weight = weight
         self.threshold = threshold
         self.delta = delta
@@ -385,7 +385,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
             realised = options.accuracies
             features = self._features(scores[base])
             fitted, estimate = fit_predictor(
-                self.accuracy_estimator, features, realised, answers.folds
+                self.quality_estimator, features, realised, answers.folds
             )
             fixed, added = self.costs_[base], np.r_[0.0, self.costs_[options.addons[1:]]]
             if handed is not None:
@@ -437,7 +437,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
             warnings.warn(
                 f"On validation rows the quality {found:.4g} is below the "
                 f"{alone[single].mean():.4g} of {self.member_names_[single]!r} alone, which fits "
-                'the budget. Try base="auto", another accuracy_estimator, or use that member for '
+                'the budget. Try base="auto", another quality_estimator, or use that member for '
                 "all rows.",
                 UserWarning,
                 stacklevel=2,
@@ -566,7 +566,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         return self._policy().margin
 
     @property
-    def accuracy_estimators_(self):
+    def quality_estimators_(self):
         """The accuracy estimators, one fitted for each possible base."""
         check_is_fitted(self)
         found = [trade.policy.estimator for trade in self._trades]

@@ -22,7 +22,7 @@ from skroute.quality._logged import (
 )
 from skroute.routing._draws import row_keys
 from skroute.routing._fit_tables import check_fit_costs
-from skroute.routing._values import default_accuracy_estimator
+from skroute.routing._values import default_quality_estimator
 from skroute.utils._compat import num_samples
 from skroute.utils._named import by_label
 
@@ -141,7 +141,7 @@ class Outcomes(NamedTuple):
         if self.known is None:
             return None
         if estimator is None and self.kind is None:
-            estimator = default_accuracy_estimator()
+            estimator = default_quality_estimator()
         return KnownCellsRegressor(estimator)
 
 

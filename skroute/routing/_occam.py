@@ -31,7 +31,7 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
         Mean cost per sample, in the unit of `costs`, everything included. None is
         unlimited. Raising it sends more rows to more expensive members.
 
-    accuracy_estimator : multi-output regressor, default=None
+    quality_estimator : multi-output regressor, default=None
         Predicts the members' success from the embedding. None takes
         :class:`~skroute.quality.QualityRegressor`. The paper's own is
         :class:`~skroute.quality.BaggedNeighborsRegressor`, on features scaled to [0, 1].
@@ -132,7 +132,7 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
         What each row pays before its member is known: `routing_cost`, measured where
         ``costs="time"``, and the member that embeds.
 
-    accuracy_estimator_ : estimator
+    quality_estimator_ : estimator
         Fitted on all rows.
 
     quality_std_ : ndarray of shape (n_choices,)
@@ -243,7 +243,7 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
         *,
         costs,
         budget=None,
-        accuracy_estimator=None,
+        quality_estimator=None,
         embedding=None,
         quality="accuracy",
         exchange_rate=None,
@@ -257,7 +257,7 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
         self.estimators = estimators
         self.costs = costs
         self.budget = budget
-        self.accuracy_estimator = accuracy_estimator
+        self.quality_estimator = quality_estimator
         self.embedding = embedding
         self.quality = quality
         self.exchange_rate = exchange_rate

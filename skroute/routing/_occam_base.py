@@ -20,7 +20,7 @@ from skroute.routing._priced_views import LoggedMixin, check_lambda
 from skroute.routing._qualities import EXCHANGE_RATE, QualityMixin
 from skroute.routing._ratio_policy import fit_ratio
 from skroute.routing._stream import Look, Trade
-from skroute.routing._values import check_default_reads, default_accuracy_estimator, folds_of
+from skroute.routing._values import check_default_reads, default_quality_estimator, folds_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._once import once_of
 from skroute.utils._timing import seconds_per_sample
@@ -38,7 +38,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         **BaseRouter._parameter_constraints,
         "exchange_rate": EXCHANGE_RATE,
         "cv": ["cv_object"],
-        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
         "abstain_cost": ABSTAIN_COST,
@@ -74,11 +74,11 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
                 )
             if layer is not None:
                 check_layer(name, members[name], layer)
-        if self.embedding is None and self.accuracy_estimator is None:
+        if self.embedding is None and self.quality_estimator is None:
             check_default_reads(
                 X,
                 "Give the name of a member or a transformer as embedding, or an "
-                "accuracy_estimator that reads such rows.",
+                "quality_estimator that reads such rows.",
             )
 
     def _split_costs(self, costs, names, embedder, answered=None):
@@ -132,9 +132,9 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         least = float(with_handed(added, self.abstain_quality_).min())
         check_affordable(check_budget(self.budget), deciding + least)
         handing = {} if self.abstain_quality_ is None else {"handed": self.abstain_quality_}
-        estimator = self.accuracy_estimator
+        estimator = self.quality_estimator
         policy = (fit_ratio if self._objective().ratio else fit_policy)(
-            default_accuracy_estimator() if estimator is None else estimator,
+            default_quality_estimator() if estimator is None else estimator,
             features,
             quality,
             added,
@@ -235,7 +235,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
                 return self._target.call("predict_proba", name, member, rows)
 
             if (layer := self._named_embedding()[1]) is not None:
-                as_tensor = reads_tensors(self.accuracy_estimator)
+                as_tensor = reads_tensors(self.quality_estimator)
                 return call_with_layer(name, member, layer, call, X, as_tensor=as_tensor)[::-1]
             proba = call(X)
             return proba, proba
@@ -319,7 +319,7 @@ class BaseOccam(LoggedMixin, QualityMixin, BaseRouter):
         tags = super().__sklearn_tags__()
         if self.embedding is None:
             # The default accuracy estimator reads X itself.
-            reader = self.accuracy_estimator
+            reader = self.quality_estimator
             known = hasattr(reader, "__sklearn_tags__")
             reader_tags = get_tags(reader).input_tags if known else None
             tags.input_tags.sparse &= reader_tags is not None and reader_tags.sparse

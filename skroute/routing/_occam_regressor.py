@@ -31,7 +31,7 @@ class OccamRouterRegressor(AbstainingMixin, NumbersMixin, BaseOccam):
         Mean cost per sample, in the unit of `costs`, everything included. None is
         unlimited. Raising it sends more rows to more expensive members.
 
-    accuracy_estimator : multi-output regressor, default=None
+    quality_estimator : multi-output regressor, default=None
         Predicts the members' quality from the embedding. None takes
         :class:`~skroute.quality.QualityRegressor`.
 
@@ -98,7 +98,7 @@ class OccamRouterRegressor(AbstainingMixin, NumbersMixin, BaseOccam):
         What each row pays before its member is known: `routing_cost`, measured where
         ``costs="time"``.
 
-    accuracy_estimator_ : estimator
+    quality_estimator_ : estimator
         Fitted on all rows.
 
     quality_std_ : ndarray of shape (n_choices,)
@@ -184,7 +184,7 @@ class OccamRouterRegressor(AbstainingMixin, NumbersMixin, BaseOccam):
         *,
         costs,
         budget=None,
-        accuracy_estimator=None,
+        quality_estimator=None,
         embedding=None,
         quality="squared_error",
         exchange_rate=None,
@@ -198,7 +198,7 @@ class OccamRouterRegressor(AbstainingMixin, NumbersMixin, BaseOccam):
         self.estimators = estimators
         self.costs = costs
         self.budget = budget
-        self.accuracy_estimator = accuracy_estimator
+        self.quality_estimator = quality_estimator
         self.embedding = embedding
         self.quality = quality
         self.exchange_rate = exchange_rate

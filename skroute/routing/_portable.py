@@ -34,7 +34,7 @@ def export_policy(router, path=None):
     Parameters
     ----------
     router : BudgetRouter or OccamRouterClassifier
-        Fitted, with fixed costs and ``policy="online"``; its `accuracy_estimator` the default
+        Fitted, with fixed costs and ``policy="online"``; its `quality_estimator` the default
         (:class:`~skroute.quality.QualityRegressor`, on numbers), a linear model, trees or
         :class:`~skroute.quality.BaggedNeighborsRegressor`, possibly behind scalers in a
         pipeline; an OCCAM router without `embedding`.

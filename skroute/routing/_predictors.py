@@ -27,7 +27,7 @@ def default_predictor(n_samples):
     )
 
 
-def fit_predictor(estimator, features, target, folds, name="accuracy_estimator"):
+def fit_predictor(estimator, features, target, folds, name="quality_estimator"):
     """Fit a multi-output regressor, and estimate its own training rows out of sample.
 
     A regressor that keeps ``oob_prediction_`` (a forest with ``oob_score=True``) is

@@ -250,7 +250,7 @@ class PricedPolicy:
 
     def estimates(self, features):
         """Quality of each choice for each row, before the penalty."""
-        found = predict_matrix(self.estimator, features, self._n_outputs, "accuracy_estimator")
+        found = predict_matrix(self.estimator, features, self._n_outputs, "quality_estimator")
         return self.narrowed(found)
 
     def narrowed(self, outputs):
@@ -269,7 +269,7 @@ class PricedPolicy:
         """
         shape = -1, self._n_outputs
         if offers_std(self.estimator):
-            with note_failure("accuracy_estimator", num_samples(features), "predict"):
+            with note_failure("quality_estimator", num_samples(features), "predict"):
                 found = self.estimator.predict(features, return_std=True)
             found = [np.asarray(part, dtype=np.float64).reshape(shape) for part in found]
             return tuple(map(self.narrowed, found))
@@ -553,7 +553,7 @@ def fit_policy(
     -------
     PricedPolicy
     """
-    with note_failure("accuracy_estimator", len(quality), "the quality estimate"):
+    with note_failure("quality_estimator", len(quality), "the quality estimate"):
         if knows_its_rows(estimator) and not fit_params:
             seen = None
             fitted, estimate, alone = cross_fit_once(
@@ -561,14 +561,14 @@ def fit_policy(
             )
         else:
             fitted, estimate = cross_fit(
-                estimator, X, quality, folds, task, n_jobs, fit_params, "accuracy_estimator"
+                estimator, X, quality, folds, task, n_jobs, fit_params, "quality_estimator"
             )
             found = leave_one_out(fitted, X, quality) if exchangeable else None
             alone, seen = (None, None) if found is None else found
 
     def of_rows(rows):
         n_choices = quality.shape[1]
-        values = predict_matrix(fitted, rows, n_choices, "accuracy_estimator")
+        values = predict_matrix(fitted, rows, n_choices, "quality_estimator")
         if cost_estimator is None:
             return values, None
         return values, predict_costs(cost_estimator, rows, n_choices)
@@ -642,7 +642,7 @@ def cross_fit_once(estimator, X, quality, costs, folds, task, n_jobs):
     """
     check_partition(folds, len(quality))
     fitted = clone(estimator)
-    with nullcontext() if task is None else task.step("accuracy_estimator"):
+    with nullcontext() if task is None else task.step("quality_estimator"):
         told = {"folds": folds, "costs": costs, "n_jobs": n_jobs, "return_kept": True}
         found = fitted.cross_fit(X, as_target(quality), **told)
     return fitted, *(part.reshape(quality.shape) for part in found)

@@ -126,7 +126,7 @@ class LoggedMixin(ReportTablesMixin, RowTablesMixin, PricedMixin):
         )
 
     @property
-    def accuracy_estimator_(self):
+    def quality_estimator_(self):
         """The accuracy estimator, fitted on all rows."""
         found = base_of(self._policy())[0]
         return found.estimator if isinstance(found, Beside) else found
@@ -165,7 +165,7 @@ class LoggedMixin(ReportTablesMixin, RowTablesMixin, PricedMixin):
             Columns in the order of ``choices_``; NaN where a row may not make the choice.
 
         std : ndarray of shape (n_samples, n_choices)
-            Only if `return_std`. Where ``predict`` of `accuracy_estimator` takes
+            Only if `return_std`. Where ``predict`` of `quality_estimator` takes
             ``return_std``, as that of :class:`~skroute.quality.QualityRegressor` does, its
             own standard error of the estimate. Else the root mean squared error
             of the cross-fitted estimates of about the same size, in which the spread of

@@ -157,7 +157,7 @@ class SequentialRouterClassifier(
         Prices that the sequential rules are fitted for. Raising it follows the budget
         more closely and fits regressors with more outputs.
 
-    accuracy_estimator : multi-output regressor, default=None
+    quality_estimator : multi-output regressor, default=None
         Estimates the value of stopping and of going on from the answers so far. None
         takes a random forest of 30 to 100 trees (more where rows are few) with up to 150 rows per
         leaf. Its training rows
@@ -291,7 +291,7 @@ class SequentialRouterClassifier(
         "cv": ["cv_object"],
         "max_calls": [Interval(Integral, 1, None, closed="left")],
         "n_prices": [Interval(Integral, 1, None, closed="left")],
-        "accuracy_estimator": [HasMethods(["fit", "predict"]), None],
+        "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "quality": QUALITY_OF_LABELS,
         "abstain_cost": ABSTAIN_COST,
     }
@@ -305,7 +305,7 @@ class SequentialRouterClassifier(
         base="auto",
         max_calls=3,
         n_prices=12,
-        accuracy_estimator=None,
+        quality_estimator=None,
         quality="accuracy",
         abstain_cost=None,
         cv=5,
@@ -317,7 +317,7 @@ class SequentialRouterClassifier(
         self.base = base
         self.max_calls = max_calls
         self.n_prices = n_prices
-        self.accuracy_estimator = accuracy_estimator
+        self.quality_estimator = quality_estimator
         self.quality = quality
         self.abstain_cost = abstain_cost
         self.cv = cv
@@ -381,7 +381,7 @@ class SequentialRouterClassifier(
         def fit(state, values, at=None):
             used = self._states[state].used
             features = self._features([scores[k] for k in used], self._states[state])
-            told = self.accuracy_estimator, features
+            told = self.quality_estimator, features
             if handed is None:
                 return fit_predictor(*told, values, answers.folds)
             # What handing over is worth is known.

@@ -130,7 +130,7 @@ def leave_one_out(fitted, X, target):
         return None
     # Not one derived from them, which may read rows in its own way.
     if type(last) in (LinearRegression, Ridge):
-        estimate = predict_matrix(fitted, X, target.shape[1], "accuracy_estimator")
+        estimate = predict_matrix(fitted, X, target.shape[1], "quality_estimator")
         for step in before:
             X = X if step == "passthrough" else step.transform(X)
         own = leverages(last, X, target, estimate)
@@ -141,7 +141,7 @@ def leave_one_out(fitted, X, target):
     # Of equal rows none is the nearest alone: they share their weights.
     if own > 0.5 or len(np.unique(row_keys(X))) < num_samples(X):
         return None
-    estimate = predict_matrix(fitted, X, target.shape[1], "accuracy_estimator")
+    estimate = predict_matrix(fitted, X, target.shape[1], "quality_estimator")
     return Alone((estimate - own * target) / (1 - own), estimate)
 
 

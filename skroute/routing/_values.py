@@ -15,12 +15,12 @@ from skroute.utils._compat import Integral, num_samples
 from skroute.utils._tensors import holds_numbers, on_host
 
 READABLE_INSTEAD = (
-    "Give an accuracy_estimator that reads such rows, for example a pipeline that begins with a "
+    "Give an quality_estimator that reads such rows, for example a pipeline that begins with a "
     "vectoriser or an encoder."
 )
 
 
-def default_accuracy_estimator():
+def default_quality_estimator():
     """A family of estimators, compared by the decisions that they lead to."""
     from skroute.quality import QualityRegressor
 
@@ -43,7 +43,7 @@ def check_default_reads(X, advice=READABLE_INSTEAD):
     shape = tuple(getattr(X, "shape", ()))
     if len(shape) > 2:
         raise ValueError(
-            "The default accuracy_estimator reads rows of numbers, but X has the shape "
+            "The default quality_estimator reads rows of numbers, but X has the shape "
             f"{shape}. {advice}"
         )
     # Complex numbers are refused by whoever reads them, in words of their own.
@@ -60,7 +60,7 @@ def check_default_reads(X, advice=READABLE_INSTEAD):
         return
     # Not what numpy said: it quotes the row.
     raise kind(
-        "The default accuracy_estimator reads rows of numbers, and X has others: each argument "
+        "The default quality_estimator reads rows of numbers, and X has others: each argument "
         f"must be a number, or a string that says a number. {advice}"
     )
 
@@ -210,7 +210,7 @@ def out_of_sample_quality(
     fit_params=None,
     *,
     task=None,
-    name="accuracy_estimator",
+    name="quality_estimator",
 ):
     """Cross-fitted estimates of each choice's quality on the rows that fit it.
 
@@ -225,7 +225,7 @@ def out_of_sample_quality(
         Metadata for the estimator's `fit`, one entry per row.
     task : FitTask, default=None
         Told of each fold.
-    name : str, default="accuracy_estimator"
+    name : str, default="quality_estimator"
         The parameter that the estimator comes from.
 
     Returns

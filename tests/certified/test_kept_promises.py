@@ -187,7 +187,7 @@ def test_the_reference_alone_is_always_an_end_of_the_path(listed, reference):
 def test_members_alone_are_ends_as_well():
     X, y = make_classification(900, n_informative=5, random_state=0)
     members = [("bayes", GaussianNB()), ("logreg", LogisticRegression())]
-    occam = OccamRouterClassifier(members, costs=[1, 10], accuracy_estimator=Ridge(), cv=2)
+    occam = OccamRouterClassifier(members, costs=[1, 10], quality_estimator=Ridge(), cv=2)
     made = CertifiedRouter(occam, max_loss=0.0, reference="bayes", **OPTIONS).fit(X, y)
     assert made.certificate_.single == "bayes"
     np.testing.assert_array_equal(
@@ -353,7 +353,7 @@ def test_what_is_left_after_an_outage_is_certified_or_said(listed):
 def test_members_that_were_not_asked_for_evidence_are_said():
     X, y = make_classification(900, n_informative=5, random_state=0)
     members = [("bayes", GaussianNB()), ("logreg", LogisticRegression())]
-    occam = OccamRouterClassifier(members, costs=[1, 10], accuracy_estimator=Ridge(), cv=2)
+    occam = OccamRouterClassifier(members, costs=[1, 10], quality_estimator=Ridge(), cv=2)
     best = CertifiedRouter(occam, max_loss=0.3, **OPTIONS).fit(X, y)
     assert best.certificate_for(exclude=["bayes"]).promised
     assert set(best.route(X, exclude=["bayes"])) == {1}

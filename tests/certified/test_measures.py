@@ -33,7 +33,7 @@ class Unasked(BaseEstimator):
 def regressor(quality="squared_error"):
     members = [("tree", DecisionTreeRegressor(max_depth=1)), ("ridge", Ridge())]
     return OccamRouterRegressor(
-        members, costs=[1, 10], accuracy_estimator=Ridge(), quality=quality, cv=2
+        members, costs=[1, 10], quality_estimator=Ridge(), quality=quality, cv=2
     )
 
 
@@ -84,7 +84,7 @@ MATRIX = {(0, 1): 1.0, (1, 0): 50.0}
 def test_labels_are_counted_by_the_routers_own_quality(quality, unit, bound):
     X, y = make_classification(900, n_informative=5, weights=[0.8], random_state=0)
     fitted = OccamRouterClassifier(
-        MEMBERS, costs=[1, 10], quality=quality, accuracy_estimator=Ridge(), cv=2
+        MEMBERS, costs=[1, 10], quality=quality, quality_estimator=Ridge(), cv=2
     ).fit(X[:400], y[:400])
     router = CertifiedRouter(
         FrozenEstimator(fitted), max_loss=0.99 * bound, reference="logreg", **OPTIONS
@@ -141,7 +141,7 @@ def test_a_certified_router_inside_counts_as_it_does():
             [("a", GaussianNB()), ("b", DecisionTreeClassifier(max_depth=2))],
             costs=[1, 10],
             quality=MATRIX,
-            accuracy_estimator=Ridge(),
+            quality_estimator=Ridge(),
             cv=2,
         ),
         max_loss=45.0,
@@ -203,7 +203,7 @@ def test_a_row_that_is_handed_over_counts_as_the_router_has_it(quality):
     router = OccamRouterClassifier(
         MEMBERS,
         costs=[1, 10],
-        accuracy_estimator=Ridge(),
+        quality_estimator=Ridge(),
         quality=np.array(MATRICES[quality]) if quality in MATRICES else quality,
         cv=2,
     )
@@ -318,7 +318,7 @@ def test_only_whole_qualities_are_right_or_wrong_by_what_they_are(kind):
 def test_probabilities_of_a_reference_are_those_of_its_own_classes(known):
     X, y = make_classification(600, n_informative=5, n_classes=3, random_state=0)
     fitted = OccamRouterClassifier(
-        MEMBERS, costs=[1, 10], quality="brier", accuracy_estimator=Ridge(), cv=2
+        MEMBERS, costs=[1, 10], quality="brier", quality_estimator=Ridge(), cv=2
     ).fit(X[:300], y[:300])
     part = np.isin(y, known)
     other = LogisticRegression().fit(X[part], y[part])

@@ -645,7 +645,7 @@ def test_a_search_stands_for_what_it_finds(several):
     router = OccamRouterClassifier(
         [("a", GaussianNB()), ("b", LogisticRegression())],
         costs={"a": 1, "b": 5},
-        accuracy_estimator=Ridge(),
+        quality_estimator=Ridge(),
     )
     search = GridSearchCV(router, {"reg_lambda": [0.0, 0.1]}, cv=2)
     options = {"max_loss": 0.3, "n_points": 5, "random_state": 0}
@@ -674,7 +674,7 @@ def test_pipelines_and_prices_are_told_what_to_do():
     router = OccamRouterClassifier(
         [("a", GaussianNB()), ("b", LogisticRegression())],
         costs={"a": 1, "b": 5},
-        accuracy_estimator=Ridge(),
+        quality_estimator=Ridge(),
     )
     pipeline = make_pipeline(StandardScaler(), router)
     for estimator in (pipeline, FrozenEstimator(pipeline), [("one", pipeline)]):

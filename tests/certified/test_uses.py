@@ -261,7 +261,7 @@ def test_scores_are_those_of_the_wrapped():
     prices = {"small": 1.0, "large": 5.0}
     router = BudgetRouter(Ridge(), costs=prices).fit(X[:100], Q[:100])
     members = [("mean", DummyRegressor()), ("ridge", Ridge())]
-    numbers = OccamRouterRegressor(members, costs=[1, 5], accuracy_estimator=Ridge())
+    numbers = OccamRouterRegressor(members, costs=[1, 5], quality_estimator=Ridge())
     target = X[:, 0] + 0.1 * rng.normal(size=300)
     numbers.fit(X[:100], target[:100])
     for fitted, y, loss in ((router, Q, None), (numbers, target, lambda t, p: np.abs(t - p) > 1)):

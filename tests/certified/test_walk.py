@@ -81,7 +81,7 @@ def members():
 
 def occam(**options):
     if "embedding" not in options:
-        options["accuracy_estimator"] = CountedRegressor(max_depth=3, random_state=0)
+        options["quality_estimator"] = CountedRegressor(max_depth=3, random_state=0)
     return OccamRouterClassifier(members(), costs=COSTS, **options)
 
 

@@ -58,7 +58,7 @@ def problem():
 
 def routers(X, y):
     yield OccamRouterClassifier(
-        members(), costs=COSTS, budget=2.0, cv=2, accuracy_estimator=Ridge()
+        members(), costs=COSTS, budget=2.0, cv=2, quality_estimator=Ridge()
     ).fit(X, y)
     yield FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2).fit(X, y)
     yield VoteClassifier(members(), costs=COSTS).fit(X, y)
@@ -147,7 +147,7 @@ def test_a_cap_over_all_blocks_is_that_of_memory(problem, table, n_blocks):
     rows = np.arange(len(X))
     assert values[rows, route].sum() == pytest.approx(values[rows, expected.route].sum(), rel=1e-9)
     X, y = table
-    occam = OccamRouterClassifier(members(), costs=COSTS, cv=2, accuracy_estimator=Ridge())
+    occam = OccamRouterClassifier(members(), costs=COSTS, cv=2, quality_estimator=Ridge())
     occam.fit(X[:300], y[:300])
     blocks = da.from_array(X, chunks=(100, -1))
     capped = DaskRouter(occam, policy="batch").predict_routed(blocks, budget=2.0)
@@ -188,7 +188,7 @@ def test_curves_over_blocks_are_those_in_memory(problem, table):
     X, y = table
     pipe = make_pipeline(
         StandardScaler(),
-        OccamRouterClassifier(members(), costs=COSTS, cv=2, accuracy_estimator=Ridge()),
+        OccamRouterClassifier(members(), costs=COSTS, cv=2, quality_estimator=Ridge()),
     ).fit(X[:300], y[:300])
     expected = accuracy_cost_curve(pipe, X, y, [1.5, 3.0])
     found = accuracy_cost_curve(
@@ -222,7 +222,7 @@ def test_what_is_refused(problem, table):
     with pytest.raises(TypeError, match="others ask a model before they decide"):
         DaskRouter(vote, policy="batch")
     f1 = OccamRouterClassifier(
-        members(), costs=COSTS, cv=2, accuracy_estimator=Ridge(), quality="balanced_accuracy"
+        members(), costs=COSTS, cv=2, quality_estimator=Ridge(), quality="balanced_accuracy"
     ).fit(X, y)
     with pytest.raises(ValueError, match="is no mean over rows"):
         accuracy_cost_curve(
@@ -282,7 +282,7 @@ def test_partitions_that_a_filter_empties(table, problem, empty):
             costs=COSTS,
             budget=2.0,
             cv=2,
-            accuracy_estimator=Ridge(),
+            quality_estimator=Ridge(),
             abstain_cost=abstain_cost,
         ).fit(pd.DataFrame(X, columns=names), target)
         ours, lazy = router.predict_routed(rows), DaskRouter(router).predict_routed(blocks)

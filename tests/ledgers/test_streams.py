@@ -375,7 +375,7 @@ def test_what_deciding_asks_cannot_be_excluded():
     y = (X[:, 0] > 0).astype(int)
     members = [("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))]
     router = OccamRouterClassifier(
-        members, costs=[1, 3], cv=2, embedding="a", accuracy_estimator=Ridge()
+        members, costs=[1, 3], cv=2, embedding="a", quality_estimator=Ridge()
     ).fit(X, y)
     stream = router.stream(1000.0)
     with pytest.raises(ValueError, match="'a' cannot be excluded: deciding asks it"):

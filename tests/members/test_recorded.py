@@ -243,7 +243,7 @@ def test_in_routers(router, quality):
     if router is OccamRouterClassifier:
         params = {
             "embedding": ColumnTransformer([("x", "passthrough", [1])]),
-            "accuracy_estimator": ExtraTreesRegressor(20, min_samples_leaf=10, random_state=0),
+            "quality_estimator": ExtraTreesRegressor(20, min_samples_leaf=10, random_state=0),
         }
     router = router(members, costs=[1, 5], budget=3, quality=quality, cv=2, **params)
     router.fit(X[:300], y[:300])

@@ -195,7 +195,7 @@ class TestRealRouters:
         X, y = problem.data, (problem.data.sum(axis=1) > 1).astype(int)
         members = [("stump", DecisionTreeClassifier(max_depth=1)), ("nb", GaussianNB())]
         router = OccamRouterClassifier(
-            members, costs=[1, 3], accuracy_estimator=Ridge(), budget=1.5
+            members, costs=[1, 3], quality_estimator=Ridge(), budget=1.5
         ).fit(X, y)
         budgets = [1, 1.5, 3]
         curve = accuracy_cost_curve(router, X, y, budgets)
@@ -238,7 +238,7 @@ class TestRealRouters:
         X = problem.data
         y = np.where(X.sum(axis=1) > 1, "yes", "no")
         members = [("stump", DecisionTreeClassifier(max_depth=1)), ("nb", GaussianNB())]
-        router = OccamRouterClassifier(members, costs=[1, 3], accuracy_estimator=Ridge(), cv=2)
+        router = OccamRouterClassifier(members, costs=[1, 3], quality_estimator=Ridge(), cv=2)
         search = GridSearchCV(
             make_pipeline(FunctionTransformer(), router),
             {"occamrouterclassifier__budget": [1.0, 1.5, 2.9]},

@@ -123,8 +123,8 @@ def test_features_that_tell_and_features_that_do_not():
     log = make_routing_problem(1000, n_models=3, n_features=2, random_state=0)
     near = KNeighborsRegressor(40)
     noise = np.random.default_rng(0).standard_normal(log.data.shape)
-    told = routing_potential(log.data, log.quality, log.costs, accuracy_estimator=near)
-    blind = routing_potential(noise, log.quality, log.costs, accuracy_estimator=near)
+    told = routing_potential(log.data, log.quality, log.costs, quality_estimator=near)
+    blind = routing_potential(noise, log.quality, log.costs, quality_estimator=near)
     assert told.low > 0 and str(told).startswith("Routing pays:")
     assert blind.low < 0
     assert told.oracle == blind.oracle > told.gain

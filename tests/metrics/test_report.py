@@ -149,7 +149,7 @@ def test_members_are_asked_once_about_each_row(digits, tmp_path, embedding):
         members,
         costs={"shallow": 1, "deep": 5},
         embedding=embedding,
-        accuracy_estimator=Ridge(),
+        quality_estimator=Ridge(),
         cv=2,
     ).fit(X, y)
     for member in router.estimators_:
@@ -172,7 +172,7 @@ def test_numbers_money_and_handing_over(digits, tmp_path):
     X, y, X_test, y_test = digits
     trees = [("a", DecisionTreeRegressor(max_depth=2)), ("b", DecisionTreeRegressor(max_depth=9))]
     numbers = OccamRouterRegressor(
-        trees, costs=[1, 4], accuracy_estimator=Ridge(), abstain_cost=9.0, cv=2
+        trees, costs=[1, 4], quality_estimator=Ridge(), abstain_cost=9.0, cv=2
     )
     numbers.fit(X, y.astype(float))
     data = data_of(numbers.report(X_test, y_test.astype(float), path=tmp_path / "n.html", **FEW))
@@ -186,7 +186,7 @@ def test_numbers_money_and_handing_over(digits, tmp_path):
 def test_a_certified_router_shows_its_certificate(digits, tmp_path):
     X, y, X_test, y_test = digits
     members = [("a", DecisionTreeClassifier(max_depth=4)), ("b", DecisionTreeClassifier())]
-    inner = OccamRouterClassifier(members, costs=[1, 4], accuracy_estimator=Ridge(), cv=2)
+    inner = OccamRouterClassifier(members, costs=[1, 4], quality_estimator=Ridge(), cv=2)
     inner.fit(X, y)
     router = CertifiedRouter(FrozenEstimator(inner), max_loss=0.3, n_points=2, random_state=0)
     router.fit(X_test, y_test)
@@ -308,7 +308,7 @@ def test_the_page_asks_for_nothing(router, problem, tmp_path):
 def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options, message):
     X, y, X_test, y_test = digits
     router = OccamRouterClassifier(
-        [("a", Counting(2)), ("b", Counting())], costs=[1, 4], accuracy_estimator=Ridge(), cv=2
+        [("a", Counting(2)), ("b", Counting())], costs=[1, 4], quality_estimator=Ridge(), cv=2
     ).fit(X[:100, :3], y[:100])
     for member in router.estimators_:
         member.asked_.clear()
@@ -330,7 +330,7 @@ def test_what_cannot_be_shown_says_so(router, problem, digits, tmp_path):
         [("a", DecisionTreeClassifier(max_depth=2)), ("b", DecisionTreeClassifier())],
         costs=[1, 4],
         quality="f1",
-        accuracy_estimator=Ridge(),
+        quality_estimator=Ridge(),
         cv=2,
     ).fit(X, y > 4)
     with pytest.raises(ValueError, match="no mean over rows"):

@@ -24,7 +24,7 @@ def occam(X, y, layer="penultimate", frozen=True, **params):
         nets = [(name, FrozenEstimator(net.fit(X, y))) for name, net in nets]
     params = {"costs": COSTS, "budget": 3.0, "cv": 2, **params}
     router = OccamRouterClassifier(
-        nets, embedding=("small", layer), accuracy_estimator=Ridge(), **params
+        nets, embedding=("small", layer), quality_estimator=Ridge(), **params
     )
     return router.fit(X, y)
 
@@ -49,7 +49,7 @@ def test_the_embedding_is_the_layer(layer):
     np.testing.assert_array_equal(proba, net.predict_proba(X))
     assert embedding.dtype == np.float32
     # And it is what the accuracy estimator reads.
-    values = router.accuracy_estimator_.predict(embedding)
+    values = router.quality_estimator_.predict(embedding)
     np.testing.assert_allclose(router.predict_quality(X), values)
 
 
@@ -97,7 +97,7 @@ def test_measured_time_charges_the_pass_once():
 def test_success_by_probability_uses_the_layer_too():
     X, y = images()
     router = occam(X, y, quality="probability")
-    assert router.accuracy_estimator_.n_features_in_ == 8
+    assert router.quality_estimator_.n_features_in_ == 8
 
 
 def test_streams_take_the_answer_of_the_same_pass():
@@ -121,7 +121,7 @@ def test_a_net_at_the_end_of_a_pipeline():
         embedding=("small", "penultimate"),
         cv=2,
     ).fit(flat, y)
-    assert router.accuracy_estimator_.n_features_in_ == 8
+    assert router.quality_estimator_.n_features_in_ == 8
 
 
 def test_half_precision_layers_become_float32():
@@ -307,7 +307,7 @@ def test_array_api_dispatch_keeps_the_embedding_a_tensor():
         [(n, FrozenEstimator(m.fit(X, y))) for n, m in (("small", conv(1)), ("large", conv(3)))],
         costs=COSTS,
         embedding=("small", "penultimate"),
-        accuracy_estimator=make_pipeline(MinMaxScaler(), neighbours),
+        quality_estimator=make_pipeline(MinMaxScaler(), neighbours),
         cv=2,
     )
     expected = router.fit(X, y).predict_quality(X)

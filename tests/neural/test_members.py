@@ -199,7 +199,7 @@ def test_rows_with_nan_are_refused_where_they_are():
     assert "rows" in caught.value.__notes__[-1]
 
 
-def test_the_default_accuracy_estimator_does_not_read_images():
+def test_the_default_quality_estimator_does_not_read_images():
     X, y = images()
     router = OccamRouterClassifier(members(), costs=COSTS, cv=2)
     with pytest.raises(ValueError, match=r"X has the shape \(90, 1, 16, 16\)"):
@@ -272,7 +272,7 @@ def test_two_class_nets(estimator):
 )
 def test_a_net_estimates_the_accuracy(router):
     X, y = rows()
-    router = clone(router).set_params(accuracy_estimator=regressor()).fit(X, y)
+    router = clone(router).set_params(quality_estimator=regressor()).fit(X, y)
     assert router.predict_cost(X).mean() <= 4
 
 

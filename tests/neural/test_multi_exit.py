@@ -370,7 +370,7 @@ def test_qwyc_fits_the_net():
 def test_sequential_counts_stages(fresh):
     X, y = rows(1500, seed=0)
     tree = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
-    router = SequentialRouterClassifier(fresh.exits(), costs=[1, 1, 2], accuracy_estimator=tree)
+    router = SequentialRouterClassifier(fresh.exits(), costs=[1, 1, 2], quality_estimator=tree)
     router.fit(X[400:900], y[400:900])
     again = joblib_round_trip(router)
     counts = stage_counter(fresh)
@@ -389,7 +389,7 @@ def test_sequential_skips_the_heads_of_exits_that_are_not_members(fresh):
     X, y = rows(800, seed=0)
     tree = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
     members = fresh.exits()[::2]
-    router = SequentialRouterClassifier(members, costs="time", accuracy_estimator=tree)
+    router = SequentialRouterClassifier(members, costs="time", quality_estimator=tree)
     router.fit(X[:400], y[:400])
     counts = stage_counter(fresh)
     route = router.predict_routed(X[400:]).route
@@ -518,7 +518,7 @@ def test_on_cuda(net):
         fitted.predict_proba(tensor), fitted.predict_proba(X[1500:]), atol=1e-6
     )
     tree = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
-    router = SequentialRouterClassifier(fitted.exits(), costs="time", accuracy_estimator=tree)
+    router = SequentialRouterClassifier(fitted.exits(), costs="time", quality_estimator=tree)
     assert router.fit(X[400:900], y[400:900]).predict(X[900:]).shape == (2100,)
 
 

@@ -162,7 +162,7 @@ def test_members_answers_are_marked(quality):
         known = np.unique(y)
         quality = {(a, b): 1.0 for a in known for b in known if a != b}
     cost = 0.25 if quality != "log_loss" else 0.6
-    told = {"costs": [1, 3], "accuracy_estimator": TREE, "quality": quality, "exchange_rate": 0}
+    told = {"costs": [1, 3], "quality_estimator": TREE, "quality": quality, "exchange_rate": 0}
     router = OccamRouterClassifier(members(), abstain_cost=cost, **told).fit(X[:600], y[:600])
     X, y = X[600:], y[600:]
     routed = router.predict_routed(X)
@@ -197,7 +197,7 @@ def test_members_answers_are_marked(quality):
 def test_a_member_that_embeds_is_paid_for_rows_that_are_handed_over():
     X, y = labels()
     router = OccamRouterClassifier(
-        members(), costs=[1, 3], accuracy_estimator=TREE, embedding="bayes", abstain_cost=0.2
+        members(), costs=[1, 3], quality_estimator=TREE, embedding="bayes", abstain_cost=0.2
     ).fit(X, y)
     routed = router.predict_routed(X)
     assert router.min_budget_ == 1 and (routed.cost[routed.route == 2] == 1).all()
@@ -216,7 +216,7 @@ def test_numbers_are_marked_by_nan_and_streams_answer():
         [("line", Ridge()), ("tree", DecisionTreeRegressor(max_depth=5))],
         costs=[1, 2],
         quality="absolute_error",
-        accuracy_estimator=TREE,
+        quality_estimator=TREE,
         abstain_cost=0.4,
     ).fit(X[:300], y[:300])
     routed = router.predict_routed(X[300:])
@@ -237,7 +237,7 @@ def test_promises_count_what_handing_over_costs(kind):
     if kind == "members":
         X, y = labels(1500)
         router = OccamRouterClassifier(
-            members(), costs=[1, 3], accuracy_estimator=TREE, abstain_cost=0.3
+            members(), costs=[1, 3], quality_estimator=TREE, abstain_cost=0.3
         )
     else:
         X, y = log(1500)
@@ -299,7 +299,7 @@ def combining(kind, **told):
         ("large", Counted(max_depth=6, random_state=0)),
     ]
     if kind is not FrugalMLClassifier:
-        told["accuracy_estimator"] = TREE
+        told["quality_estimator"] = TREE
     if kind is SequentialRouterClassifier:
         told["n_prices"] = 3
     return kind(models, costs=[1, 2, 5], cv=2, **told)
@@ -384,7 +384,7 @@ def test_several_labels_are_marked_by_nan(kind):
         ("small", DecisionTreeClassifier(max_depth=2, random_state=0)),
         ("large", DecisionTreeClassifier(max_depth=8, random_state=0)),
     ]
-    router = kind(models, costs=[1, 3], cv=2, accuracy_estimator=TREE, abstain_cost=0.3)
+    router = kind(models, costs=[1, 3], cv=2, quality_estimator=TREE, abstain_cost=0.3)
     routed = router.fit(X[:200], Y[:200]).predict_routed(X[200:])
     handed = np.array([str(router.choices_[k]).endswith("abstain") for k in routed.route])
     assert 0.05 < handed.mean() < 0.95
@@ -532,7 +532,7 @@ def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
     models = [*members(), ("tree", DecisionTreeClassifier(max_depth=5, random_state=0))]
     told = {"cv": 2, "quality": quality, "abstain_cost": abstain_cost}
     if kind not in (FrugalMLClassifier, SingleBestClassifier, OracleRouterClassifier):
-        told["accuracy_estimator"] = TREE
+        told["quality_estimator"] = TREE
     if kind is SequentialRouterClassifier:
         told["n_prices"] = 3
     router = kind(models, costs=prices, **told)

@@ -64,10 +64,10 @@ class FoldSpy(ClassifierMixin, BaseEstimator):
 def spies(**params):
     members = [("spy", FoldSpy()), ("tree", DecisionTreeClassifier(max_depth=2, random_state=0))]
     return [
-        OccamRouterClassifier(members, costs=COSTS, accuracy_estimator=Spy(), **params),
-        FrugalMCTClassifier(members, costs=COSTS, base="tree", accuracy_estimator=Spy(), **params),
+        OccamRouterClassifier(members, costs=COSTS, quality_estimator=Spy(), **params),
+        FrugalMCTClassifier(members, costs=COSTS, base="tree", quality_estimator=Spy(), **params),
         SequentialRouterClassifier(
-            members, costs=COSTS, base="tree", accuracy_estimator=Spy(), n_prices=2, **params
+            members, costs=COSTS, base="tree", quality_estimator=Spy(), n_prices=2, **params
         ),
     ]
 

@@ -448,7 +448,7 @@ def test_errors_do_not_quote_rows():
         def predict(self, X):
             return np.full((len(X), 2), np.nan)
 
-    with pytest.raises(ValueError, match="accuracy_estimator must estimate finite numbers"):
+    with pytest.raises(ValueError, match="quality_estimator must estimate finite numbers"):
         BudgetRouter(Blank(), costs=COSTS).fit(X, np.ones((30, 2)))
 
 
@@ -532,8 +532,8 @@ def test_grid_search_over_the_penalty():
     assert shares[0] > shares[-1] == 0
     scores = search.cv_results_["mean_test_score"]
     assert search.best_score_ == scores.max()
-    nested = clone(search.best_estimator_).set_params(accuracy_estimator__alpha=2.0)
-    assert nested.get_params()["accuracy_estimator__alpha"] == 2.0
+    nested = clone(search.best_estimator_).set_params(quality_estimator__alpha=2.0)
+    assert nested.get_params()["quality_estimator__alpha"] == 2.0
 
 
 class Weighted(RegressorMixin, BaseEstimator):
@@ -603,7 +603,7 @@ def test_splitters():
     router.fit(X, Q, costs=row_costs(X))
     with pytest.raises(ValueError, match="partition") as caught:
         BudgetRouter(Ridge(), costs=COSTS, cv=ShuffleSplit(3)).fit(X, Q)
-    assert "'accuracy_estimator'" in caught.value.__notes__[0]
+    assert "'quality_estimator'" in caught.value.__notes__[0]
 
 
 def test_round_trips_and_display():
@@ -654,10 +654,10 @@ def test_bad_input_is_refused_before_any_model_is_called(params, change, message
 def test_a_failed_refit_leaves_it_unfitted_and_names_the_part():
     X, Q = log(40)
     router = BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
-    router.set_params(accuracy_estimator=Untouchable())
+    router.set_params(quality_estimator=Untouchable())
     with pytest.raises(AssertionError) as caught:
         router.fit(X, Q)
-    assert "quality estimate of 'accuracy_estimator' with 40 rows" in caught.value.__notes__[0]
+    assert "quality estimate of 'quality_estimator' with 40 rows" in caught.value.__notes__[0]
     with pytest.raises(sklearn.exceptions.NotFittedError):
         router.predict(X)
     with pytest.raises(sklearn.exceptions.NotFittedError):
@@ -699,7 +699,7 @@ def test_a_regressor_of_one_output_fails_with_advice():
     with pytest.raises(ValueError) as caught:
         router.fit(X, Q)
     assert any("MultiOutputRegressor" in note for note in caught.value.__notes__)
-    router.set_params(accuracy_estimator=MultiOutputRegressor(single)).fit(X, Q)
+    router.set_params(quality_estimator=MultiOutputRegressor(single)).fit(X, Q)
     # One choice is one output, and a failure of another kind is left alone.
     BudgetRouter(single, costs=[1]).fit(X, Q[:, :1])
     with pytest.raises(ValueError) as caught:

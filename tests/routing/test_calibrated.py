@@ -32,7 +32,7 @@ def members():
 
 def router(quality="log_loss", **more):
     return OccamRouterClassifier(
-        members(), costs=[1, 3], quality=quality, accuracy_estimator=TREE, **more
+        members(), costs=[1, 3], quality=quality, quality_estimator=TREE, **more
     )
 
 

@@ -56,7 +56,7 @@ def test_no_stage_sees_a_row_twice(shuffled):
     net, X, y = net_and_rows()
     members = exits(net)[::-1] if shuffled else exits(net)
     costs = {"exit_1": 3.0, "exit_2": 1.0, "exit_3": 2.0}
-    router = SequentialRouterClassifier(members, costs=costs, accuracy_estimator=TREE, n_prices=4)
+    router = SequentialRouterClassifier(members, costs=costs, quality_estimator=TREE, n_prices=4)
     router.fit(X[:600], y[:600])
     for budget in (3.0, 4.0, np.inf):
         net.rows_ = [0] * 3
@@ -78,7 +78,7 @@ def test_no_stage_sees_a_row_twice(shuffled):
 
 def test_better_than_the_first_exit_for_less_than_the_last():
     net, X, y = net_and_rows(n=4000)
-    router = SequentialRouterClassifier(exits(net), costs=[3, 1, 2], accuracy_estimator=TREE)
+    router = SequentialRouterClassifier(exits(net), costs=[3, 1, 2], quality_estimator=TREE)
     router.fit(X[:2000], y[:2000])
     y_pred, _, cost = router.predict_routed(X[2000:], budget=4.5)
     accuracy = [np.mean(net._exit_proba(X[2000:], k).argmax(axis=1) == y[2000:]) for k in range(3)]
@@ -90,7 +90,7 @@ def test_with_a_service_beside_the_exits():
     net, X, y = net_and_rows()
     members = [("logreg", LogisticRegression()), *exits(net)]
     router = SequentialRouterClassifier(
-        members, costs=[1, 3, 1, 2], max_calls=4, accuracy_estimator=TREE, n_prices=3, cv=2
+        members, costs=[1, 3, 1, 2], max_calls=4, quality_estimator=TREE, n_prices=3, cv=2
     )
     router.fit(X[:600], y[:600])
     net.rows_ = [0] * 3
@@ -103,7 +103,7 @@ def test_with_a_service_beside_the_exits():
 def test_measured_costs_are_incremental():
     net, X, y = net_and_rows()
     members = [("logreg", LogisticRegression()), *exits(net)[::2]]
-    router = SequentialRouterClassifier(members, costs="time", accuracy_estimator=TREE, cv=2)
+    router = SequentialRouterClassifier(members, costs="time", quality_estimator=TREE, cv=2)
     router._before = continued(dict(members))
     calls = router._timed_calls(["logreg", "exit_1", "exit_3"], [m for _, m in members])
     assert [call.exit for call in list(calls.values())[1:]] == [0, 2]
@@ -127,7 +127,7 @@ def test_what_cannot_be_is_refused_before_anything_is_asked():
 def test_base_by_name_and_failures_say_whose():
     net, X, y = net_and_rows()
     router = SequentialRouterClassifier(
-        exits(net), costs=[3, 1, 2], base="exit_1", accuracy_estimator=TREE, n_prices=3
+        exits(net), costs=[3, 1, 2], base="exit_1", quality_estimator=TREE, n_prices=3
     ).fit(X[:600], y[:600])
     assert router.predict_cost(X[600:], budget=3).max() == 3
     assert clone(router).estimators[0][1].net is net
@@ -140,7 +140,7 @@ def test_base_by_name_and_failures_say_whose():
 def test_rows_that_stopped_are_not_held(monkeypatch):
     net, X, y = net_and_rows()
     router = SequentialRouterClassifier(
-        exits(net), costs=[3, 1, 2], accuracy_estimator=TREE, n_prices=4
+        exits(net), costs=[3, 1, 2], quality_estimator=TREE, n_prices=4
     ).fit(X[:600], y[:600])
     runs = []
     start = ColumnNet.start

@@ -326,10 +326,10 @@ def test_pickle_and_time(make, problem):
     assert set(timed.predict(X[:5])) <= set(LABELS)
 
 
-def test_mct_accuracy_estimator_and_ablation(problem):
+def test_mct_quality_estimator_and_ablation(problem):
     estimators, X, y = services(3000)
     dap = FrugalMCTClassifier(
-        estimators, costs=COSTS, budget=2.5, accuracy_estimator=DummyRegressor()
+        estimators, costs=COSTS, budget=2.5, quality_estimator=DummyRegressor()
     ).fit(X[:1500], y[:1500])
     # Knowing nothing of a row, all rows go the same way, unless a hard budget forbids it.
     assert len(np.unique(dap.route(X[1500:]))) == 1
@@ -355,7 +355,7 @@ def test_mct_validation_is_what_the_cross_fitted_decisions_did(problem, budget, 
         budget=budget,
         base="cheap",
         delta=delta,
-        accuracy_estimator=TREE,
+        quality_estimator=TREE,
         cv=[(np.arange(100, 300), np.arange(100)), (np.arange(100), np.arange(100, 300))],
     ).fit(X[:300], y[:300])
     # By hand: the options' quality, estimated by trees that did not see the row.
@@ -397,7 +397,7 @@ def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
                 log = Log(np.where(np.eye(2)[answer] > 0, 0.7, 0.3), LABELS[:2])
                 logs.append((name, FrozenEstimator(log.fit(None, None))))
             router = FrugalMCTClassifier(
-                logs, costs=costs, accuracy_estimator=DummyRegressor(), weight=1.0
+                logs, costs=costs, quality_estimator=DummyRegressor(), weight=1.0
             ).fit(np.arange(300)[:, np.newaxis], LABELS[y])
             if better:
                 took["better"] += router.base_ == "costly"
@@ -414,11 +414,11 @@ def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
 
 def test_mct_weight_threshold_delta_policy(problem):
     estimators, X, y = problem
-    kw = {"costs": COSTS, "budget": 4.0, "base": "cheap", "accuracy_estimator": TREE}
+    kw = {"costs": COSTS, "budget": 4.0, "base": "cheap", "quality_estimator": TREE}
     fixed = FrugalMCTClassifier(estimators, weight=0.5, **kw).fit(X[:300], y[:300])
     assert fixed.choices_ == ["cheap", "cheap + middle", "cheap + costly"]
     assert_allclose(fixed.choice_weights_[1], [0.5, 0.5, 0])
-    forest = {**kw, "accuracy_estimator": None}
+    forest = {**kw, "quality_estimator": None}
     saving = FrugalMCTClassifier(estimators, delta=0.5, **forest).fit(X[:300], y[:300])
     plain = FrugalMCTClassifier(estimators, **forest).fit(X[:300], y[:300])
     assert saving.predict_cost(X[300:]).mean() < plain.predict_cost(X[300:]).mean()
@@ -440,7 +440,7 @@ def test_mct_own_accuracy(problem):
         assert y_true.dtype == LABELS.dtype
         return ((y_true == y_pred) & (y_true == "ant")).astype(float)
 
-    kw = {"costs": COSTS, "budget": 3.0, "accuracy_estimator": TREE}
+    kw = {"costs": COSTS, "budget": 3.0, "quality_estimator": TREE}
     router = FrugalMCTClassifier(estimators, quality=ants_only, **kw)
     plain = FrugalMCTClassifier(estimators, **kw).fit(X[:300], y[:300])
     ants = y[300:] == "ant"
@@ -563,7 +563,7 @@ def test_sequential_decides_by_label_where_that_is_best():
     logs = [("cheap", FrozenEstimator(Log(scores, LABELS[:2]).fit(None, None))), ("exact", exact)]
     X, half = np.arange(n)[:, np.newaxis], n // 2
     router = SequentialRouterClassifier(
-        logs, costs=[1.0, 10.0], accuracy_estimator=DummyRegressor()
+        logs, costs=[1.0, 10.0], quality_estimator=DummyRegressor()
     ).fit(X[:half], LABELS[y[:half]])
     # Estimates that know nothing of a row: what is bought for some is bought by label.
     rule = next(rule for rule in router._rules if rule.labels is not None)
@@ -669,7 +669,7 @@ def test_multilabel_own_accuracy():
 
     members = [("tree", DecisionTreeClassifier(max_depth=3)), ("costly", KNeighborsClassifier(3))]
     router = FrugalMCTClassifier(
-        members, costs=[1.0, 2.0], accuracy_estimator=TREE, quality=exact, cv=2
+        members, costs=[1.0, 2.0], quality_estimator=TREE, quality=exact, cv=2
     ).fit(X, Y)
     assert router.predict(X).shape == Y.shape
     assert {(a, b) for a, b, _ in seen} == {(3, 3)} and all(v <= {0, 1} for *_, v in seen)
@@ -837,10 +837,10 @@ def test_frugal_mct_warns_when_one_service_alone_is_better():
             return answers
 
     router = FrugalMCTClassifier(
-        members, costs=[1.0, 2.0], base="prior", accuracy_estimator=NeverAddOn(), cv=3
+        members, costs=[1.0, 2.0], base="prior", quality_estimator=NeverAddOn(), cv=3
     )
     with pytest.warns(UserWarning, match="of 'logreg' alone, which fits the budget"):
         router.fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        router.set_params(base="auto", accuracy_estimator=DummyRegressor()).fit(X, y)
+        router.set_params(base="auto", quality_estimator=DummyRegressor()).fit(X, y)

@@ -159,7 +159,7 @@ def test_rows_of_fit_are_known_again():
     router.add_choice("new", rows, q, cost=2.0)
     outputs = router._newcomers["new"].outputs
     np.testing.assert_array_equal(outputs[:100], router._priced.estimate[:100, :3])
-    np.testing.assert_array_equal(outputs[100:], router.accuracy_estimator_.predict(new))
+    np.testing.assert_array_equal(outputs[100:], router.quality_estimator_.predict(new))
     assert (outputs[:100] != Q[:100, :3]).any(axis=1).mean() > 0.3
 
 
@@ -270,7 +270,7 @@ def test_a_regressor_of_ones_own():
     own = BayesianRidge().fit(outputs, Q[400:600, 3])
     std = router.predict_quality(X, return_std=True)[1][:, 3]
     assert router.newcomers_["new"].standard_error > 0 and (std > 0).all()
-    base = router.accuracy_estimator_.predict(X)
+    base = router.quality_estimator_.predict(X)
     ((model),) = router._priced.estimator.models
     expected = own.predict(base).clip(0, 1) - CAUTION * model.std(base)
     np.testing.assert_allclose(router.predict_quality(X)[:, 3], expected.clip(0, 1))

@@ -68,7 +68,7 @@ def members():
 
 
 def occam(**params):
-    params = {"costs": COSTS, "budget": 2.5, "accuracy_estimator": TREE, "cv": 3, **params}
+    params = {"costs": COSTS, "budget": 2.5, "quality_estimator": TREE, "cv": 3, **params}
     return OccamRouterClassifier(members(), **params)
 
 
@@ -369,7 +369,7 @@ def test_thresholds_of_members_are_measured():
     low = FixedThresholdClassifier(plain, threshold=0.05, response_method="predict_proba")
     pair = [("plain", plain), ("low", low)]
     router = OccamRouterClassifier(
-        pair, costs=[1, 1], quality=MATRIX, exchange_rate=0.0, accuracy_estimator=TREE, cv=3
+        pair, costs=[1, 1], quality=MATRIX, exchange_rate=0.0, quality_estimator=TREE, cv=3
     ).fit(X, y)
     assert router.mean_quality_[1] > router.mean_quality_[0] + 0.3
 
@@ -384,7 +384,7 @@ def test_weights_stand_for_copies_of_rows(quality):
         ("no", DummyClassifier(strategy="constant", constant="no")),
         ("yes", DummyClassifier(strategy="constant", constant="yes")),
     ]
-    kw = {"costs": [1, 2], "quality": quality, "cv": 2, "accuracy_estimator": TREE, "budget": 1.4}
+    kw = {"costs": [1, 2], "quality": quality, "cv": 2, "quality_estimator": TREE, "budget": 1.4}
     weighted = OccamRouterClassifier(pair, **kw).fit(X, y, sample_weight=counts)
     copied = OccamRouterClassifier(pair, **kw).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
     plain = OccamRouterClassifier(pair, **kw).fit(X, y)
@@ -414,7 +414,7 @@ def test_weights_reach_the_members_or_are_refused():
     X, y = problem(300)
     weight = np.where(y == "yes", 10.0, 1.0)
     pair = [("logreg", LogisticRegression()), ("neighbors", KNeighborsClassifier())]
-    router = OccamRouterClassifier(pair, costs=[1, 2], accuracy_estimator=TREE, cv=2)
+    router = OccamRouterClassifier(pair, costs=[1, 2], quality_estimator=TREE, cv=2)
     with pytest.raises(ValueError, match="fit of 'neighbors'"):
         router.fit(X, y, sample_weight=weight)
     router.set_params(neighbors="drop", costs=[1]).fit(X, y, sample_weight=weight)
@@ -427,7 +427,7 @@ def test_weights_reach_the_members_or_are_refused():
         asks = LogisticRegression().set_fit_request(sample_weight=True)
         silent = KNeighborsClassifier()
         both = OccamRouterClassifier(
-            [("logreg", asks), ("neighbors", silent)], costs=[1, 2], accuracy_estimator=TREE, cv=2
+            [("logreg", asks), ("neighbors", silent)], costs=[1, 2], quality_estimator=TREE, cv=2
         ).fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(both.estimators_[0].coef_, expected)
     share = np.average(y == "yes", weights=weight)
@@ -438,8 +438,8 @@ def test_weights_reach_the_members_or_are_refused():
 
 SERVICE = {
     "FrugalML": (FrugalMLClassifier, {}),
-    "FrugalMCT": (FrugalMCTClassifier, {"accuracy_estimator": TREE, "base": "bayes"}),
-    "Sequential": (SequentialRouterClassifier, {"accuracy_estimator": TREE, "n_prices": 3}),
+    "FrugalMCT": (FrugalMCTClassifier, {"quality_estimator": TREE, "base": "bayes"}),
+    "Sequential": (SequentialRouterClassifier, {"quality_estimator": TREE, "n_prices": 3}),
 }
 
 

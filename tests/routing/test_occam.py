@@ -77,7 +77,7 @@ def blobs(n=300, seed=0):
 def test_it_learns_where_the_cheap_model_is_enough():
     X, y = region_problem()
     X_test, y_test = region_problem(seed=1)
-    router = region_router(budget=3.2, accuracy_estimator=RandomForestRegressor(30, random_state=0))
+    router = region_router(budget=3.2, quality_estimator=RandomForestRegressor(30, random_state=0))
     router.fit(X, y)
     _, route, cost = router.predict_routed(X_test)
     # Half of the rows need the costly model: the budget of 3.2 pays for 55 %.
@@ -133,7 +133,7 @@ def test_the_embedding_member_stays_when_it_is_dominated():
         costs={"prior": 2.0, **COSTS},
         embedding="prior",
         cv=3,
-        accuracy_estimator=LinearRegression(),
+        quality_estimator=LinearRegression(),
     ).fit(X, y)
     assert "prior" in router.choices_ or router.predict_cost(X).min() >= 3.0
     assert router.predict(X).shape == (300,)
@@ -165,7 +165,7 @@ def test_reg_lambda_prefers_the_predictable_member():
             members,
             costs={"cheap": 1.0, "costly": 1.0},
             reg_lambda=reg_lambda,
-            accuracy_estimator=LinearRegression(),
+            quality_estimator=LinearRegression(),
             cv=3,
         ).fit(X, y)
         assert router.quality_std_[0] > router.quality_std_[1]
@@ -353,12 +353,12 @@ def test_a_router_that_loses_to_one_member_warns():
         def predict(self, X):
             return np.tile([1.0, 0.0], (len(X), 1))
 
-    router = OccamRouterClassifier(members, costs=COSTS, accuracy_estimator=Backwards(), cv=3)
+    router = OccamRouterClassifier(members, costs=COSTS, quality_estimator=Backwards(), cv=3)
     with pytest.warns(UserWarning, match="below the 1 of 'costly' alone"):
         router.fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        region_router(accuracy_estimator=RandomForestRegressor(10, random_state=0)).fit(X, y)
+        region_router(quality_estimator=RandomForestRegressor(10, random_state=0)).fit(X, y)
 
 
 def test_frozen_members_bring_their_own_classes():
@@ -392,7 +392,7 @@ def test_a_decision_tree_that_allows_missing_values():
     X[::7, 0] = np.nan
     trees = [("cheap", DecisionTreeClassifier(max_depth=1)), ("costly", DecisionTreeClassifier())]
     forest = RandomForestRegressor(10, random_state=0)
-    router = OccamRouterClassifier(trees, costs=COSTS, accuracy_estimator=forest, cv=3)
+    router = OccamRouterClassifier(trees, costs=COSTS, quality_estimator=forest, cv=3)
     assert router.fit(X, y).predict(X).shape == (300,)
     with pytest.raises(ValueError, match="NaN"):
         OccamRouterClassifier(blob_members(), costs=COSTS).fit(X, y)
@@ -467,7 +467,7 @@ def test_fit_learns_from_rows_that_were_held_out(quality, cv):
         embedding="memory",
         quality=quality,
         cv=given,
-        accuracy_estimator=Spy(),
+        quality_estimator=Spy(),
     ).fit(X, y)
     # A certain row is one that the member was fitted on: the estimator is shown none.
     assert all(((part > 0.3) & (part < 0.7)).all() for _, part in Spy.seen)
@@ -496,7 +496,7 @@ def test_the_answer_of_the_member_that_embeds_is_its_own(threshold, frozen):
         costs=[1.0, 3.0],
         budget=2.5,
         embedding="memory",
-        accuracy_estimator=LinearRegression(),
+        quality_estimator=LinearRegression(),
         cv=3,
     ).fit(X, y)
     fresh = X + [1000.0, 0.0]

@@ -106,7 +106,7 @@ def test_a_choice_that_is_not_estimated_below_cheaper_ones():
     X, Q = log(200)
     router = BudgetRouter(QualityRegressor(family=["linear"], cv=2), costs=[1, 2, 3, 5], cv=2)
     router.fit(X, Q)
-    estimator = router.accuracy_estimator_
+    estimator = router.quality_estimator_
     estimator._floors = []
     free = router.predict_quality(X)
     most = float(np.median((free[:, :3].max(axis=1) - free[:, 3]).clip(0.01)))
@@ -167,7 +167,7 @@ def test_an_occam_router_and_missing_values(tmp_path):
     members = [("bayes", GaussianNB()), ("logreg", LogisticRegression())]
     predictor = RandomForestRegressor(5, max_depth=4, random_state=0)
     router = OccamRouterClassifier(
-        members, costs=[1, 3], budget=2, accuracy_estimator=predictor, cv=2
+        members, costs=[1, 3], budget=2, quality_estimator=predictor, cv=2
     ).fit(X, y)
     policy = PortablePolicy(json.loads(json.dumps(export_policy(router))))
     np.testing.assert_array_equal(policy.route(X), router.route(X))
@@ -291,7 +291,7 @@ def test_what_does_not_predict_as_the_format_says_is_refused():
         Halved(),
     ):
         router = BudgetRouter(estimator, costs=[1, 2, 3, 5], cv=2).fit(X, labels)
-        name = type(router.accuracy_estimator).__name__
+        name = type(router.quality_estimator).__name__
         name = name if name != "Pipeline" else "ExtraTreesClassifier"
         with pytest.raises(TypeError, match=f"{name} cannot be exported"):
             export_policy(router)

@@ -373,9 +373,7 @@ def test_return_std_is_the_estimators_own_or_of_its_errors():
     own = make_pipeline(StandardScaler(), BaggedNeighborsRegressor())
     router = BudgetRouter(own, costs=PRICES).fit(X, Q)
     mean, std = router.predict_quality(X[:9], return_std=True)
-    for ours, theirs in zip(
-        (mean, std), router.accuracy_estimator_.predict(X[:9], return_std=True)
-    ):
+    for ours, theirs in zip((mean, std), router.quality_estimator_.predict(X[:9], return_std=True)):
         np.testing.assert_array_equal(ours, theirs)
     router = BudgetRouter(Ridge(), costs=PRICES).fit(X, Q)
     mean, std = router.predict_quality(X, return_std=True)

@@ -51,7 +51,7 @@ def test_rows_go_where_the_loss_is_smaller(quality):
         RandomRouterRegressor,
         OracleRouterRegressor,
     ):
-        extra = {"accuracy_estimator": TREE} if kind is OccamRouterRegressor else {}
+        extra = {"quality_estimator": TREE} if kind is OccamRouterRegressor else {}
         router = kind(members(), **kw, **extra).fit(X, y)
         told = {"y_true": y_test} if kind is OracleRouterRegressor else {}
         y_pred, route, cost = router.predict_routed(X_test, **told)
@@ -77,7 +77,7 @@ def test_numbers_of_any_precision_are_read_without_warnings(name, dtype):
     """numpy warned of an overflow when single precision was compared with the largest y."""
     X, y, *_ = problem()
     kinds = {
-        "Occam": partial(OccamRouterRegressor, accuracy_estimator=TREE),
+        "Occam": partial(OccamRouterRegressor, quality_estimator=TREE),
         "SingleBest": SingleBestRegressor,
         "Random": RandomRouterRegressor,
         "Oracle": OracleRouterRegressor,
@@ -92,7 +92,7 @@ def test_numbers_of_any_precision_are_read_without_warnings(name, dtype):
 
 def test_an_exchange_rate_leaves_answers_that_save_less_than_they_cost():
     X, y, X_test, y_test = problem()
-    router = OccamRouterRegressor(members(), costs=COSTS, accuracy_estimator=TREE).fit(X, y)
+    router = OccamRouterRegressor(members(), costs=COSTS, quality_estimator=TREE).fit(X, y)
 
     def total(rate, judged):
         found = router.set_params(exchange_rate=rate).row_quality(X_test, y_test)
@@ -107,7 +107,7 @@ def test_weights_of_rows_enter_members_and_price():
     X, y, _, _ = problem(400)
     weight = np.where(X[:, 0] > 0, 5.0, 1.0)
     pair = [("ridge", Ridge()), ("tree", DecisionTreeRegressor(max_depth=3))]
-    router = OccamRouterRegressor(pair, costs=[1, 2], budget=1.5, accuracy_estimator=TREE)
+    router = OccamRouterRegressor(pair, costs=[1, 2], budget=1.5, quality_estimator=TREE)
     router.fit(X, y, sample_weight=weight)
     expected = Ridge().fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(router.estimators_[0].coef_, expected.coef_)
@@ -119,7 +119,7 @@ def test_weights_of_rows_enter_members_and_price():
 def test_options_of_the_classifier_are_there():
     X, y, X_test, _ = problem(500)
     frozen = [(name, FrozenEstimator(member.fit(X, y))) for name, member in members()]
-    kw = {"costs": COSTS, "budget": 2.5, "accuracy_estimator": TREE}
+    kw = {"costs": COSTS, "budget": 2.5, "quality_estimator": TREE}
     router = OccamRouterRegressor(frozen, embedding=PCA(2), policy="batch", **kw).fit(X, y)
     assert router.predict_cost(X_test).mean() <= 2.5
     assert set(router.route(X_test, exclude=["ridge"], budget=4)) == {1}
@@ -139,7 +139,7 @@ def test_options_of_the_classifier_are_there():
 )
 def test_what_is_refused(change, message):
     X, y, _, _ = problem(200)
-    router = OccamRouterRegressor(members(), costs=COSTS, accuracy_estimator=TREE)
+    router = OccamRouterRegressor(members(), costs=COSTS, quality_estimator=TREE)
     with pytest.raises(ValueError, match=message):
         router.set_params(**change).fit(X, y)
     assert not hasattr(router, "choices_")
@@ -147,7 +147,7 @@ def test_what_is_refused(change, message):
 
 def test_targets_are_one_number_per_row():
     X, y, _, _ = problem(200)
-    router = OccamRouterRegressor(members(), costs=COSTS, accuracy_estimator=TREE)
+    router = OccamRouterRegressor(members(), costs=COSTS, quality_estimator=TREE)
     with pytest.raises(ValueError, match="is for one number per row"):
         router.fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="OccamRouterRegressor|should be a classifier"):
@@ -156,6 +156,6 @@ def test_targets_are_one_number_per_row():
 
 def test_whole_numbers_and_a_column_are_taken():
     X, y = make_friedman1(120, random_state=0)
-    router = OccamRouterRegressor(members(), costs=COSTS, accuracy_estimator=TREE, cv=2)
+    router = OccamRouterRegressor(members(), costs=COSTS, quality_estimator=TREE, cv=2)
     router.fit(X, np.round(y).astype(int))
     assert router.predict(X).dtype == np.float64

@@ -229,7 +229,7 @@ def test_another_router_of_the_same_settings_is_not_resumed(source, tmp_path):
     router = make(True)
     route_batch(router, source, tmp_path / "out")
     other = make(True)
-    other.accuracy_estimator_.coef_ = other.accuracy_estimator_.coef_[::-1].copy()
+    other.quality_estimator_.coef_ = other.quality_estimator_.coef_[::-1].copy()
     with pytest.raises(ValueError, match=r"parts of another run: \['router'\] differ"):
         route_batch(other, source, tmp_path / "out")
     # The same one is known, used or stored in between.

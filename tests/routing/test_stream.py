@@ -347,12 +347,12 @@ def test_a_request_that_fails_while_deciding_reserves_nothing(router):
     def broken(X):
         raise ConnectionError("no features")
 
-    stream.router.accuracy_estimator_.predict = broken
+    stream.router.quality_estimator_.predict = broken
     before = stream.status()
     for _ in range(20):
         with pytest.raises(ConnectionError) as caught:
             stream.route(rows(1))
-    assert "predict of 'accuracy_estimator' with 1 rows" in caught.value.__notes__[0]
+    assert "predict of 'quality_estimator' with 1 rows" in caught.value.__notes__[0]
     assert stream.status() == before
 
 
@@ -363,7 +363,7 @@ def test_a_rejected_request_is_not_estimated(router):
     def untouchable(X):
         raise AssertionError("estimated for nothing")
 
-    stream.router.accuracy_estimator_.predict = untouchable
+    stream.router.quality_estimator_.predict = untouchable
     with pytest.raises(BudgetExhaustedError, match=re.escape("it takes 1, and of 1 in all 1 is")):
         stream.route(rows(1))
     assert stream.status().n_rejected == 1
@@ -420,7 +420,7 @@ def test_estimates_that_are_no_numbers_are_refused_and_hold_nothing():
     X = rows(100)
     router = BudgetRouter(Blank(), costs=COSTS, cv=2).fit(X, np.ones((100, 3)))
     stream = router.stream(10.0)
-    with pytest.raises(ValueError, match="accuracy_estimator must estimate finite numbers"):
+    with pytest.raises(ValueError, match="quality_estimator must estimate finite numbers"):
         stream.route([[-1.0, 0.0]])
     assert stream.status() == router.stream(10.0).status()
 
@@ -468,7 +468,7 @@ def test_occam_with_a_member_that_embeds():
     assert {t.name for t in tickets} <= {"tree", "linear"} and tickets[0].answer is None
 
     embeds = OccamRouterClassifier(
-        members, costs=[1, 3], budget=2, cv=2, embedding="tree", accuracy_estimator=Ridge()
+        members, costs=[1, 3], budget=2, cv=2, embedding="tree", quality_estimator=Ridge()
     ).fit(X, y)
     stream = embeds.stream(1e6)
     for x, label, choice in zip(X[:100], embeds.predict(X[:100]), embeds.route(X[:100])):

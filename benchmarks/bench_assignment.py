@@ -8,7 +8,7 @@ import numpy as np
 from _harness import alternate, claim, save, table
 
 from skroute.assignment import solve_assignment
-from skroute.assignment._greedy import build_hulls
+from skroute.assignment._hulls import build_hulls
 from skroute.assignment._problem import check_problem
 
 COSTS = np.array([0.15, 0.22, 0.29, 0.52, 0.53, 0.98, 1.0])  # OCCAM, table 1

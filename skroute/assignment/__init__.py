@@ -1,6 +1,5 @@
 """Spend a budget well: the multiple-choice knapsack, its dual price and its certificate."""
 
-from skroute.assignment._decide import decide
 from skroute.assignment._path import AssignmentPath, Rule, assignment_path
 from skroute.assignment._solve import Assignment, choose_at_price, solve_assignment
 
@@ -10,6 +9,5 @@ __all__ = [
     "Rule",
     "assignment_path",
     "choose_at_price",
-    "decide",
     "solve_assignment",
 ]

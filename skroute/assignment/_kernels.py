@@ -101,64 +101,6 @@ def build_hulls(values, costs, order, starts, choice, efficiency, extra_cost, ch
 
 
 @njit(cache=True, nogil=True)
-def increments_between(efficiency, extra_cost, low, high, inside_efficiency, inside_cost):
-    """Copy the increments with ``low <= efficiency <= high``; sum the costs above.
-
-    Returns ``(n_inside, cost_above)``. One pass without unpredictable branches.
-    """
-    count = 0
-    above = 0.0
-    for k in range(efficiency.shape[0]):
-        x = efficiency[k]
-        w = extra_cost[k]
-        above += w if x > high else 0.0
-        inside_efficiency[count] = x
-        inside_cost[count] = w
-        count += (x >= low) & (x <= high)
-    return count, above
-
-
-@njit(cache=True, nogil=True)
-def select_price(efficiency, extra_cost, room):
-    """Efficiency of the first increment that does not fit (weighted quickselect).
-
-    Increments are taken in order of falling efficiency, equal ones together, while their
-    costs stay within `room`; reorders its arguments. Returns 0.0 when all of them fit.
-    """
-    lo, hi = 0, efficiency.shape[0]
-    taken = 0.0
-    while lo < hi:
-        a, b, e = efficiency[lo], efficiency[(lo + hi) // 2], efficiency[hi - 1]
-        pivot = max(min(a, b), min(max(a, b), e))
-        above, i, below = lo, lo, hi
-        above_cost, equal_cost = 0.0, 0.0
-        while i < below:
-            x = efficiency[i]
-            w = extra_cost[i]
-            if x > pivot:
-                above_cost += w
-                efficiency[i], efficiency[above] = efficiency[above], x
-                extra_cost[i], extra_cost[above] = extra_cost[above], w
-                above += 1
-                i += 1
-            elif x < pivot:
-                below -= 1
-                efficiency[i], efficiency[below] = efficiency[below], x
-                extra_cost[i], extra_cost[below] = extra_cost[below], w
-            else:
-                equal_cost += w
-                i += 1
-        if taken + above_cost > room:
-            hi = above
-        elif taken + above_cost + equal_cost > room:
-            return pivot
-        else:
-            taken += above_cost + equal_cost
-            lo = below
-    return 0.0
-
-
-@njit(cache=True, nogil=True)
 def walk_hulls(starts, choice, efficiency, price, choices):
     """Take every increment worth more than `price`; `choices` starts at the cheapest."""
     for j in range(choices.shape[0]):
@@ -225,7 +167,7 @@ def best_upgrade(values, costs, choices, room):
             dc = c[i] - c0
             if dc <= room and (gain > best_gain or (gain == best_gain > 0.0 and dc < best_cost)):
                 best_row, best_choice, best_gain, best_cost = j, i, gain, dc
-    return best_row, best_choice, best_gain
+    return best_row, best_choice
 
 
 @njit(cache=True, nogil=True)
@@ -246,48 +188,7 @@ def cheapest_repair(values, costs, choices, frozen_row, excess):
         for i in range(m):
             if c0 - c[i] >= excess and v0 - values[j, i] < best_loss:
                 best_row, best_choice, best_loss = j, i, v0 - values[j, i]
-    return best_row, best_choice, best_loss
-
-
-@njit(cache=True, nogil=True)
-def core_size(values, costs, choices, price, limit):
-    """Count the alternatives whose loss at `price` is below `limit`."""
-    n, m = values.shape
-    shared = costs.shape[0] == 1
-    count = 0
-    for j in range(n):
-        c = costs[0] if shared else costs[j]
-        best = values[j, choices[j]] - price * c[choices[j]]
-        for i in range(m):
-            if i != choices[j] and best - (values[j, i] - price * c[i]) < limit:
-                count += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def core_alternatives(values, costs, choices, price, limit, row, choice, loss, extra):
-    """List the alternatives that `core_size` counts, in row order.
-
-    Fills `row`, `choice` (int64), `loss` and `extra` (cost beyond the row's choice). A
-    rounding-negative loss is zero.
-    """
-    n, m = values.shape
-    shared = costs.shape[0] == 1
-    count = 0
-    for j in range(n):
-        c = costs[0] if shared else costs[j]
-        c0 = c[choices[j]]
-        best = values[j, choices[j]] - price * c0
-        for i in range(m):
-            if i == choices[j]:
-                continue
-            x = best - (values[j, i] - price * c[i])
-            if x < limit:
-                row[count] = j
-                choice[count] = i
-                loss[count] = max(x, 0.0)
-                extra[count] = c[i] - c0
-                count += 1
+    return best_row, best_choice
 
 
 @njit(cache=True, nogil=True)

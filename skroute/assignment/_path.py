@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import isotonic_regression
 
-from skroute.assignment._greedy import build_hulls
-from skroute.assignment._problem import by_names, check_problem, check_values_and_costs, totals
+from skroute.assignment._hulls import build_hulls
+from skroute.assignment._problem import by_names, check_values_and_costs, problem_of, totals
 from skroute.base import affords, check_affordable, check_budget
+from skroute.utils._validation import check_numbers
 
 # Prices that differ by less, relatively, are one: averages differ by rounding.
 _TIE = 1e-9
@@ -160,7 +161,10 @@ class AssignmentPath(NamedTuple):
 
 
 def assignment_path(
-    values: ArrayLike, costs: ArrayLike, realised: ArrayLike | None = None
+    values: ArrayLike,
+    costs: ArrayLike,
+    realised: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> AssignmentPath:
     """Objective and price of the assignment problem for every budget, from one sort.
 
@@ -178,7 +182,11 @@ def assignment_path(
         budgets are then means of these. A choice is made partly because its cost was
         underestimated, so that planned spending is below what is paid. As a function of
         the price the realised mean is a step function that need not be monotone; the
-        budgets are its isotonic regression. None takes `costs`.
+        budgets are its isotonic regression. Single entries may be negative, as unbiased
+        estimates are. None takes `costs`.
+
+    weight : array-like of shape (n_rows,), default=None
+        How much each row counts in all means; not negative. None counts all rows alike.
 
     Returns
     -------
@@ -208,7 +216,18 @@ def assignment_path(
     >>> assignment_path([[0.6, 0.9], [0.7, 0.8]], [1, 3], [[1, 7], [1, 1]]).budgets
     array([1., 4., 4.])
     """
-    problem = check_problem(values, costs, None)
+    names = values
+    values, costs = check_values_and_costs(values, costs)
+    if realised is not None:
+        realised = by_names(realised, names, "realised")
+        _, realised = check_values_and_costs(values, realised, "realised", signed=True)
+    if weight is not None:
+        # A row that counts twice has twice the value and twice the cost.
+        each = check_numbers(weight, "weight", shape=(len(values),), low=0.0)[:, np.newaxis]
+        each = each / each.mean()
+        values, costs = values * each, costs * each
+        realised = None if realised is None else realised * each
+    problem = problem_of(values, costs, np.inf)
     n = len(problem.values)
     hulls = build_hulls(problem)
     value, cost = totals(problem, hulls.cheapest)
@@ -222,8 +241,6 @@ def assignment_path(
     planned = (cost + np.r_[0.0, spent[last]]) / n
     budgets = planned
     if realised is not None:
-        realised = by_names(realised, values, "realised")
-        _, realised = check_values_and_costs(problem.values, realised)
         budgets = _realised(hulls, realised, by_efficiency, last)
     return AssignmentPath(
         budgets=budgets,

@@ -23,20 +23,6 @@ class Problem(NamedTuple):
         return ROUNDING * self.total if np.isfinite(self.total) else 0.0
 
 
-def _check_table(table, name, ndims):
-    """`check_array`, without its 30 microseconds where nothing is to convert or to refuse."""
-    if (
-        type(table) is np.ndarray
-        and table.dtype == np.float64
-        and table.ndim in ndims
-        and table.size
-        and table.flags.c_contiguous
-        and np.isfinite(table.sum())
-    ):
-        return table
-    return check_array(table, dtype=np.float64, order="C", input_name=name, ensure_2d=ndims == (2,))
-
-
 def by_names(costs, values, name="costs"):
     """Costs in the order of a frame's columns, where both have names; else as they are."""
     columns = columns_of(values)
@@ -49,7 +35,7 @@ def by_names(costs, values, name="costs"):
     return in_order(costs, names, name)
 
 
-def check_values_and_costs(values, costs):
+def check_values_and_costs(values, costs, name="costs", signed=False):
     """Validate values (n, m) and costs (m,) or (n, m); costs come back with two axes.
 
     Raises
@@ -57,9 +43,9 @@ def check_values_and_costs(values, costs):
     ValueError
         For NaN, infinity, wrong shapes or negative costs.
     """
-    costs = by_names(costs, values)
-    values = _check_table(values, "values", ndims=(2,))
-    costs = _check_table(costs, "costs", ndims=(1, 2))
+    costs = by_names(costs, values, name)
+    values = check_array(values, dtype=np.float64, order="C", input_name="values")
+    costs = check_array(costs, dtype=np.float64, order="C", input_name=name, ensure_2d=False)
     if costs.ndim == 1:
         costs = costs[np.newaxis]
         allowed = costs.shape[1] == values.shape[1]
@@ -68,29 +54,22 @@ def check_values_and_costs(values, costs):
     if not allowed:
         shape = costs.shape[1:] if len(costs) == 1 and costs.shape != values.shape else costs.shape
         raise ValueError(
-            f"costs must have shape ({values.shape[1]},) to be shared by all rows, or "
+            f"{name} must have shape ({values.shape[1]},) to be shared by all rows, or "
             f"{values.shape} with one cost per row and choice; got {shape}."
         )
-    if (negative := costs < 0).any():
-        raise ValueError(f"costs must not be negative, got {float(costs[negative][0])!r}.")
+    if not signed and (negative := costs < 0).any():
+        raise ValueError(f"{name} must not be negative, got {float(costs[negative][0])!r}.")
     return values, costs
 
 
 def check_problem(values, costs, budget):
-    """Validate and bring to the layout that the kernels take.
-
-    Returns
-    -------
-    Problem
-
-    Raises
-    ------
-    ValueError
-        For bad values or costs, or a budget that not even the cheapest plan meets; the
-        message names the smallest feasible budget.
-    """
+    """The validated problem."""
     budget = check_budget(budget)
-    values, costs = check_values_and_costs(values, costs)
+    return problem_of(*check_values_and_costs(values, costs), budget)
+
+
+def problem_of(values, costs, budget):
+    """Checked values and costs in the layout that the kernels take; the budget is feasible."""
     n = len(values)
     for name, low, high in (("values", values.min(), values.max()), ("costs", 0.0, costs.max())):
         if max(-low, high) > np.finfo(np.float64).max / (2 * n):
@@ -100,10 +79,9 @@ def check_problem(values, costs, budget):
             )
     # A stable sort of the shared costs; any order is right, this one is fast.
     order = np.argsort(costs[0], kind="stable").astype(np.int64)
-    problem = Problem(values, costs, budget * n, order)
     cheapest = float(costs.min(axis=1).sum()) * (n if len(costs) == 1 else 1)
     check_affordable(budget, cheapest / n)
-    return problem
+    return Problem(values, costs, budget * n, order)
 
 
 def total_cost(problem, choices):

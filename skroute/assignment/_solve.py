@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skroute.assignment._exact import solve_exact
-from skroute.assignment._greedy import solve_greedy
-from skroute.assignment._max_min import solve_max_min
+from skroute.assignment._hulls import solve_greedy
 from skroute.assignment._problem import check_problem, check_values_and_costs, totals
 from skroute.assignment._reference import solve_cvxpy, solve_highs
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
@@ -135,7 +134,6 @@ def solve_assignment(
     See Also
     --------
     assignment_path : Every budget from one sort.
-    decide : The rule of the routers, online or batch.
     choose_at_price : The plan of a price, each row alone.
 
     References
@@ -175,7 +173,8 @@ def solve_assignment(
         if solver == "highs":
             choices, bound = solve_highs(problem, tolerance, options=solver_options)
         else:
-            choices, bound = solve_cvxpy(problem, solver_options)
+            # No dual bound comes through cvxpy: that of the relaxation is one, too.
+            choices, bound = solve_cvxpy(problem, solver_options), solve_greedy(problem, tol).bound
     else:
         greedy = solve_greedy(problem, max(tol, _POLISHED) if solver == "greedy" else tol)
         choices, bound, price = greedy.choices, greedy.bound, greedy.price
@@ -195,6 +194,27 @@ def _assignment(problem, choices, value, spent, bound, price, tol):
     gap = (bound - value) / max(abs(bound), 1e-300)
     status = "optimal" if gap <= tol else "feasible"
     return Assignment(choices, value / n, spent / n, bound / n, gap, price, status)
+
+
+def solve_max_min(problem):
+    """The plan whose smallest value is largest, among those the cheapest, and that value."""
+    values, costs, total, _ = problem
+    room = total + problem.slack_for_rounding
+
+    def cheapest_sufficient(threshold):
+        return np.where(values >= threshold, costs, np.inf).argmin(axis=1)
+
+    # No threshold above a row's best value can be met.
+    thresholds = np.unique(values[values <= values.max(axis=1).min()])
+    low, high = 0, len(thresholds) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if totals(problem, cheapest_sufficient(thresholds[middle]))[1] <= room:
+            low = middle
+        else:
+            high = middle - 1
+    choices = cheapest_sufficient(thresholds[low])
+    return choices, float(values[np.arange(len(values)), choices].min())
 
 
 def choose_at_price(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skroute.assignment import _kernels, assignment_path, choose_at_price, solve_assignment
-from skroute.assignment._greedy import build_hulls
+from skroute.assignment._hulls import build_hulls
 from skroute.assignment._problem import check_problem
 from tests.assignment.test_assignment import random_problem
 

@@ -1,4 +1,4 @@
-"""The linear relaxation, the greedy plan and its certificate."""
+"""The linear relaxation: hulls of the rows, the dual price of a budget, and the greedy plan."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,27 @@ import numpy as np
 
 from skroute.assignment._problem import total_cost, totals
 
-# The price of a large problem is bracketed by a sample of about this size, this many of its
-# increments to either side of where the sample's price is.
-_SAMPLE_SIZE = 4096
-_WIDTH = 256
 # Single changes that spend what a plan leaves, each a scan of all values.
 _MAX_CHANGES = 8
+
+
+class Hulls(NamedTuple):
+    """Hull increments of all rows, row after row, and each row's cheapest choice.
+
+    The increments of row ``j`` are ``starts[j]:starts[j + 1]``, by falling efficiency.
+    """
+
+    starts: np.ndarray
+    choice: np.ndarray
+    efficiency: np.ndarray
+    extra_cost: np.ndarray
+    cheapest: np.ndarray
 
 
 class GreedyPlan(NamedTuple):
     """A feasible plan beside the relaxation that bounds it (sums over the rows).
 
-    `break_choices` maximise ``values - price * costs`` in every row and leave `slack` of
-    the budget; `bound` is their value plus ``slack * price``.
+    `break_choices` is the plan of all increments above the dual price, `slack` what it leaves.
     """
 
     choices: np.ndarray
@@ -30,18 +38,8 @@ class GreedyPlan(NamedTuple):
     slack: float
 
 
-class Hulls(NamedTuple):
-    """Hull increments of all rows, row after row, and each row's cheapest choice."""
-
-    starts: np.ndarray
-    choice: np.ndarray
-    efficiency: np.ndarray
-    extra_cost: np.ndarray
-    cheapest: np.ndarray
-
-
 def build_hulls(problem):
-    """The increments that the relaxation chooses from (`Hulls`)."""
+    """The increments that the relaxation chooses from."""
     from skroute.assignment import _kernels
 
     n, m = problem.values.shape
@@ -63,59 +61,17 @@ def build_hulls(problem):
 
 
 def dual_price(problem, hulls):
-    """Efficiency of the first increment that the budget does not buy.
-
-    The smallest price at which ``argmax values - price * costs`` meets the budget; 0 when
-    the budget buys the best choice of every row.
-    """
-    from skroute.assignment import _kernels
-
+    """Efficiency of the first increment that the budget does not buy; 0 if it buys all."""
     if np.isinf(problem.total):
         return 0.0
     room = problem.total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
-    low, high = _bracket(hulls, room)
-    size = len(hulls.efficiency) + 1
-    efficiency, extra_cost = np.empty(size), np.empty(size)
-    inside, above = _kernels.increments_between(
-        hulls.efficiency, hulls.extra_cost, low, high, efficiency, extra_cost
-    )
-    if above > room:
-        # The sample misled: the price is above its bracket. Select among all.
-        return _kernels.select_price(hulls.efficiency.copy(), hulls.extra_cost.copy(), room)
-    price = _kernels.select_price(efficiency[:inside], extra_cost[:inside], room - above)
-    if price == 0.0 and low > 0.0:
-        return _kernels.select_price(hulls.efficiency.copy(), hulls.extra_cost.copy(), room)
-    return price
-
-
-def _bracket(hulls, room):
-    """Two efficiencies that the price very likely lies between, from a regular sample."""
-    step = len(hulls.efficiency) // _SAMPLE_SIZE
-    if step < 2:
-        return 0.0, np.inf
-    efficiency = hulls.efficiency[::step]
-    by_efficiency = np.argsort(-efficiency)
-    efficiency = efficiency[by_efficiency]
-    spent = np.cumsum(hulls.extra_cost[::step][by_efficiency]) * step
-    at = int(np.searchsorted(spent, room))
-    high = efficiency[at - _WIDTH] if at >= _WIDTH else np.inf
-    low = efficiency[at + _WIDTH] if at + _WIDTH < len(efficiency) else 0.0
-    return low, high
+    by_efficiency = np.argsort(-hulls.efficiency)
+    at = np.searchsorted(np.cumsum(hulls.extra_cost[by_efficiency]), room, side="right")
+    return float(hulls.efficiency[by_efficiency[at]]) if at < len(by_efficiency) else 0.0
 
 
 def solve_greedy(problem, tolerance):
-    """Greedy plan of the relaxation, polished by single changes, with its bound.
-
-    The relaxation takes hull increments by falling efficiency; its value bounds every
-    plan from above. The plan takes what fits of the increments at the
-    price; unless that is within `tolerance` (relative) of the bound, then the best single
-    upgrades; unless that is, the plan that takes one upgrade too many and repairs the
-    excess at the least loss is tried too.
-
-    Returns
-    -------
-    GreedyPlan
-    """
+    """Greedy plan of the relaxation, improved by single changes until its relative gap closes."""
     from skroute.assignment import _kernels
 
     values, costs, total, _ = problem
@@ -156,7 +112,7 @@ def _fill(problem, choices, room, enough):
     for _ in range(_MAX_CHANGES):
         if room <= enough:
             break
-        row, choice, _ = _kernels.best_upgrade(values, costs, choices, room)
+        row, choice = _kernels.best_upgrade(values, costs, choices, room)
         if row < 0:
             break
         cost = costs[0] if len(costs) == 1 else costs[row]
@@ -171,11 +127,11 @@ def _overshoot(problem, choices, room, enough):
 
     values, costs, total, _ = problem
     choices = choices.copy()
-    row, choice, _ = _kernels.best_upgrade(values, costs, choices, np.inf)
+    row, choice = _kernels.best_upgrade(values, costs, choices, np.inf)
     if row >= 0:
         cost = costs[0] if len(costs) == 1 else costs[row]
         excess = cost[choice] - cost[choices[row]] - room
-        other, cheaper, _ = _kernels.cheapest_repair(values, costs, choices, row, excess)
+        other, cheaper = _kernels.cheapest_repair(values, costs, choices, row, excess)
         if other >= 0:
             choices[row], choices[other] = choice, cheaper
             return _fill(problem, choices, total - total_cost(problem, choices), enough)

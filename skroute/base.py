@@ -6,6 +6,7 @@ and :meth:`CostAwareMixin._answer` (ask whoever was chosen); everything that a u
 calls is a view of these two.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,16 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.callback import CallbackSupportMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import Bunch, assert_all_finite, get_tags, indexable
+from sklearn.utils import assert_all_finite, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.utils._callbacks import FitTask
+from skroute.utils._callbacks import CallbackSupportMixin, fit_task
 from skroute.utils._compat import (
-    BaseComposition,
-    VisualBlock,
     _fit_context,
     num_samples,
     process_routing,
@@ -37,7 +35,6 @@ from skroute.utils._validation import check_weights, is_amount, refuse_masked, r
 
 __all__ = [
     "CostAwareMixin",
-    "NamedMembersMixin",
     "Plan",
     "Routed",
     "affords",
@@ -541,26 +538,17 @@ class CostAwareMixin(CallbackSupportMixin):
 
     - ``_fit(X, y, *, task, **metadata)``: learn. `task` reports steps to callbacks
       (``with task.step("fit small"): ...``). It sets ``choices_`` last;
-    - ``_plan(X, budget, **context) -> Plan``: decide for each row, calling nothing that
-      the decision does not need;
+    - ``_plan(X, budget) -> Plan``: decide for each row, calling nothing that the decision
+      does not need;
     - ``_answer(X, plan, response) -> ndarray``: call the chosen models on their rows
       only, `response` being ``"predict"`` or ``"predict_proba"``;
     - ``_least() -> float``: the mean cost of the cheapest feasible plan, which is
       ``min_budget_``.
 
-    It may replace
-
-    - ``_call_context``: names of what a call may say about its rows besides the budget,
-      such as ``("costs",)``. Every view takes them by keyword, scikit-learn's metadata
-      routing knows them, and ``_plan`` gets them;
-    - ``_check_X(X)``: the check of rows before a decision;
-    - ``_offers_proba()``: raises AttributeError, or is False, where there are no
-      probabilities;
-    - ``_acts_at_once``: names of the parameters that a fitted estimator reads when it is
-      called. A call is refused while any other one has been changed since `fit`.
-
-    What a call of `fit` takes besides `X` and `y` is declared by a `fit` that passes it
-    on: ``def fit(self, X, y, costs=None): return super().fit(X, y, costs=costs)``.
+    It may replace ``_check_X(X)``, the check of rows before a decision, and
+    ``_offers_proba()``, which is False where there are no probabilities. Whatever else `fit` or
+    a call takes stands in the signature of the subclass's own method, which passes it on:
+    ``def fit(self, X, y, costs=None): return super().fit(X, y, costs=costs)``.
 
     Examples
     --------
@@ -587,14 +575,6 @@ class CostAwareMixin(CallbackSupportMixin):
     """
 
     _parameter_constraints: dict = {}
-    _call_context: tuple[str, ...] = ()
-    _acts_at_once: tuple[str, ...] = ("budget",)
-
-    def __init_subclass__(cls, **kwargs):
-        # What set_predict_request and its like know beside the signature.
-        for method in ("predict", "predict_proba", "score"):
-            setattr(cls, f"__metadata_request__{method}", dict.fromkeys(cls._call_context))
-        super().__init_subclass__(**kwargs)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "choices_")
@@ -629,11 +609,11 @@ class CostAwareMixin(CallbackSupportMixin):
 
     def _run(self, learn, X, y, params, name="fit"):
         """The life cycle of a fit: unfitted while it runs and after a failure."""
-        self._unfit()
+        vars(self).pop("choices_", None)
         try:
             return self._validate_and_run(learn, X, y, params, name)
         except BaseException:
-            self._unfit()
+            vars(self).pop("choices_", None)
             raise
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -644,13 +624,9 @@ class CostAwareMixin(CallbackSupportMixin):
         refuse_masked(X=X, y=y, **params)
         if "sample_weight" in params:
             check_weights(params, num_samples(y if X is None else X))
-        context = self._init_callback_context(task_name=name, max_subtasks=None)
-        with FitTask(self, context, X, y) as task:
+        with fit_task(self, name, X, y) as task:
             learn(X, y, task=task, **params)
         return self
-
-    def _unfit(self):
-        vars(self).pop("choices_", None)
 
     def _route_metadata(self, params):
         """Metadata for the `fit` of each inner model, by the name of the model.
@@ -662,18 +638,13 @@ class CostAwareMixin(CallbackSupportMixin):
                 raise TypeError(f"{type(self).__name__}.fit does not take {min(params)!r}.")
             return process_routing(self, "fit", **params)
         raise_for_params(params, self, "fit")
-        return _NothingRouted()
+        return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
 
-    def _respond(self, X, response, *, budget=None, **context):
+    def _respond(self, X, response, budget=None, **call):
         """One pass: validate, plan, answer. `response=None` plans only."""
         check_is_fitted(self)
-        if unknown := sorted(set(context) - set(self._call_context)):
-            raise TypeError(
-                f"{type(self).__name__} does not take {unknown[0]!r} in a call, which takes "
-                f"{', '.join(['X', 'budget', *self._call_context])}."
-            )
         rows = self._check_X(X)
-        plan = self._plan(rows, self._effective_budget(budget), **context)
+        plan = self._plan(rows, self._effective_budget(budget), **call)
         y_pred = None if response is None else self._answer(rows, plan, response)
         expected_cost = plan.cost if plan.expected_cost is None else plan.expected_cost
         return Routed(y_pred, plan.route, plan.cost, plan.quality, expected_cost)
@@ -684,7 +655,7 @@ class CostAwareMixin(CallbackSupportMixin):
     def _effective_budget(self, budget):
         return check_budget(self.budget if budget is None else budget)
 
-    def predict_routed(self, X, budget=None, **context):
+    def predict_routed(self, X, budget=None):
         """Answers, choices and costs from one pass.
 
         Parameters
@@ -696,19 +667,15 @@ class CostAwareMixin(CallbackSupportMixin):
             Mean cost per sample for this call, in the unit of `costs`. None takes the
             constructor's; ``numpy.inf`` is unlimited.
 
-        **context : keyword arguments
-            What else this estimator takes about the rows of a call; its own documentation
-            names it.
-
         Returns
         -------
         Routed
-            Named tuple ``(y_pred, route, cost)``, with ``expected_quality`` and
+            Unpacks into ``(y_pred, route, cost)``, with ``expected_quality`` and
             ``expected_cost`` of the choices as further attributes.
         """
-        return self._respond(X, "predict", budget=budget, **context)
+        return self._respond(X, "predict", budget)
 
-    def route(self, X, budget=None, **context):
+    def route(self, X, budget=None):
         """Index of the choice made for each row, without answering.
 
         Parameters
@@ -719,17 +686,14 @@ class CostAwareMixin(CallbackSupportMixin):
         budget : float, default=None
             As in `predict_routed`.
 
-        **context : keyword arguments
-            As in `predict_routed`.
-
         Returns
         -------
         ndarray of shape (n_samples,), dtype=int64
             Index into ``choices_``.
         """
-        return self._respond(X, None, budget=budget, **context).route
+        return self._respond(X, None, budget).route
 
-    def predict_cost(self, X, budget=None, **context):
+    def predict_cost(self, X, budget=None):
         """What `predict` spends on each row, everything included, without answering.
 
         Parameters
@@ -740,17 +704,14 @@ class CostAwareMixin(CallbackSupportMixin):
         budget : float, default=None
             As in `predict_routed`.
 
-        **context : keyword arguments
-            As in `predict_routed`.
-
         Returns
         -------
         ndarray of shape (n_samples,), dtype=float64
             Cost per row, in the unit of `costs`.
         """
-        return self._respond(X, None, budget=budget, **context).cost
+        return self._respond(X, None, budget).cost
 
-    def predict(self, X, budget=None, **context):
+    def predict(self, X, budget=None):
         """Predict with the choice that each row is worth.
 
         Parameters
@@ -761,21 +722,18 @@ class CostAwareMixin(CallbackSupportMixin):
         budget : float, default=None
             As in `predict_routed`.
 
-        **context : keyword arguments
-            As in `predict_routed`.
-
         Returns
         -------
         ndarray of shape (n_samples,)
             The answers.
         """
-        return self._respond(X, "predict", budget=budget, **context).y_pred
+        return self._respond(X, "predict", budget).y_pred
 
     def _offers_proba(self):
         return False
 
     @available_if(lambda estimator: estimator._offers_proba())
-    def predict_proba(self, X, budget=None, **context):
+    def predict_proba(self, X, budget=None):
         """Class probabilities of the choice that each row is worth.
 
         Parameters
@@ -786,17 +744,14 @@ class CostAwareMixin(CallbackSupportMixin):
         budget : float, default=None
             As in `predict_routed`.
 
-        **context : keyword arguments
-            As in `predict_routed`.
-
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._respond(X, "predict_proba", budget=budget, **context).y_pred
+        return self._respond(X, "predict_proba", budget).y_pred
 
-    def score(self, X, y, sample_weight=None, budget=None, **context):
+    def score(self, X, y, sample_weight=None, budget=None):
         """Accuracy of `predict` at the budget.
 
         Parameters
@@ -813,141 +768,10 @@ class CostAwareMixin(CallbackSupportMixin):
         budget : float, default=None
             As in `predict_routed`.
 
-        **context : keyword arguments
-            As in `predict_routed`.
-
         Returns
         -------
         float
             Share of rows answered correctly.
         """
-        y_pred = self.predict(X, budget=budget, **context)
+        y_pred = self.predict(X, budget=budget)
         return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
-
-
-class _NothingRouted(dict):
-    """Stands in for the routing result where nothing is routed: no metadata for anybody."""
-
-    def __missing__(self, name):
-        return {"fit": {}, "score": {}, "split": {}}
-
-
-class NamedMembersMixin(BaseComposition):
-    """Mixin for estimators with a constructor parameter ``estimators``: a list of names
-    and models, as in scikit-learn's voting and stacking.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> from skroute.base import NamedMembersMixin
-    >>> class Team(NamedMembersMixin):
-    ...     def __init__(self, estimators):
-    ...         self.estimators = estimators
-    >>> team = Team([("bayes", GaussianNB())])
-    >>> team.set_params(bayes__var_smoothing=0.1).named_estimators.bayes
-    GaussianNB(var_smoothing=0.1)
-    """
-
-    @property
-    def named_estimators(self):
-        """The members by name (:class:`~sklearn.utils.Bunch`)."""
-        return Bunch(**dict(self.estimators))
-
-    @property
-    def named_estimators_(self):
-        """The fitted members by name (:class:`~sklearn.utils.Bunch`)."""
-        return Bunch(**dict(zip(self.choices_, self.estimators_)))
-
-    def get_params(self, deep=True):
-        """Parameters of this estimator and, if `deep`, of its members.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include the members and their parameters.
-
-        Returns
-        -------
-        dict
-        """
-        return self._get_params("estimators", deep=deep)
-
-    def set_params(self, **params):
-        """Set parameters of this estimator or of its members by name.
-
-        A member is replaced as a whole by ``set_params(name=estimator)`` and removed by
-        ``set_params(name="drop")``.
-
-        Parameters
-        ----------
-        **params : keyword arguments
-            Parameters to set.
-
-        Returns
-        -------
-        self
-        """
-        self._set_params("estimators", **params)
-        return self
-
-    def _check_members(self):
-        """Names and models of the members that are not dropped.
-
-        Returns
-        -------
-        names : list of str
-        members : list of estimators
-
-        Raises
-        ------
-        ValueError
-            If there is none, or a name is used twice or not allowed.
-        """
-        try:
-            names, members = zip(*self.estimators)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "estimators must be a non-empty list of (name, estimator) tuples, "
-                f"got {self.estimators!r}."
-            ) from None
-        self._validate_names(names)
-        kept = [
-            (name, member)
-            for name, member in zip(names, members)
-            if not (isinstance(member, str) and member == "drop")
-        ]
-        if not kept:
-            raise ValueError(
-                f"All of the estimators {list(names)!r} are dropped; keep at least one."
-            )
-        for name, member in kept:
-            if not hasattr(member, "fit") or not hasattr(member, "predict"):
-                raise ValueError(
-                    f"The estimator {name!r} must have fit and predict, got {member!r}. "
-                    'Use "drop" to leave a member out.'
-                )
-        return [name for name, _ in kept], [member for _, member in kept]
-
-    def _costs_of(self, names):
-        """The constructor's `costs`, one for each of `names`.
-
-        A mapping may name members that are dropped, so that a search can drop them.
-        """
-        costs = by_label(self.costs)
-        if isinstance(costs, Mapping):
-            dropped = {name for name, _ in self.estimators}.difference(names)
-            costs = {name: cost for name, cost in costs.items() if name not in dropped}
-        return check_costs(costs, names)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        try:
-            _, members = self._check_members()
-        except ValueError:
-            # Tags are asked for before parameters are validated; fit will say it.
-            return tags
-        return inherit_member_tags(tags, members)
-
-    def _sk_visual_block_(self):
-        names, members = zip(*self.estimators)
-        return VisualBlock("parallel", members, names=names)

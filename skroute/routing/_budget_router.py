@@ -1,6 +1,6 @@
-"""BudgetRouter: learn from outcomes which choice each row is worth."""
+"""BudgetRouter: learn from logged outcomes which choice each row is worth."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
@@ -9,78 +9,77 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.assignment._decide import check_policy
 from skroute.base import (
-    CostAwareMixin,
     check_affordable,
     check_budget,
+    check_costs,
     check_rows,
     inherit_member_tags,
-    note_failure,
 )
-from skroute.metrics import pareto_front
-from skroute.routing._abstaining import (
-    ABSTAIN_COST,
-    ABSTAIN_NAME,
-    HandingLogMixin,
-    check_abstain_name,
-    quality_of_handing,
-    with_handed,
-)
-from skroute.routing._changing import ChangingChoicesMixin
 from skroute.routing._draws import row_keys, tie_draws
-from skroute.routing._fit_tables import check_fit_costs, check_matrix, check_row_costs, column_names
-from skroute.routing._fit_warnings import warn_of_fit
-from skroute.routing._limits import limits_of
-from skroute.routing._logged import LogReportMixin, read_log, table_outcomes, warn_of_overlap
-from skroute.routing._priced import cross_fit, fit_policy, predict_costs
-from skroute.routing._priced_views import LoggedMixin, check_lambda
-from skroute.routing._stream import Look, Trade
-from skroute.routing._values import (
+from skroute.routing._estimates import (
     check_default_reads,
+    cross_fit,
     default_quality_estimator,
     folds_of,
 )
+from skroute.routing._learn import learn_policy, predict_costs
+from skroute.routing._log import (
+    check_matrix,
+    check_row_costs,
+    choice_names,
+    costs_now,
+    is_named,
+    overlap_of,
+    read_answers,
+    read_table,
+    with_last,
+)
+from skroute.routing._members import ABSTAIN_COST
+from skroute.routing._newcomers import with_newcomer
+from skroute.routing._occam import check_lambda
+from skroute.routing._router import BUDGET, N_JOBS, Router, estimated_once
+from skroute.routing._stream import Look
+from skroute.routing._warnings import warn_of_fit
 from skroute.utils._compat import (
     HasMethods,
-    Integral,
     Interval,
     Real,
     StrOptions,
     check_sample_weight,
     num_samples,
 )
-from skroute.utils._named import by_label, check_rows_match
+from skroute.utils._handing import models_of
+from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of
+from skroute.utils._validation import check_numbers
+from skroute.utils._warn import warn
+
+_READABLE_INSTEAD = (
+    "Give a quality_estimator that reads such rows, for example a pipeline that begins with a "
+    "vectoriser or an encoder."
+)
 
 
-class BudgetRouter(
-    ChangingChoicesMixin,
-    HandingLogMixin,
-    LogReportMixin,
-    LoggedMixin,
-    CostAwareMixin,
-    MetaEstimatorMixin,
-    BaseEstimator,
-):
+class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
     r"""Choose per row what is worth its cost, learned from logged outcomes alone.
 
-    For whoever has a log of what several models, services or language models made of past
-    requests (how good each answer was, what it cost) and wants a policy. The models are
-    not needed: X are features of a request, Q says how good each choice was for it.
+    If you have a log of what several models, services or language models made of past requests
+    (how good each answer was, what it cost), this learns a policy from it. The models are not
+    needed: X are features of a request, Q says how good each choice was for it.
 
     `fit` estimates the quality :math:`\hat q_i(x)` of each choice out of sample, and from
-    these estimates the price :math:`p` of the budget. A row then goes to
+    these estimates the price :math:`p` of the budget [2]_. A row then goes to
 
     .. math:: \arg\max_i \; \hat q_i(x) - \lambda \sigma_i - p\, c_i,
 
-    with :math:`\sigma_i` the standard deviation of the estimate's error.
+    with :math:`\sigma_i` the standard deviation of the estimate's error [1]_.
 
     Parameters
     ----------
     quality_estimator : multi-output regressor, default=None
         Maps X to the quality of each choice. None takes
-        :class:`~skroute.quality.QualityRegressor`, which compares a family of them.
+        :class:`~skroute.quality.QualityRegressor`, which compares several estimators.
 
     costs : mapping from str to float or array-like of shape (n_choices,), default=None
         Cost per call of each choice. None when costs differ from row to row: then `fit`
@@ -96,8 +95,8 @@ class BudgetRouter(
         when the costs of new rows are known before and passed to `predict`.
 
     reg_lambda : float, default=0.0
-        OCCAM's lambda: how many standard deviations of its estimation error a choice is
-        docked. Raising it prefers choices whose quality is predicted reliably.
+        OCCAM's lambda: how many standard deviations of its estimation error are taken off a
+        choice's estimate. Raising it prefers choices whose quality is predicted reliably.
 
     policy : {"online", "batch"}, default="online"
         ``"online"`` decides each row alone by the price learned in `fit`; the budget
@@ -105,17 +104,10 @@ class BudgetRouter(
         budget is a hard cap on their cost. Where that is estimated, or another than the
         logged one, the cap is lowered by what such choices have cost beyond their estimate.
 
-    objective : {"mean", "min"}, default="mean"
-        With ``policy="batch"``: maximise the mean estimated quality or the smallest one.
-
     abstain_cost : float, default=None
         What it costs, in units of quality, to hand a row over instead of having it answered:
         the row counts as the best quality in the log minus this, and costs no more than
         `routing_cost`. None never does. Raising it hands fewer rows over.
-
-    drop_dominated : bool, default=False
-        Whether to leave out choices that are more expensive and on average no better than
-        another.
 
     routing_cost : float, default=0.0
         Cost of deciding on one row, paid for every row and part of the budget, in the
@@ -141,14 +133,8 @@ class BudgetRouter(
     n_known_ : ndarray of shape (n_choices,)
         Rows on which the quality of each choice is known: of `fit`, or of `add_choice`.
 
-    newcomers_ : dict from str to Newcomer
-        What is known of the choices added after `fit`.
-
     overlap_ : Overlap
-        For logs of one answer per request: what the log says of the policy at `budget`.
-
-    columns_ : ndarray of shape (n_choices,)
-        Columns of Q that the choices are; fewer than Q has with `drop_dominated`.
+        For logs of one answer per request: how often the log made the choices of the policy.
 
     quality_estimator_ : estimator
         Fitted on all rows.
@@ -177,12 +163,9 @@ class BudgetRouter(
     price_ : float
         Price at `budget`; infinite where it is the smallest feasible one.
 
-    validation_quality_ : float
-        Mean logged quality of the cross-fitted decisions at `budget`, each at a price that was
-        learned without the row's fold.
-
-    validation_cost_ : float
-        What they cost on average, by the log.
+    validation_quality_, validation_cost_ : float
+        Mean logged quality and cost of the cross-fitted decisions at `budget`, each at a price
+        that was learned without the row's fold.
 
     validation_quality_se_, validation_cost_se_ : float
         Standard errors of the two, as estimates for new rows.
@@ -199,42 +182,21 @@ class BudgetRouter(
 
     Notes
     -----
-    `predict` and its like take ``costs``, array-like of shape (n_samples, n_choices), for
-    rows whose costs differ and are known before; a router with a `cost_estimator` needs
-    none. These costs decide whether the budget is feasible for the rows (of more than one
-    row, whose mean it must hold for); the online price stays that of the log.
-
-    `predict` and its like also take, by keyword,
-
-    - ``exclude``, a list of names of ``choices_`` that are not to be chosen, such as a model
-      that is down. The price is solved for anew from the stored estimates of the others, in
-      milliseconds, so that the budget is used and held as after a fit without them;
-    - ``allowed``, booleans of shape (n_samples, n_choices): which choices each row may make, for
-      example where a context is too long for a model. The rows are decided at the price of the
-      router, those that have no other choice as they must be; under ``policy="batch"`` the
-      budget is a cap with them. A row for which nothing is left is an error, before any call;
-    - ``request_id``, of shape (n_samples,): what the draws of ties are made of, in place of the
-      row. A service that calls with one row at a time gives it where equal rows are many.
-
-    `reg_lambda` and, where they are fixed, `costs` act at once on a fitted router, as
-    `budget`, `policy` and `objective` do: estimates and quality of the log are kept, and the
-    price is solved for anew. Choices left out by `drop_dominated` stay out.
-
-    Metadata routed to `quality_estimator` or `cost_estimator`, such as
-    ``sample_weight``, reaches the cross-fitted estimates too, but price, penalty and
-    validation numbers are plain means over the rows.
+    `budget`, `policy`, `reg_lambda` and, where they are fixed, `costs` act at once on a fitted
+    router: estimates and quality of the log are kept, and the price is solved for anew. A mapping
+    that is set after `fit` may name single choices; the others keep their costs.
 
     The price is the one at which the cross-fitted decisions, judged by the log, have cost the
     budget: not what was planned, since a choice is made partly because its cost was
-    underestimated. Rows that are worth exactly the price are mixed, so that all of the budget
+    underestimated. Rows that are worth exactly the price are divided, so that all of the budget
     is used: which way such a row goes is drawn from a hash of the row and of how often it came
-    before in the call, alike in every batch and container. A frequent row (20 times in `fit`,
-    in more than one fold) is decided in `fit` as it will be later, by the final estimator. The
-    budget holds on average over rows; a cap is ``policy="batch"`` or :meth:`stream`.
+    before in the call. A frequent row (20 times in `fit`, in more than one fold) is decided in
+    `fit` as it will be later, by the final estimator. The budget holds on average over rows; a
+    cap is ``policy="batch"`` or :meth:`stream`.
 
-    `fit` warns when the cross-fitted policy's quality is below that of the best single
-    choice that the budget allows by more than 1.645 standard errors, when the budget is above
-    what any choice costs, and when logged costs contradict fixed ones.
+    Metadata routed to `quality_estimator` or `cost_estimator`, such as ``sample_weight``,
+    reaches the cross-fitted estimates too, but price, penalty and validation numbers are plain
+    means over the rows.
 
     References
     ----------
@@ -258,28 +220,17 @@ class BudgetRouter(
     True
     """
 
-    _call_context = ("costs", "exclude", "allowed", "request_id")
-    _acts_at_once = ("budget", "policy", "objective", "reg_lambda", "costs")
-    # Each choice is one call, of which a log may say what it cost.
-    _takes_bills = True
-
     _parameter_constraints: dict = {
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "costs": [dict, "array-like", None],
-        "budget": [Interval(Real, 0, None, closed="both"), None],
+        "budget": BUDGET,
         "cost_estimator": [HasMethods(["fit", "predict"]), None],
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
-        "objective": [StrOptions({"mean", "min"})],
         "abstain_cost": ABSTAIN_COST,
-        "drop_dominated": ["boolean"],
         "routing_cost": [Interval(Real, 0, None, closed="left")],
         "cv": ["cv_object"],
-        "n_jobs": [
-            Interval(Integral, None, -1, closed="right"),
-            Interval(Integral, 1, None, closed="left"),
-            None,
-        ],
+        "n_jobs": N_JOBS,
     }
 
     def __init__(
@@ -291,9 +242,7 @@ class BudgetRouter(
         cost_estimator=None,
         reg_lambda=0.0,
         policy="online",
-        objective="mean",
         abstain_cost=None,
-        drop_dominated=False,
         routing_cost=0.0,
         cv=5,
         n_jobs=None,
@@ -304,12 +253,12 @@ class BudgetRouter(
         self.cost_estimator = cost_estimator
         self.reg_lambda = reg_lambda
         self.policy = policy
-        self.objective = objective
         self.abstain_cost = abstain_cost
-        self.drop_dominated = drop_dominated
         self.routing_cost = routing_cost
         self.cv = cv
         self.n_jobs = n_jobs
+
+    # Fit ------------------------------------------------------------------------------------
 
     def fit(self, X, y, costs=None, choice=None, propensity=None, **params):
         """Learn the quality of each choice and the price of the budget.
@@ -360,229 +309,338 @@ class BudgetRouter(
         return super().fit(X, y, costs=costs, choice=choice, propensity=propensity, **params)
 
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
-        check_policy(self.policy, self.objective)
-        self._newcomers, self._later, self._dropped = {}, [], []
         routed = self._route_metadata(params)
         if y is None:
             raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
+        if self.costs is not None and self.cost_estimator is not None:
+            raise ValueError(
+                "cost_estimator learns costs per row, but the constructor has fixed "
+                f"costs={self.costs!r}. Leave one of them out."
+            )
         X = check_rows(self, X, reset=True)
         check_rows_match(X=X, y=y, costs=costs, choice=choice, propensity=propensity)
         if self.quality_estimator is None:
-            check_default_reads(X)
-        outcomes = self._read(X, y, costs, choice, propensity)
-        check_abstain_name(self._names, self.abstain_cost)
-        self.columns_ = np.arange(outcomes.quality.shape[1])
-        if self.drop_dominated:
-            self.columns_ = np.sort(pareto_front(*outcomes.means()))
-        outcomes = outcomes.of(self.columns_)
-        self.abstain_quality_ = quality_of_handing(outcomes.quality, self.abstain_cost)
+            check_default_reads(X, _READABLE_INSTEAD)
+        log = self._read(X, y, costs, choice, propensity)
+        check_consistent_length(X, log.quality)
+        if self.abstain_cost is not None:
+            log = log.with_handing_over(self.abstain_cost)
         budget = check_budget(self.budget)
-        cheapest = outcomes.cheapest() if self.abstain_quality_ is None else 0.0
-        check_affordable(budget, cheapest + self.routing_cost)
-
-        folds = folds_of(self.cv, X, outcomes.quality, **routed["splitter"]["split"])
-        # The price must be learned on costs as they will be known: estimated.
-        self.cost_estimator_, planned = None, None
+        check_affordable(budget, log.cheapest() + self.routing_cost)
+        folds = folds_of(self.cv, X, log.quality, **routed["splitter"]["split"])
+        self.cost_estimator_ = None
         if self.cost_estimator is not None:
-            name, fit_params = "cost_estimator", routed["cost_estimator"]["fit"]
-            reader = outcomes.cost_reader(self.cost_estimator)
-            with note_failure(name, len(outcomes.quality), "the cost estimate"):
-                self.cost_estimator_, planned = cross_fit(
-                    reader, X, outcomes.costs, folds, task, self.n_jobs, fit_params, name
-                )
-            planned = np.maximum(planned, 0.0)
-        elif self.costs is not None:
-            planned = self._fixed_costs()[self.columns_]
-        costs = outcomes.judged_costs(X, planned, folds)
-        self._priced = fit_policy(
-            outcomes.quality_reader(self.quality_estimator) or self._quality_estimator(),
+            # The price must be learned on costs as they will be known: estimated.
+            self.cost_estimator_, planned, _ = cross_fit(
+                log.cost_reader(self.cost_estimator),
+                X,
+                log.paid,
+                folds,
+                task=task,
+                name="cost_estimator",
+                n_jobs=self.n_jobs,
+                fit_params=routed["cost_estimator"]["fit"],
+            )
+            log = replace(log, planned=np.maximum(planned, 0.0))
+        self._learned = learn_policy(
+            log.quality_reader(self.quality_estimator, default_quality_estimator),
             X,
-            outcomes.quality,
-            costs,
-            folds=folds,
+            log,
+            folds,
             task=task,
-            planned=planned if planned is not None and costs.ndim == 2 else None,
             cost_estimator=self.cost_estimator_,
-            exchangeable=self.cv is None or isinstance(self.cv, Integral),
             reg_lambda=self.reg_lambda,
             deciding=self.routing_cost,
             n_jobs=self.n_jobs,
             fit_params=routed["quality_estimator"]["fit"],
-            known=outcomes.known,
-            handed=self.abstain_quality_,
         )
-        self._log, self._row_keys = outcomes.kind, row_keys(X)
-        self.choices_ = [self._names[column] for column in self.columns_]
-        self.choices_ += [ABSTAIN_NAME] * (self.abstain_quality_ is not None)
-        check_affordable(budget, self._priced.least)
-        warn_of_fit(self._priced, self.choices_, budget)
-        if self._log is not None:
-            warn_of_overlap(self.overlap_)
+        self._log, self._row_keys = log, row_keys(X)
+        self.abstain_quality_ = None if self.abstain_cost is None else float(log.quality[0, -1])
+        known = np.isfinite(log.quality) if log.known is None else log.known.weight > 0
+        self.n_known_ = known.sum(axis=0)
+        check_affordable(budget, self._learned.least)
+        self.choices_ = log.names
+        warn_of_fit(self._learned, self.choices_, budget)
+        if log.propensity is not None:
+            self._warn_of_overlap()
 
     def _read(self, X, y, costs, choice, propensity):
-        """Outcomes as tables, and the names of their columns."""
-        if choice is not None:
-            return read_log(self, X, y, choice, propensity, costs)
-        if propensity is not None:
-            raise ValueError("propensity belongs to a log of one answer per request: give choice.")
-        self._frame_columns = column_names(y)
-        quality = check_matrix(y, "y", allow_nan=True)
-        check_consistent_length(X, quality)
-        self._names = self._check_names(quality.shape[1])
-        # Frames of costs and of quality are read by these names from here on.
-        self._frame_columns = self._names if self._named else None
-        return table_outcomes(quality, check_fit_costs(self, costs, quality.shape), self._names)
+        """The log of a table, or of one answer for each request."""
+        self._named = is_named(y, self.costs)
+        if choice is None:
+            if propensity is not None:
+                raise ValueError(
+                    "propensity belongs to a log of one answer per request: give choice."
+                )
+            names = choice_names(y, self.costs)
+            # Frames of costs and of quality are read by these names from here on.
+            y = in_order(y, names) if self._named else y
+            return read_table(y, costs, self.costs, names, self._named)
+        self._named = self._named or np.asarray(choice).dtype.kind not in "iu"
+        return read_answers(
+            X, y, choice, propensity, costs, self.costs, self.cost_estimator is not None
+        )
 
-    def _check_names(self, n_choices):
-        """Names of the columns of Q: the frame's, else those in `costs`, else numbered."""
-        names = self._frame_columns
-        costs = by_label(self.costs)
-        named = isinstance(costs, Mapping)
-        self._named = names is not None or named
-        if names is None:
-            names = list(map(str, costs if named else range(n_choices)))
-            names = names if named else [f"choice{name}" for name in names]
-        if len(names) != n_choices:
-            raise ValueError(
-                f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
-                + " For a log of one answer for each request give choice, too." * (n_choices == 1)
+    def _warn_of_overlap(self):
+        found = self.overlap_
+        if found.never:
+            share = found.needed[found.choices.index(found.never[0])]
+            warn(
+                f"The policy sends {share:.1%} of the rows to {found.never[0]!r}, and on none of "
+                "them has the log made this choice: its quality there is extrapolated. overlap_ "
+                "has the counts; log some of these rows at random, or take a smaller budget."
             )
-        return names
+
+    # Decisions ------------------------------------------------------------------------------
 
     def _policy(self):
         check_is_fitted(self)
-        fitted = self._priced
-        if fitted.per_row != (self.costs is None):
+        learned = self._learned
+        if learned.per_row != (self.costs is None):
             raise ValueError(
                 "costs was changed between fixed and per row (None) after fit: fit again, or set "
                 "it back."
             )
-        costs = None if fitted.per_row else self._fixed_costs()[self.columns_]
-        costs = with_handed(costs, self.abstain_quality_)
-        check_lambda(self.reg_lambda)
-        return fitted.solved(self.reg_lambda, costs)
+        costs = None
+        if not learned.per_row:
+            names = models_of(self)
+            costs = costs_now(self.costs, names, learned.planned[: len(names)])
+            if self.abstain_quality_ is not None:
+                costs = with_last(costs, 0.0)
+        return learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
 
-    @property
-    def costs_(self):
-        """Cost of each choice; the mean of the log where costs are per row."""
-        policy = self._policy()
-        return policy.costs.mean(axis=0) if policy.per_row else policy.planned
-
-    def _estimates_and_state(self, X, of):
-        return of(X), None
-
-    def _look(self, x, trade):
-        return Look(x, {})
-
-    def _trade(self, budget):
-        return Trade(self._policy())
-
-    def _plan(self, X, budget, costs=None, exclude=None, allowed=None, request_id=None):
+    def _plan(self, X, budget, exclude=None, allowed=None, request_id=None, costs=None):
         check_rows_match(X=X, costs=costs, allowed=allowed, request_id=request_id)
-        limits = limits_of(self.choices_, num_samples(X), exclude, allowed)
-        draw = tie_draws(X, request_id)
-        policy = self._policy().restricted(limits.kept)
-        told = costs is not None
+        kept, allowed = self._kept(X, exclude, allowed)
+        policy, told = self._policy().restricted(kept), costs is not None
         if policy.per_row or told:
-            costs = self._row_costs(X, costs)[:, limits.kept]
+            costs = self._row_costs(X, costs)[:, kept]
         else:
             costs = policy.planned
+        estimates = estimated_once(self, policy, lambda: policy.estimates(X))
         plan = policy.decide(
-            self._estimated(X, policy)[0] - policy.docked,
+            estimates - policy.penalty,
             costs,
             budget,
+            draw=tie_draws(X, request_id),
             policy=self.policy,
-            objective=self.objective,
             told=told,
-            draw=draw,
-            allowed=limits.allowed,
+            allowed=allowed,
         )
-        return plan._replace(route=limits.kept[plan.route])
-
-    def _is_told(self):
-        """Whether calls are told the costs of their rows."""
-        return self.costs is None and self.cost_estimator is None
+        return plan._replace(route=kept[plan.route])
 
     def _row_costs(self, X, costs):
         """Costs of rows to decide on: as given, else estimated."""
-        shape = (num_samples(X), len(self._names))
-        if not self._priced.per_row:
+        models = models_of(self)
+        shape = (num_samples(X), len(models))
+        if not self._learned.per_row:
             raise ValueError(
                 "costs per row were given, but this router decides by the fixed costs of its "
                 "constructor. For other prices use set_params(costs=...), which acts at once; what "
                 "calls are expected to cost by the log is predict_routed(X).expected_cost."
             )
         if costs is not None:
-            costs = check_row_costs(costs, self._frame_columns, shape)[:, self.columns_]
-            return with_handed(costs, self.abstain_quality_)
+            costs = check_row_costs(costs, models if self._named else None, shape)
+            return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
         if self.cost_estimator_ is None:
             raise ValueError(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        n_outputs = self._priced._n_outputs - (self.abstain_quality_ is not None)
-        estimated = once_of(self).whole(
-            "costs", lambda: predict_costs(self.cost_estimator_, X, n_outputs)
-        )
-        return self._priced.narrowed(with_handed(estimated, self.abstain_quality_))
+        return once_of(self).whole("costs", lambda: predict_costs(self.cost_estimator_, X))
 
-    def score(self, X, y, sample_weight=None, budget=None, costs=None, **context):
+    def _answer(self, X, plan, response):
+        if self._named:
+            return np.asarray(self.choices_)[plan.route]
+        # Choices without a name are answered by their column of Q.
+        columns = np.arange(len(self.choices_))
+        if self.abstain_quality_ is not None:
+            columns[-1] = -1
+        return columns[plan.route]
+
+    def predict_quality(self, X, return_std=False):
+        """Estimated quality of each choice for each row, before the penalty.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        return_std : bool, default=False
+            Whether to return the standard deviation of each estimate's error, too.
+
+        Returns
+        -------
+        quality : ndarray of shape (n_samples, n_choices)
+
+        std : ndarray of shape (n_samples, n_choices)
+            Only if `return_std`.
+        """
+        policy, X = self._policy(), self._check_X(X)
+        return policy.estimates_and_std(X) if return_std else policy.estimates(X)
+
+    def score(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        budget=None,
+        *,
+        exclude=None,
+        allowed=None,
+        request_id=None,
+        costs=None,
+    ):
         """Realised mean quality of the choices made; a row handed over counts as in `fit`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Features of the requests.
+            The rows.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices)
-            Q: quality of each choice on each row, with the columns that `fit` saw and those of
-            choices added later; dropped ones may be left out. Rows of which the choice made
-            has NaN, not known, do not count.
+            Quality of each choice on each row, NaN where it is not known: rows whose choice is
+            not known do not count.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
-        budget : float, default=None
-            Mean cost per sample for this call; None takes the constructor's,
-            ``numpy.inf`` is unlimited.
-
-        costs : array-like of shape (n_samples, n_choices), default=None
-            Costs of these rows, where they differ from row to row and are known before.
-
-        **context : keyword arguments
-            ``exclude``, ``allowed`` and ``request_id``, as in `predict`.
+        budget, exclude, allowed, request_id, costs
+            As in `predict_routed`.
 
         Returns
         -------
         float
         """
         check_is_fitted(self)
-        check_rows_match(X=X, y=y, costs=costs, **context)
-        names, at = self._columns_in(y)
-        quality = check_matrix(y, "y", names if self._named else None, allow_nan=True)
+        models = models_of(self)
+        quality = check_matrix(y, "y", models if self._named else None, allow_nan=True)
         check_consistent_length(X, quality)
-        if quality.shape[1] != len(names):
+        if quality.shape[1] != len(models):
             raise ValueError(
-                f"y must have the {len(names)} columns that fit saw, got {quality.shape[1]}."
+                f"y must have one column for each of {models!r}, got {quality.shape[1]}."
             )
-        route = self.route(X, budget=budget, costs=costs, **context)
-        realised = self._realised(quality, route, at)
+        route = self.route(
+            X, budget, exclude=exclude, allowed=allowed, request_id=request_id, costs=costs
+        )
+        if self.abstain_quality_ is not None:
+            quality = with_last(quality, self.abstain_quality_)
+        realised = quality[np.arange(len(route)), route]
         weight = check_sample_weight(sample_weight, X)
         known = ~np.isnan(realised)
         if not weight[known].sum() > 0:
             raise ValueError("y is NaN, not known, for every choice that was made.")
         return float(np.average(realised[known], weights=weight[known]))
 
+    def _look(self, x, kept):
+        return Look(x, {})
+
+    # New choices ----------------------------------------------------------------------------
+
+    def add_choice(self, name, X, q, *, cost):
+        """Take a new choice in, with whatever rows there are on which its quality is known.
+
+        Its quality is learned from the estimates of the choices of `fit`, under a hierarchical
+        prior that takes it for one more of their kind: few rows move it little. 1.25 standard
+        errors are taken off, so that an uncertain choice is not bought too early. No estimate of
+        another choice changes.
+
+        Parameters
+        ----------
+        name : str
+            A new name.
+
+        X : {array-like, sparse matrix, dataframe} of shape (n_rows, n_features)
+            Rows like those of `fit`; two at least.
+
+        q : array-like of shape (n_rows,)
+            Its quality on them, in the unit of `fit`.
+
+        cost : float
+            What its call costs; ``set_params(costs={name: ...})`` changes it later.
+
+        Returns
+        -------
+        self
+            The choice is the last of ``choices_``. `fit` forgets it, and so does a clone.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.linear_model import Ridge
+        >>> from skroute.routing import BudgetRouter
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> Q = np.column_stack([1 - X[:, 0], np.full(100, 0.7)])
+        >>> router = BudgetRouter(Ridge(), costs={"small": 1, "large": 5}, budget=3).fit(X, Q)
+        >>> rows = X[::5]
+        >>> router.add_choice("new", rows, np.full(20, 0.9), cost=2).choices_
+        ['small', 'large', 'new']
+        """
+        policy = self._policy()
+        if self.abstain_quality_ is not None or policy.per_row:
+            raise ValueError(
+                "add_choice needs fixed costs and no abstain_cost: fit again with the new choice."
+            )
+        if not isinstance(name, str) or name in self.choices_:
+            raise ValueError(f"name must be a new one beside {self.choices_!r}, got {name!r}.")
+        (cost,) = check_costs({name: cost}, [name], name="cost").tolist()
+        X = self._check_X(X)
+        q = check_numbers(q, "q", shape=(num_samples(X),))
+        if len(q) < 2:
+            raise ValueError(f"q must have at least two scores of {name!r}, got {len(q)}.")
+        table = policy.quality
+        if q.max() > table.max() + np.ptp(table) or q.min() < table.min() - np.ptp(table):
+            warn(
+                f"q of {name!r} goes from {q.min():.6g} to {q.max():.6g}, and the quality of the "
+                f"other choices from {table.min():.6g} to {table.max():.6g}. Scores in another "
+                "unit, such as per cent, make the new choice the best or the worst of all."
+            )
+        fitted = list(range(len(self._log.names)))
+        self._learned = with_newcomer(self._learned.at(costs=policy.planned), fitted, X, q, cost)
+        self.n_known_ = np.append(self.n_known_, len(q))
+        self.choices_ = [*self.choices_, name]
+        return self
+
+    # Attributes -----------------------------------------------------------------------------
+
+    @property
+    def costs_(self):
+        """Cost of each choice; the mean of the log where costs are per row."""
+        policy = self._policy()
+        return policy.paid.mean(axis=0) if policy.per_row else policy.planned
+
+    @property
+    def quality_estimator_(self):
+        """The quality estimator, fitted on all rows."""
+        check_is_fitted(self)
+        return getattr(self._learned.estimator, "base", self._learned.estimator)
+
+    @property
+    def quality_std_(self):
+        """Sigma, the out-of-sample standard deviation of the estimation error."""
+        return self._policy().sigma
+
+    @property
+    def overlap_(self):
+        """How often the log made the choices of the policy (:class:`~skroute.metrics.Overlap`)."""
+        check_is_fitted(self)
+        if self._log.propensity is None:
+            raise AttributeError("overlap_ is of logs of one answer per request: fit with choice.")
+        policy = self._policy().restricted(np.arange(len(self._log.names)))
+        return overlap_of(self._log, policy.validate(self._effective_budget(None)).choices)
+
+    # scikit-learn ---------------------------------------------------------------------------
+
     def get_metadata_routing(self):
         """Metadata routing of this object.
 
         Returns
         -------
-        MetadataRouter
+        sklearn.utils.metadata_routing.MetadataRouter
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         fit = MethodMapping().add(caller="fit", callee="fit")
-        router.add(quality_estimator=self._quality_estimator(), method_mapping=fit)
+        router.add(quality_estimator=self._reader(), method_mapping=fit)
         split = MethodMapping().add(caller="fit", callee="split")
         # An iterable of splits takes nothing, and may be read once only.
         splitter = self.cv if hasattr(self.cv, "split") else KFold()
@@ -591,17 +649,15 @@ class BudgetRouter(
             router.add(cost_estimator=self.cost_estimator, method_mapping=fit)
         return router
 
-    def _quality_estimator(self):
-        if self.quality_estimator is None:
-            return default_quality_estimator()
-        return self.quality_estimator
+    def _reader(self):
+        estimator = self.quality_estimator
+        return default_quality_estimator() if estimator is None else estimator
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        readers = [self._quality_estimator()]
+        readers = [self._reader()]
         if self.cost_estimator is not None:
             readers.append(self.cost_estimator)
-        tags = inherit_member_tags(tags, readers)
+        tags = inherit_member_tags(super().__sklearn_tags__(), readers)
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags

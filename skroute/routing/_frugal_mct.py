@@ -1,62 +1,48 @@
 """FrugalMCT: a base service, then at most one add-on, and both combined."""
 
-import warnings
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, affords, check_affordable, check_budget
-from skroute.routing._abstaining import (
-    ABSTAIN_COST,
-    ABSTAIN_NAME,
-    AbstainingMixin,
-    Beside,
-    quality_of_handing,
-    with_handed,
+from skroute.metrics._objectives import OF_LABELS
+from skroute.routing._combining import (
+    GRID,
+    Answers,
+    CombiningRouter,
+    answer_features,
+    possible_bases,
+    search_combination,
+    search_threshold,
 )
-from skroute.routing._answers import Answers, CombiningRouter, check_base, possible_bases
-from skroute.routing._combiner import GRID, search_combination, search_threshold
 from skroute.routing._draws import tie_draws
-from skroute.routing._mixtures import best_of, search_delta
-from skroute.routing._predictors import answer_features, fit_predictor, predict_values
-from skroute.routing._priced import PricedPolicy
-from skroute.routing._priced_views import PricedMixin
-from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
+from skroute.routing._estimates import answers_forest
+from skroute.routing._learn import learn_policy
+from skroute.routing._log import Log, kept_choices
+from skroute.routing._members import ABSTAIN_COST
+from skroute.routing._mixtures import best_of
+from skroute.routing._policy import Policy, Validated, standard_error
 from skroute.routing._stream import Look
-from skroute.routing._validation import find_repeats, parts_of
+from skroute.routing._warnings import warn_if_behind
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._handing import ABSTAIN_NAME
 
 
-class BaseTrade(NamedTuple):
+class BaseOptions(NamedTuple):
     """What can be bought after one base.
 
-    Attributes
-    ----------
-    base : int
-        Position of the member.
-
-    first : int
-        Index of its first option, the base alone, into ``choices_``.
-
-    policy : PricedPolicy
-        Over its options that are left; the base is the cost of deciding, delta the margin.
-
-    kept : ndarray of int
-        Which of its options these are.
+    `first` is the position of its first choice, `kept` the positions of those that are left,
+    from there.
     """
 
     base: int
     first: int
-    policy: PricedPolicy
+    policy: Policy
     kept: NDArray[np.int64]
-
-
-def _own_values(fitted, n_options, features):
-    """What the fitted estimator makes of some rows, as `Repeats` holds it."""
-    return predict_values(fitted, features, n_options), None
 
 
 class AddonOptions(NamedTuple):
@@ -123,10 +109,10 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
     return AddonOptions(np.array(addons), np.array(chosen), list(thetas), np.column_stack(columns))
 
 
-class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, CombiningRouter):
-    r"""Ask a base service, look at its answer, buy at most one more, combine both.
+class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
+    r"""Ask a base service, look at its answer, buy at most one more, combine both (FrugalMCT).
 
-    FrugalMCT [1]_. Every row goes to the base. From its scores an accuracy estimator
+    FrugalMCT [1]_. Every row goes to the base. From its scores an quality estimator
     predicts :math:`\hat a_k(x)`, how accurate the answer combined from the base and
     service k would be (k = base: the base alone). The row then buys
 
@@ -187,8 +173,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
     quality : str, mapping, array-like or callable, default="accuracy"
         What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
         either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
-        to one number per row, higher is better, as in :class:`OccamRouterClassifier`. What is
-        no mean over the labels of rows is refused.
+        to one number per row, higher is better, as in :class:`OccamRouterClassifier`.
 
     abstain_cost : float, default=None
         What it costs, in units of `quality`, to hand a row over to a person instead of answering
@@ -267,7 +252,7 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
     See Also
     --------
     SequentialRouterClassifier : May buy more than one add-on.
-    FrugalMLClassifier : One threshold per label instead of an accuracy estimator.
+    FrugalMLClassifier : One threshold per label instead of an quality estimator.
     OccamRouterClassifier : Decides from the row itself, before any service is asked.
 
     Notes
@@ -279,10 +264,8 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
     `route` and `predict_cost` ask the base, since its answer is what decides.
 
     New `costs` act at once: the price of each base's options is solved for anew from stored
-    estimates. `predict` and its like take ``exclude``, a list of names of members that are down:
-    neither as base nor as add-on are they asked, and the price is that of what is left
-    (``"abstain"`` says that every row is to be answered); and
-    ``request_id``, of shape (n_samples,), what the draws of ties are made of in place of the row.
+    estimates. ``exclude`` of a call takes names of members: neither as base nor as add-on are
+    they asked (``"abstain"``: every row is answered).
 
     References
     ----------
@@ -313,8 +296,6 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
     True
     """
 
-    _acts_at_once = ("budget", "policy", "costs")
-    _call_context = ("exclude", "request_id")
     _parameter_constraints: dict = {
         **CombiningRouter._parameter_constraints,
         "base": [str],
@@ -325,8 +306,9 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
         "policy": [StrOptions({"online", "batch"})],
         "abstain_cost": ABSTAIN_COST,
-        "quality": QUALITY_OF_LABELS,
+        "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
     }
+    score = CombiningRouter.score
 
     def __init__(
         self,
@@ -359,242 +341,153 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check(self, X, members):
-        super()._check(X, members)
-        check_base(self.base, members)
+    # Fit ------------------------------------------------------------------------------------
 
-    def _least_cost(self, costs, names):
-        return float(costs[possible_bases(self.base, names)].min())
-
-    def _learn(self, X, target, answers):
-        names, scores = answers.names, answers.responses
+    def _learn(self, X, answers):
+        names, scores, target = answers.names, answers.responses, answers.target
         weights = GRID if self.weight == "auto" else [self.weight]
         thresholds = GRID if self.threshold == "auto" else [self.threshold]
-        accuracy = self._rows_quality(target)
-        budget = check_budget(self.budget)
-        labels, combiners, all_thresholds, alone = [], [], [], {}
-        self._trades, unit = [], np.eye(len(names))
+        quality = self._objective_of(self._target).bound(target).of
+        budget, costs = check_budget(self.budget), self._costs_of_fit
         bases = possible_bases(self.base, names)
         offered = [
-            addon_options(scores, base, target, accuracy, weights, thresholds) for base in bases
+            addon_options(scores, base, target, quality, weights, thresholds) for base in bases
         ]
-        known = np.array([options.accuracies.max() for options in offered])
-        self.abstain_quality_ = handed = quality_of_handing(known, self.abstain_cost)
-        parts = parts_of(answers.folds, len(target))
+        self.abstain_quality_ = None
+        if self.abstain_cost is not None:
+            best = max(float(options.accuracies.max()) for options in offered)
+            self.abstain_quality_ = best - self.abstain_cost
+        estimator = self.quality_estimator
+        if estimator is None:
+            estimator = answers_forest(len(target))
+        self._options, choices, alone = [], [], {}
         for base, options in zip(bases, offered):
-            realised = options.accuracies
+            added = np.r_[0.0, costs[options.addons[1:]]]
+            log = Log([names[k] for k in options.addons], options.accuracies, added)
+            if self.abstain_quality_ is not None:
+                log = log.with_handing_over(float(options.accuracies.max()) - self.abstain_quality_)
             features = self._features(scores[base])
-            fitted, estimate = fit_predictor(
-                self.quality_estimator, features, realised, answers.folds
+            policy = learn_policy(
+                estimator, features, log, answers.folds, deciding=costs[base], n_jobs=self.n_jobs
             )
-            fixed, added = self.costs_[base], np.r_[0.0, self.costs_[options.addons[1:]]]
-            if handed is not None:
-                fitted, added = Beside(fitted, handed), with_handed(added, handed)
-                estimate, realised = fitted.table(estimate), fitted.table(realised)
-            costs, delta = fixed + added, self.delta
+            delta = self.delta
             if delta == "auto":
-                affordable = budget >= fixed
-                delta = search_delta(estimate, realised, costs, fixed, budget) if affordable else 0
-            repeats = find_repeats(features, parts, partial(_own_values, fitted, len(added)))
-            policy = PricedPolicy(
-                fitted,
-                estimate,
-                realised,
-                added,
-                deciding=fixed,
-                margin=float(delta),
-                repeats=repeats,
-            )
-            self._trades.append(BaseTrade(base, len(labels), policy, np.arange(len(added))))
+                delta = search_delta(policy, budget) if budget >= costs[base] else 0.0
+            policy = policy.at(margin=float(delta))
+            self._options.append(BaseOptions(base, len(choices), policy, np.arange(len(log.names))))
             for column, (k, weight) in enumerate(zip(options.addons, options.weights)):
                 if k == base or weight == 0:
-                    alone[k] = realised[:, column]
+                    alone[k] = options.accuracies[:, column]
                 pair = f"{names[base]} {'+' if weight else '>'} {names[k]}"
-                labels.append(names[k] if k == base else pair)
-                combiners.append((base, k, weight))
-            all_thresholds += options.thresholds
-            if handed is not None:
-                labels.append(f"{names[base]} > {ABSTAIN_NAME}")
-                combiners.append((base, base, 1.0))
-                all_thresholds.append(np.nan)
+                name = names[k] if k == base else pair
+                choices.append((name, base, k, weight, options.thresholds[column]))
+            if self.abstain_quality_ is not None:
+                choices.append((f"{names[base]} > {ABSTAIN_NAME}", base, base, 1.0, np.nan))
+        unit = np.eye(len(names))
         self._set_choices(
-            labels,
-            [(unit[base] + unit[k]) > 0 for base, k, _ in combiners],
-            [weight * unit[base] + (1 - weight) * unit[k] for base, k, weight in combiners],
-            all_thresholds,
+            [name for name, *_ in choices],
+            [(unit[base] + unit[k]) > 0 for _, base, k, _, _ in choices],
+            [weight * unit[base] + (1 - weight) * unit[k] for _, base, k, weight, _ in choices],
+            [theta for *_, theta in choices],
         )
         self._warn_if_a_single_service_is_better(alone, budget)
 
     def _warn_if_a_single_service_is_better(self, alone, budget):
-        """Say so when one affordable service is better on validation rows, beyond noise."""
-        affordable = [k for k in alone if affords(budget, self.costs_[k])]
-        if not affordable:
-            return
-        single = max(affordable, key=lambda k: alone[k].mean())
-        found = self.validation_quality_
-        error = alone[single].std() / np.sqrt(len(alone[single]))
-        if alone[single].mean() - found > 1.645 * error > 0:
-            warnings.warn(
-                f"On validation rows the quality {found:.4g} is below the "
-                f"{alone[single].mean():.4g} of {self.member_names_[single]!r} alone, which fits "
-                'the budget. Try base="auto", another quality_estimator, or use that member for '
-                "all rows.",
-                UserWarning,
-                stacklevel=2,
-            )
+        """Compare with the affordable services on validation rows."""
+        affordable = [k for k in alone if affords(budget, self._costs_of_fit[k])]
+        if affordable:
+            single = max(affordable, key=lambda k: alone[k].mean())
+            routed, _ = self._validation(max(budget, self._least()))
+            warn_if_behind(alone[single], routed, self.member_names_[single])
 
     def _features(self, scores):
         return answer_features([scores], multilabel=self._multilabel)
 
-    def _trade(self, budget, exclude=None):
-        """The base with the best validated quality among those that the budget allows.
+    # Decisions ------------------------------------------------------------------------------
 
-        Within noise of it one that leaves some of the budget.
-        """
-        trades = self._trades_now(exclude)
-        # A total that does not pay for the cheapest base is refused by the stream.
-        budget = max(budget, min(trade.policy.deciding for trade in trades))
-        allowed = [trade for trade in trades if affords(budget, trade.policy.deciding)]
-        quality = np.array([np.interp(budget, *trade.policy.curve()) for trade in allowed])
-        rows = [trade.policy.unlimited() for trade in allowed]
-        return allowed[best_of(quality, _spent(allowed, budget), rows)]
+    def _least(self):
+        return float(self.choice_costs_.min())
 
-    def _trades_now(self, exclude=None):
+    def _options_now(self, exclude=None):
         """What can be bought after each base, at the costs of now, without some members."""
-        costs, down = self.costs_, self._positions(exclude)
-        found = []
-        for trade in self._trades:
-            used = self.choice_members_[trade.first :][: len(trade.kept)]
-            if trade.base in down:
+        costs, found = self._member_costs, []
+        kept, _ = kept_choices(self._excludable(), 1, exclude, None)
+        left = {self._excludable()[k] for k in kept}
+        down = [k for k, name in enumerate(self.member_names_) if name not in left]
+        for options in self._options:
+            if options.base in down:
                 continue
-            policy = trade.policy.solved(0.0, self._added(trade, used, costs), costs[trade.base])
+            used = self.choice_members_[options.first :][: len(options.kept)]
+            others = used & (np.arange(len(costs)) != options.base)
+            # What an option adds to the base is the cost of its add-on.
+            policy = options.policy.at(costs=others @ costs, deciding=float(costs[options.base]))
             free = ~used[:, down].any(axis=1)
-            if ABSTAIN_NAME in (exclude or ()):
-                # The last option of each base.
+            if self.abstain_quality_ is not None and ABSTAIN_NAME not in left:
                 free[-1] = False
             kept = np.flatnonzero(free)
-            found.append(trade._replace(policy=policy.restricted(kept), kept=kept))
+            found.append(options._replace(policy=policy.restricted(kept), kept=kept))
         if not found:
             raise ValueError(
                 f"exclude={exclude!r} leaves no base: base={self.base!r} of {self.member_names_!r}."
             )
         return found
 
-    def _added(self, trade, used, costs):
-        """What each option adds to the base, as `fit` has it: the cost of its add-on."""
-        added = np.zeros(len(used))
-        for option, members in enumerate(used):
-            others = np.flatnonzero(members)
-            others = others[others != trade.base]
-            added[option] = costs[others[0]] if len(others) else 0.0
-        return added
+    def _options_at(self, budget, exclude=None):
+        """Those of the base with the best validated quality among bases that a budget allows."""
+        options = self._options_now(exclude)
+        # A total that does not pay for the cheapest base is refused by the stream.
+        budget = max(budget, min(each.policy.least for each in options))
+        allowed = [each for each in options if affords(budget, each.policy.least)]
+        if len(allowed) == 1:
+            return allowed[0]
+        quality, rows = [], []
+        for each in allowed:
+            budgets, found = each.policy.curve
+            quality.append(np.interp(budget, budgets, [v.quality.mean() for v in found]))
+            rows.append(found[-1].quality)
+        return allowed[best_of(np.array(quality), _spent(allowed, budget), rows)]
 
-    def _positions(self, exclude):
-        """Positions of members that are down."""
-        names = self.member_names_
-        if isinstance(exclude, str):
-            raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
-        known = names if self.abstain_quality_ is None else [*names, ABSTAIN_NAME]
-        if unknown := [name for name in exclude or () if name not in known]:
-            raise ValueError(f"exclude names {unknown!r}, which are not among {known!r}.")
-        down = [names.index(name) for name in exclude or () if name in names]
-        return np.array(down, dtype=np.int64)
+    def _policy_at(self, budget):
+        return self._options_at(budget).policy
 
-    def _validation(self):
-        """As elsewhere; the base of each part of the rows is the best one on the others."""
+    def _policy(self):
         check_is_fitted(self)
-        budget = max(self._effective_budget(None), self._least())
-        trades = [t for t in self._trades_now() if affords(budget, t.policy.deciding)]
-        found = [trade.policy.validate(budget) for trade in trades]
+        return self._policy_at(self._effective_budget(None))
+
+    def _validation(self, budget):
+        """Quality and cost of each row; the base of each part is the best one on the others."""
+        options = [each for each in self._options_now() if affords(budget, each.policy.least)]
+        found = [each.policy.validate(budget) for each in options]
         quality = np.array([each.quality for each in found])
         cost = np.array([each.cost for each in found])
-        part, best = trades[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
+        part, best = options[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
         for number in np.unique(part):
-            known = quality[:, part != number]
-            best[part == number] = best_of(known.mean(axis=1), _spent(trades, budget), known)
+            known = quality[:, part != number] if (part != number).any() else quality
+            best[part == number] = best_of(known.mean(axis=1), _spent(options, budget), known)
         rows = np.arange(len(best))
         return quality[best, rows], cost[best, rows]
 
-    def _trade_now(self):
-        check_is_fitted(self)
-        return self._trade(self._effective_budget(None))
-
-    def _policy(self):
-        return self._trade_now().policy
-
-    def _least(self):
-        return float(self.choice_costs_.min())
-
-    @property
-    def costs_(self):
-        """Cost of each service's call, by the constructor's `costs` of now."""
-        if not hasattr(self, "member_names_"):
-            return self._costs_of_fit
-        if not isinstance(self.costs, str):
-            return self._costs_of(self.member_names_)
-        if self._measured:
-            return self._costs_of_fit
-        raise ValueError(
-            f"costs={self.costs!r} was set after fit, which measures them: fit again, or give "
-            "the costs."
-        )
-
-    @costs_.setter
-    def costs_(self, costs):
-        vars(self).pop("member_names_", None)
-        self._costs_of_fit, self._measured = costs, isinstance(self.costs, str)
-
-    @property
-    def choice_costs_(self):
-        """Cost of each choice, the base included."""
-        costs = self.costs_
-        return np.array([costs[row].sum() for row in self.choice_members_])
-
-    @choice_costs_.setter
-    def choice_costs_(self, costs):
-        # Computed from the costs of now.
-        pass
-
-    @property
-    def base_(self):
-        """Name of the base at the constructor's budget."""
-        return self.member_names_[self._trade_now().base]
-
-    @property
-    def delta_(self):
-        """Delta at the constructor's budget."""
-        return self._policy().margin
-
-    @property
-    def quality_estimators_(self):
-        """The accuracy estimators, one fitted for each possible base."""
-        check_is_fitted(self)
-        found = [trade.policy.estimator for trade in self._trades]
-        return [part.estimator if isinstance(part, Beside) else part for part in found]
+    def _validated(self, budget):
+        check_affordable(budget, self._least())
+        part, result = self._options[0].policy.part, []
+        for rows in self._validation(budget):
+            result += [float(rows.mean()), standard_error(rows, part)]
+        return Validated(*result)
 
     def _plan(self, X, budget, exclude=None, request_id=None):
-        trades = self._trades_now(exclude)
-        check_affordable(budget, min(trade.policy.deciding for trade in trades))
+        check_affordable(budget, min(each.policy.least for each in self._options_now(exclude)))
         draw = tie_draws(X, request_id)
-        trade = self._trade(budget, exclude)
-        policy, answers = trade.policy, self._asked_answers(X)
-        values = policy.values(self._base_features(answers, trade))
-        plan = policy.decide(values, policy.planned, budget, policy=self.policy, draw=draw)
-        return plan._replace(route=trade.first + trade.kept[plan.route], state=answers)
+        options = self._options_at(budget, exclude)
+        policy, answers = options.policy, self._asked_answers(X)
+        values = policy.estimates(self._base_features(answers, options.base)) - policy.penalty
+        plan = policy.decide(values, policy.planned, budget, draw=draw, policy=self.policy)
+        return plan._replace(route=options.first + options.kept[plan.route], state=answers)
 
-    def _base_features(self, answers, trade):
-        rows = np.arange(num_samples(answers.X))
-        return self._features(answers.ask(trade.base, rows))
-
-    def _look(self, x, trade):
-        answers = Answers(self, x)
-        features = self._base_features(answers, trade)
-        alone = Plan(np.array([trade.first]), np.array([trade.policy.deciding]), answers)
-        answer = self._answer(x, alone, "predict")[0]
-        return Look(features, {trade.first: answer}, answers)
+    def _base_features(self, answers, base):
+        return self._features(answers.ask(base, np.arange(num_samples(answers.X))))
 
     def predict_quality(self, X):
-        """Estimated quality of each choice that the base leaves open; asks the base.
+        """Estimated quality of each choice that the base of `budget` leaves open; asks the base.
 
         Parameters
         ----------
@@ -604,19 +497,92 @@ class FrugalMCTClassifier(PricedMixin, AbstainingMixin, LabelQualityMixin, Combi
         Returns
         -------
         ndarray of shape (n_samples, n_choices)
-            Columns in the order of ``choices_``; NaN for the choices of other bases than
-            ``base_``.
+            NaN for choices of other bases.
         """
         check_is_fitted(self)
         X = self._check_X(X)
-        trade = self._trade_now()
-        values = trade.policy.estimates(self._base_features(Answers(self, X), trade))
+        options = self._options_at(self._effective_budget(None))
+        values = options.policy.estimates(self._base_features(Answers(self, X), options.base))
         estimate = np.full((len(values), len(self.choices_)), np.nan)
-        estimate[:, trade.first : trade.first + values.shape[1]] = values
+        estimate[:, options.first + options.kept] = values
         return estimate
 
+    # Streams --------------------------------------------------------------------------------
 
-def _spent(trades, budget):
+    def _excludable(self):
+        names = list(self.member_names_)
+        return names if self.abstain_quality_ is None else [*names, ABSTAIN_NAME]
+
+    def _stream_policy(self, budget, excluded):
+        options = self._options_at(budget, excluded)
+        return options.policy, options.first + options.kept
+
+    def _asked_first(self, kept):
+        return [self.member_names_[self._base_of(kept)]]
+
+    def _base_of(self, kept):
+        """The base that some choices come after."""
+        return next(o.base for o in reversed(self._options) if o.first <= kept[0])
+
+    def _look(self, x, kept):
+        answers, base = Answers(self, x), self._base_of(kept)
+        features = self._base_features(answers, base)
+        first = next(options.first for options in self._options if options.base == base)
+        alone = Plan(np.array([first]), np.zeros(1), answers)
+        return Look(features, {first: self._answer(x, alone, "predict")[0]}, answers)
+
+    # Attributes -----------------------------------------------------------------------------
+
+    @property
+    def base_(self):
+        """Name of the base at the constructor's budget."""
+        check_is_fitted(self)
+        return self.member_names_[self._options_at(self._effective_budget(None)).base]
+
+    @property
+    def delta_(self):
+        """Delta at the constructor's budget."""
+        return self._policy().margin
+
+    @property
+    def quality_estimators_(self):
+        """The quality estimators, one fitted for each possible base."""
+        check_is_fitted(self)
+        return [options.policy.estimator for options in self._options]
+
+
+def _spent(options, budget):
     """What each base makes of a budget: some need less."""
-    most = [trade.policy.deciding + trade.policy.path.budgets[-1] for trade in trades]
+    most = [each.policy.deciding + each.policy.path.budgets[-1] for each in options]
     return np.minimum(budget, most)
+
+
+def search_delta(policy, budget):
+    """Delta among ``alpha * log(N) / N``, alpha in -10, ..., 10, on validation rows (section 4.2).
+
+    The best quality on held-out halves among those that keep the budget there.
+    """
+    estimate, quality, costs, fixed = (
+        policy.estimate,
+        policy.quality,
+        policy.planned,
+        policy.deciding,
+    )
+    n = len(estimate)
+    if not np.isfinite(budget) or n < 4:
+        return 0.0
+    deltas = np.arange(10, -11, -1) * np.log(n) / n
+    deltas = deltas[deltas <= 1]
+    halves = np.array_split(np.random.default_rng(0).permutation(n), 2)
+    cost, value = np.zeros(len(deltas)), np.zeros(len(deltas))
+    for learn, check in (halves, halves[::-1]):
+        path = assignment_path(estimate[learn], costs)
+        for j, delta in enumerate(deltas):
+            room = max((1 - delta) * (budget - fixed), path.budgets[0])
+            choice = choose_at_price(estimate[check], costs, path.price(room))
+            cost[j] += (fixed + costs[choice]).sum() / n
+            value[j] += quality[check, choice].sum() / n
+    allowed = affords(budget, cost)
+    if not allowed.any():
+        return float(deltas[0])
+    return float(deltas[int(np.where(allowed, value, -np.inf).argmax())])

@@ -1,24 +1,260 @@
-"""FrugalML: thresholds per label of the base's answer, an add-on where it is not trusted."""
+"""FrugalML: a threshold for each label of a base's answer, and an add-on where it is not met."""
+
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
 
+from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
-from skroute.routing._abstaining import (
-    ABSTAIN_COST,
-    ABSTAIN_NAME,
-    AbstainingMixin,
-    Beside,
-    quality_of_handing,
-    with_handed,
+from skroute.metrics._objectives import OF_LABELS
+from skroute.routing._combining import CombiningRouter, possible_bases
+from skroute.routing._log import with_last
+from skroute.routing._members import ABSTAIN_COST
+from skroute.routing._mixtures import (
+    Mixture,
+    ValidatedPart,
+    best_mixture,
+    row_sums,
+    validated_mixture,
 )
-from skroute.routing._answers import CombiningRouter, check_base, possible_bases
-from skroute.routing._label_options import learn_label_rules
-from skroute.routing._mixtures import Mixture
-from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
 from skroute.routing._targets import SingleLabel
-from skroute.routing._validated_rules import ValidatedPart, ValidatedRulesMixin, row_sums
-from skroute.routing._validation import parts_of
-from skroute.utils._compat import Integral, Interval
+from skroute.utils._compat import Integral, Interval, StrOptions
+from skroute.utils._handing import ABSTAIN_NAME
+
+# A label that a base gave to fewer rows shares its thresholds with the other rare ones.
+_MIN_ROWS = 30
+
+
+class LabelOptions(NamedTuple):
+    """What one base offers for each group of its labels.
+
+    An option is a threshold and an add-on: the base's answer is kept where its score is at
+    least the threshold, else the add-on's is bought. The first option never buys.
+
+    Attributes
+    ----------
+    thresholds : ndarray of shape (n_groups, n_options)
+
+    addons : ndarray of shape (n_options,), dtype=int64
+
+    quality : ndarray of shape (n_groups, n_options)
+        Share of the group's rows answered correctly.
+
+    cost : ndarray of shape (n_groups, n_options)
+        Mean cost of the group's rows, the base included.
+
+    share : ndarray of shape (n_groups,)
+        Share of all rows.
+    """
+
+    thresholds: NDArray[np.float64]
+    addons: NDArray[np.int64]
+    quality: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+
+class LabelRules(NamedTuple):
+    """Rules that are worth mixing, over all bases and budgets, by rising cost.
+
+    Attributes
+    ----------
+    base : ndarray of shape (n_rules,), dtype=int64
+
+    thresholds : ndarray of shape (n_rules, n_groups)
+
+    addons : ndarray of shape (n_rules, n_groups), dtype=int64
+
+    cost, quality : ndarray of shape (n_rules,)
+        Means on training rows.
+    """
+
+    base: NDArray[np.int64]
+    thresholds: NDArray[np.float64]
+    addons: NDArray[np.int64]
+    cost: NDArray[np.float64]
+    quality: NDArray[np.float64]
+
+
+def label_groups(labels, n_labels, min_rows):
+    """Group of each label: itself, or group 0 for all labels with fewer than `min_rows` rows.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_samples,), dtype=int
+        Answers of the base.
+
+    n_labels : int
+
+    min_rows : int
+
+    Returns
+    -------
+    ndarray of shape (n_labels,), dtype=int64
+        Group of each label, ``label + 1`` or 0.
+    """
+    often = np.bincount(labels, minlength=n_labels) >= min_rows
+    return np.where(often, np.arange(n_labels) + 1, 0)
+
+
+def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
+    """Mean quality and cost of each (threshold, add-on) for each group of labels.
+
+    Thresholds split the group at quantiles of the base's score, and at infinity. Each lies between
+    two scores, where the share of later rows below it is that of the group in the mean: at a score
+    with i of n below it, :math:`(i + 1) / (n + 1)` of later rows would be, and budgets too small.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_samples,), dtype=int
+        Group of the base's answer.
+
+    scores : ndarray of shape (n_samples,)
+        The base's score of its answer.
+
+    correct : ndarray of shape (n_samples, n_members)
+        Quality of each member's answer.
+
+    costs : ndarray of shape (n_members,)
+
+    base : int
+
+    n_groups : int
+
+    n_thresholds : int
+        Quantiles per group.
+
+    Returns
+    -------
+    LabelOptions
+    """
+    addons = np.delete(np.arange(len(costs)), base)
+    option_addons = np.r_[base, np.repeat(addons, n_thresholds)]
+    thresholds = np.full((n_groups, len(option_addons)), -np.inf)
+    quality = np.zeros((n_groups, len(option_addons)))
+    cost = np.full((n_groups, len(option_addons)), costs[base])
+    share = np.bincount(groups, minlength=n_groups) / len(groups)
+    for group in np.flatnonzero(share):
+        rows = np.flatnonzero(groups == group)
+        score, right = scores[rows], correct[rows]
+        levels = np.quantile(score, np.linspace(0, 1, n_thresholds)[1:], method="higher")
+        levels = np.r_[levels, np.inf]
+        kept = score >= levels[:, np.newaxis]
+        sent = 1 - kept.mean(axis=1)
+        levels = between(np.sort(score), levels)
+        quality[group, 0] = right[:, base].mean()
+        for j, addon in enumerate(addons):
+            at = slice(1 + j * n_thresholds, 1 + (j + 1) * n_thresholds)
+            gain = (~kept) @ (right[:, addon] - right[:, base]) / len(rows)
+            thresholds[group, at] = levels
+            quality[group, at] = quality[group, 0] + gain
+            cost[group, at] += sent * costs[addon]
+    return LabelOptions(thresholds, option_addons, quality, cost, share)
+
+
+def between(scores, levels):
+    """Thresholds that keep the same of some rows, and the same share of later ones in the mean.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows,)
+        Rising.
+
+    levels : ndarray of shape (n_levels,)
+        Of these scores, or infinite.
+
+    Returns
+    -------
+    ndarray of shape (n_levels,)
+        With i of n scores below a level: i / n of the way from the largest of these to the level;
+        minus infinity for the smallest score.
+    """
+    n_below = np.searchsorted(scores, levels)
+    below = scores[np.maximum(n_below - 1, 0)]
+    inner = np.isfinite(levels) & np.isfinite(below) & (n_below > 0)
+    way = np.where(inner, levels, below) - below
+    found = below + n_below / len(scores) * way
+    # Rounding may end at the score below, which is to be sent.
+    found = np.where(inner & (found <= below), levels, found)
+    return np.where(inner, found, np.where(n_below > 0, levels, -np.inf))
+
+
+def label_rules(options, bases):
+    """Best option of every label for every budget, over all bases.
+
+    One option per label under a budget is the assignment problem with labels weighted by
+    their frequency; its path has a plan for each of its breaks. The hull
+    over the plans of all bases leaves those of which two neighbours are mixed.
+
+    Parameters
+    ----------
+    options : sequence of LabelOptions
+        One for each base.
+
+    bases : sequence of int
+
+    Returns
+    -------
+    LabelRules
+    """
+    base, thresholds, addons, cost, quality = [], [], [], [], []
+    for member, option in zip(bases, options):
+        seen = option.share > 0
+        weight = (option.share[seen] * seen.sum())[:, np.newaxis]
+        values, costs = option.quality[seen] * weight, option.cost[seen] * weight
+        path = assignment_path(values, costs)
+        for price in path.prices:
+            choice = np.zeros(len(seen), dtype=np.int64)
+            choice[seen] = choose_at_price(values, costs, price)
+            group = np.arange(len(seen))
+            base.append(member)
+            thresholds.append(option.thresholds[group, choice])
+            addons.append(option.addons[choice])
+            cost.append(option.share @ option.cost[group, choice])
+            quality.append(option.share @ option.quality[group, choice])
+    mixture, kept = best_mixture(cost, quality)
+    return LabelRules(
+        np.array(base)[kept], np.array(thresholds)[kept], np.array(addons)[kept], *mixture
+    )
+
+
+def learn_label_rules(labels, tops, quality, costs, bases, n_labels, n_thresholds):
+    """Rules that some rows choose, and for each base the group of each label.
+
+    Parameters
+    ----------
+    labels, tops : sequence of ndarray of shape (n_rows,)
+        For each member its labels, and their scores.
+
+    quality : ndarray of shape (n_rows, n_addons)
+
+    costs : ndarray of shape (n_addons,)
+
+    bases : sequence of int
+
+    n_labels, n_thresholds : int
+
+    Returns
+    -------
+    rules : LabelRules
+    groups : dict from int to ndarray of shape (n_labels,)
+    """
+    groups = {base: label_groups(labels[base], n_labels, _MIN_ROWS) for base in bases}
+    options = [
+        label_options(
+            groups[base][labels[base]],
+            tops[base],
+            quality,
+            costs,
+            base,
+            n_labels + 1,
+            n_thresholds,
+        )
+        for base in bases
+    ]
+    return label_rules(options, bases), groups
 
 
 def decide_by_label(rules, groups, labels, tops):
@@ -44,8 +280,8 @@ def decide_by_label(rules, groups, labels, tops):
     return found
 
 
-class FrugalMLClassifier(ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin, CombiningRouter):
-    """Ask a base; keep its answer where its score is high enough for its label.
+class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
+    """Ask a base; keep its answer where its score is high enough for its label (FrugalML).
 
     FrugalML [1]_. A row goes to a base, which answers with a label and a score.
     Each label has a threshold and an add-on: a score of at least the threshold is
@@ -71,8 +307,7 @@ class FrugalMLClassifier(ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin
     quality : str, mapping, array-like or callable, default="accuracy"
         What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
         either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
-        to one number per row, higher is better, as in :class:`OccamRouterClassifier`. What is
-        no mean over the labels of rows is refused.
+        to one number per row, higher is better, as in :class:`OccamRouterClassifier`.
 
     base : str, default="auto"
         Name of the base. ``"auto"`` chooses one, or mixes two, at the budget asked for.
@@ -182,12 +417,13 @@ class FrugalMLClassifier(ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin
     _parameter_constraints: dict = {
         **CombiningRouter._parameter_constraints,
         "base": [str],
-        "quality": QUALITY_OF_LABELS,
+        "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
         "cv": ["cv_object"],
         "abstain_cost": ABSTAIN_COST,
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
     _target_kinds = (SingleLabel,)
+    score = CombiningRouter.score
 
     def __init__(
         self,
@@ -212,46 +448,40 @@ class FrugalMLClassifier(ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check(self, X, members):
-        super()._check(X, members)
-        check_base(self.base, members)
-
-    def _least_cost(self, costs, names):
-        return float(costs[possible_bases(self.base, names)].min())
-
-    def _learn(self, X, target, answers):
-        names, scores = answers.names, answers.responses
+    def _learn(self, X, answers):
+        names, scores, target = answers.names, answers.responses, answers.target
         bases = possible_bases(self.base, names)
         labels = [part.argmax(axis=1) for part in scores]
-        quality = self._objective().bound(target).table(target, labels)
-        # A person is an add-on whose answers are all alike, and cost nothing.
-        self.abstain_quality_ = handed = quality_of_handing(quality, self.abstain_cost)
-        addons = list(names)
-        if handed is not None:
-            quality, addons = Beside(None, handed).table(quality), [*names, ABSTAIN_NAME]
         tops = [part.max(axis=1) for part in scores]
-        costs = with_handed(self.costs_, handed)
+        quality = self._objective_of(self._target).bound(target).table(target, labels)
+        base_costs = costs = self._costs_of_fit
+        addons, self.abstain_quality_ = list(names), None
+        if self.abstain_cost is not None:
+            # A person is an add-on whose answers are all alike, and cost nothing.
+            self.abstain_quality_ = float(quality.max()) - self.abstain_cost
+            quality, costs = with_last(quality, self.abstain_quality_), with_last(costs, 0.0)
+            addons = [*names, ABSTAIN_NAME]
 
         def answers_of(rows):
             return [label[rows] for label in labels], [top[rows] for top in tops]
 
         def learn(rows):
-            told = *answers_of(rows), quality[rows], costs, bases
-            return learn_label_rules(*told, len(self.classes_), self.n_thresholds)
+            known = *answers_of(rows), quality[rows], costs, bases
+            return learn_label_rules(*known, len(self.classes_), self.n_thresholds)
 
         self.rules_, self._groups = learn(slice(None))
-        self._validated = []
-        part = parts_of(answers.folds, len(target))
-        for number in np.unique(part):
-            rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
+        self._validated_parts = []
+        for number in np.unique(answers.part):
+            rows = np.flatnonzero(answers.part == number)
+            others = np.flatnonzero(answers.part != number)
             rules, groups = learn(others if len(others) else rows)
             addon = decide_by_label(rules, groups, *answers_of(rows))
-            cost = self.costs_[rules.base][:, np.newaxis] + np.where(
+            cost = base_costs[rules.base][:, np.newaxis] + np.where(
                 addon == rules.base[:, np.newaxis], 0.0, costs[addon]
             )
             mixture = Mixture(rules.cost, rules.quality)
             sums = row_sums(cost, quality[rows, addon])
-            self._validated.append(ValidatedPart(mixture, sums, len(rows)))
+            self._validated_parts.append(ValidatedPart(mixture, sums, len(rows)))
         unit = np.eye(len(addons), len(names))
         pairs = [(base, addon) for base in bases for addon in range(len(addons))]
         self._bases = bases
@@ -261,10 +491,22 @@ class FrugalMLClassifier(ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin
             [unit[addon] for _, addon in pairs],
         )
 
-    def _plan(self, X, budget):
+    def _least(self):
+        return self._costs_of_fit[self._bases].min()
+
+    def _validated(self, budget):
+        check_affordable(budget, self._least())
+        return validated_mixture(self._validated_parts, budget)
+
+    @property
+    def _member_costs(self):
+        # Thresholds were chosen for the costs of fit: new ones act at the next.
+        return self._costs_of_fit
+
+    def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
         rules = self.rules_
-        rule = Mixture(rules.cost, rules.quality).draw(X, budget)
+        rule = Mixture(rules.cost, rules.quality).draw(X, budget, request_id)
         answers = self._asked_answers(X)
         n_addons = len(self.choices_) // len(self._bases)
         route = np.empty(len(rule), dtype=np.int64)

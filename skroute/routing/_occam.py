@@ -1,20 +1,294 @@
-"""OCCAM: which classifier answers, per query."""
+"""OCCAM: which member answers, row by row; for labels and for numbers."""
 
-from skroute.routing._abstaining import AbstainingMixin
-from skroute.routing._base import LabelsMixin
-from skroute.routing._occam_base import BaseOccam
-from skroute.routing._qualities import QUALITY_OF_LABELS
-from skroute.utils._compat import HasMethods
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import check_affordable, check_budget, note_failure
+from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
+from skroute.routing._draws import tie_draws
+from skroute.routing._estimates import check_default_reads, default_quality_estimator, folds_of
+from skroute.routing._learn import learn_policy
+from skroute.routing._log import Log, with_last
+from skroute.routing._members import ABSTAIN_COST, EXCHANGE_RATE, MemberRouter
+from skroute.routing._router import estimated_once
+from skroute.routing._stream import Look
+from skroute.routing._targets import Numbers, SingleLabel
+from skroute.routing._warnings import warn_of_fit
+from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._once import once_of
+from skroute.utils._timing import seconds_per_sample
 
 
-class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
-    r"""Answer each row with the classifier that is worth its cost for that row.
+class Occam(MemberRouter):
+    """Members whose quality is estimated for each row; the best at the price answers."""
 
-    `fit` fits the members and records how each does on rows that it has not seen: the
-    success probability :math:`SP_i(x) = f_i(x)[y]`. An accuracy estimator learns to
-    predict it for new rows. A row then goes to the member with the best
-    :math:`\widehat{SP}_i(x) - \lambda \sigma_i - p\, c_i`, where the price :math:`p` is
-    learned so that the mean cost meets the budget. Only that member is called.
+    _weighs = True
+    _parameter_constraints: dict = {
+        **MemberRouter._parameter_constraints,
+        "quality_estimator": [HasMethods(["fit", "predict"]), None],
+        "embedding": [HasMethods(["fit", "transform"]), str, None],
+        "exchange_rate": EXCHANGE_RATE,
+        "reg_lambda": [Interval(Real, 0, None, closed="left")],
+        "policy": [StrOptions({"online", "batch"})],
+        "abstain_cost": ABSTAIN_COST,
+        "routing_cost": [Interval(Real, 0, None, closed="left"), None],
+        "cv": ["cv_object"],
+    }
+
+    # Fit ------------------------------------------------------------------------------------
+
+    def _asks_member(self, name):
+        # Of the member that embeds both are needed: its probabilities and what it answers.
+        return "both" if name == self.embedding else self._asks()
+
+    def _check(self, X, members):
+        super()._check(X, members)
+        if isinstance(self.embedding, str):
+            if self.embedding not in members:
+                raise ValueError(
+                    f"embedding={self.embedding!r} is not the name of a member; the members are "
+                    f"{list(members)!r}. It may also be a transformer or None."
+                )
+            if not hasattr(members[self.embedding], "predict_proba"):
+                raise ValueError(
+                    f"embedding={self.embedding!r} needs predict_proba, which that member "
+                    f"({members[self.embedding]!r}) does not have."
+                )
+        if self.embedding is None and self.quality_estimator is None:
+            check_default_reads(
+                X,
+                "Give the name of a member or a transformer as embedding, or a "
+                "quality_estimator that reads such rows.",
+            )
+
+    def _least_cost(self, costs, names):
+        deciding, added = self._split_costs(costs, names, answers=True)
+        return deciding + super()._least_cost(added, names)
+
+    def _split_costs(self, costs, names, answers):
+        """What every row pays whoever answers, and what choosing each member adds.
+
+        `answers` says whether the probabilities of the member that embeds are its answer.
+        """
+        deciding, added = float(self.routing_cost or 0.0), np.array(costs, dtype=np.float64)
+        if isinstance(self.embedding, str):
+            at = names.index(self.embedding)
+            deciding += added[at]
+            if answers:
+                added[at] = 0.0
+        return deciding, added
+
+    def _learn(self, X, answers):
+        names, responses = answers.names, list(answers.responses)
+        self.embedding_, self._embedder, self._embedder_answers = None, None, True
+        features = X
+        if isinstance(self.embedding, str):
+            self._embedder = names.index(self.embedding)
+            features = responses[self._embedder][:, :-1]
+            labels = responses[self._embedder][:, -1].astype(np.int64)
+            # It is asked once, unless its answers are not its most probable labels.
+            self._embedder_answers = bool((features.argmax(axis=1) == labels).all())
+            responses[self._embedder] = labels if self._asks() == "predict" else features
+        elif self.embedding is not None:
+            self.embedding_ = clone(self.embedding)
+            with note_failure("embedding", num_samples(X), "fit"):
+                labels = self._target.labels(answers.target)
+                features = self.embedding_.fit_transform(X, labels)
+        objective = self._objective_of(self._target).bound(answers.target, answers.weight)
+        quality = objective.table(answers.target, responses)
+        deciding, added = self._split_costs(self._costs_of_fit, names, self._embedder_answers)
+        log = Log(names, quality, added)
+        if self.abstain_cost is not None:
+            log = log.with_handing_over(self.abstain_cost)
+        self.abstain_quality_ = None if self.abstain_cost is None else float(log.quality[0, -1])
+        estimator = self.quality_estimator
+        policy = learn_policy(
+            default_quality_estimator() if estimator is None else estimator,
+            features,
+            log,
+            folds_of(answers.folds, features),
+            reg_lambda=self.reg_lambda,
+            deciding=deciding,
+            least_prices=self._least_prices(),
+            weight=answers.weight,
+            n_jobs=self.n_jobs,
+        )
+        self._routing_seconds = 0.0
+        if isinstance(self.costs, str) and self.routing_cost is None:
+            self._routing_seconds = self._time_decisions(policy, X)
+            policy = policy.at(deciding=deciding + self._routing_seconds)
+        budget = check_budget(self.budget)
+        check_affordable(budget, policy.least)
+        self._learned = policy
+        self.choices_ = log.names
+        warn_of_fit(policy, self.choices_, budget)
+
+    def _time_decisions(self, policy, X):
+        """Measured seconds of deciding on a row, without the member that embeds."""
+        features = X if self._embedder is None else self._embed(X)[0]
+
+        def decide(rows):
+            if self.embedding_ is not None:
+                rows = self.embedding_.transform(rows)
+            values = policy.estimates(rows) - policy.penalty
+            policy.decide(values, policy.planned, np.inf, draw=tie_draws(rows))
+
+        return seconds_per_sample(decide, features)
+
+    # Decisions ------------------------------------------------------------------------------
+
+    def _policy(self):
+        check_is_fitted(self)
+        deciding, added = self._split_costs(
+            self._member_costs, self.member_names_, self._embedder_answers
+        )
+        if isinstance(self.costs, str):
+            deciding += self._routing_seconds
+        if self.abstain_quality_ is not None:
+            added = with_last(added, 0.0)
+        return self._learned.at(
+            costs=added,
+            deciding=deciding,
+            reg_lambda=check_lambda(self.reg_lambda),
+            least_prices=self._least_prices(),
+        )
+
+    def _embed(self, X):
+        """What the quality estimator sees, and the probabilities that came with it."""
+        if self._embedder is not None:
+            once_of(self).count(self.embedding, num_samples(X))
+            name, member = self.member_names_[self._embedder], self.estimators_[self._embedder]
+            proba = self._target.call("predict_proba", name, member, X)
+            return proba, proba
+        if self.embedding_ is not None:
+            with note_failure("embedding", num_samples(X), "transform"):
+                return self.embedding_.transform(X), None
+        return X, None
+
+    def _estimated(self, X, policy):
+        """Estimates, and what the member that embeds has answered; within a walk made once."""
+
+        def estimate():
+            features, proba = self._embed(X)
+            return policy.estimates(features), self._known_answers(proba)
+
+        return estimated_once(self, policy, estimate)
+
+    def _known_answers(self, proba):
+        """Answers that deciding has paid for, as the state of a plan."""
+        if proba is None or not self._embedder_answers:
+            return None
+        k = self._embedder
+        return {(k, "predict_proba"): proba, (k, "predict"): proba.argmax(axis=1)}
+
+    def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
+        kept, allowed = self._kept(X, exclude, allowed)
+        if self._embedder is not None and self.member_names_[self._embedder] in (exclude or ()):
+            raise ValueError(
+                f"exclude={exclude!r} names {self.embedding!r}, which embeds every row: without "
+                "it nothing can be decided."
+            )
+        policy = self._policy().restricted(kept)
+        # Before the member that embeds is called.
+        check_affordable(budget, policy.least)
+        estimates, state = self._estimated(X, policy)
+        plan = policy.decide(
+            estimates - policy.penalty,
+            policy.planned,
+            budget,
+            draw=tie_draws(X, request_id),
+            policy=self.policy,
+            allowed=allowed,
+        )
+        return plan._replace(route=kept[plan.route], state=state)
+
+    def predict_quality(self, X, return_std=False):
+        """Estimated quality of each choice for each row, before the penalty.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows. A member that embeds is called on them.
+
+        return_std : bool, default=False
+            Whether to return the standard deviation of each estimate's error, too.
+
+        Returns
+        -------
+        quality : ndarray of shape (n_samples, n_choices)
+            In the unit of `quality`.
+
+        std : ndarray of shape (n_samples, n_choices)
+            Only if `return_std`.
+        """
+        policy, X = self._policy(), self._check_X(X)
+        features, _ = self._embed(X)
+        return policy.estimates_and_std(features) if return_std else policy.estimates(features)
+
+    def _look(self, x, kept):
+        features, proba = self._embed(x)
+        state = self._known_answers(proba)
+        answered = {}
+        if state is not None:
+            answered = {self._embedder: self._target.labels(state[self._embedder, "predict"])[0]}
+        return Look(features, answered, state)
+
+    def _asked_first(self):
+        return [] if self._embedder is None else [self.member_names_[self._embedder]]
+
+    # Attributes -----------------------------------------------------------------------------
+
+    @property
+    def costs_(self):
+        """Cost of each choice by `costs` as it is now; 0 for handing over."""
+        check_is_fitted(self)
+        costs = self._member_costs
+        return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
+
+    @property
+    def routing_cost_(self):
+        """What each row pays before its member is known: deciding, and who embeds it."""
+        return self._policy().deciding
+
+    @property
+    def quality_estimator_(self):
+        """The quality estimator, fitted on all rows."""
+        check_is_fitted(self)
+        return self._learned.estimator
+
+    @property
+    def quality_std_(self):
+        """Sigma, the out-of-sample standard deviation of the estimation error."""
+        return self._policy().sigma
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if self.embedding is None:
+            # The quality estimator reads X itself.
+            reader = self.quality_estimator
+            known = hasattr(reader, "__sklearn_tags__")
+            reads = get_tags(reader).input_tags if known else None
+            tags.input_tags.sparse &= reads is not None and reads.sparse
+            tags.input_tags.allow_nan &= reads is not None and reads.allow_nan
+        return tags
+
+
+def check_lambda(reg_lambda):
+    """A penalty that is a finite number from 0 up: it may have been set after `fit`."""
+    if not (isinstance(reg_lambda, Real) and 0 <= reg_lambda < np.inf):
+        raise ValueError(f"reg_lambda must be a finite number from 0 up, got {reg_lambda!r}.")
+    return float(reg_lambda)
+
+
+class OccamRouterClassifier(ClassifierMixin, Occam):
+    r"""Answer each row with the classifier that is worth its cost for that row (OCCAM).
+
+    `fit` fits the members and records how each does on rows that it has not seen. A quality
+    estimator learns to predict it for new rows. A row then goes to the member with the best
+    :math:`\hat q_i(x) - \lambda \sigma_i - p\, c_i` [1]_ (equation 9), where the price :math:`p`
+    is learned so that the mean cost meets the budget. Only that member is called.
 
     Parameters
     ----------
@@ -32,47 +306,31 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
         unlimited. Raising it sends more rows to more expensive members.
 
     quality_estimator : multi-output regressor, default=None
-        Predicts the members' success from the embedding. None takes
+        Predicts the members' quality from the embedding. None takes
         :class:`~skroute.quality.QualityRegressor`. The paper's own is
         :class:`~skroute.quality.BaggedNeighborsRegressor`, on features scaled to [0, 1].
 
-    embedding : None, transformer, str or (str, str), default=None
-        What the accuracy estimator sees: X itself; the output of a transformer, which is
+    embedding : None, transformer or str, default=None
+        What the quality estimator sees: X itself; the output of a transformer, which is
         cloned and fitted; or ``predict_proba`` of the member of that name, out of fold in
         `fit`. That member is then called on every row: its cost is charged to every row and
-        deducted from the budget, and choosing it costs nothing more. Unless it answers
-        otherwise than by its largest probability, which `fit` checks on held-out rows, as
-        nets and classifiers with a decision threshold do: then it is asked for its answer,
-        and paid, a second time where it is chosen.
-
-        The name of a net (skorch, or anything with a ``module_``) and a layer of it, for
-        example ``("cnn", "features.3")``, a path of attributes from its module: the output
-        of that layer instead of ``predict_proba``. It is computed in the pass that answers,
-        so that it costs nothing more. The net must be a
-        :class:`~sklearn.frozen.FrozenEstimator` fitted on other rows than those given to
-        `fit`, of which it would know the labels. In `fit` the layer of all rows is held in
-        memory, in float32; prefer a pooled layer to a wide convolution.
+        deducted from the budget, and choosing it costs nothing more, unless `fit` sees that it
+        answers otherwise than by its largest probability.
 
     quality : str, mapping, array-like, callable or (str, callable), default="accuracy"
-        What an answer is worth; the best of it is bought, and price and validation are in its
-        unit, higher is better. Members that answer with a decision threshold are measured with
-        it. ``score`` stays accuracy.
+        What an answer is worth, higher is better; price and validation are in its unit. ``score``
+        stays accuracy.
 
         - ``"accuracy"``, or ``"balanced_accuracy"``: right answers, all true classes alike.
         - A cost matrix: a mapping from (true label, given label) to money, or an array with a
           row for each true label of ``classes_`` and a column for each given one. The quality
           is minus that money. See `exchange_rate`.
-        - ``"f1"`` of the second of two classes: a ratio of sums. For each budget it is made
-          linear at the ratio that the policy reaches (Dinkelbach's iteration).
-        - ``"log_loss"``, ``"brier"``: minus these losses of ``predict_proba``. They compare
-          members' probabilities, so each member is calibrated first, on its cross-fitted answers
-          to the rows of `fit`, by whichever of scikit-learn's calibrations (or none) has the
-          least cross-fitted log loss; see ``calibration_``. `predict` stays the members' own.
-        - ``"probability"``: of the true label, as members say it, which is the paper's success
-          probability; it compares only members that are calibrated alike.
-        - A function of true and given labels to one number per row, higher is better;
-          ``("predict_proba", function)`` of true labels and probabilities; ``("ratio",
-          function)`` to a pair of arrays, of which the ratio of the sums is the quality.
+        - ``"log_loss"``, ``"brier"``: minus these losses of ``predict_proba``, and
+          ``"probability"`` of the true label, the paper's success probability. They favour the
+          least overconfident member: calibrate members first, for example by
+          :class:`~sklearn.calibration.CalibratedClassifierCV`.
+        - A function of true and given labels to one number per row, higher is better, or
+          ``("predict_proba", function)`` of true labels and probabilities.
 
     exchange_rate : float, default=None
         What one unit of `costs` is worth in the unit of `quality`. Quality minus that is then
@@ -82,7 +340,7 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
 
     reg_lambda : float, default=0.0
         Lambda: how many standard deviations of its estimation error (measured out of
-        sample) a member is docked. Raising it prefers members that are predicted
+        sample) are taken off a member's estimate. Raising it prefers members that are predicted
         reliably.
 
     policy : {"online", "batch"}, default="online"
@@ -102,7 +360,7 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
         otherwise.
 
     cv : int, splitter or iterable of splits, default=5
-        Folds that make the members' answers and the accuracy estimates out-of-sample. An
+        Folds that make the members' answers and the quality estimates out-of-sample. An
         int is stratified by class for the members, and shuffled with a fixed seed for the
         estimates; a splitter or a list of (train, test) serves both. ``groups`` reach a
         splitter through metadata routing.
@@ -144,12 +402,9 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
     price_ : float
         Price at `budget`; infinite where it is the smallest feasible one.
 
-    validation_quality_ : float
-        Mean quality of the cross-fitted decisions at `budget`, each at a price that was
+    validation_quality_, validation_cost_ : float
+        Mean quality and cost of the cross-fitted decisions at `budget`, each at a price that was
         learned without the row's fold.
-
-    validation_cost_ : float
-        What they cost on average.
 
     validation_quality_se_, validation_cost_se_ : float
         Standard errors of the two, as estimates for new rows.
@@ -159,10 +414,6 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
 
     abstain_quality_ : float or None
         What a row counts as that is handed over; None where none is.
-
-    calibration_ : dict from str to str or None
-        How the probabilities of each member are calibrated, where `quality` is ``"log_loss"`` or
-        ``"brier"``; empty for others.
 
     mean_quality_ : ndarray of shape (n_choices,)
         Out-of-sample quality of each member for all rows.
@@ -176,33 +427,20 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
     See Also
     --------
     BudgetRouter : The same policy from logged outcomes, without classifiers.
-    SingleBestClassifier, RandomRouterClassifier, OracleRouterClassifier : Baselines.
+    DummyRouterClassifier : Single best member, random routing, oracle.
 
     Notes
     -----
-    `predict` and its like also take, by keyword,
-
-    - ``exclude``, a list of names of ``choices_`` that are not to be chosen, such as a model
-      that is down. The price is solved for anew from the stored estimates of the others, in
-      milliseconds, so that the budget is used and held as after a fit without them;
-    - ``allowed``, booleans of shape (n_samples, n_choices): which choices each row may make, for
-      example where a context is too long for a model. The rows are decided at the price of the
-      router, those that have no other choice as they must be; under ``policy="batch"`` the
-      budget is a cap with them. A row for which nothing is left is an error, before any call;
-    - ``request_id``, of shape (n_samples,): what the draws of ties are made of, in place of the
-      row. A service that calls with one row at a time gives it where equal rows are many.
-
-    `reg_lambda`, `costs` and `exchange_rate` act at once on a fitted router, as `budget` and
-    `policy` do: estimates and quality of the rows of `fit` are kept, and the
-    price is solved for anew.
+    `budget`, `policy`, `reg_lambda`, `costs` and `exchange_rate` act at once on a fitted router:
+    estimates and quality of the rows of `fit` are kept, and the price is solved for anew.
 
     ``fit(X, y, sample_weight=...)`` fits every member with the weights, and price, validation
     and mean quality count rows by them. With scikit-learn's metadata routing each member says
     whether it takes them.
 
-    Rows that are worth exactly the price are mixed, so that all of the budget is used: which
+    Rows that are worth exactly the price are divided, so that all of the budget is used: which
     way such a row goes is drawn from a hash of the row and of how often it came before in the
-    call.
+    call, or of its ``request_id``.
 
     References
     ----------
@@ -231,11 +469,12 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
     True
     """
 
+    _target_kinds = (SingleLabel,)
     _parameter_constraints: dict = {
-        **BaseOccam._parameter_constraints,
-        "quality": QUALITY_OF_LABELS,
-        "embedding": [HasMethods(["fit", "transform"]), str, tuple, None],
+        **Occam._parameter_constraints,
+        "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
     }
+    score = Occam.score
 
     def __init__(
         self,
@@ -246,6 +485,123 @@ class OccamRouterClassifier(AbstainingMixin, LabelsMixin, BaseOccam):
         quality_estimator=None,
         embedding=None,
         quality="accuracy",
+        exchange_rate=None,
+        reg_lambda=0.0,
+        policy="online",
+        abstain_cost=None,
+        routing_cost=None,
+        cv=5,
+        n_jobs=None,
+    ):
+        self.estimators = estimators
+        self.costs = costs
+        self.budget = budget
+        self.quality_estimator = quality_estimator
+        self.embedding = embedding
+        self.quality = quality
+        self.exchange_rate = exchange_rate
+        self.reg_lambda = reg_lambda
+        self.policy = policy
+        self.abstain_cost = abstain_cost
+        self.routing_cost = routing_cost
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+
+class OccamRouterRegressor(RegressorMixin, Occam):
+    r"""Answer each row with the regressor that is worth its cost for that row (OCCAM).
+
+    :class:`OccamRouterClassifier` for numbers: the quality of an answer is minus its loss. All
+    that is not listed here is as it is there.
+
+    Parameters
+    ----------
+    estimators : list of (str, regressor)
+        The members, as in :class:`OccamRouterClassifier`.
+
+    costs : mapping from str to float, array-like of shape (n_members,) or "time"
+        Cost per call of each member.
+
+    budget : float, default=None
+        Mean cost per sample, in the unit of `costs`. Raising it sends more rows to more
+        expensive members.
+
+    quality_estimator : multi-output regressor, default=None
+        Predicts the members' quality from the embedding.
+
+    embedding : None or transformer, default=None
+        What the quality estimator sees: X itself, or the output of a transformer, which is
+        cloned and fitted.
+
+    quality : {"squared_error", "absolute_error"} or callable, default="squared_error"
+        What an answer is worth: minus this loss, or a function of true and answered numbers to
+        one number per row, higher is better. ``score`` stays R².
+
+    exchange_rate : float, default=None
+        What one unit of `costs` is worth in the unit of `quality`. Quality minus that is then
+        maximised within the budget. None is 0. Raising it leaves more of a budget unspent.
+
+    reg_lambda : float, default=0.0
+        How many standard deviations of its estimation error are taken off a member's estimate.
+        Raising it prefers members whose losses are predicted reliably.
+
+    policy : {"online", "batch"}, default="online"
+        Each row alone, the budget on average; or the rows of a call together, under a hard cap.
+
+    abstain_cost : float, default=None
+        What it costs, in units of `quality`, to hand a row over to a person; `predict` marks it
+        by NaN. None never hands over. Raising it hands fewer rows over.
+
+    routing_cost : float, default=None
+        Cost of deciding on one row. None measures it with ``costs="time"`` and is 0 otherwise.
+
+    cv : int, splitter or iterable of splits, default=5
+        Folds that make the members' answers and the quality estimates out-of-sample. An int is
+        that many consecutive folds for the members: where rows are sorted, give a shuffled
+        splitter.
+
+    n_jobs : int, default=None
+        Members fitted in parallel.
+
+    See Also
+    --------
+    OccamRouterClassifier : The same for labels, with all attributes.
+    DummyRouterRegressor : Single best member, random routing, oracle.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> from skroute.routing import OccamRouterRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(600, 1))
+    >>> y = np.where(X[:, 0] > 0, np.sin(9 * X[:, 0]), X[:, 0])
+    >>> members = [("line", LinearRegression()), ("tree", DecisionTreeRegressor(max_depth=6))]
+    >>> router = OccamRouterRegressor(members, costs=[1, 10], budget=6).fit(X[:400], y[:400])
+    >>> bool(router.predict_cost(X[400:]).mean() < 7)
+    True
+    >>> router.score(X[400:], y[400:]) > 0.9
+    True
+    """
+
+    _target_kinds = (Numbers,)
+    _parameter_constraints: dict = {
+        **Occam._parameter_constraints,
+        "embedding": [HasMethods(["fit", "transform"]), None],
+        "quality": [StrOptions(set(OF_NUMBERS)), callable],
+    }
+    score = Occam.score
+
+    def __init__(
+        self,
+        estimators,
+        *,
+        costs,
+        budget=None,
+        quality_estimator=None,
+        embedding=None,
+        quality="squared_error",
         exchange_rate=None,
         reg_lambda=0.0,
         policy="online",

@@ -1,7 +1,6 @@
-"""A budget shared by the threads of a live service: FrugalMCT's Algorithm 1 with a ledger."""
+"""A budget for requests that come one by one: FrugalMCT's Algorithm 1 with a ledger."""
 
 import copy
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,23 +9,82 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import (
-    ROUNDING,
-    Plan,
-    check_affordable,
-    check_costs,
-    check_rows,
-)
+from skroute.base import ROUNDING, Plan, affords, check_affordable, check_costs, check_rows
 from skroute.ledgers import Books, BudgetExhaustedError, Ledger, MemoryLedger, Offer
 from skroute.ledgers._books import check_amount, check_terms
-from skroute.routing._offers import Look, Offers, Trade, check_told
+from skroute.routing._policy import choose_one
 from skroute.utils._compat import num_samples
+from skroute.utils._handing import models_of
+from skroute.utils._validation import check_numbers
+from skroute.utils._warn import warn
 
-__all__ = ["BudgetStream", "Look", "StreamMixin", "Ticket", "Trade"]
+# Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
+_MOST = 1e15
 
-# A named tuple of values in their order, without the arguments by name.
-_made = tuple.__new__
-_INFINITE = float("inf")
+
+class Look(NamedTuple):
+    """What a router knows of one row before it decides.
+
+    `features` is what its quality estimator reads, `answered` the answers of choices that
+    deciding has paid for, `state` what answering must not pay for twice.
+    """
+
+    features: Any
+    answered: dict
+    state: Any = None
+
+
+class Offers:
+    """The choices of a stream, their money and their policy, until prices or exclusions change."""
+
+    def __init__(self, router, mean, max_costs, excluded):
+        self.router, self.mean, self.excluded = router, mean, excluded
+        self.policy, self.kept = router._stream_policy(mean, sorted(excluded))
+        self.names = [router.choices_[k] for k in self.kept]
+        self.costs = None if self.policy.per_row else self.policy.planned.tolist()
+        self.max_costs = None
+        if max_costs is not None:
+            self.max_costs = [max_costs[name] for name in self.names]
+            if self.costs is not None:
+                self.check_told(self.costs)
+        # What one request takes at least; with costs per row the log's mean.
+        known = self.max_costs or self.costs
+        self.floor = self.policy.least if known is None else self.least(known)
+        self._own_price = self.price_at(mean)
+
+    def check_told(self, costs):
+        """Refuse costs above what a call can cost at most, before money moves."""
+        for name, cost, bound in zip(self.names, costs, self.max_costs):
+            if not affords(bound, cost):
+                raise ValueError(
+                    f"The cost of {name!r} is {cost!r}, above its max_costs of {bound!r}. Nothing "
+                    "was reserved. max_costs must be upper bounds: make a stream with larger ones."
+                )
+
+    def least(self, costs):
+        """The smallest amount that a request can take."""
+        return self.policy.deciding + min(self.max_costs or costs)
+
+    def price_at(self, budget):
+        """Price of a mean budget; ties go to the cheaper choice."""
+        rule = self.policy.rule(max(budget, self.policy.least))
+        return min(rule.price, _MOST)
+
+    def choose(self, quality, costs, books, room, spare):
+        """Algorithm 1: the best at the price among what fits, at last the cheapest."""
+        deciding = self.policy.deciding
+        takes = [deciding + bound for bound in self.max_costs or costs]
+        cheapest = min(range(len(takes)), key=takes.__getitem__)
+        if takes[cheapest] > room:
+            return None
+        price = self._own_price
+        if books.n_expected is not None:
+            # The books have counted this request already.
+            n_left = max(books.n_expected - books.n_started + 1, 1)
+            price = self.price_at((books.total - books.spent - books.pending) / n_left)
+        fitting = [k for k, amount in enumerate(takes) if amount <= spare or k == cheapest]
+        k = choose_one(quality, costs, price, fitting)
+        return Offer(int(self.kept[k]), self.names[k], costs[k], deciding, takes[k])
 
 
 class Ticket(NamedTuple):
@@ -106,19 +164,6 @@ class StreamStatus(NamedTuple):
     n_rejected: int
 
 
-def _check_row(row, n_choices, name):
-    """Finite numbers, one for each choice, as a list."""
-    row = np.asarray(row, np.float64)
-    if row.shape != (n_choices,):
-        if row.shape != (1, n_choices):
-            raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
-        row = row[0]
-    row = row.tolist()
-    if not abs(sum(row)) < _INFINITE:
-        raise ValueError(f"{name} must be finite, got {row!r}.")
-    return row
-
-
 class BudgetStream:
     r"""Spend a total on requests that come one by one, from any number of threads.
 
@@ -179,9 +224,6 @@ class BudgetStream:
     period : {"day", "month"} or float, default=None
         After what time the books begin anew: UTC days, UTC months or so many seconds. None
         is never.
-
-    rollover : bool, default=False
-        Whether what a period leaves, or spends too much, is carried into the next.
 
     Attributes
     ----------
@@ -251,11 +293,9 @@ class BudgetStream:
         purse: str = "stream",
         within: Sequence[str] = (),
         period: str | float | None = None,
-        rollover: bool = False,
     ):
         check_is_fitted(router)
-        terms = check_terms(budget_total, n_expected, period, rollover, name="budget_total")
-        total = terms.total
+        total = check_terms(budget_total, n_expected, period, name="budget_total").total
         self._purses = _check_purses(purse, within)
         if ledger is not None and not isinstance(ledger, Ledger):
             raise TypeError(
@@ -265,34 +305,27 @@ class BudgetStream:
         # Its own, which neither a new fit nor new parameters of the original change.
         self.router = copy.copy(router)
         self.n_expected = n_expected
-        mean = router._effective_budget(None)
+        mean = router._effective_budget(None) if n_expected is None else total / n_expected
         if n_expected is None:
             check_affordable(mean, router.min_budget_)
-        trade = self.router._trade(mean if n_expected is None else total / n_expected)
-        self._offers = Offers(self.router, trade, mean, None, frozenset())
-        self._set_offers(max_costs=self._check_max_costs(max_costs))
+        self._max_costs = self._check_max_costs(max_costs)
+        self._offers = Offers(self.router, mean, self._max_costs, frozenset())
         least = self._offers.floor * (1 if n_expected is None else n_expected)
         check_affordable(total, least, name="budget_total")
         self._warned: set[str] = set()
         self._ledger = MemoryLedger() if ledger is None else ledger
         for name in self._purses[1:]:
             self._ledger.books(name)
-        self._ledger.open(purse, total, n_expected, period=period, rollover=rollover)
+        self._ledger.open(purse, total, n_expected, period=period)
 
     @property
     def ledger(self):
         """The ledger that keeps the books."""
         return self._ledger
 
-    def _set_offers(self, **changes):
-        """Offers that differ from those of now; decisions under way keep theirs."""
-        now = self._offers
-        kept = {"router": now.router, "trade": now.trade, "mean": now.mean}
-        kept |= {"max_costs": now.max_costs, "excluded": now.excluded}
-        self._offers = Offers(**(kept | changes))
-
     def _check_max_costs(self, max_costs):
-        names = self._offers.names
+        """Upper bounds by name; None where the router's costs are bounds themselves."""
+        names = self.router.choices_
         if max_costs is None:
             if getattr(self.router, "cost_estimator_", None) is not None:
                 raise ValueError(
@@ -301,16 +334,16 @@ class BudgetStream:
                     f"{names!r} can cost at most."
                 )
             return None
+        models = models_of(self.router)
+        bounds = dict(zip(models, check_costs(max_costs, models, name="max_costs").tolist()))
         # Handing over takes nothing.
-        handing = getattr(self.router, "abstain_quality_", None) is not None
-        own = names[:-1] if handing else names
-        return check_costs(max_costs, own, name="max_costs").tolist() + [0.0] * handing
+        return dict.fromkeys(names, 0.0) | bounds
 
     def set_costs(self, costs: Any, *, max_costs: Any = None) -> None:
         """Decide at new prices from here on; open tickets keep theirs.
 
         The price of the budget is solved for anew from the router's estimates. In a shared
-        ledger this is for the stream of this process alone: tell it every worker.
+        ledger this is for the stream of this process alone: every worker must be told.
 
         Parameters
         ----------
@@ -323,24 +356,15 @@ class BudgetStream:
         Raises
         ------
         ValueError
-            For a router that needs a new `fit` for that, costs above the bounds, or, where
-            the number of requests is unknown, a `budget` of the router that the cheapest
-            choice now exceeds. Nothing is changed.
+            For costs above the bounds, or, where the number of requests is unknown, a `budget`
+            of the router that the cheapest choice now exceeds. Nothing is changed.
         """
-        if "costs" not in self.router._acts_at_once:
-            raise ValueError(
-                f"The costs of a fitted {type(self.router).__name__} cannot change: fit it again "
-                "and make a new stream."
-            )
         router = copy.copy(self.router).set_params(costs=costs)
-        trade = router._trade(self._offers.mean)
         if self.n_expected is None:
             check_affordable(self._offers.mean, router.min_budget_)
-        bounds = self._offers.max_costs
-        if max_costs is not None:
-            bounds = self._check_max_costs(max_costs)
-        self._set_offers(router=router, trade=trade, max_costs=bounds)
-        self.router = router
+        bounds = self._max_costs if max_costs is None else self._check_max_costs(max_costs)
+        self._offers = Offers(router, self._offers.mean, bounds, self._offers.excluded)
+        self.router, self._max_costs = router, bounds
 
     def exclude(self, names: Sequence[str]) -> None:
         """Do without choices, for example while a model is down; the rest is priced anew.
@@ -353,22 +377,16 @@ class BudgetStream:
         Raises
         ------
         ValueError
-            For a name that is none, a choice that deciding itself asks, or where none would
-            be left. Nothing is changed.
+            For an unknown name, a choice that deciding itself asks, or where none would be left.
+            Nothing is changed.
         """
         names = self._checked_names(names)
-        if asked := set(names) & set(self._asked()):
+        if asked := set(names) & set(self.router._asked_first(self._offers.kept)):
             raise ValueError(
                 f"{sorted(asked)[0]!r} cannot be excluded: deciding asks it for every request. "
                 "Make a stream of a router that decides without it."
             )
-        excluded = self._offers.excluded | set(names)
-        if excluded.issuperset(self._offers.names):
-            raise ValueError(
-                f"names={names!r} leaves no choice: {self._offers.names!r} are all there are, and "
-                f"{sorted(self._offers.excluded)!r} are excluded already."
-            )
-        self._set_offers(excluded=excluded)
+        self._exclude(self._offers.excluded | set(names))
 
     def include(self, names: Sequence[str] | None = None) -> None:
         """Use excluded choices again.
@@ -381,28 +399,22 @@ class BudgetStream:
         Raises
         ------
         ValueError
-            For a name that is none.
+            For an unknown name.
         """
-        left: frozenset = frozenset()
-        if names is not None:
-            left = self._offers.excluded - set(self._checked_names(names))
-        self._set_offers(excluded=left)
+        names = self._offers.excluded if names is None else self._checked_names(names)
+        self._exclude(self._offers.excluded - set(names))
+
+    def _exclude(self, names):
+        self._offers = Offers(self.router, self._offers.mean, self._max_costs, frozenset(names))
 
     def _checked_names(self, names):
         if isinstance(names, (str, bytes)) or not np.iterable(names):
             raise ValueError(f"names must be a list of names of choices, got {names!r}.")
-        names = list(names)
+        known = self.router._excludable()
         for name in names:
-            if name not in self._offers.names:
-                raise ValueError(f"There is no choice {name!r} among {self._offers.names!r}.")
-        return names
-
-    def _asked(self):
-        """Names of what deciding asks: a base, or a member that embeds."""
-        base = getattr(self._offers.trade, "base", None)
-        embedder = getattr(self.router, "_embedder", None)
-        asked = [] if base is None else [self.router.member_names_[base]]
-        return asked + ([] if embedder is None else [embedder[0]])
+            if name not in known:
+                raise ValueError(f"There is no choice {name!r} among {known!r}.")
+        return list(names)
 
     def top_up(self, amount: float, *, n_more: int = 0) -> None:
         """Add to the total, of the period that is running where there are periods.
@@ -465,33 +477,30 @@ class BudgetStream:
         if num_samples(x) != 1:
             raise ValueError(f"x must be one row, shape (1, n_features), got {num_samples(x)}.")
         known = self._known_costs(offers, costs, estimated=True)
-        least = offers.least(known)
+        least = offers.floor if known is None else offers.least(known)
         held = self._ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
             return _ticket(held), x, None
         try:
-            look = offers.router._look(x, offers.trade)
+            look = offers.router._look(x, offers.kept)
             quality = offers.policy.estimates(look.features)[0].tolist()
             if known is None:
                 known = self._estimated_costs(offers, look.features)
         except BaseException:
             self._ledger.release(held)
             raise
-        ticket = self._issue(offers, quality, known, held, key, look.answered)
-        return ticket, x, look.state
+        return self._issue(offers, quality, known, held, key, look.answered), x, look.state
 
     def _estimated_costs(self, offers, features):
-        """Estimates are no promise: one above what a call can cost at most is not believed."""
-        estimated = offers.router._row_costs(features, None)[0].tolist()
+        """Estimates are no promise: one above what a call can cost at most is cut to that."""
+        estimated = offers.router._row_costs(features, None)[0, offers.kept].tolist()
         for name, cost, bound in zip(offers.names, estimated, offers.max_costs):
             if cost > bound * (1 + ROUNDING) and name not in self._warned:
                 self._warned.add(name)
-                warnings.warn(
+                warn(
                     f"The cost_estimator says that a call of {name!r} costs {cost:.6g}, above "
                     f"its max_costs of {bound!r}, which is taken instead. If calls do cost "
-                    "more, give the stream a larger bound. (This is said once.)",
-                    UserWarning,
-                    stacklevel=4,
+                    "more, give the stream a larger bound. (This warning comes once.)"
                 )
         return [min(pair) for pair in zip(estimated, offers.max_costs)]
 
@@ -532,12 +541,10 @@ class BudgetStream:
             If the request of this key was made and paid.
         """
         offers = self._offers
-        row = _check_row(quality, len(offers.docked), "quality")
-        if costs is None and offers.costs is not None:
-            known = offers.costs
-        else:
-            known = self._known_costs(offers, costs, estimated=False)
-        return self._issue(offers, row, known, None, _check_key(key), None)
+        n_choices = len(self.router.choices_)
+        quality = _one_row(quality, n_choices, "quality")[offers.kept].tolist()
+        known = self._known_costs(offers, costs, estimated=False)
+        return self._issue(offers, quality, known, None, _check_key(key), None)
 
     def _known_costs(self, offers, costs, estimated):
         """Costs of a request as far as they are known before it is looked at."""
@@ -552,18 +559,20 @@ class BudgetStream:
             if estimated and self.router.cost_estimator_ is not None:
                 return None
             raise ValueError("costs must be given, got None: the router's costs are per row.")
-        handing = getattr(self.router, "abstain_quality_", None) is not None
-        known = _check_row(costs, len(offers.docked) - handing, "costs") + [0.0] * handing
-        if min(known) < 0:
-            raise ValueError(f"costs must not be negative, got {min(known)!r}.")
+        models = models_of(self.router)
+        known = _one_row(costs, len(models), "costs", low=0.0)
+        known = np.append(known, np.zeros(len(self.router.choices_) - len(models)))
+        known = known[offers.kept].tolist()
         if offers.max_costs is not None:
-            check_told(offers.names, known, offers.max_costs)
+            offers.check_told(known)
         return known
 
     def _issue(self, offers, quality, costs, held, key, answered):
+        penalty = offers.policy.penalty.tolist()
+        values = [value - less for value, less in zip(quality, penalty)]
         made = self._ledger.reserve(
             self._purses,
-            partial(offers.choose, quality, costs),
+            partial(offers.choose, values, costs),
             least=offers.least(costs),
             keep=offers.floor,
             held=held,
@@ -666,7 +675,7 @@ class BudgetStream:
 
     def _settle(self, ticket, cost):
         # All but the answer, which may be an array.
-        offer = _made(Offer, ticket[2:7])
+        offer = Offer(*ticket[2:7])
         return self._ledger.settle(ticket.stream, ticket.id, self._purses[0], offer, cost)
 
     def unsettled(self) -> list[Ticket]:
@@ -723,7 +732,7 @@ class BudgetStream:
 def _ticket(made, answered=None):
     """The ticket of an open reservation."""
     answer = answered.get(made.offer.choice) if answered else None
-    return _made(Ticket, (made.ledger, made.number, *made.offer, answer))
+    return Ticket(made.ledger, made.number, *made.offer, answer)
 
 
 def _check_key(key):
@@ -745,69 +754,9 @@ def _check_purses(purse, within):
     return names
 
 
-class StreamMixin:
-    """Mixin for routers that can spend a total on a stream of requests.
-
-    A subclass implements ``_trade(budget)``, which returns a record with `policy` and
-    `first` for a mean budget, and ``_look(x, trade) -> Look`` for one row.
-    """
-
-    def stream(
-        self,
-        budget_total: float,
-        n_expected: int | None = None,
-        *,
-        max_costs: Any = None,
-        ledger: Ledger | None = None,
-        purse: str = "stream",
-        within: Sequence[str] = (),
-        period: str | float | None = None,
-        rollover: bool = False,
-    ) -> BudgetStream:
-        """A budget for requests that come one by one, safe in threads and, shared, processes.
-
-        Parameters
-        ----------
-        budget_total : float
-            Hard cap on the sum of all costs, in the unit of `costs`.
-
-        n_expected : int, default=None
-            Number of requests to come, retries included. None is unknown: then each is
-            priced at the router's `budget`, and the total is a cap on top.
-
-        max_costs : mapping from str to float or array-like of shape (n_choices,), \
-default=None
-            The most that a call of each choice can cost, which is what is reserved. None
-            reserves the costs themselves; required where they are estimated.
-
-        ledger : Ledger, default=None
-            Where the books are kept, see :mod:`skroute.ledgers`. None keeps them in this
-            process.
-
-        purse : str, default="stream"
-            Name of the purse in the ledger. Streams of the same name and ledger share it.
-
-        within : sequence of str, default=()
-            Further purses of the ledger, opened before, that every request is paid from too.
-
-        period : {"day", "month"} or float, default=None
-            After what time the books begin anew: UTC days, UTC months or so many seconds.
-
-        rollover : bool, default=False
-            Whether what a period leaves is carried into the next.
-
-        Returns
-        -------
-        BudgetStream
-        """
-        return BudgetStream(
-            self,
-            budget_total,
-            n_expected,
-            max_costs=max_costs,
-            ledger=ledger,
-            purse=purse,
-            within=within,
-            period=period,
-            rollover=rollover,
-        )
+def _one_row(row, n_choices, name, low=-np.inf):
+    """Finite numbers, one for each choice."""
+    row = check_numbers(row, name, low=low)
+    if row.shape not in ((n_choices,), (1, n_choices)):
+        raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
+    return row.reshape(-1)

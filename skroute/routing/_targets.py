@@ -7,22 +7,18 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from skroute.base import note_failure
-from skroute.metrics import sample_quality
-from skroute.routing._combiner import named_labels
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import is_fitted, num_samples
+from skroute.utils._frozen import comes_fitted
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities
+
+# Squares of differences of larger targets are no numbers.
+_LARGEST = 1e150
 
 
 @contextmanager
 def rows_of_failure(rows):
-    """Let a failure through whose ``rows`` count from the first row of the call.
-
-    Parameters
-    ----------
-    rows : ndarray of int
-        Rows of the call; the error then says which of them were lost.
-    """
+    """Let a failure through; its ``rows`` then count from the first row of the user's call."""
     try:
         yield
     except Exception as error:
@@ -40,18 +36,14 @@ def align_proba(proba, own_classes, classes):
     return aligned
 
 
-# Squares of differences of larger targets are no numbers.
-_LARGEST = 1e150
+def all_classes(classes, members):
+    """The labels of y and of members that come fitted."""
+    fitted = [m.classes_ for m in members if comes_fitted(m) and is_fitted(m)]
+    return np.unique(np.concatenate([classes, *fitted])) if fitted else classes
 
 
 class SingleLabel:
-    """One label per row. Encoded answers are positions in ``classes``.
-
-    Parameters
-    ----------
-    classes : ndarray of shape (n_classes,)
-        Sorted.
-    """
+    """One label per row. Encoded answers are positions in ``classes``, which is sorted."""
 
     def __init__(self, classes):
         self.classes = classes
@@ -80,23 +72,10 @@ class SingleLabel:
     def call(self, method, name, member, X):
         """What a fitted member says of some rows, in the order of `classes`.
 
-        Parameters
-        ----------
-        method : {"predict", "predict_proba", "both", "scores", "votes"}
-            Both are the probabilities and, as the last column, the answers. Scores are the
-            member's ``predict_scores`` where it has them, since the probabilities of a log
-            are made up where it has one score per answer; votes are 1 for its answer.
-
-        name : str
-        member : estimator
-        X : indexable of n_samples rows
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
+        `method` is ``"predict"`` (positions), ``"predict_proba"``, ``"scores"``
+        (probabilities, or the scores of a recorded member) or ``"both"`` (probabilities, and
+        the position of the answer as the last column).
         """
-        if method == "votes":
-            return np.eye(len(self.classes))[self._predict(name, member, X)]
         if method == "predict":
             return self._predict(name, member, X)
         if method == "both":
@@ -136,21 +115,11 @@ class SingleLabel:
 
     def decide(self, scores, thresholds=None):
         """Encoded answers that scores amount to."""
-        return named_labels(scores)
-
-    def quality(self, target, answers):
-        """Quality of each encoded answer: 1 where right."""
-        return sample_quality(target, answers)
+        return scores.argmax(axis=1)
 
 
 class MultiLabel:
-    """Several labels per row. Encoded answers are indicator matrices.
-
-    Parameters
-    ----------
-    classes : ndarray of shape (n_labels,)
-        Positions of the labels.
-    """
+    """Several labels per row. Encoded answers are indicator matrices."""
 
     def __init__(self, classes):
         self.classes = classes
@@ -172,7 +141,7 @@ class MultiLabel:
 
     def call(self, method, name, member, X):
         """Scores of each label, see `SingleLabel.call`."""
-        method = {"scores": "predict_proba", "votes": "predict"}.get(method, method)
+        method = "predict_proba" if method == "scores" else method
         if method == "predict_proba" and hasattr(member, "predict_scores"):
             method = "predict_scores"
         with note_failure(name, num_samples(X), method):
@@ -185,11 +154,7 @@ class MultiLabel:
 
     def decide(self, scores, thresholds):
         """Encoded answers that scores amount to; one threshold per row."""
-        return named_labels(scores, thresholds[:, np.newaxis])
-
-    def quality(self, target, answers):
-        """Quality of each label set: its Jaccard index."""
-        return sample_quality(target, answers)
+        return scores > thresholds[:, np.newaxis]
 
 
 class Numbers:
@@ -235,8 +200,8 @@ class Numbers:
             answers = np.asarray(on_host(member.predict(X)), dtype=np.float64)
             if answers.shape not in ((num_samples(X),), (num_samples(X), 1)):
                 raise ValueError(
-                    f"The answers must be one number for each of {num_samples(X)} rows, got shape "
-                    f"{answers.shape}."
+                    f"A regressor must answer one number for each of {num_samples(X)} rows, got "
+                    f"shape {answers.shape}."
                 )
             answers = answers.reshape(-1)
             if not np.isfinite(answers).all():
@@ -245,28 +210,7 @@ class Numbers:
 
 
 def make_target(X, y, kinds, name):
-    """Validate y; say what kind of target it is.
-
-    Parameters
-    ----------
-    X : indexable
-        Rows, to be as many.
-
-    y : array-like of shape (n_samples,) or (n_samples, n_labels)
-
-    kinds : tuple of type
-        What the router takes: `SingleLabel`, and perhaps `MultiLabel`.
-
-    name : str
-        Of the router, for messages.
-
-    Returns
-    -------
-    y : ndarray
-    classes : ndarray
-        Labels in y.
-    kind : type
-    """
+    """Validated y, the labels in it, and which of some kinds of target it is."""
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
     if kinds == (Numbers,):
@@ -277,37 +221,17 @@ def make_target(X, y, kinds, name):
         kind = MultiLabel if type_of_target(y) == "multilabel-indicator" else SingleLabel
     if kind not in kinds:
         raise ValueError(
-            f"{name} is for one label per row, but y is an indicator matrix. "
-            "FrugalMCTClassifier, SequentialRouterClassifier and VoteClassifier take several "
-            "labels."
+            f"{name} is for one label per row, but y is an indicator matrix. FrugalMCTClassifier "
+            "and SequentialRouterClassifier take several labels."
         )
-    y, classes = kind.encode(X, y, name)
-    return y, classes, kind
+    return *kind.encode(X, y, name), kind
 
 
 def label_scores(scores, own_classes, n_labels, name):
     """Scores of each label as one matrix, in whichever form a classifier gives them.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_labels), or list of ndarray
-        A list has one matrix per label, the last column for its presence.
-
-    own_classes : sequence of array-like
-        For a list: the values that each label had in training, of which there may be one.
-
-    n_labels : int
-
-    name : str
-        Whose scores they are.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_labels), dtype=float64
-
-    Raises
-    ------
-    ValueError
+    A list has one matrix per label, the last column for its presence; `own_classes` are the
+    values that each label had in training, of which there may be one.
     """
     if isinstance(scores, list):
         scores = np.column_stack(

@@ -24,6 +24,7 @@ from sklearn.utils.parallel import _get_threadpool_controller as threadpool_cont
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_response_method as check_response_method
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import _is_fitted as is_fitted
 from sklearn.utils.validation import _num_samples as num_samples
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "check_method_params",
     "check_response_method",
     "check_sample_weight",
+    "is_fitted",
     "num_samples",
     "process_routing",
     "raise_for_params",

@@ -45,7 +45,11 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
     """
     refuse_masked(**{name: values})
     try:
-        array = np.asarray(on_host(values), dtype=np.float64)
+        if hasattr(values, "iloc"):
+            # pandas' own missing values become NaN.
+            array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            array = np.asarray(on_host(values), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be numbers, got {reprlib.repr(values)}.") from None
     if shape is not None and (
@@ -176,3 +180,15 @@ def check_probabilities(proba, name, method="predict_proba", total=1.0):
             "of another kind need sklearn.calibration.CalibratedClassifierCV."
         )
     return proba
+
+
+def check_known_labels(y, classes, name="y"):
+    """Refuse labels that are not among `classes`, such as numbers where the classes are text."""
+    known = set(np.asarray(classes).tolist())
+    unknown = [label for label in np.unique(np.asarray(y)).tolist() if label not in known]
+    if len(unknown):
+        raise ValueError(
+            f"{name} has labels that fit has not seen: {unknown[:5]!r} of type "
+            f"{type(unknown[0]).__name__}; known are {np.asarray(classes).tolist()[:5]!r} of type "
+            f"{type(np.asarray(classes).tolist()[0]).__name__}."
+        )

@@ -1,0 +1,214 @@
+"""Routers whose choices are sets of members that are asked and combined."""
+
+from itertools import combinations
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from skroute.base import dispatch
+from skroute.metrics import sample_quality
+from skroute.metrics._objectives import objective_of_labels
+from skroute.routing._members import MemberRouter
+from skroute.routing._targets import MultiLabel, SingleLabel, rows_of_failure
+from skroute.utils._compat import num_samples
+from skroute.utils._once import once_of
+
+# {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
+GRID = np.linspace(0.0, 1.0, 11)
+# Names of qualities that rules of labels and thresholds have the mathematics for.
+_MEANS_OF_LABELS = ("accuracy", "balanced_accuracy", "cost matrix")
+
+
+class Answers:
+    """Scores of the members on some rows, asked for when needed and never twice."""
+
+    def __init__(self, router, X):
+        self.router, self.X = router, X
+        self.scores = {}
+        self.asked = np.zeros((num_samples(X), len(router.member_names_)), dtype=bool)
+
+    def ask(self, member, rows):
+        """Scores of one member on some rows, ndarray of shape (len(rows), n_labels)."""
+        new = rows[~self.asked[rows, member]]
+        if len(new):
+            router = self.router
+            name, model = router.member_names_[member], router.estimators_[member]
+            once_of(router).count(name, len(new))
+            with rows_of_failure(new):
+                part = router._target.call("scores", name, model, _safe_indexing(self.X, new))
+            if member not in self.scores:
+                shape = (len(self.asked), part.shape[1])
+                self.scores[member] = np.zeros(shape, dtype=part.dtype)
+            self.scores[member][new] = part
+            self.asked[new, member] = True
+        return self.scores[member][rows]
+
+
+class CombiningRouter(MemberRouter):
+    """Base of routers that ask a member, look at its answer, and may ask others.
+
+    Each choice is a set of members and their weights in the answer: ``choice_members_``,
+    ``choice_weights_`` and, for several labels, ``choice_thresholds_``. The state of a plan is
+    an `Answers`.
+    """
+
+    _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
+
+    def _asks(self):
+        return "scores"
+
+    def _objective_of(self, target):
+        return objective_of_labels(
+            self.quality,
+            target.classes,
+            several=isinstance(target, MultiLabel),
+            takes=_MEANS_OF_LABELS,
+            who=type(self).__name__,
+        )
+
+    def _least_cost(self, costs, names):
+        return float(costs[possible_bases(self.base, names)].min())
+
+    def _check(self, X, members):
+        super()._check(X, members)
+        base = getattr(self, "base", "auto")
+        if base != "auto" and base not in members:
+            raise ValueError(
+                f"base={base!r} is not the name of a member; the members are "
+                f'{list(members)!r}. "auto" chooses by validation.'
+            )
+
+    def _asked_answers(self, X):
+        """The members' answers to rows, none of them asked for yet; a walk has one for all."""
+        return once_of(self).whole("answers", lambda: Answers(self, X))
+
+    @property
+    def _multilabel(self):
+        return isinstance(self._target, MultiLabel)
+
+    def _set_choices(self, names, used, weights, thresholds=None):
+        """Fitted state of the choices; makes the estimator fitted."""
+        self.choice_members_ = np.asarray(used, dtype=bool)
+        self.choice_weights_ = np.asarray(weights, dtype=np.float64)
+        if self._multilabel:
+            self.choice_thresholds_ = np.asarray(thresholds, dtype=np.float64)
+        self.choices_ = list(names)
+
+    @property
+    def choice_costs_(self):
+        """Cost of each choice, all members that it asks included."""
+        return np.array([self._member_costs[row].sum() for row in self.choice_members_])
+
+    def _answers_to(self, X, plan, response, rows):
+        route = plan.route[rows]
+
+        def answer(choice, some):
+            used = np.flatnonzero(self.choice_members_[choice])
+            scores = [plan.state.ask(k, rows[some]) for k in used]
+            return combine(scores, self.choice_weights_[choice, used])
+
+        combined = dispatch(route, answer)
+        if response == "predict_proba":
+            return combined
+        thresholds = self.choice_thresholds_[route] if self._multilabel else None
+        return self._target.labels(self._target.decide(combined, thresholds))
+
+    def _score_of(self, y, answers, weight):
+        if self._multilabel:
+            return float(np.average(sample_quality(y, answers), weights=weight))
+        return super()._score_of(y, answers, weight)
+
+
+def possible_bases(base, names):
+    """Positions of the members that may be the base."""
+    return list(range(len(names))) if base == "auto" else [names.index(base)]
+
+
+# FrugalMCT's combiner -------------------------------------------------------------------------
+
+
+def named_labels(scores, threshold=None):
+    """Labels that scores amount to: the best one, or those above a threshold."""
+    return scores.argmax(axis=1) if threshold is None else scores > threshold
+
+
+def combine(scores, weights):
+    """Weighted mean of the members' scores."""
+    return sum(weight * part for weight, part in zip(weights, scores))
+
+
+def search_threshold(scores, target, quality, thresholds=GRID):
+    """Theta of one score matrix, best by training quality, and the quality of each row."""
+    if target.ndim == 1:
+        return None, quality(target, named_labels(scores))
+    candidates = [quality(target, named_labels(scores, theta)) for theta in thresholds]
+    best = int(np.argmax([per_row.mean() for per_row in candidates]))
+    return float(thresholds[best]), candidates[best]
+
+
+def search_combination(first, second, target, quality, weights=GRID, thresholds=GRID):
+    """(w, theta) of two members by training quality: FrugalMCT, section 4.3.
+
+    Returns the weight of the first, the threshold, and the quality of each row.
+    """
+    rows, agree = slice(None), None
+    if target.ndim == 1:
+        # Where both members name the same label every weight names it.
+        agree = first.argmax(axis=1) == second.argmax(axis=1)
+        fixed = quality(target[agree], named_labels(first[agree])) if agree.any() else np.empty(0)
+        rows = np.flatnonzero(~agree)
+        if len(rows) == 0:
+            return 0.5, None, fixed
+    best = None
+    for weight in sorted(weights, key=lambda w: abs(w - 0.5)):
+        combined = combine((first[rows], second[rows]), (weight, 1 - weight))
+        theta, per_row = search_threshold(combined, target[rows], quality, thresholds)
+        if best is None or per_row.mean() > best[2].mean():
+            best = (float(weight), theta, per_row)
+    if agree is not None:
+        per_row = np.empty(len(target))
+        per_row[agree], per_row[rows] = fixed, best[2]
+        best = (*best[:2], per_row)
+    return best
+
+
+def search_combinations(scores, target, quality, max_members):
+    """Combiner of every set of members, each grown from its best part and one more member.
+
+    Returns a dict from frozenset to weights of all members, threshold, and quality of each row.
+    """
+    n_members = len(scores)
+    unit = np.eye(n_members)
+    found = {}
+    for k in range(n_members):
+        theta, per_row = search_threshold(scores[k], target, quality)
+        found[frozenset([k])] = (unit[k], theta, per_row)
+    for size in range(2, min(max_members, n_members) + 1):
+        for members in combinations(range(n_members), size):
+            best = None
+            # A pair is the same from either side.
+            for k in members[1:] if size == 2 else members:
+                part, _, _ = found[frozenset(members) - {k}]
+                weight, theta, per_row = search_combination(
+                    combine(scores, part), scores[k], target, quality
+                )
+                if best is None or per_row.mean() > best[2].mean():
+                    best = (weight * part + (1 - weight) * unit[k], theta, per_row)
+            found[frozenset(members)] = best
+    return found
+
+
+def answer_features(scores, weights=None, multilabel=False):
+    """What a predictor sees of the answers so far, ndarray of shape (n_rows, n_features)."""
+    tops = [part.max(axis=1) for part in scores]
+    if multilabel:
+        columns = [*scores, *tops, *(part.sum(axis=1) for part in scores)]
+    elif len(scores) == 1:
+        columns = [scores[0], tops[0], scores[0].argmax(axis=1)]
+    else:
+        combined = combine(scores, weights)
+        leading = np.partition(combined, -2, axis=1)[:, -2:]
+        codes = [part.argmax(axis=1) for part in scores]
+        agree = [code == combined.argmax(axis=1) for code in codes]
+        columns = [combined, leading[:, 1] - leading[:, 0], *tops, *codes, *agree]
+    return np.column_stack(columns).astype(np.float32)

@@ -1,0 +1,383 @@
+"""Routers to compare with: the single best member, random routing, the oracle."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+
+from skroute.assignment import assignment_path, choose_at_price, solve_assignment
+from skroute.base import Plan, affords, check_affordable
+from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
+from skroute.routing._draws import row_uniforms
+from skroute.routing._members import EXCHANGE_RATE, MemberRouter, single_plan
+from skroute.routing._targets import Numbers, SingleLabel
+from skroute.utils._compat import StrOptions, num_samples
+
+# Rows on which the price of random values is learned; the values are synthetic.
+_N_PRICE_ROWS = 20_000
+
+
+class DummyRouter(MemberRouter):
+    """What both dummies share."""
+
+    _weighs = True
+    _parameter_constraints: dict = {
+        **MemberRouter._parameter_constraints,
+        "strategy": [StrOptions({"single_best", "random", "oracle"})],
+        "exchange_rate": EXCHANGE_RATE,
+        "cv": ["cv_object"],
+        "random_state": ["random_state"],
+    }
+
+    def _asks(self):
+        return None if self.strategy == "random" else super()._asks()
+
+    def _learn(self, X, answers):
+        if self.strategy == "random":
+            rng = check_random_state(self.random_state)
+            self._draw = int(rng.randint(2**31))
+            values = rng.uniform(size=(_N_PRICE_ROWS, len(answers.names)))
+            self._random_path = assignment_path(values, self._costs_of_fit)
+        else:
+            objective = self._objective_of(self._target).bound(answers.target, answers.weight)
+            table = objective.table(answers.target, answers.responses)
+            self._means = np.average(table, axis=0, weights=answers.weight)
+        self._strategy = self.strategy
+        self.choices_ = answers.names
+
+    def _least(self):
+        return self._member_costs.min()
+
+    @property
+    def mean_quality_(self):
+        """Mean out-of-sample quality of each member, ndarray of shape (n_members,)."""
+        return self._means
+
+    def _plan(self, X, budget, y_true=None):
+        check_affordable(budget, self._least())
+        costs, n = self._member_costs, num_samples(X)
+        if self._strategy == "random":
+            values = row_uniforms(X, len(costs), self._draw)
+            route = choose_at_price(values, costs, self._random_path.price(budget))
+            return Plan(route, costs[route])
+        rate = self._least_prices()[budget == np.inf]
+        if self._strategy == "oracle" and y_true is not None:
+            values = self.member_quality(X, y_true) - rate * costs
+            route = solve_assignment(values, costs, budget).choices
+            return Plan(route, costs[route])
+        net = np.where(affords(budget, costs), self._means - rate * costs, -np.inf)
+        return single_plan(n, int(net.argmax()), costs[net.argmax()])
+
+    def member_quality(self, X, y_true):
+        """True quality of every member on every row; calls all of them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y_true : array-like of shape (n_samples,)
+            True labels or numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_members)
+        """
+        target, objective = self._encoded(y_true), self._objective_of(self._target)
+        rows = np.arange(num_samples(X))
+        said = [self._answers_of(X, k, objective.asks, rows) for k in range(len(self.estimators_))]
+        return objective.bound(target).table(target, said)
+
+    def predict_routed(self, X, budget=None, *, y_true=None):
+        """Answers, choices and costs from one pass.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per sample for this call. None takes the constructor's.
+
+        y_true : array-like of shape (n_samples,), default=None
+            True answers, for ``strategy="oracle"``. Without them it answers as the single best
+            member. `score` and `row_quality` give them.
+
+        Returns
+        -------
+        Routed
+            Unpacks into ``(y_pred, route, cost)``.
+        """
+        return self._respond(X, "predict", budget, y_true=y_true)
+
+    def route(self, X, budget=None, *, y_true=None):
+        """Index of the choice made for each row, as in `predict_routed`.
+
+        Parameters
+        ----------
+        X, budget, y_true
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+        """
+        return self._respond(X, None, budget, y_true=y_true).route
+
+    def predict_cost(self, X, budget=None, *, y_true=None):
+        """What `predict` spends on each row, as in `predict_routed`.
+
+        Parameters
+        ----------
+        X, budget, y_true
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+        """
+        return self._respond(X, None, budget, y_true=y_true).cost
+
+    def predict(self, X, budget=None, *, y_true=None):
+        """Answers, as in `predict_routed`.
+
+        Parameters
+        ----------
+        X, budget, y_true
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self._respond(X, "predict", budget, y_true=y_true).y_pred
+
+    @available_if(lambda router: router._offers_proba())
+    def predict_proba(self, X, budget=None, *, y_true=None):
+        """Class probabilities, as in `predict_routed`.
+
+        Parameters
+        ----------
+        X, budget, y_true
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return self._respond(X, "predict_proba", budget, y_true=y_true).y_pred
+
+    def row_quality(self, X, y, sample_weight=None, budget=None):
+        """How good the answer to each row is, by this router's `quality`, in one pass.
+
+        Parameters
+        ----------
+        X, y, sample_weight, budget
+            As of other routers.
+
+        Returns
+        -------
+        RowQuality
+            Named tuple ``(quality, route, cost)``.
+        """
+        return super().row_quality(X, y, sample_weight, budget, y_true=y)
+
+    def score(self, X, y, sample_weight=None, budget=None):
+        """scikit-learn's score of `predict` at the budget; the oracle is given `y`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,)
+            True labels or numbers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        Returns
+        -------
+        float
+        """
+        return self._score(X, y, sample_weight, budget, y_true=y)
+
+
+class DummyRouterClassifier(ClassifierMixin, DummyRouter):
+    """Routing without learning where: the baselines of OCCAM's paper.
+
+    Parameters
+    ----------
+    estimators : list of (str, classifier)
+        The members, as in :class:`OccamRouterClassifier`.
+
+    strategy : {"single_best", "random", "oracle"}, default="single_best"
+        - ``"single_best"``: the one member that is best on average among those within the budget
+          answers every row.
+        - ``"random"``: uniform values into the same knapsack spend the same budget at random.
+        - ``"oracle"``: the best that any routing of these members can do; it is given the true
+          labels, by `score` and as ``y_true`` of a call, and calls all members.
+
+    costs : mapping from str to float, array-like of shape (n_members,) or "time"
+        Cost per call of each member.
+
+    budget : float, default=None
+        Mean cost per sample, in the unit of `costs`. None is unlimited.
+
+    quality : str, mapping, array-like, callable or (str, callable), default="accuracy"
+        What an answer is worth, as in :class:`OccamRouterClassifier`.
+
+    exchange_rate : float, default=None
+        What one unit of `costs` is worth in the unit of `quality`, as there.
+
+    cv : int, splitter or iterable of splits, default=5
+        Folds that make the members' answers out-of-sample.
+
+    random_state : int, RandomState instance or None, default=0
+        Of ``strategy="random"``.
+
+    n_jobs : int, default=None
+        Members fitted in parallel.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    choices_ : list of str
+        Names of the members.
+
+    estimators_ : list of classifiers
+        The fitted members, in this order.
+
+    costs_ : ndarray of shape (n_members,)
+        Cost of each member's call.
+
+    mean_quality_ : ndarray of shape (n_members,)
+        Out-of-sample quality of each member; not with ``strategy="random"``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skroute.routing import DummyRouterClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> members = [("bayes", GaussianNB()), ("logreg", LogisticRegression(max_iter=300))]
+    >>> for strategy in ("single_best", "random", "oracle"):
+    ...     router = DummyRouterClassifier(members, strategy=strategy, costs=[1, 5], budget=3)
+    ...     print(strategy, round(router.fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 1))
+    single_best 0.8
+    random 0.9
+    oracle 1.0
+    """
+
+    _target_kinds = (SingleLabel,)
+    _parameter_constraints: dict = {
+        **DummyRouter._parameter_constraints,
+        "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
+    }
+    score = DummyRouter.score
+
+    def __init__(
+        self,
+        estimators,
+        *,
+        strategy="single_best",
+        costs,
+        budget=None,
+        quality="accuracy",
+        exchange_rate=None,
+        cv=5,
+        random_state=0,
+        n_jobs=None,
+    ):
+        self.estimators = estimators
+        self.strategy = strategy
+        self.costs = costs
+        self.budget = budget
+        self.quality = quality
+        self.exchange_rate = exchange_rate
+        self.cv = cv
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+
+class DummyRouterRegressor(RegressorMixin, DummyRouter):
+    """Routing of regressors without learning where: single best, random, oracle.
+
+    Parameters
+    ----------
+    estimators : list of (str, regressor)
+        The members, as in :class:`OccamRouterRegressor`.
+
+    strategy : {"single_best", "random", "oracle"}, default="single_best"
+        As in :class:`DummyRouterClassifier`.
+
+    costs : mapping from str to float, array-like of shape (n_members,) or "time"
+        Cost per call of each member.
+
+    budget : float, default=None
+        Mean cost per sample, in the unit of `costs`. None is unlimited.
+
+    quality : {"squared_error", "absolute_error"} or callable, default="squared_error"
+        What an answer is worth, as in :class:`OccamRouterRegressor`.
+
+    exchange_rate : float, default=None
+        What one unit of `costs` is worth in the unit of `quality`, as there.
+
+    cv : int, splitter or iterable of splits, default=5
+        Folds that make the members' answers out-of-sample.
+
+    random_state : int, RandomState instance or None, default=0
+        Of ``strategy="random"``.
+
+    n_jobs : int, default=None
+        Members fitted in parallel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> from skroute.routing import DummyRouterRegressor
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> y = np.abs(X[:, 0])
+    >>> members = [("line", LinearRegression()), ("tree", DecisionTreeRegressor(max_depth=3))]
+    >>> router = DummyRouterRegressor(members, costs=[1, 5], cv=2).fit(X[::2], y[::2])
+    >>> router.route(X[:3])
+    array([1, 1, 1])
+    """
+
+    _target_kinds = (Numbers,)
+    _parameter_constraints: dict = {
+        **DummyRouter._parameter_constraints,
+        "quality": [StrOptions(set(OF_NUMBERS)), callable],
+    }
+    score = DummyRouter.score
+
+    def __init__(
+        self,
+        estimators,
+        *,
+        strategy="single_best",
+        costs,
+        budget=None,
+        quality="squared_error",
+        exchange_rate=None,
+        cv=5,
+        random_state=0,
+        n_jobs=None,
+    ):
+        self.estimators = estimators
+        self.strategy = strategy
+        self.costs = costs
+        self.budget = budget
+        self.quality = quality
+        self.exchange_rate = exchange_rate
+        self.cv = cv
+        self.random_state = random_state
+        self.n_jobs = n_jobs

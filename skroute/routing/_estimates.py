@@ -1,0 +1,149 @@
+"""Estimates of quality: fitted on all rows, and of the same rows out of sample."""
+
+from contextlib import contextmanager
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.model_selection import KFold, check_cv, cross_val_predict
+from sklearn.utils import _safe_indexing, check_array, get_tags
+
+from skroute.base import note_failure
+from skroute.features import needs_encoding
+from skroute.utils._compat import Integral, num_samples
+from skroute.utils._tensors import holds_numbers, on_host
+
+
+def default_quality_estimator():
+    """The estimator of quality where none is given."""
+    from skroute.quality import QualityRegressor
+
+    return QualityRegressor()
+
+
+def answers_forest(n_samples):
+    """A forest on the answers so far, which knows its own rows out of bag."""
+    return RandomForestRegressor(
+        n_estimators=int(np.clip(300_000 // n_samples, 30, 100)),
+        min_samples_leaf=int(np.clip(n_samples // 60, 5, 150)),
+        oob_score=True,
+        random_state=0,
+    )
+
+
+def check_default_reads(X, advice):
+    """Refuse rows that the default estimator cannot read, before anything is fitted."""
+    if len(getattr(X, "shape", ())) > 2:
+        raise ValueError(
+            "The default quality_estimator reads rows of numbers, but X has the shape "
+            f"{tuple(X.shape)}. {advice}"
+        )
+    if holds_numbers(X) or needs_encoding(X):
+        return
+    try:
+        check_array(_safe_indexing(X, slice(0, 100)), ensure_all_finite=False)
+    except (TypeError, ValueError) as error:
+        error.add_note(f"The default quality_estimator reads rows of numbers. {advice}")
+        raise
+
+
+def folds_of(cv, X, y=None, **params):
+    """The splits of the rows as a list of (train, test) that serves more than once."""
+    if cv is None or isinstance(cv, Integral):
+        cv = KFold(5 if cv is None else int(cv), shuffle=True, random_state=0)
+    try:
+        folds = list(check_cv(cv).split(X, y, **params))
+    except ValueError as error:
+        if "groups" in str(error):
+            error.add_note(
+                f"Groups reach cv={cv!r} by metadata routing: "
+                "sklearn.set_config(enable_metadata_routing=True) and fit(X, y, groups=groups). "
+                "Or give cv the list of its splits."
+            )
+        raise
+    times = np.bincount(np.concatenate([test for _, test in folds]), minlength=num_samples(X))
+    if len(wrong := np.flatnonzero(times != 1)):
+        raise ValueError(
+            f"cv must test each row once, but row {wrong[0]} is tested {times[wrong[0]]} times."
+        )
+    return folds
+
+
+def part_of(folds, n_rows):
+    """Number of the fold that tests each row."""
+    part = np.zeros(n_rows, dtype=np.int64)
+    for number, (_, test) in enumerate(folds):
+        part[test] = number
+    return part
+
+
+def predict_matrix(fitted, X, name):
+    """Outputs of a regressor as finite numbers, one column for each."""
+    n = num_samples(X)
+    with note_failure(name, n, "predict"):
+        values = np.asarray(on_host(fitted.predict(X)), dtype=np.float64).reshape(n, -1)
+        if not np.isfinite(values).all():
+            # The row would silently go to whatever is compared first.
+            raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")
+    return values
+
+
+def cross_fit(estimator, X, target, folds, *, task, name, costs=None, n_jobs=None, fit_params=None):
+    """An estimator fitted on all rows, their estimates out of sample, and those as of new rows.
+
+    `QualityRegressor`, and forests with out-of-bag estimates, know their own rows out of sample;
+    others are fitted again without each fold.
+    """
+    # One choice is a single-output regression: not every regressor takes (n, 1).
+    flat = target[:, 0] if target.shape[1] == 1 else target
+    fitted = clone(estimator)
+    with _noting(estimator, X, target, name), task.step(name):
+        if hasattr(fitted, "cross_fit") and not fit_params:
+            estimate, as_new = fitted.cross_fit(
+                X, flat, folds=folds, costs=costs, n_jobs=n_jobs, return_kept=True
+            )
+        else:
+            fitted.fit(X, flat, **(fit_params or {}))
+            estimate = getattr(fitted, "oob_prediction_", None)
+            if estimate is None:
+                estimate = cross_val_predict(
+                    estimator, X, flat, cv=folds, n_jobs=n_jobs, params=fit_params
+                )
+            as_new = estimate
+        estimate, as_new = (
+            np.asarray(on_host(part), dtype=np.float64).reshape(target.shape)
+            for part in (estimate, as_new)
+        )
+        if not np.isfinite(estimate).all():
+            raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")
+    return fitted, estimate, as_new
+
+
+@contextmanager
+def _noting(estimator, X, target, name):
+    """Let a failure through, and say whose it was and what may help."""
+    try:
+        with note_failure(name, len(target), "fit"):
+            yield
+    except Exception as error:
+        if needs_encoding(X):
+            error.add_note(
+                f"X holds texts or categories. Where {name} reads numbers only, put an encoder "
+                f"before it: make_pipeline(skroute.quality.FrameEncoder(), {name})."
+            )
+        tags = get_tags(estimator) if hasattr(estimator, "__sklearn_tags__") else None
+        # Not proof enough to refuse it: nets say a single output where nobody has set the tag.
+        if target.shape[1] > 1 and tags is not None and not tags.target_tags.multi_output:
+            error.add_note(
+                f"It was fitted on {target.shape[1]} outputs, one for each choice. A regressor of "
+                "one output goes into sklearn.multioutput.MultiOutputRegressor first."
+            )
+        raise
+
+
+def error_deviation(estimate, quality):
+    """OCCAM's sigma: standard deviation of each choice's estimation error, out of sample."""
+    error = estimate - quality
+    # Scaled by powers of two, which changes no digit: the squares of large errors overflow.
+    _, exponent = np.frexp(np.abs(error).max(axis=0))
+    return np.ldexp(np.ldexp(error, -exponent).std(axis=0), exponent)

@@ -1,0 +1,370 @@
+"""The log: quality and cost by row and choice, however it came about, as routers learn from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from skroute.base import check_costs
+from skroute.metrics import Overlap
+from skroute.quality._logged import (
+    KnownCellsRegressor,
+    as_numbers,
+    effective_size,
+    estimate_cells,
+    estimate_propensities,
+    folds_of_log,
+    never_matched,
+    read_choice,
+    read_propensity,
+    read_values,
+)
+from skroute.utils._compat import num_samples
+from skroute.utils._handing import ABSTAIN_NAME, is_handing
+from skroute.utils._named import by_label, columns_of, in_order
+from skroute.utils._validation import check_numbers
+
+
+class Known(NamedTuple):
+    """Cells of a table that are known, and the weight of each: what it stands for.
+
+    `table` has NaN and `weight` 0 where a cell is not known.
+    """
+
+    table: np.ndarray
+    weight: np.ndarray
+    noise: float
+
+    def judged(self, estimate):
+        """Doubly robust outcomes of all cells: their means have no bias."""
+        return estimate + self.weight * np.where(self.weight > 0, self.table - estimate, 0.0)
+
+    def deviation(self, estimate):
+        """Standard deviation of each choice's estimation error, over what is known."""
+        error = np.where(self.weight > 0, self.table - estimate, 0.0)
+        total = np.maximum(self.weight.sum(axis=0), 1e-300)
+        mean = (self.weight * error).sum(axis=0) / total
+        return np.sqrt((self.weight * (error - mean) ** 2).sum(axis=0) / total)
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a router learns from: one row for each request, one column for each choice.
+
+    Attributes
+    ----------
+    names : list of str
+
+    quality : ndarray of shape (n_rows, n_choices)
+        NaN where it is not known.
+
+    paid : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        What choices have cost; NaN where it is not known.
+
+    planned : ndarray, default=None
+        Costs that rows are decided by: a price list, or estimates. None where `paid` is known
+        before a row is decided.
+
+    known, known_costs : Known, default=None
+        The cells of `quality` and of `paid` that are known; None where all are.
+
+    propensity : {"given", "estimated"}, default=None
+        Of a log of one answer for each request, how the chance of each answer is known.
+    """
+
+    names: list
+    quality: np.ndarray
+    paid: np.ndarray
+    planned: np.ndarray | None = None
+    known: Known | None = None
+    known_costs: Known | None = None
+    propensity: str | None = None
+
+    def with_handing_over(self, abstain_cost):
+        """The log with one more choice: a row is handed over, which costs nothing.
+
+        It is worth the best quality in the log less `abstain_cost`.
+        """
+        if any(map(is_handing, self.names)):
+            raise ValueError(
+                f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; rename it."
+            )
+        worth = float(np.nanmax(self.quality)) - abstain_cost
+        costs = {
+            name: None if table is None else with_last(table, 0.0)
+            for name, table in (("paid", self.paid), ("planned", self.planned))
+        }
+        known = [
+            part and Known(with_last(part.table, value), with_last(part.weight, 1.0), part.noise)
+            for part, value in ((self.known, worth), (self.known_costs, 0.0))
+        ]
+        return replace(
+            self,
+            names=[*self.names, ABSTAIN_NAME],
+            quality=with_last(self.quality, worth),
+            known=known[0],
+            known_costs=known[1],
+            **costs,
+        )
+
+    def cheapest(self):
+        """Mean cost of the cheapest plan; 0 where it is not known yet."""
+        if self.known_costs is not None:
+            return 0.0
+        return float(np.min(self.paid, axis=-1).mean())
+
+    def quality_reader(self, estimator, default):
+        """An estimator that learns quality from what is known of it."""
+        if self.known is None:
+            return default() if estimator is None else estimator
+        if estimator is None and self.propensity is None:
+            estimator = default()
+        return KnownCellsRegressor(estimator)
+
+    def cost_reader(self, estimator):
+        """An estimator that learns costs from what is known of them."""
+        return estimator if self.known_costs is None else KnownCellsRegressor(estimator, True)
+
+    def judged_costs(self, X):
+        """Costs that decisions are judged by, none of them unknown."""
+        if self.known_costs is None:
+            return self.paid
+        estimated = self.planned
+        if estimated is None or estimated.ndim < 2:
+            folds = folds_of_log(len(self.paid))
+            estimated = estimate_cells(as_numbers(X), self.paid, folds, ratio=True)
+        return self.known_costs.judged(estimated)
+
+
+def with_last(table, value):
+    """A table, or a row, with one more column at its end."""
+    return np.concatenate([table, np.full((*table.shape[:-1], 1), value)], axis=-1)
+
+
+def read_table(y, costs, listed, names, named):
+    """The log of a table of outcomes, in which NaN is not known.
+
+    Parameters
+    ----------
+    y : array-like or dataframe of shape (n_rows, n_choices)
+    costs : array-like or dataframe of shape (n_rows, n_choices), or None
+        What the calls have cost.
+    listed : mapping, array-like or None
+        The price list.
+    names : list of str
+    named : bool
+        Whether frames are read by these names.
+    """
+    quality = check_matrix(y, "y", allow_nan=True)
+    planned = None if listed is None else check_costs(listed, names)
+    if costs is not None:
+        paid = check_row_costs(costs, names if named else None, quality.shape)
+    elif planned is None:
+        raise ValueError(
+            f"costs must say what each of {names!r} costs, got None. Give a mapping or an array to "
+            "the constructor, or one cost for each row and choice to fit."
+        )
+    else:
+        paid, planned = planned, None
+    missing = np.isnan(quality)
+    if not missing.any():
+        return Log(names, quality, paid, planned)
+    if len(few := np.flatnonzero((~missing).sum(axis=0) < 2)):
+        raise ValueError(
+            f"y has fewer than two rows on which the quality of {names[few[0]]!r} is known (is "
+            "not NaN). Leave the choice out."
+        )
+    # Cells are missing at random, choice by choice.
+    weight = ~missing * (len(quality) / (~missing).sum(axis=0))
+    known = Known(quality, weight, float(weight[~missing].mean()))
+    return Log(names, quality, paid, planned, known)
+
+
+def read_answers(X, y, choice, propensity, costs, listed, estimates_costs):
+    """The log of one answer for each request; propensities that are not given are estimated.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    y : array-like of shape (n_rows,)
+        Quality of the answers, NaN where it is not known.
+    choice : array-like of shape (n_rows,)
+        Who answered: names, or numbers of columns.
+    propensity : array-like of shape (n_rows,) or None
+        Probability of each choice that was made.
+    costs : array-like of shape (n_rows,) or (n_rows, n_choices), or None
+    listed : mapping, array-like or None
+        The price list.
+    estimates_costs : bool
+        Whether a cost estimator learns what other choices would have cost.
+    """
+    n = num_samples(X)
+    quality = read_values(y, "y", n, allow_nan=True)
+    fixed = by_label(listed)
+    named = isinstance(fixed, Mapping)
+    names = []
+    if fixed is not None:
+        names = list(map(str, fixed)) if named else [f"choice{k}" for k in range(len(fixed))]
+    position, found = read_choice(choice, names, n)
+    if fixed is not None and len(found) > len(names):
+        unnamed = "" if named else " Give costs as a mapping from name to number."
+        raise ValueError(
+            f"choice has {found[len(names)]!r}, which is not among {names!r}.{unnamed}"
+        )
+    made = np.bincount(position[~np.isnan(quality)], minlength=len(found))
+    if never := [name for name, count in zip(found, made) if count < 2]:
+        raise ValueError(
+            f"The log has fewer than two answers of {never[0]!r} with a known quality: nothing can "
+            "be learned of it. Leave the choice out of the router."
+        )
+    if propensity is None:
+        chance = estimate_propensities(as_numbers(X), position, len(found), folds_of_log(n))
+    else:
+        chance = read_propensity(propensity, n)
+
+    def table(values):
+        known = np.flatnonzero(~np.isnan(values))
+        cells, weight = np.full((n, len(found)), np.nan), np.zeros((n, len(found)))
+        cells[known, position[known]] = values[known]
+        # What is not known is missing at random.
+        weight[known, position[known]] = n / len(known) / chance[known]
+        return Known(cells, weight, float(weight[weight > 0].mean()))
+
+    known, known_costs = table(quality), None
+    planned = None if listed is None else check_costs(listed, found)
+    if costs is not None and np.ndim(costs) == 1:
+        if planned is None and not estimates_costs:
+            raise ValueError(
+                "costs of the answers given, of shape (n_samples,), do not say what the other "
+                "choices would have cost. Give the price list to the constructor (the budget is "
+                "then met in the logged costs), or a cost_estimator that learns them."
+            )
+        known_costs = table(read_values(costs, "costs", n, least=0.0))
+        paid = known_costs.table
+    elif costs is not None:
+        paid = check_row_costs(costs, None, (n, len(found)))
+    elif planned is None:
+        raise ValueError(f"costs must say what each of {found!r} costs, got None.")
+    else:
+        paid, planned = planned, None
+    how = "estimated" if propensity is None else "given"
+    return Log(found, known.table, paid, planned, known, known_costs, how)
+
+
+def choice_names(y, listed):
+    """Names of the columns of a table: the frame's, else those of the prices, else numbers."""
+    names, listed = column_names(y), by_label(listed)
+    n_choices = np.shape(y)[1] if np.ndim(y) == 2 else 1
+    if names is None:
+        named = isinstance(listed, Mapping)
+        names = [str(key) for key in listed] if named else [f"choice{k}" for k in range(n_choices)]
+    if len(names) != n_choices:
+        raise ValueError(
+            f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
+            + " For a log of one answer for each request give choice, too." * (n_choices == 1)
+        )
+    return names
+
+
+def is_named(y, listed):
+    """Whether a frame, or a mapping of costs, gives choices their names."""
+    return columns_of(y) is not None or isinstance(by_label(listed), Mapping)
+
+
+def costs_now(costs, names, known):
+    """Costs of choices by a parameter that may have changed after `fit`.
+
+    What a mapping does not name stays as it is `known`, and so do choices that came later.
+    """
+    costs = by_label(costs)
+    if isinstance(costs, Mapping):
+        known = dict(zip(names, np.asarray(known).tolist()))
+        return check_costs(known | {str(name): cost for name, cost in costs.items()}, names)
+    if np.ndim(costs) == 1 and len(costs) < len(names):
+        costs = [*costs, *known[len(costs) :]]
+    return check_costs(costs, names)
+
+
+def column_names(frame):
+    """The columns of a data frame as strings; None of anything else."""
+    columns = columns_of(frame)
+    if columns is None:
+        return None
+    names = [str(column) for column in columns]
+    if len(set(names)) < len(names):
+        raise ValueError(f"y must not have two columns of the same name, got {names!r}.")
+    return names
+
+
+def check_matrix(matrix, name, columns=None, allow_nan=False):
+    """A matrix with one column for each choice; a frame's columns in the order of `columns`."""
+    if columns is not None:
+        matrix = in_order(matrix, columns, name)
+    matrix = check_numbers(matrix, name, allow_nan=allow_nan)
+    if matrix.ndim not in (1, 2) or not len(matrix):
+        raise ValueError(
+            f"{name} must have one row for each row of X and one column for each choice, got shape "
+            f"{matrix.shape}."
+        )
+    return matrix.reshape(len(matrix), -1)
+
+
+def check_row_costs(costs, columns, shape):
+    """Costs of each row and choice, none of them negative."""
+    costs = check_matrix(costs, "costs", columns)
+    if costs.shape != shape:
+        raise ValueError(
+            f"costs must have one cost for each row and choice, shape {shape}, got {costs.shape}."
+        )
+    return check_numbers(costs, "costs", low=0.0)
+
+
+def kept_choices(names, n_samples, exclude, allowed):
+    """Positions of the choices that a call leaves, and which of them each row may make."""
+    if isinstance(exclude, str):
+        raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
+    exclude = [] if exclude is None else list(exclude)
+    if unknown := [name for name in exclude if name not in names]:
+        raise ValueError(f"exclude names {unknown!r}, which are not among {names!r}.")
+    kept = np.array([k for k, name in enumerate(names) if name not in exclude], dtype=np.int64)
+    if not len(kept):
+        raise ValueError(f"exclude={exclude!r} leaves no choice of {names!r}.")
+    if allowed is None:
+        return kept, None
+    allowed = np.asarray(in_order(allowed, names, "allowed"))
+    if allowed.dtype != bool or allowed.shape != (n_samples, len(names)):
+        raise ValueError(
+            f"allowed must be booleans of shape ({n_samples}, {len(names)}), a column for "
+            f"each of {names!r}, got {allowed.dtype} of shape {allowed.shape}."
+        )
+    allowed = allowed[:, kept]
+    if len(without := np.flatnonzero(~allowed.any(axis=1))):
+        raise ValueError(
+            f"allowed leaves row {without[0]} and {len(without) - 1} others no choice"
+            + (f", with {exclude!r} excluded." if exclude else ".")
+        )
+    return kept, allowed
+
+
+def overlap_of(log, choices):
+    """How often the log made the choices of a policy (:class:`~skroute.metrics.Overlap`)."""
+    weight = log.known.weight
+    needed, matched = (
+        choices.totals(table) for table in (np.ones(weight.shape), (weight > 0).astype(float))
+    )
+    made = [column[column > 0] for column in weight.T]
+    return Overlap(
+        list(log.names),
+        np.array([len(own) for own in made]),
+        np.array([effective_size(own) for own in made]),
+        np.array([own.max() if len(own) else 0.0 for own in made]),
+        needed / len(weight),
+        np.rint(matched).astype(np.int64),
+        [
+            name
+            for name, n, m, own in zip(log.names, needed, matched, made)
+            if never_matched(n, m, len(own), len(weight))
+        ],
+        log.propensity == "estimated",
+    )

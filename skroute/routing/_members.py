@@ -1,0 +1,566 @@
+"""Members: named models that are checked, fitted out of fold, and asked for the rows of each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import check_cv
+from sklearn.utils import Bunch, _safe_indexing, check_consistent_length, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from skroute.base import (
+    Plan,
+    check_affordable,
+    check_budget,
+    check_costs,
+    check_rows,
+    dispatch,
+    inherit_member_tags,
+    measure_costs,
+    note_failure,
+)
+from skroute.metrics._objectives import (
+    RowQuality,
+    is_money,
+    objective_of_labels,
+    objective_of_numbers,
+)
+from skroute.routing._estimates import folds_of, part_of
+from skroute.routing._router import BUDGET, N_JOBS, Router
+from skroute.routing._targets import (
+    MultiLabel,
+    Numbers,
+    SingleLabel,
+    all_classes,
+    make_target,
+    rows_of_failure,
+)
+from skroute.utils._compat import (
+    BaseComposition,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    VisualBlock,
+    check_method_params,
+    check_sample_weight,
+    num_samples,
+    routing_enabled,
+)
+from skroute.utils._frozen import comes_fitted
+from skroute.utils._handing import answered, handed_over
+from skroute.utils._named import by_label
+from skroute.utils._once import once_of
+from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_known_labels
+
+ABSTAIN_COST = [Interval(Real, 0, None, closed="left"), None]
+EXCHANGE_RATE = [Interval(Real, 0, None, closed="left"), None]
+
+
+@dataclass
+class Answers:
+    """What members said of the rows of a fit, out of fold, and how these rows are divided.
+
+    Attributes
+    ----------
+    names : list of str
+    responses : list of ndarray
+        For each member one entry, or row of scores, for each row of the fit.
+    target : ndarray
+        The true answers, encoded as the responses are.
+    folds : list of (train, test)
+    weight : ndarray of shape (n_samples,), default=None
+        Weights of the rows, their mean 1.
+    """
+
+    names: list
+    responses: list
+    target: np.ndarray
+    folds: list
+    weight: np.ndarray | None = None
+
+    @property
+    def part(self):
+        """Number of the fold that each row is in."""
+        return part_of(self.folds, len(self.target))
+
+
+class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
+    """Base of routers with a constructor parameter ``estimators``: names and models, with costs.
+
+    A subclass implements ``_learn(X, answers)``, which sets what ``_plan`` needs and
+    ``choices_``, and may replace ``_asks``, the method of members that it learns from.
+    """
+
+    _parameter_constraints: dict = {
+        "estimators": [list],
+        "costs": [dict, "array-like", StrOptions({"time"})],
+        "budget": BUDGET,
+        "n_jobs": N_JOBS,
+    }
+    # The kinds of target that the router takes.
+    _target_kinds: tuple[type, ...] = (SingleLabel,)
+    # Whether sample_weight counts in what the router itself learns.
+    _weighs = False
+
+    @property
+    def named_estimators(self):
+        """The members by name (:class:`~sklearn.utils.Bunch`)."""
+        return Bunch(**dict(self.estimators))
+
+    @property
+    def named_estimators_(self):
+        """The fitted members by name (:class:`~sklearn.utils.Bunch`)."""
+        return Bunch(**dict(zip(self.member_names_, self.estimators_)))
+
+    def get_params(self, deep=True):
+        """Parameters of this estimator and, if `deep`, of its members.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to include the members and their parameters.
+
+        Returns
+        -------
+        dict
+        """
+        return self._get_params("estimators", deep=deep)
+
+    def set_params(self, **params):
+        """Set parameters of this estimator or of its members by name.
+
+        A member is replaced as a whole by ``set_params(name=estimator)`` and removed by
+        ``set_params(name="drop")``.
+
+        Parameters
+        ----------
+        **params : keyword arguments
+            Parameters to set.
+
+        Returns
+        -------
+        self
+        """
+        self._set_params("estimators", **params)
+        return self
+
+    # Fit ------------------------------------------------------------------------------------
+
+    def _fit(self, X, y, *, task, **params):
+        names, members = self._check_members()
+        X, y = check_rows(self, X, reset=True), on_host(y)
+        self._check(X, dict(zip(names, members)))
+        costs = None if isinstance(self.costs, str) else self._costs_of(names)
+        if costs is not None:
+            check_affordable(check_budget(self.budget), self._least_cost(costs, names))
+        y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
+        target = kind(all_classes(classes, members) if kind is SingleLabel else classes)
+        self._check_target(target)
+        routed, weight = self._routed(dict(zip(names, members)), params, X)
+        splits, folds = self._splits(X, y, kind, routed)
+        # Steps are made before the parallel loop: a worker must not change the estimator.
+        steps = [task.step(f"fit {name}") for name in names]
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(fit_member)(
+                step, name, member, X, y, target, self._asks_member(name), splits,
+                routed[name]["fit"],
+            )
+            for step, name, member in zip(steps, names, members)
+        )  # fmt: skip
+        fitted, responses = map(list, zip(*found))
+        self._target, self.estimators_, self.member_names_ = target, fitted, list(names)
+        if kind is not Numbers:
+            self.classes_ = target.classes
+        if costs is None:
+            calls = {name: getattr(m, self._method()) for name, m in zip(names, fitted)}
+            costs = measure_costs(calls, X)
+            check_affordable(check_budget(self.budget), self._least_cost(costs, names))
+        self._costs_of_fit, self._measured = costs, isinstance(self.costs, str)
+        with task.step("learn routing"):
+            answers = Answers(list(names), responses, target.positions(y), folds, weight)
+            self._learn(X, answers)
+
+    def _asks(self):
+        """How members are asked about training rows, see `SingleLabel.call`; None if not."""
+        return self._objective_asks() if hasattr(self, "quality") else "predict_proba"
+
+    def _asks_member(self, name):
+        return self._asks()
+
+    def _objective_asks(self):
+        from skroute.metrics._objectives import asks_of
+
+        return asks_of(self.quality)
+
+    def _method(self):
+        """The method of members that takes the time that they cost."""
+        return {"scores": "predict_proba", None: "predict"}.get(self._asks(), self._asks())
+
+    def _check(self, X, members):
+        """Rules between parameters, rows and members (by name), before any is fitted."""
+        for name, member in members.items():
+            self._check_member(name, member)
+
+    def _check_member(self, name, member):
+        of_numbers = self._target_kinds == (Numbers,)
+        if (is_classifier if of_numbers else is_regressor)(member):
+            wanted = "regressor" if of_numbers else "classifier"
+            raise ValueError(
+                f"The estimator {name!r} should be a {wanted}, got {member!r}. BudgetRouter routes "
+                "between models of any kind, from a log of their quality."
+            )
+        if not of_numbers and not hasattr(member, self._method()):
+            raise ValueError(
+                f"{type(self).__name__} needs {self._method()}, which {name!r} ({member!r}) does "
+                "not have. Wrap it in sklearn.calibration.CalibratedClassifierCV, or take a "
+                "quality of labels where there is one."
+            )
+
+    def _check_target(self, target):
+        """Rules between parameters and labels, before any member is fitted."""
+        if not hasattr(self, "quality"):
+            return
+        objective = self._objective_of(target)
+        if getattr(self, "abstain_cost", None) is not None and objective.by_class:
+            raise ValueError(
+                f"abstain_cost={self.abstain_cost!r} is the cost of one row, but "
+                f"quality={objective.name!r} is no plain mean over rows. Take another quality, or "
+                "None."
+            )
+
+    def _check_members(self):
+        """Names and models of the members that are not dropped."""
+        try:
+            names, members = zip(*self.estimators)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "estimators must be a non-empty list of (name, estimator) tuples, "
+                f"got {self.estimators!r}."
+            ) from None
+        self._validate_names(names)
+        kept = [
+            (name, member)
+            for name, member in zip(names, members)
+            if not (isinstance(member, str) and member == "drop")
+        ]
+        if not kept:
+            raise ValueError(
+                f"All of the estimators {list(names)!r} are dropped; keep at least one."
+            )
+        for name, member in kept:
+            if not hasattr(member, "fit") or not hasattr(member, "predict"):
+                raise ValueError(
+                    f"The estimator {name!r} must have fit and predict, got {member!r}. "
+                    'Use "drop" to leave a member out.'
+                )
+        return [name for name, _ in kept], [member for _, member in kept]
+
+    def _costs_of(self, names, costs=None):
+        """The constructor's `costs`, one for each of `names`; dropped members may have one."""
+        costs = by_label(self.costs if costs is None else costs)
+        if isinstance(costs, Mapping):
+            dropped = {name for name, _ in self.estimators}.difference(names)
+            costs = {name: cost for name, cost in costs.items() if name not in dropped}
+        return check_costs(costs, names)
+
+    @property
+    def _member_costs(self):
+        """The cost of every member's call, by the constructor's `costs` of now."""
+        if not isinstance(self.costs, str):
+            costs = by_label(self.costs)
+            if isinstance(costs, Mapping):
+                known = dict(zip(self.member_names_, self._costs_of_fit.tolist()))
+                costs = known | dict(costs)
+            return self._costs_of(self.member_names_, costs)
+        if self._measured:
+            return self._costs_of_fit
+        raise ValueError(
+            f"costs={self.costs!r} was set after fit, which measures them: fit again, or give "
+            "the costs."
+        )
+
+    @property
+    def costs_(self):
+        """Cost of each member's call, by `costs` as it is now, ndarray of shape (n_members,)."""
+        check_is_fitted(self)
+        return self._member_costs
+
+    def _least_cost(self, costs, names):
+        """Mean cost of the cheapest plan, from the cost of each named member."""
+        return 0.0 if getattr(self, "abstain_cost", None) is not None else float(costs.min())
+
+    def _routed(self, members, params, X):
+        """Metadata for the `fit` of each member, and the weights of rows in what is learned."""
+        weight = params.get("sample_weight") if self._weighs else None
+        if weight is None:
+            return self._route_metadata(params), None
+        weight = check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not 0 < weight.sum() < np.inf:
+            raise ValueError("sample_weight must be finite and not zero for every row.")
+        weight = weight / weight.mean()
+        if routing_enabled() or set(params) != {"sample_weight"}:
+            return self._route_metadata(params), weight
+        routed = {"cv": Bunch(split={})}
+        for name, member in members.items():
+            fitted = comes_fitted(member)
+            if not fitted and not has_fit_parameter(member, "sample_weight"):
+                raise ValueError(
+                    f"sample_weight is for every member, but fit of {name!r} ({member!r}) does "
+                    "not take it. With sklearn.set_config(enable_metadata_routing=True) each "
+                    "member says by set_fit_request whether it does."
+                )
+            routed[name] = Bunch(fit={} if fitted else dict(params))
+        return routed, weight
+
+    def _splits(self, X, y, kind, routed):
+        """How members are cross-validated, and how what the router learns of them is."""
+        cv = getattr(self, "cv", None)
+        if cv is None or isinstance(cv, Integral):
+            # Values are not classes: what is learned from them is not stratified.
+            splitter = check_cv(cv, y, classifier=kind is not Numbers)
+            return list(splitter.split(np.zeros(num_samples(X)), y)), folds_of(cv, X)
+        splits = folds_of(check_cv(cv, y, classifier=kind is not Numbers), X, y,
+                          **routed["cv"]["split"])  # fmt: skip
+        return splits, splits
+
+    # Answers --------------------------------------------------------------------------------
+
+    def _answer(self, X, plan, response):
+        handed = handed_over(self, plan.route)
+        if not handed.any():
+            return self._answers_to(X, plan, response, np.arange(len(plan.route)))
+        # Rows that nobody answers: None, or NaN among numbers.
+        if response == "predict_proba" or isinstance(self._target, MultiLabel):
+            answers = np.full((len(handed), len(self.classes_)), np.nan)
+        elif isinstance(self._target, Numbers):
+            answers = np.full(len(handed), np.nan)
+        else:
+            answers = np.full(len(handed), None, dtype=object)
+        rows = np.flatnonzero(~handed)
+        if len(rows):
+            answers[rows] = self._answers_to(X, plan, response, rows)
+        return answers
+
+    def _answers_to(self, X, plan, response, rows):
+        """Answers to some rows of a plan; what deciding has paid for is its state."""
+        known = plan.state or {}
+
+        def answer(choice, at):
+            if (choice, response) in known:
+                return known[choice, response][rows[at]]
+            return self._answers_of(X, choice, response, rows[at])
+
+        answers = dispatch(plan.route[rows], answer)
+        return self._target.labels(answers) if response == "predict" else answers
+
+    def _answers_of(self, X, at, method, rows):
+        """What a fitted member says of some rows; within a walk of each of them once."""
+        name, member, once = self.member_names_[at], self.estimators_[at], once_of(self)
+
+        def ask(rows):
+            once.count(name, len(rows))
+            with rows_of_failure(rows):
+                return self._target.call(method, name, member, _safe_indexing(X, rows))
+
+        return once.rows(("answers", at, method), rows, num_samples(X), ask)
+
+    def _offers_proba(self):
+        """When every member, whichever a row is routed to, has `predict_proba`."""
+        if self._target_kinds == (Numbers,):
+            return False
+        members = getattr(self, "estimators_", None)
+        if members is None:
+            members = [member for _, member in self.estimators if member != "drop"]
+        # A member's own AttributeError goes through: it says why.
+        return all(callable(member.predict_proba) for member in members)
+
+    # Quality --------------------------------------------------------------------------------
+
+    def _objective_of(self, target):
+        if isinstance(target, Numbers):
+            return objective_of_numbers(self.quality)
+        return objective_of_labels(
+            self.quality, target.classes, several=isinstance(target, MultiLabel)
+        )
+
+    def _least_prices(self):
+        """What one unit of cost is worth in quality: within a budget, and where there is none."""
+        if getattr(self, "exchange_rate", None) is not None:
+            return (float(self.exchange_rate),) * 2
+        return 0.0, float(is_money(self.quality))
+
+    def _encoded(self, y):
+        """True answers as members' are; labels that `fit` has not seen are refused."""
+        y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
+        if isinstance(self._target, SingleLabel):
+            check_known_labels(y, self.classes_)
+        return self._target.positions(y)
+
+    def row_quality(self, X, y, sample_weight=None, budget=None, **call):
+        """How good the answer to each row is, by this router's `quality`, in one pass.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            True answers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, for qualities that weight classes by how many rows they have.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **call : keyword arguments
+            What `predict_routed` takes.
+
+        Returns
+        -------
+        RowQuality
+            Named tuple ``(quality, route, cost)``. A row that is handed over counts as the
+            best quality in the log of `fit` less `abstain_cost`.
+        """
+        check_is_fitted(self)
+        check_consistent_length(X, y)
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, X, dtype=np.float64)
+        objective, target = self._objective_of(self._target), self._encoded(y)
+        routed = self._respond(X, objective.asks, budget, **call)
+        rows = np.flatnonzero(~handed_over(self, routed.route))
+        quality = np.full(len(routed.route), getattr(self, "abstain_quality_", None), dtype=float)
+        if len(rows):
+            answers = routed.y_pred[rows]
+            if objective.asks == "predict":
+                answers = self._encoded(answers.astype(self._answer_dtype))
+            weight = None if sample_weight is None else sample_weight[rows]
+            quality[rows] = objective.rows(target[rows], answers, weight)
+        return RowQuality(quality, routed.route, routed.cost)
+
+    @property
+    def _answer_dtype(self):
+        if isinstance(self._target, SingleLabel):
+            return self.classes_.dtype
+        return np.int64 if isinstance(self._target, MultiLabel) else np.float64
+
+    def score(
+        self, X, y, sample_weight=None, budget=None, *, exclude=None, allowed=None, request_id=None
+    ):
+        """scikit-learn's score of `predict` at the budget, over the rows that are answered.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            True labels or numbers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        budget, exclude, allowed, request_id
+            As in `predict_routed`.
+
+        Returns
+        -------
+        float
+            Accuracy of labels, coefficient of determination of numbers.
+        """
+        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id}
+        return self._score(X, y, sample_weight, budget, **call)
+
+    def _score(self, X, y, sample_weight, budget, **call):
+        check_is_fitted(self)
+        y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
+        check_consistent_length(X, y)
+        routed = self._respond(X, "predict", budget, **call)
+        rows = answered(self, routed.route)
+        if not len(rows):
+            return np.nan
+        answers = routed.y_pred[rows].astype(self._answer_dtype)
+        weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        return self._score_of(y[rows], answers, weight)
+
+    def _score_of(self, y, answers, weight):
+        if isinstance(self._target, Numbers):
+            return r2_score(y, answers, sample_weight=weight)
+        return accuracy_score(y, answers, sample_weight=weight)
+
+    # scikit-learn ---------------------------------------------------------------------------
+
+    def get_metadata_routing(self):
+        """Metadata routing of this object.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRouter
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        for name, member in self.estimators:
+            if member != "drop":
+                router.add(**{name: member}, method_mapping=fit)
+        if hasattr(self, "cv"):
+            split = MethodMapping().add(caller="fit", callee="split")
+            router.add(cv=self.cv, method_mapping=split)
+        return router
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        try:
+            _, members = self._check_members()
+        except ValueError:
+            # Tags are asked for before parameters are validated; fit will say it.
+            return tags
+        kinds = [get_tags(member).classifier_tags for member in members]
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_class = all(
+                kind is None or kind.multi_class for kind in kinds
+            )
+            tags.classifier_tags.multi_label = MultiLabel in self._target_kinds and all(
+                kind is not None and kind.multi_label for kind in kinds
+            )
+        return inherit_member_tags(tags, members)
+
+    def _sk_visual_block_(self):
+        names, members = zip(*self.estimators)
+        return VisualBlock("parallel", members, names=names)
+
+
+def fit_member(step, name, member, X, y, target, ask, splits, fit_params):
+    """A member fitted on all rows, and what it says of each row without having seen its fold."""
+    with step:
+        fitted = clone(member)
+        with note_failure(name, num_samples(X), "fit"):
+            fitted.fit(X, y, **fit_params)
+        if ask is None:
+            return fitted, None
+        if comes_fitted(fitted):
+            return fitted, target.call(ask, name, fitted, X)
+        response = None
+        with note_failure(name, num_samples(X), "cross-validation"):
+            for train, test in splits:
+                fold = clone(member)
+                fold.fit(
+                    *_safe_split(fold, X, y, train), **check_method_params(X, fit_params, train)
+                )
+                rows, _ = _safe_split(fold, X, y, test, train)
+                part = target.call(ask, name, fold, rows)
+                if response is None:
+                    response = np.zeros((num_samples(X), *part.shape[1:]), dtype=part.dtype)
+                response[test] = part
+        return fitted, response
+
+
+def single_plan(n_rows, choice, cost, state=None):
+    """The plan that makes one choice for all rows."""
+    return Plan(np.full(n_rows, choice, dtype=np.int64), np.full(n_rows, float(cost)), state)

@@ -1,0 +1,474 @@
+"""The policy of a router: what choices are worth, the price of every budget, how well that does.
+
+It is the only place where a price, an exclusion, a tie or a standard error is computed. Routers
+decide by it, streams, exports and `DaskRouter` take it as it is.
+"""
+
+import inspect
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
+from skroute.base import Plan, affords, check_affordable, note_failure
+from skroute.routing._estimates import predict_matrix
+from skroute.utils._compat import num_samples
+
+# Efficiencies that differ by less, relatively, are tied, as in `choose_at_price`.
+_TIE = 1e-9
+# A price is learned without each of this many parts of the rows at most.
+_MAX_PARTS = 10
+# Budgets at which a policy is compared with others on validation rows.
+_N_CURVE = 33
+# Rows of evidence that the figures of a single choice are shrunk by towards those of all.
+_PRIOR_ROWS = 20.0
+
+
+class Choices(NamedTuple):
+    """Two choices for each row, which differ where the row is tied, and the share of the second."""
+
+    low: np.ndarray
+    high: np.ndarray
+    share: np.ndarray
+
+    def mean(self, table):
+        """For each row the mean of its entries in a table (n_rows, n_choices)."""
+        rows = np.arange(len(self.low))
+        low, high = table[rows, self.low], table[rows, self.high]
+        return low + self.share * (high - low)
+
+    def totals(self, table):
+        """For each choice the sum of the table's entries over the rows that make it."""
+        rows, n_choices = np.arange(len(self.low)), table.shape[1]
+        low = (1 - self.share) * table[rows, self.low]
+        high = self.share * table[rows, self.high]
+        return np.bincount(self.low, low, n_choices) + np.bincount(self.high, high, n_choices)
+
+
+class Validation(NamedTuple):
+    """What decisions by estimates and a price learned without a row come to, row by row."""
+
+    choices: Choices
+    quality: np.ndarray
+    cost: np.ndarray
+
+
+class Validated(NamedTuple):
+    """Means over validation rows, and their standard errors as estimates for new rows."""
+
+    quality: float
+    quality_se: float
+    cost: float
+    cost_se: float
+
+
+class Correction(NamedTuple):
+    """By choice, what the choices made are worth beyond their estimates, and a factor of cost."""
+
+    quality: np.ndarray
+    cost: np.ndarray
+
+
+def choose_by_rule(values, costs, rule):
+    """Choices of rows that are decided alone at a price, ties left open."""
+    low = choose_at_price(values, costs, rule.price, tolerance=_TIE)
+    if not rule.share:
+        return Choices(low, low, np.zeros(len(low)))
+    high = choose_at_price(values, costs, rule.price, tolerance=-_TIE)
+    return Choices(low, high, np.where(low == high, 0.0, rule.share))
+
+
+def standard_error(rows, part=None, weight=None):
+    """Standard error of a mean over rows whose decisions were learned part by part.
+
+    The larger of that of independent rows and that of the parts' means.
+    """
+    if len(rows) < 2:
+        return np.nan
+    if weight is not None:
+        # What each row adds to the weighted mean, in the first order.
+        mean = np.average(rows, weights=weight)
+        rows = mean + (rows - mean) * weight / weight.mean()
+    found = rows.std(ddof=1) / np.sqrt(len(rows))
+    numbers = () if part is None else np.unique(part)
+    if len(numbers) > 1:
+        means = np.array([rows[part == number].mean() for number in numbers])
+        found = max(found, means.std(ddof=1) / np.sqrt(len(numbers)))
+    return float(found)
+
+
+@dataclass(eq=False)
+class Policy:
+    """Estimates of quality, out of sample, and what follows from them for every budget.
+
+    All tables have one row for each row of the log and one column for each choice; costs are
+    such tables or one number for each choice.
+
+    Attributes
+    ----------
+    estimator : fitted estimator
+        Of the quality of all choices that the log has.
+
+    estimate : ndarray of shape (n_rows, n_choices)
+        Cross-fitted quality: no row is estimated by an estimator that was fitted on it.
+
+    as_new : ndarray of shape (n_rows, n_choices)
+        The same, distributed as the estimates of new rows: what the price is learned from.
+
+    quality : ndarray of shape (n_rows, n_choices)
+        Outcomes that decisions are judged by.
+
+    planned : ndarray
+        Costs that rows are decided by.
+
+    paid : ndarray
+        What choices have cost, in which budgets are met; `planned` itself where it is no other.
+
+    part : ndarray of shape (n_rows,), dtype=int64
+        Number of the fold that each row was estimated in.
+
+    sigma : ndarray of shape (n_choices,)
+        Standard deviation of the estimation error.
+
+    reg_lambda : float, default=0.0
+        `reg_lambda` times `sigma` is taken off the estimates.
+
+    deciding : float, default=0.0
+        What each row pays before it is decided.
+
+    margin : float, default=0.0
+        Share of a budget that is left unspent (FrugalMCT's delta).
+
+    least_prices : tuple of two floats, default=(0.0, 0.0)
+        The smallest price, within a budget and where it is unlimited: what one unit of cost is
+        worth in quality where both are money.
+
+    weight : ndarray of shape (n_rows,), default=None
+        How much each row of the log counts.
+
+    noise : float, default=1.0
+        By how much single outcomes are noisier than those of a complete table.
+
+    planned_as_new : ndarray, default=None
+        `planned` as `as_new`, where costs are estimated too.
+
+    columns : ndarray of int, default=None
+        Outputs of the estimator that are the choices; None where all are.
+    """
+
+    estimator: Any
+    estimate: np.ndarray
+    as_new: np.ndarray
+    quality: np.ndarray
+    planned: np.ndarray
+    paid: np.ndarray
+    part: np.ndarray
+    sigma: np.ndarray
+    reg_lambda: float = 0.0
+    deciding: float = 0.0
+    margin: float = 0.0
+    least_prices: tuple = (0.0, 0.0)
+    weight: np.ndarray | None = None
+    noise: float = 1.0
+    planned_as_new: np.ndarray | None = None
+    columns: np.ndarray | None = None
+    _kept: dict = field(default_factory=dict, repr=False)
+
+    def __getstate__(self):
+        # What is computed when it is asked for stays behind.
+        return {name: vars(self)[name] for name in self.__dataclass_fields__} | {"_kept": {}}
+
+    # Other policies -------------------------------------------------------------------------
+
+    def at(self, *, costs=None, **changes):
+        """The policy at other fixed costs, `reg_lambda`, `deciding` or `least_prices`.
+
+        The log is scaled: a call that cost twice its list price costs twice the new one.
+        """
+        changes = {name: now for name, now in changes.items() if now != getattr(self, name)}
+        if costs is not None and not np.array_equal(costs, self.planned):
+            paid = costs
+            if self.paid is not self.planned:
+                factor = np.divide(
+                    costs, self.planned, out=np.ones_like(costs), where=self.planned > 0
+                )
+                paid = self.paid * factor
+            changes |= {"planned": costs, "paid": paid}
+        return replace(self, **changes, _kept={}) if changes else self
+
+    def restricted(self, kept):
+        """The policy of some of the choices, for the time that the others are down."""
+        if len(kept) == self.quality.shape[1]:
+            return self
+        key = tuple(kept)
+        if key not in self._kept:
+            planned = np.ascontiguousarray(self.planned[..., kept])
+            own_paid = self.paid is not self.planned
+            new = self.planned_as_new
+            columns = np.arange(self.quality.shape[1]) if self.columns is None else self.columns
+            self._kept[key] = replace(
+                self,
+                estimate=self.estimate[:, kept],
+                as_new=self.as_new[:, kept],
+                quality=self.quality[:, kept],
+                planned=planned,
+                paid=np.ascontiguousarray(self.paid[..., kept]) if own_paid else planned,
+                sigma=self.sigma[kept],
+                planned_as_new=None if new is None else new[:, kept],
+                columns=columns[kept],
+                _kept={},
+            )
+        return self._kept[key]
+
+    # Prices ---------------------------------------------------------------------------------
+
+    @property
+    def penalty(self):
+        """What is taken off each choice's estimates."""
+        return self.reg_lambda * self.sigma
+
+    @property
+    def per_row(self):
+        """Whether costs are known, or estimated, row by row."""
+        return self.planned.ndim == 2
+
+    @property
+    def _decided_as_new(self):
+        """Values and costs by which new rows would be decided, for the rows of the log."""
+        planned = self.planned if self.planned_as_new is None else self.planned_as_new
+        return self.as_new - self.penalty, planned
+
+    @cached_property
+    def path(self):
+        """The price of every budget, what deciding costs not included (`AssignmentPath`)."""
+        realised = None if self.paid is self.planned else self.paid
+        return assignment_path(*self._decided_as_new, realised, self.weight)
+
+    @property
+    def least(self):
+        """Mean cost of the cheapest plan."""
+        return float(self.path.budgets[0]) + self.deciding
+
+    def rule(self, budget, path=None):
+        """Price of a mean budget, deciding included, and how ties at it are mixed (`Rule`)."""
+        path = self.path if path is None else path
+        least_price = float(self.least_prices[budget == np.inf])
+        if budget == np.inf:
+            return Rule(least_price, 0.0)
+        cheapest = float(self.path.budgets[0])
+        room = (1 - self.margin) * (budget - self.deciding)
+        # Of estimated costs the cheapest plan may seem more expensive than the budget.
+        room = cheapest if affords(cheapest + self.deciding, budget) else room
+        rule = path.rule(max(room, float(path.budgets[0])))
+        return rule if rule.price >= least_price else Rule(least_price, 0.0)
+
+    # Decisions ------------------------------------------------------------------------------
+
+    def estimates(self, X):
+        """Estimated quality of each choice for each row, before the penalty."""
+        return self._chosen(predict_matrix(self.estimator, X, "quality_estimator"))
+
+    def estimates_and_std(self, X):
+        """Estimated quality of each choice, and the standard deviation of its error."""
+        if offers_std(self.estimator):
+            with note_failure("quality_estimator", num_samples(X), "predict"):
+                found = self.estimator.predict(X, return_std=True)
+            return tuple(
+                self._chosen(np.asarray(part, dtype=np.float64).reshape(num_samples(X), -1))
+                for part in found
+            )
+        estimates = self.estimates(X)
+        levels = zip(estimates.T, error_by_level(self.estimate, self.quality))
+        return estimates, np.column_stack([np.interp(part, *level) for part, level in levels])
+
+    def _chosen(self, outputs):
+        return outputs if self.columns is None else outputs[:, self.columns]
+
+    def decide(self, values, costs, budget, *, draw, policy="online", told=False, allowed=None):
+        """Choose for each row of a call (`Plan`).
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_choices)
+            Estimated quality less the penalty.
+
+        costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+
+        budget : float
+            Mean cost per row, deciding included.
+
+        draw : callable
+            From positions of rows to a uniform number for each, which divides ties.
+
+        policy : {"online", "batch"}, default="online"
+
+        told : bool, default=False
+            Whether the call was given the costs of its rows.
+
+        allowed : ndarray of bool of shape (n_rows, n_choices), default=None
+            Choices that each row may make.
+        """
+        rows, worth = np.arange(len(values)), values
+        if allowed is not None:
+            values, costs, stand_in = stand_ins(values, costs, allowed)
+        estimated = self.paid is not self.planned and not told
+        least = self.least
+        # One row alone has no mean that a budget could hold for.
+        if policy == "batch" or (told and len(values) > 1):
+            least = float(np.min(costs, axis=-1).mean()) + self.deciding
+        check_affordable(budget, self.least if estimated else least)
+        if policy == "online":
+            route, high, share = choose_by_rule(values, costs, self.rule(budget))
+            tied = np.flatnonzero(share)
+            if len(tied):
+                up = tied[draw(tied) < share[tied]]
+                route[up] = high[up]
+        else:
+            room = budget - self.deciding
+            if estimated:
+                room = self.path.planned_at(room)
+                if allowed is not None and not affords(room, least - self.deciding):
+                    raise ValueError(
+                        f"budget={budget!r} does not pay for the cheapest choices that allowed "
+                        f"leaves: by the costs that rows are decided by they cost {least:.6g} per "
+                        f"sample, and the budget pays for {room + self.deciding:.6g}."
+                    )
+            net = values - self.least_prices[budget == np.inf] * costs
+            route = solve_assignment(net, costs, max(room, least - self.deciding)).choices
+        if allowed is not None:
+            route = np.where(allowed[rows, route], route, stand_in)
+        cost = np.broadcast_to(costs, values.shape)[rows, route]
+        found = self.correction(budget)
+        quality = worth[rows, route] + (self.penalty + found.quality)[route]
+        expected = cost * found.cost[route] if estimated else cost
+        return Plan(route, cost + self.deciding, None, quality, expected + self.deciding)
+
+    # How well it does -----------------------------------------------------------------------
+
+    @cached_property
+    def _part_paths(self):
+        """For each part of the rows their positions and the path of the other rows."""
+        part = self.part % _MAX_PARTS if len(np.unique(self.part)) > _MAX_PARTS else self.part
+        values = self.estimate - self.penalty
+        realised = None if self.paid is self.planned else self.paid
+        found = []
+        for number in np.unique(part):
+            rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
+            others = others if len(others) else rows
+            path = assignment_path(
+                values[others],
+                of_rows(self.planned, others),
+                of_rows(realised, others),
+                None if self.weight is None else self.weight[others],
+            )
+            found.append((rows, path))
+        return found
+
+    def validate(self, budget):
+        """The cross-fitted decisions at a mean budget, judged by the log (`Validation`)."""
+        check_affordable(budget, self.least)
+        n_rows, values = len(self.quality), self.estimate - self.penalty
+        low, high, share = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64), np.empty(n_rows)
+        for rows, path in self._part_paths:
+            rule = self.rule(budget, path)
+            found = choose_by_rule(values[rows], of_rows(self.planned, rows), rule)
+            low[rows], high[rows], share[rows] = found
+        choices = Choices(low, high, share)
+        cost = choices.mean(np.broadcast_to(self.paid, self.quality.shape)) + self.deciding
+        return Validation(choices, choices.mean(self.quality), cost)
+
+    def validated(self, budget):
+        """Mean quality and cost of these decisions with their standard errors (`Validated`).
+
+        New rows are decided by the estimator of all rows: how far its decisions on the rows of
+        the log are from those of the folds is part of the error.
+        """
+        found = self.validate(budget)
+        as_new = choose_by_rule(*self._decided_as_new, self.rule(budget))
+        result = []
+        for rows, table in ((found.quality, self.quality), (found.cost, self.paid)):
+            new = as_new.mean(np.broadcast_to(table, self.quality.shape))
+            new = new + self.deciding * (table is self.paid)
+            apart = np.average(new - rows, weights=self.weight)
+            error = np.hypot(apart, standard_error(rows, self.part, self.weight))
+            result += [float(np.average(rows, weights=self.weight)), float(error)]
+        return Validated(*result)
+
+    @cached_property
+    def curve(self):
+        """Budgets from the cheapest plan to the most expensive, and the validations there."""
+        low, high = self.path.budgets[[0, -1]] + self.deciding
+        budgets = np.unique(np.linspace(low, high, _N_CURVE))
+        return budgets, [self.validate(float(budget)) for budget in budgets]
+
+    def correction(self, budget):
+        """What is left of the winner's curse: how estimates of choices that are made are off."""
+        known = self._kept.get("correction")
+        if known is None or known[0] != budget:
+            choices = choose_by_rule(*self._decided_as_new, self.rule(max(budget, self.least)))
+            known = self._kept["correction"] = budget, self._correct(choices)
+        return known[1]
+
+    def _correct(self, choices):
+        shape = self.quality.shape
+        weight = np.ones((shape[0], 1)) if self.weight is None else self.weight[:, np.newaxis]
+        made = choices.totals(np.broadcast_to(weight, shape))
+        error = choices.totals((self.quality - self.as_new) * weight)
+        overall, prior = error.sum() / made.sum(), _PRIOR_ROWS * self.noise
+        cost = choices.totals(np.broadcast_to(self.paid, shape) * weight)
+        plan = choices.totals(np.broadcast_to(self.planned, shape) * weight)
+        ratio = cost.sum() / plan.sum() if plan.sum() > 0 else 1.0
+        each = prior * plan / np.maximum(made, 1.0)
+        factor = np.full(len(made), ratio)
+        np.divide(cost + ratio * each, plan + each, out=factor, where=plan > 0)
+        return Correction((error + prior * overall) / (made + prior), np.maximum(factor, 0.0))
+
+
+def of_rows(table, rows):
+    """Rows of a table of costs; what is one number for each choice, or None, as it is."""
+    return table if table is None or table.ndim == 1 else table[rows]
+
+
+def choose_one(values, costs, price, fitting):
+    """As `choose_at_price` for one row, among the choices that fit: lists and plain numbers."""
+    price *= 1 + _TIE
+    # Ties go to the cheaper choice, and of equal costs to the better.
+    return max(fitting, key=lambda k: (values[k] - price * costs[k], -costs[k], values[k]))
+
+
+def stand_ins(values, costs, allowed):
+    """Values and costs in which the cheapest choice allowed stands for those that are not."""
+    rows = np.arange(len(values))
+    costs = np.broadcast_to(costs, values.shape)
+    cost = np.where(allowed, costs, np.inf)
+    # Of equal costs the better one.
+    cheapest = np.where(cost == cost.min(axis=1, keepdims=True), values, -np.inf).argmax(axis=1)
+    values = np.where(allowed, values, values[rows, cheapest][:, np.newaxis])
+    costs = np.where(allowed, costs, costs[rows, cheapest][:, np.newaxis])
+    return values, costs, cheapest
+
+
+def offers_std(estimator):
+    """Whether `predict` says how uncertain it is when asked to."""
+    # A router's estimator with newcomers passes the question on to that of `fit`.
+    last = getattr(estimator, "base", estimator)
+    last = last[-1] if isinstance(last, Pipeline) else last
+    try:
+        return "return_std" in inspect.signature(last.predict).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def error_by_level(estimate, quality, n_levels=10, least=30):
+    """Cross-fitted error of each choice's estimate, by the size of the estimate."""
+    found = []
+    for value, truth in zip(estimate.T, quality.T):
+        n = int(np.clip(len(value) // least, 1, n_levels))
+        levels = np.array_split(np.argsort(value, kind="stable"), n)
+        middle = np.array([value[rows].mean() for rows in levels])
+        error = np.array([np.sqrt(np.mean((truth[rows] - value[rows]) ** 2)) for rows in levels])
+        found.append((middle, error))
+    return found

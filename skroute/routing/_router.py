@@ -1,0 +1,391 @@
+"""What every router is: the calls with what may be left out of them, and validation figures."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import CostAwareMixin, affords
+from skroute.ledgers import Ledger
+from skroute.routing._log import kept_choices
+from skroute.routing._stream import BudgetStream
+from skroute.utils._compat import Integral, Interval, Real, num_samples
+from skroute.utils._once import once_of
+
+# The range of n_jobs: 0 jobs do nothing.
+N_JOBS = [
+    Interval(Integral, None, -1, closed="right"),
+    Interval(Integral, 1, None, closed="left"),
+    None,
+]
+BUDGET = [Interval(Real, 0, None, closed="both"), None]
+# Draws of validation rows for the standard error of a budget.
+_N_RESAMPLES = 200
+
+
+class SmallestBudget(NamedTuple):
+    """The smallest budget that reaches a quality on validation rows.
+
+    Attributes
+    ----------
+    budget : float
+        Mean cost per sample; NaN where no budget reaches the quality.
+
+    budget_se : float
+        Its standard error, over samples of the validation rows.
+
+    quality : float
+        The quality that was to be reached.
+
+    reached : float
+        Share of the samples of rows in which some budget reaches it.
+    """
+
+    budget: float
+    budget_se: float
+    quality: float
+    reached: float
+
+
+def _decides_by_price(router):
+    return hasattr(router, "_policy")
+
+
+class Router(CostAwareMixin):
+    """Mixin for estimators that choose, per row, which model answers.
+
+    A subclass implements ``_fit``, ``_plan`` and ``_answer`` of
+    :class:`~skroute.base.CostAwareMixin`, and either ``_policy()``, the fitted policy at the
+    parameters of now, or ``_least()`` and ``_validated(budget)``.
+    """
+
+    def _policy_at(self, budget):
+        """The policy that decides at a budget."""
+        return self._policy()
+
+    def _least(self):
+        return self._policy().least
+
+    def _respond(self, X, response, budget=None, **call):
+        call = {name: value for name, value in call.items() if value is not None}
+        known = inspect.signature(self._plan).parameters
+        if unknown := [name for name in call if name not in known]:
+            raise TypeError(
+                f"{type(self).__name__} does not take {unknown[0]!r} in a call: it takes "
+                f"{', '.join(name for name in known)}."
+            )
+        return super()._respond(X, response, budget, **call)
+
+    def _kept(self, X, exclude, allowed):
+        """Positions of the choices that are left, and which of them each row may make."""
+        return kept_choices(self.choices_, num_samples(X), exclude, allowed)
+
+    # The calls ------------------------------------------------------------------------------
+
+    def predict_routed(
+        self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None
+    ):
+        """Answers, choices and costs from one pass.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per sample for this call, in the unit of `costs`. None takes the
+            constructor's; ``numpy.inf`` is unlimited.
+
+        exclude : list of str, default=None
+            Names of choices that are not made in this call, for example of a model that is
+            down; the others are priced without them.
+
+        allowed : array-like of bool of shape (n_samples, n_choices), default=None
+            Choices that each row may make. Prices are those of all choices.
+
+        request_id : array-like of shape (n_samples,), default=None
+            Divides rows that are tied at the price; equal ids are decided alike. None divides
+            them by what is in the rows.
+
+        costs : array-like or dataframe of shape (n_samples, n_choices), default=None
+            Cost of each choice for each row, for a `BudgetRouter` that was fitted on costs of
+            rows.
+
+        Returns
+        -------
+        Routed
+            Unpacks into ``(y_pred, route, cost)``, with ``expected_quality`` and
+            ``expected_cost`` of the choices as further attributes.
+        """
+        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
+        return self._respond(X, "predict", budget, **call)
+
+    def route(self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None):
+        """Index of the choice made for each row, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget, exclude, allowed, request_id, costs
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+            Index into ``choices_``.
+        """
+        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
+        return self._respond(X, None, budget, **call).route
+
+    def predict_cost(
+        self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None
+    ):
+        """What `predict` spends on each row, everything included, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget, exclude, allowed, request_id, costs
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            Cost per row, in the unit of `costs`.
+        """
+        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
+        return self._respond(X, None, budget, **call).cost
+
+    def predict(self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None):
+        """Answer each row with the choice that it is worth.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget, exclude, allowed, request_id, costs
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The answers.
+        """
+        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
+        return self._respond(X, "predict", budget, **call).y_pred
+
+    @available_if(lambda router: router._offers_proba())
+    def predict_proba(
+        self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None
+    ):
+        """Class probabilities of the choice that each row is worth.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget, exclude, allowed, request_id, costs
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
+        return self._respond(X, "predict_proba", budget, **call).y_pred
+
+    # What decisions came to in fit ------------------------------------------------------------
+
+    def _validated(self, budget):
+        """Quality and cost of decisions on rows that they were not learned from (`Validated`)."""
+        return self._policy_at(budget).validated(budget)
+
+    def _figures(self):
+        check_is_fitted(self)
+        return self._validated(self._effective_budget(None))
+
+    @property
+    def validation_quality_(self):
+        """Mean quality, at `budget`, of rows decided by what was learned from other rows."""
+        return self._figures().quality
+
+    @property
+    def validation_quality_se_(self):
+        """Standard error of `validation_quality_` as an estimate for new rows."""
+        return self._figures().quality_se
+
+    @property
+    def validation_cost_(self):
+        """What these decisions cost on average, by the log."""
+        return self._figures().cost
+
+    @property
+    def validation_cost_se_(self):
+        """Standard error of `validation_cost_` as an estimate for new rows."""
+        return self._figures().cost_se
+
+    # Streams ----------------------------------------------------------------------------------
+
+    def _stream_policy(self, budget, excluded):
+        """The policy of a stream with a mean budget, and the choices that are its columns."""
+        kept, _ = kept_choices(self.choices_, 1, excluded, None)
+        return self._policy().restricted(kept), kept
+
+    def _asked_first(self, kept):
+        """Names of members that deciding between some choices asks."""
+        return []
+
+    def _excludable(self):
+        """Names that `exclude` knows."""
+        return self.choices_
+
+    @available_if(_decides_by_price)
+    def stream(
+        self,
+        budget_total: float,
+        n_expected: int | None = None,
+        *,
+        max_costs: Any = None,
+        ledger: Ledger | None = None,
+        purse: str = "stream",
+        within: Sequence[str] = (),
+        period: str | float | None = None,
+    ) -> BudgetStream:
+        """A budget for requests that come one by one, safe in threads and, shared, processes.
+
+        Parameters
+        ----------
+        budget_total : float
+            Hard cap on the sum of all costs, in the unit of `costs`.
+
+        n_expected : int, default=None
+            Number of requests to come, retries included. None is unknown: then each is
+            priced at the router's `budget`, and the total is a cap on top.
+
+        max_costs : mapping from str to float or array-like of shape (n_choices,), \
+default=None
+            The most that a call of each choice can cost, which is what is reserved. None
+            reserves the costs themselves; required where they are estimated.
+
+        ledger : Ledger, default=None
+            Where the books are kept, see :mod:`skroute.ledgers`. None keeps them in this
+            process.
+
+        purse : str, default="stream"
+            Name of the purse in the ledger. Streams of the same name and ledger share it.
+
+        within : sequence of str, default=()
+            Further purses of the ledger, opened before, that every request is paid from too.
+
+        period : {"day", "month"} or float, default=None
+            After what time the books begin anew: UTC days, UTC months or so many seconds.
+
+        Returns
+        -------
+        BudgetStream
+        """
+        return BudgetStream(
+            self,
+            budget_total,
+            n_expected,
+            max_costs=max_costs,
+            ledger=ledger,
+            purse=purse,
+            within=within,
+            period=period,
+        )
+
+    @available_if(_decides_by_price)
+    def smallest_budget(self, quality=None):
+        """The smallest budget that reaches a quality on validation rows.
+
+        Parameters
+        ----------
+        quality : float, default=None
+            Mean quality to reach. None is that of the best single choice, asked for every row.
+
+        Returns
+        -------
+        SmallestBudget
+            Named tuple ``(budget, budget_se, quality, reached)``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.linear_model import Ridge
+        >>> from skroute.routing import BudgetRouter
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(size=(500, 1))
+        >>> Q = np.column_stack([X[:, 0] > 0.3, np.ones(500)]).astype(float)
+        >>> found = BudgetRouter(Ridge(), costs=[1, 10]).fit(X, Q).smallest_budget(0.95)
+        >>> 3 < found.budget < 6 and found.budget_se < 1
+        True
+        """
+        check_is_fitted(self)
+        policy = self._policy()
+        if quality is None:
+            quality = float(np.average(policy.quality, axis=0, weights=policy.weight).max())
+        budgets, found = policy.curve
+        rows = np.array([each.quality for each in found])
+        weight = np.ones(rows.shape[1]) if policy.weight is None else policy.weight
+        rng = np.random.default_rng(0)
+        # How often each row is in each sample of the rows; the first sample is all of them.
+        drawn = rng.multinomial(
+            rows.shape[1], np.full(rows.shape[1], 1 / rows.shape[1]), _N_RESAMPLES
+        )
+        weights = np.vstack([np.ones(rows.shape[1]), drawn]) * weight
+        means = weights @ rows.T / weights.sum(axis=1, keepdims=True)
+        first = [_first_reaching(budgets, mean, quality) for mean in means]
+        sample = np.array(first[1:])
+        reached = ~np.isnan(sample)
+        error = float(sample[reached].std()) if reached.any() else np.nan
+        return SmallestBudget(first[0], error, float(quality), float(reached.mean()))
+
+    @property
+    def mean_quality_(self):
+        """Mean quality of each choice on the rows of `fit`, ndarray of shape (n_choices,)."""
+        check_is_fitted(self)
+        policy = self._policy()
+        return np.average(policy.quality, axis=0, weights=policy.weight)
+
+    @property
+    def price_path_(self):
+        """Price for every budget, what deciding costs not included (AssignmentPath)."""
+        check_is_fitted(self)
+        return self._policy().path
+
+    @property
+    def price_(self):
+        """Price at `budget`; infinite where it is the smallest feasible one."""
+        check_is_fitted(self)
+        budget = self._effective_budget(None)
+        return float(self._policy_at(budget).rule(budget).price)
+
+
+def _first_reaching(budgets, mean, quality):
+    """The budget at which a curve first reaches a quality, between its points by a line."""
+    reaching = np.flatnonzero(affords(mean, quality) | np.isclose(mean, quality))
+    if not len(reaching):
+        return np.nan
+    at = reaching[0]
+    if at == 0 or mean[at] == mean[at - 1]:
+        return float(budgets[at])
+    share = (quality - mean[at - 1]) / (mean[at] - mean[at - 1])
+    return float(budgets[at - 1] + share * (budgets[at] - budgets[at - 1]))
+
+
+def estimated_once(router, policy, estimate):
+    """Estimates of the rows of a call by a policy; within a walk over budgets made once."""
+    columns = None if policy.columns is None else tuple(policy.columns)
+    key = ("estimates", id(policy.estimator), columns)
+    return once_of(router).whole(key, estimate, of=policy.estimator)

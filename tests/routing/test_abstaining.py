@@ -22,14 +22,13 @@ from skroute.metrics import (
 )
 from skroute.routing import (
     BudgetRouter,
+    DummyRouterClassifier,
+    DummyRouterRegressor,
     FrugalMCTClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
     OccamRouterRegressor,
-    OracleRouterClassifier,
-    OracleRouterRegressor,
     SequentialRouterClassifier,
-    SingleBestClassifier,
     export_policy,
 )
 
@@ -422,7 +421,7 @@ def test_baselines_hand_over_what_is_better_handed_over(cost, budget, seed, rate
     """By brute force over all choices of one for all rows, and for each row."""
     X, y = labels(160, seed)
     told = {"costs": [1, 3], "cv": 2, "abstain_cost": cost, "exchange_rate": rate}
-    single = SingleBestClassifier(members(), budget=budget, **told).fit(X[:100], y[:100])
+    single = DummyRouterClassifier(members(), budget=budget, **told).fit(X[:100], y[:100])
     worth = [*single.mean_quality_[:2], 1 - cost]
     net = np.array(worth) - (rate or 0) * np.array([1, 3, 0])
     net[np.array([1, 3, 0]) > (np.inf if budget is None else budget)] = -np.inf
@@ -430,7 +429,9 @@ def test_baselines_hand_over_what_is_better_handed_over(cost, budget, seed, rate
     assert set(routed.route) == {int(net.argmax())}
     assert all((label is None) == (net.argmax() == 2) for label in routed.y_pred)
     assert single.min_budget_ == 0
-    oracle = OracleRouterClassifier(members(), budget=budget, **told).fit(X[:100], y[:100])
+    oracle = DummyRouterClassifier(members(), strategy="oracle", budget=budget, **told).fit(
+        X[:100], y[:100]
+    )
     right = oracle.member_quality(X[100:], y[100:])
     table = np.column_stack([right, np.full(60, 1 - cost)]) - (rate or 0) * np.array([1, 3, 0])
     found = oracle.row_quality(X[100:], y[100:])
@@ -450,7 +451,7 @@ def test_the_oracle_of_numbers_marks_them():
     y = np.where(X[:, 0] > 0, X[:, 0], np.random.default_rng(0).normal(size=80) * 3)
     told = {"costs": [1, 2], "quality": "absolute_error", "abstain_cost": 0.5, "cv": 2}
     models = [("line", Ridge()), ("tree", DecisionTreeRegressor(max_depth=2, random_state=0))]
-    oracle = OracleRouterRegressor(models, **told).fit(X, y)
+    oracle = DummyRouterRegressor(models, strategy="oracle", **told).fit(X, y)
     answers = oracle.predict(X, y_true=y)
     loss = -oracle.member_quality(X, y)
     best = -oracle.abstain_quality_

@@ -23,11 +23,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import estimator_html_repr, get_tags
+from skroute.routing._values import folds_of, out_of_sample_quality, penalty
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.metrics import pareto_front
 from skroute.routing import BudgetRouter
-from skroute.routing._values import folds_of, out_of_sample_quality, penalty
 
 
 def log(n=300, seed=0, noise=0.1):

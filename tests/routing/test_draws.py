@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from skroute.routing import (
+    DummyRouterClassifier,
     FrugalMLClassifier,
-    RandomRouterClassifier,
     SequentialRouterClassifier,
     _draws,
 )
@@ -46,7 +46,7 @@ class Constant(ClassifierMixin, BaseEstimator):
 
 MEMBERS = [("cheap", Constant(0)), ("expensive", Constant(1))]
 DRAWING = {
-    "random": RandomRouterClassifier(MEMBERS, costs=COSTS),
+    "random": DummyRouterClassifier(MEMBERS, strategy="random", costs=COSTS),
     "FrugalML": FrugalMLClassifier(MEMBERS, costs=COSTS, base="cheap"),
     "Sequential": SequentialRouterClassifier(MEMBERS, costs=COSTS, base="cheap", n_prices=3),
     "FrugalML, any base": FrugalMLClassifier(MEMBERS, costs=COSTS),
@@ -148,7 +148,9 @@ def test_rows_that_are_alike_are_interchangeable(seed, text):
 def test_random_state_gives_other_draws():
     X, y = np.random.default_rng(0).normal(size=(300, 2)), np.arange(300) % 2
     routes = [
-        RandomRouterClassifier(MEMBERS, costs=COSTS, budget=3.0, random_state=state)
+        DummyRouterClassifier(
+            MEMBERS, strategy="random", costs=COSTS, budget=3.0, random_state=state
+        )
         .fit(X, y)
         .route(X)
         for state in (0, 0, 1)

@@ -19,6 +19,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import get_tags
+from skroute.routing._answers import Answers
+from skroute.routing._label_candidates import label_candidates
+from skroute.routing._label_options import LabelRules
+from skroute.routing._priced_views import standard_error
+from skroute.routing._validation import parts_of
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
@@ -29,12 +34,7 @@ from skroute.routing import (
     SequentialRouterClassifier,
     VoteClassifier,
 )
-from skroute.routing._answers import Answers
-from skroute.routing._label_candidates import label_candidates
-from skroute.routing._label_options import LabelRules
 from skroute.routing._mixtures import Mixture, docked_quality
-from skroute.routing._priced_views import standard_error
-from skroute.routing._validation import parts_of
 from tests.estimators import COMBINERS
 
 LABELS = np.array(["ant", "bee", "hornet"])

@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import jaccard_score
-
-from skroute.metrics import sample_quality
 from skroute.routing._combiner import (
     GRID,
     combine,
@@ -18,8 +16,11 @@ from skroute.routing._combiner import (
     search_combinations,
     search_threshold,
 )
-from skroute.routing._frugal_mct import addon_options
 from skroute.routing._label_options import label_groups, label_options, label_rules
+from skroute.routing._predictors import default_predictor
+
+from skroute.metrics import sample_quality
+from skroute.routing._frugal_mct import addon_options
 from skroute.routing._mixtures import (
     best_mixture,
     price_curve,
@@ -27,7 +28,6 @@ from skroute.routing._mixtures import (
     search_delta,
     spread_prices,
 )
-from skroute.routing._predictors import default_predictor
 from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
 
 seeds = st.integers(0, 2**32 - 1)

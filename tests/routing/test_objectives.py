@@ -17,6 +17,9 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from skroute.routing._priced import PricedPolicy
+from skroute.routing._ratio_policy import RatioPolicy, dinkelbach
+from skroute.routing._validation import weighted_path
 
 from skroute.assignment import assignment_path, solve_assignment
 from skroute.metrics import (
@@ -34,18 +37,13 @@ from skroute.metrics._objectives import (
     objective_of_numbers,
 )
 from skroute.routing import (
+    DummyRouterClassifier,
     FrugalMCTClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
-    OracleRouterClassifier,
-    RandomRouterClassifier,
     SequentialRouterClassifier,
-    SingleBestClassifier,
     export_policy,
 )
-from skroute.routing._priced import PricedPolicy
-from skroute.routing._ratio_policy import RatioPolicy, dinkelbach
-from skroute.routing._validation import weighted_path
 
 TREE = DecisionTreeRegressor(max_depth=4, min_samples_leaf=10, random_state=0)
 COSTS = [1.0, 2.0, 5.0]
@@ -349,12 +347,14 @@ def test_without_a_budget_errors_and_prices_are_minimised_together():
 
 def test_baselines_know_money():
     X, y = problem(600)
-    single = SingleBestClassifier(members(), costs=COSTS, quality=MATRIX, cv=3).fit(X, y)
+    single = DummyRouterClassifier(members(), costs=COSTS, quality=MATRIX, cv=3).fit(X, y)
     best = int(np.argmax(single.mean_quality_ - single.costs_))
     assert (single.route(X) == best).all()
     single.set_params(exchange_rate=0.0).fit(X, y)
     assert (single.route(X) == single.mean_quality_.argmax()).all()
-    oracle = OracleRouterClassifier(members(), costs=COSTS, quality=MATRIX, cv=3).fit(X, y)
+    oracle = DummyRouterClassifier(
+        members(), strategy="oracle", costs=COSTS, quality=MATRIX, cv=3
+    ).fit(X, y)
     net = oracle.member_quality(X, y) - np.array(COSTS)
     found = oracle.row_quality(X, y, y_true=y)
     assert (found.quality - found.cost).mean() == pytest.approx(net.max(axis=1).mean())
@@ -390,7 +390,7 @@ def test_weights_stand_for_copies_of_rows(quality):
     plain = OccamRouterClassifier(pair, **kw).fit(X, y)
     np.testing.assert_allclose(weighted.mean_quality_, copied.mean_quality_)
     assert not np.allclose(weighted.mean_quality_, plain.mean_quality_)
-    single = SingleBestClassifier(pair, costs=[1, 2], quality=quality, cv=2)
+    single = DummyRouterClassifier(pair, costs=[1, 2], quality=quality, cv=2)
     single.fit(X, y, sample_weight=counts)
     np.testing.assert_allclose(single.mean_quality_, copied.mean_quality_)
     # The budget is one of weighted rows.
@@ -511,7 +511,9 @@ def test_pictures_name_the_quality():
     import matplotlib.pyplot as plt
 
     X, y = problem(300)
-    random = RandomRouterClassifier(members(), costs=COSTS, quality="f1").fit(X, y)
+    random = DummyRouterClassifier(members(), strategy="random", costs=COSTS, quality="f1").fit(
+        X, y
+    )
     shown = AccuracyCostDisplay.from_estimator(random, X, y, budgets=[1.0, 3.0])
     assert shown.ax_.get_ylabel() == "Quality (f1)"
     plt.close("all")

@@ -26,11 +26,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
+from skroute.routing._values import out_of_sample_quality, penalty
 
 from skroute.assignment import solve_assignment
 from skroute.metrics import best_within_budget, mean_cost_scorer
 from skroute.routing import OccamRouterClassifier, SingleBestClassifier
-from skroute.routing._values import out_of_sample_quality, penalty
 from tests.router_checks import Counting
 
 COSTS = {"cheap": 1.0, "costly": 5.0}
@@ -284,7 +284,7 @@ def test_text_with_a_pipeline_as_member():
     assert router.predict(texts[:5]).shape == (5,)
     # Of its own rows the estimator knows more than of new ones.
     assert router.validation_cost_ <= 0.7
-    single = SingleBestClassifier(members, costs=[0.0, 1.0], cv=2).fit(texts, y)
+    single = DummyRouterClassifier(members, costs=[0.0, 1.0], cv=2).fit(texts, y)
     assert single.predict(texts).shape == (80,)
 
 

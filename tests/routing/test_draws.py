@@ -14,7 +14,6 @@ from skroute.routing import (
     DummyRouterClassifier,
     FrugalMLClassifier,
     SequentialRouterClassifier,
-    _draws,
 )
 
 COSTS = {"cheap": 1.0, "expensive": 5.0}
@@ -186,17 +185,3 @@ def test_a_data_set_is_not_loaded_to_be_drawn():
     router.__dict__.pop("n_features_in_")
     route = router.route(Rows(), budget=3.0)
     assert not loaded and len(set(route)) == 2
-
-
-def test_the_keys_of_a_tensor_are_computed_alike_on_a_gpu():
-    """The arithmetic for CUDA, in signed integers, run here on the CPU."""
-    torch = pytest.importorskip("torch")
-    X = np.random.default_rng(0).normal(size=(100, 7))
-    X[X < -1] = 0.0
-    X[::9, 3] = np.nan
-    X[::5, 4] = -0.0
-    for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        tensor = torch.from_numpy(X).to(dtype)
-        keys = _draws._cuda_keys(tensor, _draws._weights(7), torch)
-        np.testing.assert_array_equal(keys, _draws.row_keys(tensor))
-        np.testing.assert_array_equal(keys, _draws.row_keys(tensor.double().numpy()))

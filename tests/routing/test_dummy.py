@@ -1,4 +1,4 @@
-"""What is particular to the dummies; what they share with routers is in `tests/router_checks.py`."""
+"""The dummies; what they share with routers is in `tests/router_checks.py`."""
 
 import numpy as np
 import pytest

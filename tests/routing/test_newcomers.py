@@ -127,7 +127,7 @@ def test_what_is_made_of_a_router_knows_its_choices(reg_lambda):
     fresh = clone(router)
     assert not hasattr(fresh, "choices_") and repr(fresh) == repr(router)
     # A new fit knows what it is given.
-    router.fit(X, Q[:, :3])
+    router.set_params(costs=COSTS).fit(X, Q[:, :3])
     assert router.choices_ == list(COSTS)
 
 

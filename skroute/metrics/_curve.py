@@ -380,7 +380,7 @@ def _curve_over_blocks(estimator, X, y, limits, sample_weight, row_quality, para
     """The curve of a Dask collection: one pass over its blocks, of whose rows nothing is kept."""
     router = router_in(estimator)
     own = router._objective() if row_quality is None and quality_name(router) is not None else None
-    if own is not None and (own.ratio or own.by_class):
+    if own is not None and own.by_class:
         raise ValueError(
             f"quality={router.quality!r} is no mean over rows: over blocks give row_quality, a "
             "function of (y, y_pred), or take rows in memory."

@@ -147,7 +147,7 @@ def check_decision_rows_are_decided_alone(estimator):
     order = np.random.default_rng(0).permutation(len(X))
     for part in np.array_split(order, 5):
         some = estimator.predict_routed(X[part], budget=budget)
-        same(some[:2], (whole.y_pred[part], whole.route[part]))
+        same((some.y_pred, some.route), (whole.y_pred[part], whole.route[part]))
         np.testing.assert_allclose(some.cost, whole.cost[part])
 
 
@@ -286,7 +286,7 @@ def check_decision_unit_of_costs(estimator):
             change["budget"] = unit * estimator.budget
         scaled = clone(estimator).set_params(**change).fit(X, target(estimator, y))
         found = scaled.predict_routed(X_test)
-        same(expected[:2], found[:2])
+        same((expected.y_pred, expected.route), (found.y_pred, found.route))
         np.testing.assert_allclose(found.cost, unit * expected.cost, rtol=1e-12)
 
 

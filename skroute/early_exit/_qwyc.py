@@ -373,7 +373,9 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ensemble = as_ensemble(self.estimator)
         if ensemble.frozen:
             ensemble.check()
-            fitted, known = ensemble.content(), None
+            fitted = ensemble.content()
+            # A booster of its own does not know the labels that an earlier fit has seen.
+            known = self.classes_ if vars(self).get("estimator_") is fitted else None
         elif hasattr(self, "estimator_"):
             fitted, known = self.estimator_, self.classes_
         else:

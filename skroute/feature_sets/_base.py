@@ -130,8 +130,7 @@ class BaseFeatureSelector(
         self
         """
         if isinstance(params.get("extractors", self.extractors), (list, tuple)):
-            with self._noting_inner_changes(params):
-                self._set_params("extractors", **params)
+            self._set_params("extractors", **params)
             return self
         return super().set_params(**params)
 

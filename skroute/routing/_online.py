@@ -340,9 +340,10 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)
         serving = self._serving
-        if self.costs is None:
+        if self.costs is None and self.prior is None:
             raise ValueError("costs must stay a price list, got None.")
-        prices = checked_prices(self.costs, serving.names)
+        # Without costs the price list is that of `prior`.
+        prices = serving.prices if self.costs is None else checked_prices(self.costs, serving.names)
         if not np.array_equal(prices, serving.prices):
             serving.reprice(prices)
         return serving

@@ -484,10 +484,8 @@ def cost_error(policy, budget):
 
     Returns
     -------
-    float or None
+    float
     """
-    if not policy.as_new:
-        return None
     found, weight = policy.validate(budget), policy.weight
     rule, (values, planned), (costs, _) = policy.rule(budget), policy._decides, policy._tables()
     cost = choose_by_rule(values, planned, rule).mean(costs)

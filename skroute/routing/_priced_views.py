@@ -91,16 +91,10 @@ class PricedMixin(StreamMixin):
         row alone, and what such rows cost differs by nothing else. Of other estimators the means
         of folds are looked at: where they differ by more, since each has learned something else,
         the figure is theirs; five folds say it roughly, so that by chance that of one fit may be
-        half as large again as that of another. Where `budget` does not bind and choices are
-        about as good, the fit of all rows may prefer another one than the folds'. The default,
-        least squares and these neighbours say by how much; for others the figure is too small
-        then.
+        half as large again as that of another. Where choices are about as good, the fit of all
+        rows may prefer another one than the folds': by how much is part of the figure.
         """
-        policy = self._policy()
-        found = cost_error(policy, self._effective_budget(None))
-        if found is not None:
-            return found
-        return standard_error(self._validation()[1], policy.part, policy.weight)
+        return cost_error(self._policy(), self._effective_budget(None))
 
     def _least(self):
         return self._policy().least

@@ -418,5 +418,3 @@ def test_a_price_list_that_is_changed_in_place_is_not_that_of_the_promise(as_lis
     cost = made.predict_cost(rows)
     costs[2 if as_list else "l"] = 1.0
     np.testing.assert_array_equal(made.predict_cost(rows), cost)
-    with pytest.warns(UserWarning, match="has other parameters than when it was given to fit"):
-        made.recertify(*log(1500, 4)[:2])

@@ -683,9 +683,10 @@ def test_pipelines_and_prices_are_told_what_to_do():
     certified = CertifiedRouter(router, max_loss=0.3, fallback="safe", n_points=3, random_state=0)
     with pytest.raises(ValueError, match=r"set_costs\(costs\).*estimator__costs"):
         certified.set_params(costs={"a": 1, "b": 9})
-    certified.fit(X, y).set_params(estimator__costs={"a": 1, "b": 9})
-    with pytest.raises(ValueError, match="set it back, and use set_costs"):
-        certified.predict(X)
+    # What was certified stays what it is until the next fit.
+    expected = certified.fit(X, y).predict_cost(X)
+    certified.set_params(estimator__costs={"a": 1, "b": 9})
+    np.testing.assert_array_equal(certified.predict_cost(X), expected)
 
 
 def test_promises_of_nothing_are_refused():

@@ -186,9 +186,11 @@ def test_what_changed_since_fit_acts_or_is_refused_on_both_paths(problem, booste
     other = GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, y)
     quick.set_params(estimator=FrozenEstimator(other)).optimize(X[:1000])
     assert quick.estimator_ is other
-    quick.set_params(estimator=GradientBoostingClassifier())
+    # One that is not fitted acts at the next fit.
+    quick.set_params(estimator=GradientBoostingClassifier()).optimize(X)
+    assert quick.estimator_ is other
     with pytest.raises(ValueError, match="optimize needs a fitted ensemble"):
-        quick.optimize(X)
+        clone(quick).optimize(X)
 
 
 def test_the_short_path_refuses_what_the_library_refuses(problem):

@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
+from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._plotting import _validate_style_kwargs as validate_style_kwargs
 from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
 from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params
@@ -40,6 +41,7 @@ __all__ = [
     "check_method_params",
     "check_response_method",
     "check_sample_weight",
+    "get_column_indices",
     "num_samples",
     "process_routing",
     "raise_for_params",

@@ -163,7 +163,7 @@ def check_decision_deciding_changes_nothing(estimator):
 def check_decision_unknown_arguments(estimator):
     estimator, X = fitted(estimator), rows()[2]
     for call in (estimator.predict, estimator.predict_routed, estimator.route):
-        with pytest.raises(TypeError, match="does not take 'moon' in a call"):
+        with pytest.raises(TypeError, match="'moon'"):
             call(X, moon=1)
     X, y = rows()[:2]
     # By the name that a user knows, not that of a method behind it.

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import _safe_indexing, check_consistent_length
 
-from skroute.base import dispatch
+from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._report import ReportMixin
 from skroute.routing._base import BaseRouter, LabelsMixin
@@ -105,12 +105,19 @@ class CombiningRouter(ReportMixin, LabelsMixin, BaseRouter):
         self.choice_costs_ = np.array([self.costs_[row].sum() for row in self.choice_members_])
         self.choices_ = list(names)
 
-    def _single_answers(self, X, name, response):
-        """What one member answers where it answers every row; None where only it knows."""
+    def _alone(self, X, name, response, **call):
+        """Every row answered by one member, without a decision."""
+        n, at = num_samples(X), self.member_names_.index(name)
+        route = np.full(n, self.choices_.index(name) if name in self.choices_ else -1)
+        y_pred = None if response is None else self._answers_alone(X, at, response)
+        return Routed(y_pred, route, np.full(n, self.costs_[at]))
+
+    def _answers_alone(self, X, at, response):
         if self._multilabel:
-            return None
-        at, answers = self.member_names_.index(name), self._asked_answers(X)
-        scores = combine([answers.ask(at, np.arange(num_samples(X)))], np.ones(1))
+            once_of(self).count(self.member_names_[at], num_samples(X))
+            return self.estimators_[at].predict(X)
+        scores = self._asked_answers(X).ask(at, np.arange(num_samples(X)))
+        scores = combine([scores], np.ones(1))
         if response == "predict_proba":
             return scores
         return self._target.labels(self._target.decide(scores, None))

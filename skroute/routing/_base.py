@@ -11,6 +11,7 @@ from skroute.base import (
     CostAwareMixin,
     NamedMembersMixin,
     Plan,
+    Routed,
     check_affordable,
     check_budget,
     check_rows,
@@ -199,11 +200,12 @@ class BaseRouter(CostAwareMixin, MetaEstimatorMixin, NamedMembersMixin):
 
         return once.rows(("answers", at, response), rows, num_samples(X), ask)
 
-    def _single_answers(self, X, name, response):
-        """What one member answers where it answers every row; None where only it knows."""
-        n, at = num_samples(X), self.choices_.index(name)
-        plan = Plan(np.full(n, at), np.zeros(n), self._known_answers(X))
-        return self._answer(X, plan, response)
+    def _alone(self, X, name, response, **call):
+        """Every row answered by one member, without a decision."""
+        n, at = num_samples(X), self.member_names_.index(name)
+        plan = Plan(np.full(n, at), np.full(n, self.costs_[at]), self._known_answers(X))
+        answers = None if response is None else self._answer(X, plan, response)
+        return Routed(answers, plan.route, plan.cost)
 
     def _known_answers(self, X):
         """Answers to all rows that deciding has paid for in a walk, as the state of a plan."""

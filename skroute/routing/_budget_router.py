@@ -12,6 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.assignment._decide import check_policy
 from skroute.base import (
     CostAwareMixin,
+    Plan,
+    Routed,
     check_affordable,
     check_budget,
     check_rows,
@@ -260,8 +262,6 @@ class BudgetRouter(
 
     _call_context = ("costs", "exclude", "allowed", "request_id")
     _acts_at_once = ("budget", "policy", "objective", "reg_lambda", "costs")
-    # Each choice is one call, of which a log may say what it cost.
-    _takes_bills = True
 
     _parameter_constraints: dict = {
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
@@ -499,9 +499,14 @@ class BudgetRouter(
         )
         return plan._replace(route=limits.kept[plan.route])
 
-    def _is_told(self):
-        """Whether calls are told the costs of their rows."""
-        return self.costs is None and self.cost_estimator is None
+    def _alone(self, X, name, response, costs=None, **call):
+        """Every row answered by one choice, without a decision."""
+        n, at = num_samples(X), self.choices_.index(name)
+        per_row = self._policy().per_row
+        cost = self._row_costs(X, costs)[:, at] if per_row else np.full(n, self.costs_[at])
+        plan = Plan(np.full(n, at), cost)
+        y_pred = None if response is None else self._answer(X, plan, response)
+        return Routed(y_pred, plan.route, cost)
 
     def _row_costs(self, X, costs):
         """Costs of rows to decide on: as given, else estimated."""

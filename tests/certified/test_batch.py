@@ -270,8 +270,9 @@ def test_disagreements_count_from_the_first_budget_on():
                 y_pred, np.zeros(len(X), dtype=int), np.full(len(X), float(budget))
             )
 
-    from skroute.certified._batch import Bought
     from skroute.guarantees._measures import Measure
+
+    from skroute.certified._batch import Bought
 
     X = np.zeros((30, 1))
     bought = Bought("someone", np.zeros(30), np.full(30, -1), np.ones(30))
@@ -299,8 +300,9 @@ class Script:
 
 def test_disagreements_at_different_budgets_add_up():
     """Each budget has its own few rows that differ: what counts is all of them up to it."""
-    from skroute.certified._batch import Bought
     from skroute.guarantees._measures import Measure
+
+    from skroute.certified._batch import Bought
 
     test = BatchTest(60, 30, 0.3, 0.1, Measure(1.0, "wrong answers per row", exact=True), True)
     few = test.tolerated
@@ -320,8 +322,9 @@ def test_disagreements_at_different_budgets_add_up():
 @pytest.mark.parametrize("exact", [True, False])
 def test_the_test_of_a_batch_holds_over_draws_of_its_labels(exact):
     """At the first population that breaks the promise; taking rows for independent costs power."""
-    from skroute.guarantees import mean_p_value
     from skroute.guarantees._measures import Measure
+
+    from skroute.guarantees import mean_p_value
 
     rng = np.random.default_rng(0)
     n, k, max_loss, level, n_draws = 205, 120, 0.1, 0.1, 500

@@ -10,10 +10,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from skroute.guarantees._measures import own_measure
 
 from skroute.certified import CertifiedRouter
 from skroute.guarantees import mean_p_value
-from skroute.guarantees._measures import own_measure
 from skroute.routing import BudgetRouter, OccamRouterClassifier, OccamRouterRegressor
 
 pd = pytest.importorskip("pandas")

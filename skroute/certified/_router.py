@@ -495,9 +495,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _values(self, y):
         """Targets as an array; qualities of choices in the order of the fitted estimator's."""
         model = self.estimator_
-        if np.ndim(y) == 2 and not (is_classifier(model) or is_regressor(model)):
-            y = in_order(y, models_of(model), "y")
-        return _array(y)
+        values = _array(y)
+        if values.ndim == 2 and not (is_classifier(model) or is_regressor(model)):
+            return _array(in_order(y, models_of(model), "y"))
+        return values
 
     def _check_evidence(self, values, groups):
         """Refuse labels of another type, of which no loss is seen, and groups without rows."""

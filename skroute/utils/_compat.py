@@ -4,6 +4,7 @@ When a new scikit-learn moves one of them, this is the only file to mend.
 """
 
 from sklearn.base import _fit_context
+from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._param_validation import (
     HasMethods,
     Integral,
@@ -14,7 +15,6 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
-from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._plotting import _validate_style_kwargs as validate_style_kwargs
 from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
 from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params

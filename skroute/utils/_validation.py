@@ -45,7 +45,7 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
     refuse_masked(**{name: values})
     try:
         array = np.asarray(on_host(values), dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         # By its type: the text of a row may be something that nobody else should read.
         raise ValueError(f"{name} must be numbers, got {type(values).__name__}.") from None
     if shape is not None and (

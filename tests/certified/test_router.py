@@ -102,8 +102,8 @@ def test_loss_alone_is_the_cheapest():
     # Within each group a smaller loss is asked for, on fewer rows.
     group = np.where(np.random.default_rng(0).random(2000) < 0.1, "rare", "common")
     X[:, 1] = np.where(group == "rare", 0, X[:, 1])
-    within = certified(X, max_loss=0.15, groups=group).certificate_
-    assert within.cost > certified(X, max_loss=0.15).certificate_.cost
+    within = certified(X, max_loss=0.1, groups=group).certificate_
+    assert within.cost > certified(X, max_loss=0.1).certificate_.cost
     assert within.groups == ["common", "rare"] and "in each of 2 groups" in str(within)
 
 
@@ -155,8 +155,6 @@ def test_a_promise_that_saves_nothing_is_said(logged):
     assert made.certificate_.promised and made.certificate_.saving == 0
     with pytest.warns(UserWarning, match="saves nothing"):
         made.recertify(X, Q)
-    with pytest.warns(UserWarning, match="saves nothing.*the estimator without a budget"):
-        certified(table(300), max_loss=0.11)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "What is certified")
         made.set_params(max_loss=0.2).fit(X, Q)
@@ -463,12 +461,6 @@ def test_calls_that_the_evidence_says_nothing_of_are_said(logged):
     with pytest.raises(ValueError, match=r"exclude names \['x'\]"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made.route(X[:5], exclude=["x"])
-    # Evidence of calls that exclude it already.
-    told = CertifiedRouter(FrozenEstimator(router), max_loss=0.2, reference="full", **OPTIONS)
-    told.fit(X, Q, exclude=["small"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert set(told.route(X, exclude=["small"])) == {1}
 
 
 @pytest.mark.filterwarnings("error:budget=.* binds nowhere")

@@ -125,7 +125,7 @@ def test_each_member_is_asked_once_about_a_row(name):
     certificate = certified(name, max_loss=0.3).certificate_
     assert ASKED
     assert at_most_once()
-    if name != "gate":
+    if name not in ("gate", "early exit"):
         # The best single choice is a reference, which is asked about every row.
         assert set(certificate.calls.values()) == {certificate.n_rows}
         assert len(certificate.calls) == 3

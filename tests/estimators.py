@@ -12,16 +12,14 @@ import lightgbm
 import numpy as np
 import pytest
 from sklearn.ensemble import (
-    GradientBoostingRegressor,
     RandomForestClassifier,
-    RandomForestRegressor,
 )
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skroute.certified import CertifiedRouter
-from skroute.early_exit import QWYCEnsemble, QWYCRanker, QWYCRegressor
+from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
 from skroute.features import FrameEncoder
 from skroute.forests import FastForest
@@ -150,10 +148,6 @@ ESTIMATORS = [
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),
-    QWYCRegressor(
-        GradientBoostingRegressor(n_estimators=20, random_state=0), tol=0.2, random_state=0
-    ),
-    QWYCRanker(RandomForestRegressor(n_estimators=10, max_depth=5, random_state=0), random_state=0),
     FastForest(RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0)),
     AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2),
     GreedyMiserClassifier(n_estimators=5),

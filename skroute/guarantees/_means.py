@@ -269,9 +269,9 @@ def fixed_sequence_test(p_values: ArrayLike, *, confidence: float = 0.95) -> NDA
     >>> fixed_sequence_test([0.001, 0.04, 0.2, 0.01])
     array([ True,  True, False, False])
     """
-    p_values = check_numbers(p_values, "p_values", shape=(None,), low=0.0, high=1.0)
+    found = check_numbers(p_values, "p_values", shape=(None,), low=0.0, high=1.0)
     # 1 - confidence is rounded: a p-value that equals the level is not lost to the last bit.
-    return np.logical_and.accumulate(p_values <= (1 - confidence) * (1 + 1e-12))
+    return np.logical_and.accumulate(found <= (1 - confidence) * (1 + 1e-12))
 
 
 def share_upper_bound(n_hits: int, n_rows: int, *, confidence: float) -> float:

@@ -41,11 +41,11 @@ from sklearn.tree import DecisionTreeClassifier
 from skroute.early_exit import (
     PortableEnsemble,
     QWYCEnsemble,
-    evaluate_exported,
     export_ensemble,
-    load_exported,
 )
+from skroute.early_exit._export import load_exported
 from skroute.forests import FastForest, _exact
+from tests.early_exit.reference import evaluate_exported
 
 lgb = pytest.importorskip("lightgbm")
 xgb = pytest.importorskip("xgboost")

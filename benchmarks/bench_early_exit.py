@@ -199,7 +199,7 @@ def search(model, X):
     engine, _ = ensemble_engine(model)
     scores = engine.scores(X)
     share = min(SEARCH_ERRORS / len(X), 0.05)
-    arguments = scores, engine.offset, engine.beta, np.ones(len(scores)), share, "share"
+    arguments = scores, engine.offset, engine.beta, np.ones(len(scores)), share
     sides = True, True, SEARCH_SPREAD
     qwyc_order(scores[:5, :100], *arguments[1:3], np.ones(5), 0.1)
     orders = {}

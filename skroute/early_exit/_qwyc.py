@@ -482,7 +482,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
     def _respond(self, X, response, *, budget=None, **context):
         # Scikit-learn's checks of one row take ten times as long as its trees. Of a plain array,
         # where fit saw no names, the trees' own check is enough.
-        forest = vars(vars(self).get("_engine", self)).get("forest")
+        forest = getattr(vars(self).get("_engine"), "forest", None)
         if context or forest is None or hasattr(self, "feature_names_in_"):
             return super()._respond(X, response, budget=budget, **context)
         if (rows := plain_rows(forest, X)) is None:

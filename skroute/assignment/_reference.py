@@ -97,9 +97,7 @@ def solve_cvxpy(problem, options):
 
     Returns
     -------
-    choices : ndarray of shape (n,), dtype=int64
-    bound : float
-        The summed value that the solver reports as optimal.
+    ndarray of shape (n,), dtype=int64
 
     Raises
     ------
@@ -120,4 +118,4 @@ def solve_cvxpy(problem, options):
     program.solve(**(options or {"solver": "HIGHS"}))
     if take.value is None:
         raise RuntimeError(f"cvxpy ended without a plan: {program.status}.")
-    return take.value.argmax(axis=1).astype(np.int64), float(program.value)
+    return take.value.argmax(axis=1).astype(np.int64)

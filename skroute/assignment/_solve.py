@@ -175,7 +175,9 @@ def solve_assignment(
         if solver == "highs":
             choices, bound = solve_highs(problem, tolerance, options=solver_options)
         else:
-            choices, bound = solve_cvxpy(problem, solver_options)
+            # No dual bound comes through cvxpy: that of the relaxation is one, too.
+            choices = solve_cvxpy(problem, solver_options)
+            bound = solve_greedy(problem, tol).bound
     else:
         greedy = solve_greedy(problem, max(tol, _POLISHED) if solver == "greedy" else tol)
         choices, bound, price = greedy.choices, greedy.bound, greedy.price

@@ -37,6 +37,7 @@ from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection, Terms
 from skroute.metrics import sample_quality
 from skroute.metrics._off_policy_sums import count_fitted, warn_of_fitted
+from skroute.metrics._report import ReportMixin
 from skroute.utils._calls import takes
 from skroute.utils._compat import (
     HasMethods,
@@ -71,7 +72,7 @@ UNWEIGHTED = (
 )
 
 
-class CertifiedRouter(CostAwareMixin, BaseEstimator):
+class CertifiedRouter(ReportMixin, CostAwareMixin, BaseEstimator):
     r"""Promise a loss, a cost, or both, about any decision estimator.
 
     A decision estimator is a path of policies from cheap to expensive; its budget picks one. On

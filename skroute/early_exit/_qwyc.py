@@ -483,7 +483,8 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         # Scikit-learn's checks of one row take ten times as long as its trees. Of a plain array,
         # where fit saw no names, the trees' own check is enough.
         forest = getattr(vars(self).get("_engine"), "forest", None)
-        if context or forest is None or hasattr(self, "feature_names_in_"):
+        named = hasattr(self, "feature_names_in_")
+        if context or forest is None or named or "choices_" not in vars(self):
             return super()._respond(X, response, budget=budget, **context)
         if (rows := plain_rows(forest, X)) is None:
             return super()._respond(X, response, budget=budget, **context)
@@ -537,6 +538,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
             Mean cost per row.
         """
         check_is_fitted(self)
+        X = self._check_X(X)
         n = len(self.tradeoff_.thresholds)
         disagreement, cost, full = np.empty(n), np.empty(n), None
         for i, thresholds in enumerate(self.tradeoff_.thresholds):

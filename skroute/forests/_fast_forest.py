@@ -350,7 +350,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``, in the precision of the library.
         """
-        return answer(self.reading_, self._scores(X))
+        scores = self._scores(X)
+        return answer(self.reading_, scores)
 
     @available_if(_has_scores)
     def decision_function(self, X: ArrayLike) -> np.ndarray:

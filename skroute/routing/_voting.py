@@ -112,8 +112,12 @@ class VoteClassifier(CombiningRouter):
         self.cv = cv
         self.n_jobs = n_jobs
 
+    def _is_soft(self):
+        """Whether scores are added up: as at the last fit, where there is one."""
+        return self._soft if "choices_" in vars(self) else self.voting == "soft"
+
     def _asks(self):
-        return "scores" if self.voting == "soft" else None
+        return "scores" if self._is_soft() else None
 
     def _least_cost(self, costs, names):
         return float(np.sum(costs))
@@ -123,7 +127,8 @@ class VoteClassifier(CombiningRouter):
         weights = np.ones(n_members)
         # "At least half" as "more than a little less than half", whatever sums round to.
         threshold = 0.5 - 0.25 / n_members
-        if self.voting == "soft":
+        self._soft = self.voting == "soft"
+        if self._soft:
             quality = self._target.quality
             scores = answers.responses
             found = [search_threshold(part, target, quality)[1].mean() for part in scores]
@@ -144,4 +149,4 @@ class VoteClassifier(CombiningRouter):
 
     def _offers_proba(self):
         # Votes are shares of members.
-        return self.voting == "hard" or super()._offers_proba()
+        return not self._is_soft() or super()._offers_proba()

@@ -93,7 +93,7 @@ def _float(cells):
 def _pandas_column(pandas, cells, dtype):
     """Cells as a series of a dtype; missing ones are as pandas has them in this dtype."""
     # From the cells themselves: as objects, dates finer than microseconds become whole numbers.
-    column = pandas.Series(cells)
+    column = pandas.Series(cells).reset_index(drop=True)
     gone = column.isna()
     if column.dtype == object:
         column = column.where(~gone, np.nan)

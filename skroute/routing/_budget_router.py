@@ -382,6 +382,10 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
             X, y, choice, propensity, costs, self.costs, self.cost_estimator is not None
         )
 
+    def _seen(self, X):
+        """Which rows equal rows of `fit`."""
+        return np.isin(row_keys(X), self._row_keys)
+
     def _warn_of_overlap(self):
         found = self.overlap_
         if found.never:
@@ -450,6 +454,12 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
             )
         costs = once_of(self).whole("costs", lambda: predict_costs(self.cost_estimator_, X))
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
+
+    def _alone(self, X, name, response, costs=None, **call):
+        found = super()._alone(X, name, response)
+        if not self._learned.per_row:
+            return found
+        return replace(found, cost=self._row_costs(X, costs)[:, self.choices_.index(name)])
 
     def _answer(self, X, plan, response):
         if self._named:

@@ -383,3 +383,17 @@ def test_the_search_of_the_core_stops_finishes_or_is_closed_at_once():
     assert (stopped[-1], finished[-1], closed[-1]) == (False, True, True)
     assert len(stopped[2]) > 1024 and len(closed[2]) == 0
     assert stopped[0] < 0.1
+    changed = _greedy._fill(problem, worst, 1e9, 0.0)
+    assert (changed != worst).sum() == _greedy._MAX_CHANGES
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000), degenerate=st.booleans())
+def test_the_bound_of_cvxpys_plan_is_one(seed, degenerate):
+    """A solver that stops on a gap reports a value below the optimum as if it bounded it."""
+    pytest.importorskip("cvxpy")
+    values, costs, budget = random_problem(seed, 4, 3, per_row=False, degenerate=degenerate)
+    loose = {"solver": "SCIPY", "scipy_options": {"mip_rel_gap": 0.9}}
+    for options in (None, loose):
+        plan = solve_assignment(values, costs, budget, solver="cvxpy", solver_options=options)
+        assert plan.upper_bound >= brute_force(values, costs, budget) - 1e-9

@@ -2,6 +2,7 @@
 
 from skroute.routing._budget_router import BudgetRouter
 from skroute.routing._cascade import CascadeRouter, CascadeRun
+from skroute.routing._dask_router import DaskRouter
 from skroute.routing._dummy import DummyRouterClassifier, DummyRouterRegressor
 from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._frugal_ml import FrugalMLClassifier
@@ -15,6 +16,7 @@ __all__ = [
     "BudgetStream",
     "CascadeRouter",
     "CascadeRun",
+    "DaskRouter",
     "DummyRouterClassifier",
     "DummyRouterRegressor",
     "FrugalMCTClassifier",

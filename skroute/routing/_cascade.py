@@ -366,7 +366,7 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return candidates(n_models, max_calls, by_cost, self._informed), int(self.costs_.argmin())
 
     def _known_before(self, X, quality, folds, task, fit_params):
-        """The fitted estimator, its estimates of all rows, and those of the rows without each fold."""
+        """The fitted estimator, its estimates of all rows, and of the rows without each fold."""
         estimator, estimates, within = self._reader(), None, []
 
         def estimated(rows, of, parts, name):

@@ -50,7 +50,8 @@ router = OccamRouterClassifier(
 # use the arrow keys.
 
 folder = tempfile.TemporaryDirectory()
-page = router.report(
+page = decision_report(
+    router,
     X_test,
     y_test,
     path=Path(folder.name) / "report.html",

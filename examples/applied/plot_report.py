@@ -25,6 +25,7 @@ from sklearn.ensemble import (
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 
+from skroute.metrics import decision_report
 from skroute.routing import OccamRouterClassifier
 
 X, y = load_digits(return_X_y=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.model_selection import KFold
-from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,8 +23,8 @@ from skroute.routing._estimates import (
     check_default_reads,
     cross_fit,
     default_quality_estimator,
+    estimates_without_folds,
     folds_of,
-    part_of,
     predict_matrix,
 )
 from skroute.routing._log import (
@@ -44,7 +44,6 @@ from skroute.utils._compat import (
     HasMethods,
     Integral,
     Interval,
-    check_method_params,
     check_sample_weight,
     num_samples,
 )
@@ -325,9 +324,12 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
         known, self.quality_estimator_ = np.empty((n_rows, 0)), None
         within = [known[train] for train, _ in folds]
         if self._informed:
-            self.quality_estimator_, known, within = self._known_before(
-                X, quality, folds, task, routed["quality_estimator"]["fit"]
+            options = {"n_jobs": self.n_jobs, "fit_params": routed["quality_estimator"]["fit"]}
+            given = self._reader(), X, quality, folds
+            self.quality_estimator_, known, _ = cross_fit(
+                *given, task=task, name="quality_estimator", **options
             )
+            within = estimates_without_folds(*given, task=task, name="quality_estimator", **options)
         low, span = float(quality.min()), float(np.ptp(quality)) or 1.0
         self.abstain_quality_ = handing = None
         if self.abstain_cost is not None:
@@ -364,37 +366,6 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
         by_cost = np.argsort(self.costs_, kind="stable").tolist()
         max_calls = self.max_calls if shown else 1
         return candidates(n_models, max_calls, by_cost, self._informed), int(self.costs_.argmin())
-
-    def _known_before(self, X, quality, folds, task, fit_params):
-        """The fitted estimator, its estimates of all rows, and of the rows without each fold."""
-        estimator, estimates, within = self._reader(), None, []
-
-        def estimated(rows, of, parts, name):
-            return cross_fit(
-                estimator,
-                _safe_indexing(X, rows),
-                of,
-                parts,
-                task=task,
-                name=name,
-                n_jobs=self.n_jobs,
-                fit_params=check_method_params(X, fit_params, rows),
-            )
-
-        every = np.arange(len(quality))
-        fitted, estimates, _ = estimated(every, quality, folds, "quality_estimator")
-        part = part_of(folds, len(quality))
-        for number, (train, _) in enumerate(folds):
-            # Without the fold's own rows; those that belong together stay together.
-            parts = [
-                (np.flatnonzero(part[train] != other), np.flatnonzero(part[train] == other))
-                for other in np.unique(part[train])
-            ]
-            if len(parts) < 2:
-                parts = folds_of(min(5, len(train)), train) if len(train) > 1 else [([0], [0])]
-            name = f"quality_estimator without fold {number}"
-            within.append(estimated(train, quality[train], parts, name)[1])
-        return fitted, estimates, within
 
     def _describe(self, cascade):
         if cascade.chain is None:

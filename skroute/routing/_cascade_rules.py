@@ -223,6 +223,16 @@ def choose_simple(gain, complexity):
     return int(simple[mean[simple].argmax()])
 
 
+def choose_and_judge(gain, quality, complexity, fold):
+    """The policy that all rows choose; of each row the quality of what other folds choose."""
+    chosen, honest = choose_simple(gain, complexity), np.empty(len(fold))
+    for number in np.unique(fold):
+        rest, rows = fold != number, fold == number
+        by_others = choose_simple(gain[:, rest], complexity) if rest.any() else chosen
+        honest[rows] = quality[by_others, rows]
+    return chosen, honest
+
+
 class Path(NamedTuple):
     """Cascades from the cheapest to the most expensive.
 
@@ -282,11 +292,7 @@ def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
                                                   quality[cheapest, :, 0])  # fmt: skip
     for at, price in enumerate(prices):
         gain = quality[:, :, at] - price * cost[:, :, at]
-        chosen, honest = choose_simple(gain, n_calls), np.empty(len(fold))
-        for number in range(len(tests)):
-            rest, rows = fold != number, fold == number
-            by_others = choose_simple(gain[:, rest], n_calls) if rest.any() else chosen
-            honest[rows] = quality[by_others, rows, at]
+        chosen, honest = choose_and_judge(gain, quality[:, :, at], n_calls, fold)
         # Of equally expensive ones the last, which had the lowest price.
         points[_rounded(cost[chosen, :, at])] = (chosen, at, cost[chosen, :, at], honest)
     chosen, price_at, row_cost, row_quality = zip(*(points[key] for key in sorted(points)))

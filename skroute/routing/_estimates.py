@@ -10,7 +10,7 @@ from sklearn.utils import _safe_indexing, check_array, get_tags
 
 from skroute.base import note_failure
 from skroute.features import needs_encoding
-from skroute.utils._compat import Integral, num_samples
+from skroute.utils._compat import Integral, check_method_params, num_samples
 from skroute.utils._tensors import holds_numbers, on_host
 
 
@@ -117,6 +117,31 @@ def cross_fit(estimator, X, target, folds, *, task, name, costs=None, n_jobs=Non
         if not np.isfinite(estimate).all():
             raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")
     return fitted, estimate, as_new
+
+
+def estimates_without_folds(
+    estimator, X, target, folds, *, task, name, n_jobs=None, fit_params=None
+):
+    """For each fold, estimates of its training rows by fits that saw neither them nor the fold."""
+    found, part = [], part_of(folds, len(target))
+    for number, (train, _) in enumerate(folds):
+        own = part[train]
+        # Rows that belong together, and are in one fold, stay together.
+        parts = [(np.flatnonzero(own != k), np.flatnonzero(own == k)) for k in np.unique(own)]
+        if len(parts) < 2:
+            parts = folds_of(min(5, len(train)), train) if len(train) > 1 else [([0], [0])]
+        _, estimate, _ = cross_fit(
+            estimator,
+            _safe_indexing(X, train),
+            target[train],
+            parts,
+            task=task,
+            name=f"{name} without fold {number}",
+            n_jobs=n_jobs,
+            fit_params=check_method_params(X, fit_params or {}, train),
+        )
+        found.append(estimate)
+    return found
 
 
 @contextmanager

@@ -4,77 +4,34 @@ A new estimator adds itself here and is then run through scikit-learn's checks a
 skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is missing.
 """
 
-from contextlib import ExitStack, contextmanager
-from functools import partial
-from unittest import mock
-
-import lightgbm
 import numpy as np
-import pytest
-from sklearn.ensemble import (
-    GradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skroute.certified import CertifiedRouter
-from skroute.early_exit import QWYCEnsemble, QWYCRanker, QWYCRegressor
+from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
-from skroute.features import FrameEncoder
 from skroute.forests import FastForest
 from skroute.gating import (
     AdaptGatingClassifier,
     BoostedGate,
-    BudgetPruneClassifier,
-    GreedyMiserClassifier,
-    L1GatingClassifier,
     SequentialFeatureClassifier,
 )
 from skroute.members import CallableClassifier, MultiExitClassifier, RecordedClassifier
-from skroute.quality import BaggedNeighborsRegressor, QualityRegressor, _quality_regressor
+from skroute.quality import BaggedNeighborsRegressor, FrameEncoder, QualityRegressor
 from skroute.routing import (
     BudgetRouter,
     CascadeRouter,
+    DummyRouterClassifier,
+    DummyRouterRegressor,
     FrugalMCTClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
     OccamRouterRegressor,
     OnlineBudgetRouter,
-    OracleRouterClassifier,
-    OracleRouterRegressor,
-    RandomRouterClassifier,
-    RandomRouterRegressor,
     SequentialRouterClassifier,
-    SingleBestClassifier,
-    SingleBestRegressor,
-    VoteClassifier,
 )
-
-
-def parametrize_with_checks(estimators, expected_failed_checks=lambda estimator: {}):
-    """scikit-learn's, strict; it prints each estimator anew for each of its checks, 10 s in all."""
-    cases = [
-        case
-        for estimator in estimators
-        for case in estimator_checks_generator(
-            estimator,
-            expected_failed_checks=expected_failed_checks(estimator),
-            mark="xfail",
-            xfail_strict=True,
-        )
-    ]
-    printed = {id(estimator): "".join(repr(estimator).split()) for estimator in estimators}
-
-    def name(item):
-        if not isinstance(item, partial):
-            return printed.get(id(item), getattr(item, "__name__", None))
-        given = ",".join(f"{key}={value}" for key, value in item.keywords.items())
-        return item.func.__name__ + (f"({given})" if given else "")
-
-    return pytest.mark.parametrize(("estimator", "check"), cases, ids=name)
 
 
 def members():
@@ -100,9 +57,9 @@ ROUTERS = [
         reg_lambda=0.5,
         quality_estimator=DecisionTreeRegressor(max_depth=3, random_state=0),
     ),
-    SingleBestClassifier(members(), costs=COSTS, budget=2.0, cv=2),
-    RandomRouterClassifier(members(), costs=COSTS, budget=2.0),
-    OracleRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2),
+    DummyRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2),
+    DummyRouterClassifier(members(), strategy="random", costs=COSTS, budget=2.0),
+    DummyRouterClassifier(members(), strategy="oracle", costs=COSTS, budget=2.0, cv=2),
 ]
 
 _SMALL_TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
@@ -116,8 +73,6 @@ COMBINERS = [
     SequentialRouterClassifier(
         members(), costs=COSTS, budget=2.0, n_prices=3, quality_estimator=_SMALL_TREE, cv=2
     ),
-    VoteClassifier(members(), costs=COSTS),
-    VoteClassifier(members(), costs=COSTS, cv=2, voting="soft"),
 ]
 
 # Trees: a linear model says of one row another last digit than of many.
@@ -133,9 +88,7 @@ ESTIMATORS = [
     OccamRouterRegressor(
         REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2, quality_estimator=_SMALL_TREE
     ),
-    SingleBestRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=3.0, cv=2),
-    RandomRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5),
-    OracleRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2),
+    DummyRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=3.0, cv=2),
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(
         members(), costs=COSTS, budget=2.0, cv=2, policy="batch", quality_estimator=_SMALL_TREE
@@ -146,19 +99,11 @@ ESTIMATORS = [
     BaggedNeighborsRegressor(),
     FrameEncoder(n_components=2),
     QualityRegressor(cv=2),
-    QualityRegressor(family=["linear", "cosine neighbors"], keep_rows=True, cv=2),
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),
-    QWYCRegressor(
-        GradientBoostingRegressor(n_estimators=20, random_state=0), tol=0.2, random_state=0
-    ),
-    QWYCRanker(RandomForestRegressor(n_estimators=10, max_depth=5, random_state=0), random_state=0),
     FastForest(RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0)),
     AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2),
-    GreedyMiserClassifier(n_estimators=5),
-    L1GatingClassifier(LogisticRegression(), cv=2),
-    BudgetPruneClassifier(n_estimators=3, max_depth=3, random_state=0),
     SequentialFeatureClassifier(random_state=0),
     PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
     GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
@@ -172,30 +117,6 @@ ESTIMATORS = [
         random_state=0,
     ),
 ]
-
-
-# One of each kind in the default family of QualityRegressor.
-FEW_MEMBERS = ("trees", "linear", "landmarks", "cosine neighbors")
-
-
-@contextmanager
-def small_models(n_trees, whole_family=False):
-    """Where hundreds of fits are made, those inside are small.
-
-    ``lightgbm.train`` grows at most `n_trees`, and the default family has `FEW_MEMBERS`.
-    """
-    grown = lightgbm.train
-
-    def train(params, train_set, num_boost_round=100, **how):
-        return grown(params, train_set, min(num_boost_round, n_trees), **how)
-
-    with ExitStack() as patched:
-        patched.enter_context(mock.patch.object(lightgbm, "train", train))
-        for table in () if whole_family else ("MEMBERS", "NEIGHBORS"):
-            known = getattr(_quality_regressor, table)
-            few = {name: known[name] for name in known if name in FEW_MEMBERS}
-            patched.enter_context(mock.patch.object(_quality_regressor, table, few))
-        yield
 
 
 class FirstSign:

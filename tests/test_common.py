@@ -8,25 +8,12 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skroute
 from tests.decision_checks import DECISION_CHECKS
-from tests.estimators import (
-    ESTIMATORS,
-    MODELS,
-    NETS,
-    ROUTERS,
-    parametrize_with_checks,
-    small_models,
-)
+from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS
 from tests.router_checks import ROUTER_CHECKS
-
-
-@pytest.fixture(autouse=True)
-def light_fits(request):
-    """A check fits an estimator many times, and asks no more of it than to learn."""
-    with small_models(20, whole_family="[QualityRegressor" in request.node.name):
-        yield
 
 
 @parametrize_with_checks(ESTIMATORS)

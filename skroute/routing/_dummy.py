@@ -36,8 +36,7 @@ class DummyRouter(MemberRouter):
         if self.strategy == "random":
             rng = check_random_state(self.random_state)
             self._draw = int(rng.randint(2**31))
-            values = rng.uniform(size=(_N_PRICE_ROWS, len(answers.names)))
-            self._random_path = assignment_path(values, self._costs_of_fit)
+            self._values = rng.uniform(size=(_N_PRICE_ROWS, len(answers.names)))
         else:
             objective = self._objective_of(self._target).bound(answers.target, answers.weight)
             table = objective.table(answers.target, answers.responses)
@@ -58,7 +57,8 @@ class DummyRouter(MemberRouter):
         costs, n = self._member_costs, num_samples(X)
         if self._strategy == "random":
             values = row_uniforms(X, len(costs), self._draw)
-            route = choose_at_price(values, costs, self._random_path.price(budget))
+            price = assignment_path(self._values, costs).price(budget)
+            route = choose_at_price(values, costs, price)
             return Plan(route, costs[route])
         rate = self._least_prices()[budget == np.inf]
         if self._strategy == "oracle" and y_true is not None:

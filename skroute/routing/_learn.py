@@ -69,11 +69,13 @@ def learn_policy(
     sigma = error_deviation(estimate, quality) if known is None else known.deviation(estimate)
     if known is not None:
         quality, noise = known.judged(estimate), known.noise
-    part, planned_as_new = part_of(folds, len(quality)), None
+    part, planned_as_new, kind = part_of(folds, len(quality)), None, None
     # Costs that are known row by row do not repeat.
     if planned.ndim == 1 or cost_estimator is not None:
         rows, first, code = frequent_rows(X, part)
         if len(first):
+            kind = np.full(len(quality), -1)
+            kind[rows] = code
             again = _safe_indexing(X, first)
             as_new = as_new.copy()
             as_new[rows] = predict_matrix(fitted, again, "quality_estimator")[code]
@@ -95,6 +97,7 @@ def learn_policy(
         weight=weight,
         noise=noise,
         planned_as_new=planned_as_new,
+        kind=kind,
     )
 
 

@@ -155,6 +155,9 @@ class Policy:
     planned_as_new : ndarray, default=None
         `planned` as `as_new`, where costs are estimated too.
 
+    kind : ndarray of shape (n_rows,), dtype=int64, default=None
+        Number of the kind of a row that occurs often, -1 for others; None where none does.
+
     columns : ndarray of int, default=None
         Outputs of the estimator that are the choices; None where all are.
     """
@@ -174,6 +177,7 @@ class Policy:
     weight: np.ndarray | None = None
     noise: float = 1.0
     planned_as_new: np.ndarray | None = None
+    kind: np.ndarray | None = None
     columns: np.ndarray | None = None
     _kept: dict = field(default_factory=dict, repr=False)
 
@@ -359,13 +363,26 @@ class Policy:
             rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
             others = others if len(others) else rows
             path = assignment_path(
-                values[others],
-                of_rows(self.planned, others),
+                self._alike(values, rows)[others],
+                of_rows(self._alike(self.planned, rows), others),
                 of_rows(realised, others),
                 None if self.weight is None else self.weight[others],
             )
             found.append((rows, path))
         return found
+
+    def _alike(self, table, rows):
+        """A table in which frequent rows have what estimators make of their copies in `rows`.
+
+        Those decide all copies alike: the price for them must be learned of rows so decided.
+        """
+        if self.kind is None or table.ndim == 1:
+            return table
+        tested = rows[self.kind[rows] >= 0]
+        own = np.full((self.kind.max() + 1, table.shape[1]), np.nan)
+        own[self.kind[tested]] = table[tested]
+        found = np.where(self.kind[:, np.newaxis] >= 0, own[self.kind], np.nan)
+        return np.where(np.isnan(found), table, found)
 
     def validate(self, budget):
         """The cross-fitted decisions at a mean budget, judged by the log (`Validation`)."""

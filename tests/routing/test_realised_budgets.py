@@ -9,28 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from skroute.assignment import assignment_path
 from skroute.base import Routed
 from skroute.metrics import accuracy_cost_curve
-from skroute.metrics._potential import cross_fitted
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
-from skroute.routing._priced import PricedPolicy
-from skroute.routing._validation import (
-    choose_by_rule,
-    error_by_level,
-    leave_one_out,
-    standard_error,
-)
+from skroute.routing._policy import choose_by_rule, error_by_level, standard_error
 
 
 def draw(n, rng, tail=1.2):
@@ -86,79 +77,6 @@ def test_realised_means_that_fall_are_pooled():
     assert path.rule(0.0).price == np.inf
     with pytest.raises(ValueError, match="costs must have shape"):
         assignment_path([[0.0, 0.9]], [1, 2], [[1, 2, 3]])
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.integers(2, 12))
-def test_neighbours_without_a_row_are_those_fitted_without_it(seed, subset_size):
-    rng = np.random.default_rng(seed)
-    X, Q = rng.random((30, 2)), rng.random((30, 3))
-    fitted = make_pipeline(StandardScaler(), BaggedNeighborsRegressor(subset_size=subset_size))
-    alone = leave_one_out(fitted.fit(X, Q), X, Q).without
-    scaled = fitted[0].transform(X)
-    for row in range(0, 30, 7):
-        others = np.delete(np.arange(30), row)
-        again = BaggedNeighborsRegressor(subset_size=subset_size).fit(scaled[others], Q[others])
-        np.testing.assert_allclose(alone[row], again.predict(scaled[[row]])[0], atol=1e-5)
-    assert leave_one_out(DecisionTreeRegressor().fit(X, Q), X, Q) is None
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.data())
-def test_least_squares_without_a_row_is_that_fitted_without_it(data):
-    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
-    X, Q = rng.normal(size=(90, 4)), rng.random((90, data.draw(st.integers(1, 3))))
-    if data.draw(st.booleans()):
-        # One-hot columns are dependent.
-        X = np.column_stack([np.eye(3)[rng.integers(0, 3, 90)], X])
-    intercept = data.draw(st.booleans())
-    model = data.draw(
-        st.sampled_from(
-            [LinearRegression(fit_intercept=intercept), Ridge(0.5, fit_intercept=intercept)]
-        )
-    )
-    fitted = make_pipeline(FunctionTransformer(np.tanh), model).fit(X, Q)
-    alone = leave_one_out(fitted, X, Q).without
-    for row in range(0, 90, 30):
-        others = np.delete(np.arange(90), row)
-        again = clone(fitted).fit(X[others], Q[others])
-        expected = np.reshape(again.predict(X[[row]]), -1)
-        np.testing.assert_allclose(alone[row], expected, atol=1e-7)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.integers(0, 10**6),
-    st.sampled_from([0.0, 1e-14, 1e-6, 1e-4]),
-    st.sampled_from([0.0, 1e5]),
-    st.sampled_from([None, 0.0, 1e-12, 0.1]),
-    st.booleans(),
-)
-def test_all_but_collinear_columns(seed, apart, shift, alpha, intercept):
-    """Where rounding decides what is fitted, nothing is said."""
-    rng = np.random.default_rng(seed)
-    X, Q = rng.normal(size=(30, 3)) + shift, rng.normal(size=(30, 2))
-    X[:, 0] = X[:, 1] + apart * rng.normal(size=30)
-    model = LinearRegression() if alpha is None else Ridge(alpha)
-    model.set_params(fit_intercept=intercept)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        alone = leave_one_out(model.fit(X, Q), X, Q)
-        for row in range(0, 30 if alone is not None else 0, 10):
-            others = np.delete(np.arange(30), row)
-            again = clone(model).fit(X[others], Q[others]).predict(X[[row]])[0]
-            np.testing.assert_allclose(alone.without[row], again, atol=0.01)
-
-
-def test_fits_that_are_no_plain_least_squares_have_no_leverages():
-    rng = np.random.default_rng(0)
-    X, Q = rng.normal(size=(30, 4)), rng.random((30, 2))
-    weighted = Ridge().fit(X, Q, sample_weight=rng.random(30))
-    several = Ridge([0.1, 100.0]).fit(X, Q)
-    signed = LinearRegression(positive=True).fit(X, Q)
-    assert all(leave_one_out(fitted, X, Q) is None for fitted in (weighted, several, signed))
-    assert leave_one_out(Ridge().fit(csr_matrix(X), Q), csr_matrix(X), Q) is None
-    assert leave_one_out(Ridge().fit(X[:4], Q[:4]), X[:4], Q[:4]) is None
 
 
 # --- budgets -------------------------------------------------------------------------------
@@ -329,27 +247,6 @@ def test_folds_that_differ_widen_the_standard_error():
     alike = np.random.default_rng(0).standard_normal(1000)
     assert standard_error(alike, part) < 0.06
     np.testing.assert_allclose(standard_error(part.astype(float), part), 0.5)
-
-
-def test_a_frozen_or_derived_estimator_is_not_fitted_in_another_way():
-    """What knows the estimates of its own rows would be fitted again, or not asked to predict."""
-
-    class Shifted(QualityRegressor):
-        def predict(self, X):
-            return super().predict(X) + 10
-
-    rng = np.random.default_rng(0)
-    X, Q = rng.normal(size=(120, 3)), rng.random((120, 2))
-    options = {"family": ["trees"], "cv": 2, "random_state": 0}
-    known = QualityRegressor(**options).fit(X, Q)
-    before = known.predict(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        BudgetRouter(FrozenEstimator(known), costs=[1, 3]).fit(X, Q[::-1])
-        shifted = BudgetRouter(Shifted(**options), costs=[1, 3]).fit(X, Q)
-    np.testing.assert_array_equal(known.predict(X), before)
-    assert shifted._policy().estimate.min() > 5
-    assert cross_fitted(Shifted(**options), X, Q, np.array([1.0, 3.0])).min() > 5
 
 
 def test_new_prices_scale_the_log():

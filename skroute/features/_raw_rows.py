@@ -92,13 +92,15 @@ def _float(cells):
 
 def _pandas_column(pandas, cells, dtype):
     """Cells as a series of a dtype; missing ones are as pandas has them in this dtype."""
-    cells = np.array(cells, dtype=object)
-    gone = np.array([missing(value) for value in cells], dtype=bool)
-    cells[gone] = np.nan
+    # From the cells themselves: as objects, dates finer than microseconds become whole numbers.
+    column = pandas.Series(cells).reset_index(drop=True)
+    gone = column.isna()
+    if column.dtype == object:
+        column = column.where(~gone, np.nan)
     if dtype.kind in "iub" and isinstance(dtype, np.dtype):
         # A column without missing values in `fit` may have some now.
         dtype = np.dtype(np.float64) if gone.any() else dtype
-    return pandas.Series(cells).astype(dtype)
+    return column.astype(dtype)
 
 
 def _other_column(polars, cells, dtype):

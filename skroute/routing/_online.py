@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, Plan, Routed, check_affordable, check_budget, check_costs
+from skroute.base import CostAwareMixin, Routed, check_affordable, check_budget, check_costs
 from skroute.quality._logged import read_choice
 from skroute.routing._log import check_matrix, check_names, choice_names, is_named
 from skroute.routing._online_state import (
@@ -31,7 +31,6 @@ from skroute.utils._compat import (
     Interval,
     Real,
     check_sample_weight,
-    num_samples,
 )
 from skroute.utils._named import by_label, check_rows_match, columns_of
 from skroute.utils._validation import check_numbers, whole_rows
@@ -369,9 +368,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return self._current().plan(*self._features(X), budget)
 
     def _alone(self, X, name, response, **call):
-        """Every row answered by one choice, without a decision."""
-        n, at = num_samples(X), self.choices_.index(name)
-        plan = Plan(np.full(n, at), np.full(n, self.costs_[at]))
+        """Every row answered by one choice, at its estimated costs."""
+        only = self.choices_.index(name)
+        plan = self._current().plan(*self._features(X), np.inf, only)
         y_pred = None if response is None else self._answer(X, plan, response)
         return Routed(y_pred, plan.route, plan.cost)
 

@@ -432,10 +432,11 @@ class Serving:
             costs = self.pacer.window(self.beliefs, self.prices)[1][:, self.kept]
         return float(costs.min(axis=1).mean()) if len(costs) else 0.0
 
-    def plan(self, rows, base, budget):
-        """Decide rows at the price of a budget by what is believed; nothing is counted."""
+    def plan(self, rows, base, budget, only=None):
+        """Decide rows, or give all to `only`, by what is believed; nothing is counted."""
         with self.lock:
-            kept, prices, mean = self.kept, self.prices, self.beliefs.mean.copy()
+            kept = self.kept if only is None else np.array([only])
+            prices, mean = self.prices, self.beliefs.mean.copy()
             recent, recent_costs = self.pacer.window(self.beliefs, prices)
         path = assignment_path(recent[:, kept], recent_costs[:, kept])
         check_affordable(budget, float(path.budgets[0]))

@@ -242,7 +242,7 @@ def test_a_new_choice_is_the_routers_and_not_its_parameters():
     assert router.status().n_told["scored"] == 30
     router.set_params(costs={"new": 5.0})
     assert router.costs_.tolist() == [1, 3, 10, 5, 1.5]
-    assert router.fit(X, Q).choices_ == list(COSTS)
+    assert router.set_params(costs=COSTS).fit(X, Q).choices_ == list(COSTS)
 
 
 def test_a_newcomer_is_adopted_or_refused():

@@ -29,6 +29,9 @@ _RETURN, _USUAL = 4.0, 1000
 _WINDOW, _EVERY = 256, 16
 # Within how many requests a debt is paid back; and how many requests' budget is saved at most.
 _SETTLE, _SAVINGS = 100, 10
+# Where not even the cheapest plan fits, nothing dearer is bought: a price for that, which can be
+# multiplied with a cost of 0.
+_HIGHEST = 1e15
 # Estimated costs are at least this share of the price list's.
 _LEAST_SHARE = 0.1
 # Tries of a choice of which nothing is known, made while the books allow for them.
@@ -255,9 +258,8 @@ class Pacer:
         if rate < np.inf and len(costs):
             values = quality + self.bonus[: len(quality)]
             path = assignment_path(values[:, kept], costs[:, kept])
-            # Below the cheapest plan, the price at which the window has that.
             segment = np.searchsorted(path.budgets, rate, side="right") - 1
-            self.price = float(path.prices[max(segment, 0)])
+            self.price = float(path.prices[segment]) if segment >= 0 else _HIGHEST
 
 
 class Serving:

@@ -159,6 +159,13 @@ def test_the_ceiling_is_of_requests_that_are_not_refunded(
     assert sum(status.shares.values()) == pytest.approx(1.0)
 
 
+def test_where_no_plan_fits_the_cheapest_choice_is_taken():
+    """However well a request that is like none before speaks for another."""
+    X, Q, _ = world(600)
+    router = OnlineBudgetRouter(COSTS, budget=3.0).fit(X[:300], Q[:300]).set_params(budget=0.5)
+    assert {router.decide(20 * x).name for x in X[300:]} == {"small"}
+
+
 def test_a_horizon_is_spent():
     """What is saved is spent before the end, and the total is met."""
     found = []

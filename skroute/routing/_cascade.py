@@ -5,54 +5,57 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.model_selection import KFold
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
-    CostAwareMixin,
     Plan,
     Routed,
     check_affordable,
     check_budget,
+    check_costs,
     check_rows,
     inherit_member_tags,
-    note_failure,
 )
-from skroute.metrics._report import ReportMixin
-from skroute.routing._abstaining import ABSTAIN_COST, ABSTAIN_NAME
-from skroute.routing._cascade_checks import (
-    check_fit_costs,
-    check_folds,
-    check_names,
-    check_order,
+from skroute.routing._cascade_rules import Outcomes, candidates, chain_of, learn_path
+from skroute.routing._estimates import (
+    check_default_reads,
+    cross_fit,
+    default_quality_estimator,
+    folds_of,
+    part_of,
+    predict_matrix,
 )
-from skroute.routing._cascade_known import nested_known
-from skroute.routing._cascade_learn import learn_path
-from skroute.routing._cascade_log import as_columns, names_of_columns, split_signals
-from skroute.routing._cascade_rules import Log, candidates, fixed_order
-from skroute.routing._cascade_run import CascadeRun
-from skroute.routing._cascade_walk import known_scores, walk
-from skroute.routing._fit_tables import check_matrix, check_row_costs, column_names
-from skroute.routing._mixtures import Mixture
-from skroute.routing._priced import cross_fit
-from skroute.routing._priced_views import standard_error
-from skroute.routing._values import check_default_reads, default_quality_estimator
+from skroute.routing._log import (
+    check_matrix,
+    check_row_costs,
+    choice_names,
+    is_named,
+    read_table,
+    with_last,
+)
+from skroute.routing._members import ABSTAIN_COST
+from skroute.routing._mixtures import validated_mixture
+from skroute.routing._router import BUDGET, N_JOBS, Router
+from skroute.routing._signals import as_columns, names_of_columns, split_signals
+from skroute.routing._states import n_sets
 from skroute.utils._compat import (
     HasMethods,
     Integral,
     Interval,
-    Real,
+    check_method_params,
     check_sample_weight,
     num_samples,
 )
 from skroute.utils._named import check_rows_match
+from skroute.utils._once import once_of
 
-# Answers that make an array of a type of their own.
-_PLAIN = str, (bool, np.bool_), (int, float, np.number)
+# Sets of models that are compared; each is fitted for each fold.
+_MAX_SETS = 1023
 
 
-class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimator):
+class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
     r"""Ask one model after another; what an answer shows decides whether to ask another.
 
     For whoever has a log of what several models made of past requests: how good each
@@ -78,8 +81,8 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
     ----------
     quality_estimator : multi-output regressor, default=None
         Maps X to the quality of each model, before any call. None takes
-        :class:`~skroute.quality.QualityRegressor`. Not used where X is None. It is fitted
-        without each fold, and without each two: 16 times for five folds.
+        :class:`~skroute.quality.QualityRegressor`. Not used where X is None. It is
+        cross-validated on all rows, and on those without each fold.
 
     costs : mapping from str to float or array-like of shape (n_models,), default=None
         Cost per call of each model. None when costs differ from row to row: then `fit`
@@ -108,9 +111,9 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
 
     cv : int, splitter or iterable of splits, default=5
         Folds that compare the candidates, and make estimates from X out-of-sample; an int
-        shuffles with a fixed seed. Rows that belong together must stay together: give a
-        list of (train, test), or a splitter by groups, which gets ``groups`` through
-        metadata routing.
+        shuffles with a fixed seed. Each row is tested once. Rows that belong together must
+        stay together: give a list of (train, test), or a splitter by groups, which gets
+        ``groups`` through metadata routing.
 
     n_jobs : int, default=None
         Folds fitted in parallel.
@@ -170,19 +173,6 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
 
     Notes
     -----
-    Calls take, beside X and budget,
-
-    - ``signals``: recorded, as in `fit`, or a mapping from model to a function of row
-      positions, called once with the rows that pay for it. `predict` then names the model
-      whose answer to use, or ``"abstain"``;
-    - ``models``: instead of it a mapping from model to a callable of rows of X, which
-      returns a tuple ``(answers, signals)`` or ``(answers, signals, costs)``. Only rows
-      that pay for a call are in it. `predict` then gives the answers, None where a row is
-      handed over;
-    - ``costs``: what each call would cost, of shape (n_samples, n_models). It is counted by
-      `predict_cost` and decides nothing;
-    - ``request_id``, of shape (n_samples,): what draws are made of, in place of the row.
-
     Signals enter as normal scores of their ranks: a probability, its logarithm and its
     logit are the same signal. Quality is scaled to [0, 1] by its range in the log.
 
@@ -218,22 +208,16 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
     array([11.,  1.])
     """
 
-    _call_context = ("signals", "models", "costs", "request_id")
-
     _parameter_constraints: dict = {
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "costs": [dict, "array-like", None],
-        "budget": [Interval(Real, 0, None, closed="both"), None],
+        "budget": BUDGET,
         "order": ["array-like", None],
         "max_calls": [Interval(Integral, 1, None, closed="left")],
         "abstain_cost": ABSTAIN_COST,
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "cv": ["cv_object"],
-        "n_jobs": [
-            Interval(Integral, None, -1, closed="right"),
-            Interval(Integral, 1, None, closed="left"),
-            None,
-        ],
+        "n_jobs": N_JOBS,
     }
 
     def __init__(
@@ -311,98 +295,126 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
         if self._informed:
             X = check_rows(self, X, reset=True)
             if self.quality_estimator is None:
-                check_default_reads(X)
+                check_default_reads(X, "Give an estimator.")
         check_rows_match(X=X, y=y, costs=costs, signals=signals)
-        self._frame_columns = column_names(y)
         quality = check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
-        self.model_names_ = check_names(self, quality.shape[1])
-        # Frames of costs and of quality are read by these names from here on.
-        self._frame_columns = self.model_names_ if self._named else None
-        row_costs = check_fit_costs(self, costs, quality.shape)
-        columns = self._check_signals(signals, len(quality))
-        n_models = quality.shape[1]
-        order = check_order(self.order, self.model_names_, self.max_calls)
-
-        folds = check_folds(self.cv, X, quality, routed["splitter"]["split"])
-        known, nested = np.empty((len(quality), 0)), [None] * len(folds)
-        self.quality_estimator_ = None
-        if self._informed:
-            estimator, meta = self._quality_estimator(), routed["quality_estimator"]["fit"]
-            with note_failure("quality_estimator", len(quality), "the quality estimate"):
-                self.quality_estimator_, known = cross_fit(
-                    estimator, X, quality, folds, task, self.n_jobs, meta, "quality_estimator"
-                )
-                nested = nested_known(
-                    estimator, X, quality, folds, task=task, n_jobs=self.n_jobs, fit_params=meta
-                )
-        self._low, self._span = float(quality.min()), float(np.ptp(quality)) or 1.0
-        self.mean_quality_ = quality.mean(axis=0)
-        self.costs_ = row_costs.mean(axis=0)
-        abstain, worth = None, 0.0
+        names, self._named = choice_names(y, self.costs), is_named(y, self.costs)
+        if self.costs is not None and costs is not None:
+            raise ValueError(
+                "costs was given both to the constructor and to fit; costs per row need "
+                "CascadeRouter(costs=None)."
+            )
+        log = read_table(quality, costs, self.costs, names, self._named)
         if self.abstain_cost is not None:
-            best = (float(quality.max()) - self._low) / self._span
-            abstain, worth = "early", best - self.abstain_cost / self._span
-        log = Log((quality - self._low) / self._span, row_costs, columns, known, worth)
-        if order is None:
-            by_cost = np.argsort(self.costs_, kind="stable").tolist()
-            calls = self.max_calls if any(part.shape[1] for part in columns) else 1
-            compared = candidates(n_models, calls, by_cost, self._informed, abstain)
+            log = log.with_handing_over(self.abstain_cost)
+        n_rows, n_models = quality.shape
+        row_costs = np.broadcast_to(log.paid[..., :n_models], quality.shape)
+        by_name = split_signals(signals, names)
+        self._signal_names = [names_of(by_name, name) for name in names]
+        columns = [as_columns(by_name.get(name), name, n_rows) for name in names]
+        self.model_names_, self.costs_ = names, row_costs.mean(axis=0)
+        compared, cheapest = self._compared(any(part.shape[1] for part in columns))
+
+        if n_rows == 1:
+            # One row is judged by itself: there is no other.
+            folds = [(np.zeros(1, dtype=int), np.zeros(1, dtype=int))]
         else:
-            compared = [fixed_order(n_models, order, abstain)]
+            rows = X if self._informed else np.zeros((n_rows, 1))
+            folds = folds_of(self.cv, rows, quality, **routed["splitter"]["split"])
+        known, self.quality_estimator_ = np.empty((n_rows, 0)), None
+        within = [known[train] for train, _ in folds]
+        if self._informed:
+            self.quality_estimator_, known, within = self._known_before(
+                X, quality, folds, task, routed["quality_estimator"]["fit"]
+            )
+        low, span = float(quality.min()), float(np.ptp(quality)) or 1.0
+        self.abstain_quality_ = handing = None
+        if self.abstain_cost is not None:
+            self.abstain_quality_ = float(log.quality[0, -1])
+            handing = (self.abstain_quality_ - low) / span
+        outcomes = Outcomes((quality - low) / span, row_costs, columns, known, handing, low, span)
         with task.step("compare cascades"):
-            n_alone = 0 if order is not None else n_models
-            found = learn_path(compared, log, folds, nested, self.n_prices, n_alone, self.n_jobs)
-        self._reader, self._rules, self._found = found.reader, found.rules, found
-        means = found.cost.mean(axis=1), self._low + self._span * found.quality.mean(axis=1)
-        self.mixture_ = Mixture(*means)
-        self.rule_names_ = [self._describe(rule.fitted.cascade) for rule in self._rules]
-        budget = check_budget(self.budget)
-        check_affordable(budget, float(self.mixture_.cost[0]))
-        self.choices_ = [*self.model_names_, *([ABSTAIN_NAME] if abstain else [])]
+            self._path = learn_path(
+                compared, outcomes, folds, within, self.n_prices, cheapest, self.n_jobs
+            )
+        self._low, self._span = low, span
+        self._mean_quality, self.mixture_ = quality.mean(axis=0), self._path.mixture
+        self.rule_names_ = [self._describe(fitted.cascade) for fitted, _ in self._path.rules]
+        check_affordable(check_budget(self.budget), self._least())
+        self.choices_ = log.names
+
+    def _compared(self, shown):
+        """The cascades that `fit` compares, and which of them asks the cheapest model alone."""
+        names, n_models = self.model_names_, len(self.model_names_)
+        if self.order is not None:
+            given = [str(name) for name in self.order]
+            if not given or len(set(given)) < len(given) or not set(given) <= set(names):
+                raise ValueError(
+                    f"order must name some of the models {names!r}, each once, got {self.order!r}."
+                )
+            return [chain_of(n_models, [names.index(name) for name in given])], None
+        count = n_sets(n_models, self.max_calls)
+        if count > _MAX_SETS:
+            raise ValueError(
+                f"max_calls={self.max_calls!r} with {n_models} models compares {count} sets of "
+                f"models; at most {_MAX_SETS} are allowed. Lower max_calls, give an order, or "
+                "leave models out."
+            )
+        by_cost = np.argsort(self.costs_, kind="stable").tolist()
+        max_calls = self.max_calls if shown else 1
+        return candidates(n_models, max_calls, by_cost, self._informed), int(self.costs_.argmin())
+
+    def _known_before(self, X, quality, folds, task, fit_params):
+        """The fitted estimator, its estimates of all rows, and of the rows without each fold."""
+        estimator, estimates, within = self._reader(), None, []
+
+        def estimated(rows, of, parts, name):
+            return cross_fit(
+                estimator,
+                _safe_indexing(X, rows),
+                of,
+                parts,
+                task=task,
+                name=name,
+                n_jobs=self.n_jobs,
+                fit_params=check_method_params(X, fit_params, rows),
+            )
+
+        every = np.arange(len(quality))
+        fitted, estimates, _ = estimated(every, quality, folds, "quality_estimator")
+        part = part_of(folds, len(quality))
+        for number, (train, _) in enumerate(folds):
+            # Without the fold's own rows; those that belong together stay together.
+            parts = [
+                (np.flatnonzero(part[train] != other), np.flatnonzero(part[train] == other))
+                for other in np.unique(part[train])
+            ]
+            if len(parts) < 2:
+                parts = folds_of(min(5, len(train)), train) if len(train) > 1 else [([0], [0])]
+            name = f"quality_estimator without fold {number}"
+            within.append(estimated(train, quality[train], parts, name)[1])
+        return fitted, estimates, within
 
     def _describe(self, cascade):
         if cascade.chain is None:
             return f"{cascade.n_calls} of {', '.join(self.model_names_)} in any order"
         return " > ".join(self.model_names_[k] for k in cascade.chain)
 
-    def _check_signals(self, signals, n_rows):
-        by_name = split_signals(signals, self.model_names_)
-        self._signal_names = [
-            names_of_columns(by_name.get(name), f"signals of {name!r}")
-            for name in self.model_names_
-        ]
-        return [as_columns(by_name.get(name), name, n_rows) for name in self.model_names_]
+    @property
+    def mean_quality_(self):
+        """Mean logged quality of each model, ndarray of shape (n_models,)."""
+        check_is_fitted(self)
+        return self._mean_quality
 
     def _least(self):
-        return self.mixture_.cost[0]
+        return float(self.mixture_.cost[0])
 
-    @property
-    def validation_quality_(self):
-        """Mean quality of the rules at `budget` on rows that neither fitted nor chose them."""
-        return self.mixture_.quality_at(self._effective_budget(None))
+    def _validated(self, budget):
+        check_affordable(budget, self._least())
+        return validated_mixture(self._path.parts, budget)
 
-    @property
-    def validation_cost_(self):
-        """Mean cost of the rules at `budget` on rows that did not fit them."""
-        low, high, share = self.mixture_.share(self._effective_budget(None))
-        cost = self.mixture_.cost
-        return float((1 - share) * cost[low] + share * cost[high])
-
-    def _standard_errors(self):
-        cost, quality = self._found.validated(*self.mixture_.share(self._effective_budget(None)))
-        fold = self._found.fold
-        return standard_error(cost, fold), self._span * standard_error(quality, fold)
-
-    @property
-    def validation_quality_se_(self):
-        """Standard error of `validation_quality_` as an estimate for new rows."""
-        return self._standard_errors()[1]
-
-    @property
-    def validation_cost_se_(self):
-        """Standard error of `validation_cost_` as an estimate for new rows."""
-        return self._standard_errors()[0]
+    # Decisions ------------------------------------------------------------------------------
 
     def _check_X(self, X):
         if self._informed:
@@ -411,78 +423,197 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
             raise TypeError(f"X must be rows, or None, got {type(X).__name__}.")
         return X
 
-    def _plan(self, X, budget, **context):
-        path = walk(self, X, budget, **context)
-        cost = (path.asked.costs * path.asked.asked).sum(axis=1)
-        return Plan(path.route, cost, path, self._low + self._span * path.quality)
+    def _plan(self, X, budget, signals=None, costs=None, request_id=None):
+        check_affordable(budget, self._least())
+        signals = self._check_signals(X, signals)
+        n_rows, n_models = len(signals[0]), len(self.model_names_)
+        if costs is None:
+            costs = self.costs_
+        else:
+            columns = self.model_names_ if self._named else None
+            costs = check_row_costs(costs, columns, (n_rows, n_models))
+        source = np.arange(n_rows)[:, np.newaxis] if X is None else X
+        rule = self.mixture_.draw(source, budget, request_id)
+        known, parts = once_of(self).whole("scores", lambda: self._scores(X, signals))
+        route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
+        asked = np.empty((n_rows, n_models), dtype=bool)
+        for one in np.unique(rule):
+            (fitted, price_at), rows = self._path.rules[one], np.flatnonzero(rule == one)
+            state, choice, worth = fitted.follow(
+                known[rows], [part[rows] for part in parts], np.full((len(rows), 1), price_at)
+            )
+            route[rows], quality[rows] = choice[:, 0], worth[:, 0]
+            asked[rows] = fitted.cascade.states.asked[state[:, 0]]
+        cost = (costs * asked).sum(axis=1)
+        return Plan(route, cost, asked, self._low + self._span * quality)
+
+    def _check_signals(self, X, signals):
+        """What each model's answers show, as columns; everything given is checked."""
+        by_name = split_signals(signals, self.model_names_)
+        if X is not None:
+            n_rows = num_samples(X)
+        elif by_name:
+            n_rows = num_samples(next(iter(by_name.values())))
+        else:
+            raise ValueError("Without X, signals must say what the models' answers show.")
+        scales = dict(zip(self.model_names_, self._path.reader.of_model))
+        if missing := [
+            name for name, scale in scales.items() if scale.knots and name not in by_name
+        ]:
+            raise ValueError(
+                f"signals has nothing of {missing!r}, whose answers showed something in fit. Give "
+                "them for all rows (of a row that does not ask a model they are not read), or ask "
+                "the models one by one with start()."
+            )
+        return [
+            self._signals_of(k, by_name.get(name), n_rows)
+            for k, name in enumerate(self.model_names_)
+        ]
+
+    def _signals_of(self, k, given, n_rows):
+        """The signals of one model, with as many columns as in `fit`."""
+        name, n_columns = self.model_names_[k], len(self._path.reader.of_model[k].knots)
+        columns = as_columns(given, name, n_rows, self._signal_names[k])
+        if columns.shape[1] != n_columns:
+            raise ValueError(
+                f"signals of {name!r} must have the {n_columns} columns that fit saw, got "
+                f"{columns.shape[1]}."
+            )
+        return columns
+
+    def _scores(self, X, signals):
+        known = np.empty((len(signals[0]), 0))
+        if self._informed:
+            known = predict_matrix(self.quality_estimator_, X, "quality_estimator")
+        return self._path.reader.scores(known, signals)
 
     def _answer(self, X, plan, response):
-        asked, n_models = plan.state.asked, len(self.model_names_)
-        if asked.models is None:
-            return np.asarray(self.choices_ if self._named else [*range(n_models), -1])[plan.route]
-        answers = np.full(len(plan.route), None, dtype=object)
-        for k in np.unique(plan.route[plan.route < n_models]):
-            rows = np.flatnonzero(plan.route == k)
-            answers[rows] = asked.answer(int(k), rows)
-        plain = any(all(isinstance(a, kinds) for a in answers) for kinds in _PLAIN)
-        # What is of several kinds, or a list, stays what the models said.
-        return np.array(answers.tolist()) if plain else answers
+        names = self.choices_ if self._named else [*range(len(self.model_names_)), -1]
+        return np.asarray(names)[plan.route]
 
-    def _alone(self, X, name, response, costs=None, **call):
-        """Every row answered by one model, without a decision."""
-        n, at = num_samples(X), self.model_names_.index(name)
-        row_costs = np.tile(self.costs_, (n, 1))
+    def _alone(self, X, name, response, costs=None, signals=None, **call):
+        n_rows, at = len(self._check_signals(X, signals)[0]), self.model_names_.index(name)
+        cost = np.full(n_rows, self.costs_[at])
         if costs is not None:
-            row_costs = check_row_costs(costs, self._frame_columns, row_costs.shape)
-        answers = np.full(n, name if self._named else at)
-        return Routed(answers, np.full(n, at), row_costs[:, at])
+            columns = self.model_names_ if self._named else None
+            shape = (n_rows, len(self.model_names_))
+            cost = check_row_costs(costs, columns, shape)[:, at]
+        return Routed(np.full(n_rows, name if self._named else at), np.full(n_rows, at), cost)
 
-    def models_asked(self, X, budget=None, **context):
-        """Which models each row pays for.
+    # The calls ------------------------------------------------------------------------------
+
+    def predict_routed(self, X, budget=None, *, signals=None, costs=None, request_id=None):
+        """Whose answers to use, choices and costs from one pass.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or None
-            The rows.
+            The rows; None where `fit` got none.
 
         budget : float, default=None
-            Mean cost per sample for this call. None takes the constructor's.
+            Mean cost per sample for this call, in the unit of `costs`. None takes the
+            constructor's; ``numpy.inf`` is unlimited.
 
-        **context : keyword arguments
-            ``signals``, ``models``, ``costs`` and ``request_id``, as in the notes.
+        signals : mapping, data frame or array-like, default=None
+            What the models' answers show, as in `fit`, for all rows. What a row does not pay for
+            is not read: any number, or NaN, may stand there.
+
+        costs : array-like or dataframe of shape (n_samples, n_models), default=None
+            What each call would cost. It is counted and decides nothing. None takes ``costs_``.
+
+        request_id : array-like of shape (n_samples,), default=None
+            What draws between two rules are made of, in place of the row.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_models), dtype=bool
-            Columns in the order of ``model_names_``.
+        Routed
+            Unpacks into ``(y_pred, route, cost)``; ``expected_quality`` is estimated from all
+            answers that a row has paid for.
         """
-        return self._path(X, budget, context).asked.asked
+        return self._respond(
+            X, "predict", budget, signals=signals, costs=costs, request_id=request_id
+        )
 
-    def predict_quality(self, X, budget=None, **context):
+    def route(self, X, budget=None, *, signals=None, costs=None, request_id=None):
+        """Index of the model that answers each row, or of handing over.
+
+        Parameters
+        ----------
+        X, budget, signals, costs, request_id
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+            Index into ``choices_``.
+        """
+        call = {"signals": signals, "costs": costs, "request_id": request_id}
+        return self._respond(X, None, budget, **call).route
+
+    def predict_cost(self, X, budget=None, *, signals=None, costs=None, request_id=None):
+        """What each row spends, all models included that it asks.
+
+        Parameters
+        ----------
+        X, budget, signals, costs, request_id
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            Cost per row, in the unit of `costs`.
+        """
+        call = {"signals": signals, "costs": costs, "request_id": request_id}
+        return self._respond(X, None, budget, **call).cost
+
+    def predict(self, X, budget=None, *, signals=None, costs=None, request_id=None):
+        """The model whose answer to use, or ``"abstain"``, for each row.
+
+        Parameters
+        ----------
+        X, budget, signals, costs, request_id
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Names; positions, and -1 for handing over, where models have no names.
+        """
+        call = {"signals": signals, "costs": costs, "request_id": request_id}
+        return self._respond(X, "predict", budget, **call).y_pred
+
+    def predict_quality(self, X, budget=None, *, signals=None, costs=None, request_id=None):
         """Estimated quality of the answer given: what to rank rows by that a person checks.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or None
-            The rows.
-
-        budget : float, default=None
-            Mean cost per sample for this call. None takes the constructor's.
-
-        **context : keyword arguments
-            ``signals``, ``models``, ``costs`` and ``request_id``, as in the notes.
+        X, budget, signals, costs, request_id
+            As in `predict_routed`.
 
         Returns
         -------
         ndarray of shape (n_samples,)
             In the unit of Q; of rows that are handed over, what that counts as.
         """
-        return self._low + self._span * self._path(X, budget, context).quality
+        call = {"signals": signals, "costs": costs, "request_id": request_id}
+        return self._respond(X, None, budget, **call).expected_quality
 
-    def _path(self, X, budget, context):
+    def models_asked(self, X, budget=None, *, signals=None, request_id=None):
+        """Which models each row pays for.
+
+        Parameters
+        ----------
+        X, budget, signals, request_id
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_models), dtype=bool
+            Columns in the order of ``model_names_``.
+        """
         check_is_fitted(self)
-        X = self._check_X(X)
-        return walk(self, X, self._effective_budget(budget), **context)
+        rows = self._check_X(X)
+        return self._plan(rows, self._effective_budget(budget), signals, None, request_id).state
 
     def start(self, x=None, *, budget=None, random_state=None):
         """Begin one request, whose models the caller asks.
@@ -533,12 +664,23 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
             elif num_samples(x) != 1:
                 raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
             x = self._check_X(x)
-        known = known_scores(self, [None] if x is None else x)
+        shown = [np.zeros((1, len(scale.knots))) for scale in self._path.reader.of_model]
+        known, _ = self._scores(x, shown)
         low, high, share = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
-        return CascadeRun(self, self._rules[high if drawn < share else low], known)
+        return CascadeRun(self, *self._path.rules[high if drawn < share else low], known)
 
-    def score(self, X, y, sample_weight=None, budget=None, **context):
+    def score(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        budget=None,
+        *,
+        signals=None,
+        costs=None,
+        request_id=None,
+    ):
         """Realised mean quality of the choices made; a row handed over counts as in `fit`.
 
         Parameters
@@ -552,12 +694,8 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
-        budget : float, default=None
-            Mean cost per sample for this call; None takes the constructor's,
-            ``numpy.inf`` is unlimited.
-
-        **context : keyword arguments
-            ``signals``, ``models``, ``costs`` and ``request_id``, as in the notes.
+        budget, signals, costs, request_id
+            As in `predict_routed`.
 
         Returns
         -------
@@ -565,7 +703,7 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
         """
         check_is_fitted(self)
         check_rows_match(X=X, y=y)
-        quality = check_matrix(y, "y", self._frame_columns)
+        quality = check_matrix(y, "y", self.model_names_ if self._named else None)
         if quality.shape[1] != len(self.model_names_):
             raise ValueError(
                 f"y must have the {len(self.model_names_)} columns that fit saw, got "
@@ -573,45 +711,147 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
             )
         if X is not None:
             check_consistent_length(X, quality)
-        route = self.route(X, budget=budget, **context)
+        route = self.route(X, budget, signals=signals, costs=costs, request_id=request_id)
+        if self.abstain_quality_ is not None:
+            quality = with_last(quality, self.abstain_quality_)
         weight = check_sample_weight(sample_weight, quality)
-        return float(np.average(self._realised(quality, route), weights=weight))
-
-    @property
-    def abstain_quality_(self):
-        """What a row counts as that is handed over; None where none is."""
-        check_is_fitted(self)
-        if self.choices_[-1] != ABSTAIN_NAME or self.abstain_cost is None:
-            return None
-        return self._rules[0].fitted.abstain * self._span + self._low
-
-    def _realised(self, quality, route):
-        handed = self._rules[0].fitted.abstain * self._span + self._low
-        every = np.column_stack([quality, np.full(len(quality), handed)])
-        return every[np.arange(len(route)), route]
+        return float(np.average(quality[np.arange(len(route)), route], weights=weight))
 
     def get_metadata_routing(self):
         """Metadata routing of this object.
 
         Returns
         -------
-        MetadataRouter
+        sklearn.utils.metadata_routing.MetadataRouter
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         fit = MethodMapping().add(caller="fit", callee="fit")
-        router.add(quality_estimator=self._quality_estimator(), method_mapping=fit)
+        router.add(quality_estimator=self._reader(), method_mapping=fit)
         split = MethodMapping().add(caller="fit", callee="split")
         # An iterable of splits takes nothing, and may be read once only.
         splitter = self.cv if hasattr(self.cv, "split") else KFold()
         return router.add(splitter=splitter, method_mapping=split)
 
-    def _quality_estimator(self):
-        if self.quality_estimator is None:
-            return default_quality_estimator()
-        return self.quality_estimator
+    def _reader(self):
+        estimator = self.quality_estimator
+        return default_quality_estimator() if estimator is None else estimator
 
     def __sklearn_tags__(self):
-        tags = inherit_member_tags(super().__sklearn_tags__(), [self._quality_estimator()])
+        tags = inherit_member_tags(super().__sklearn_tags__(), [self._reader()])
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def names_of(by_name, name):
+    """Names of the columns of one model's signals, where these are a data frame."""
+    return names_of_columns(by_name.get(name), f"signals of {name!r}")
+
+
+class CascadeRun:
+    """One live request: what to ask next, and in the end whose answer to give.
+
+    Made by :meth:`CascadeRouter.start`. The caller asks the model named ``next`` and says
+    with :meth:`observe` what came back, until ``next`` is None.
+
+    Parameters
+    ----------
+    router : CascadeRouter
+        Fitted.
+
+    fitted : object
+        The cascade that the request follows.
+
+    price_at : int
+        Position of the price that it is decided at.
+
+    known : ndarray of shape (1, n_known)
+        What the router makes of the request before any call.
+
+    Attributes
+    ----------
+    next : str or None
+        Model to ask; None when the request is to be answered.
+
+    answer : str or None
+        Whose answer to give, or ``"abstain"``; None before the first answer.
+
+    quality : float or None
+        Estimated quality of that answer.
+
+    asked : list of str
+        Models whose answers have been observed.
+
+    cost : float
+        What they have cost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.routing import CascadeRouter
+    >>> sure = np.linspace(0, 1, 400)
+    >>> Q = np.column_stack([sure > 0.5, np.ones(400)])
+    >>> router = CascadeRouter(costs={"small": 1, "large": 10})
+    >>> run = router.fit(None, Q, signals={"small": sure}).start()
+    >>> run.asked, run.cost, run.answer
+    ([], 0.0, None)
+    """
+
+    def __init__(self, router, fitted, price_at, known):
+        self._router, self._fitted, self._price_at = router, fitted, price_at
+        self._known, self._state = known, 0
+        self._scores = [np.zeros((1, scale.n_scores)) for scale in router._path.reader.of_model]
+        self.asked, self.cost = [], 0.0
+        self._decide()
+
+    def __repr__(self):
+        said = f"next={self.next!r}, answer={self.answer!r}"
+        return f"CascadeRun({said}, asked={self.asked!r}, cost={self.cost:.6g})"
+
+    def _decide(self):
+        router = self._router
+        price_at = np.full((1, 1), self._price_at)
+        move, choice = self._fitted.move(self._state, self._known, self._scores, price_at)
+        k = int(move.onward[0, 0])
+        self.next = router.model_names_[k] if k >= 0 else None
+        self.answer, self.quality = None, None
+        if self.asked:
+            self.answer = router.choices_[choice[0]]
+            self.quality = float(router._low + router._span * move.stop[0])
+
+    def observe(self, model, signals=None, cost=None):
+        """Say what a model's answer has shown and cost.
+
+        Parameters
+        ----------
+        model : str
+            Who was asked: any model that may come next, ``next`` or another.
+
+        signals : array-like of shape (n_signals,), default=None
+            What the answer showed, as in the log.
+
+        cost : float, default=None
+            What the call has cost; None takes the mean cost of the model.
+
+        Raises
+        ------
+        ValueError
+            If `model` may not come next, or `signals` are not as in `fit`.
+        """
+        router, following = self._router, self._fitted.cascade.states.following[self._state]
+        names = router.model_names_
+        if model not in names or following[names.index(model)] < 0:
+            allowed = [names[k] for k in np.flatnonzero(following >= 0)]
+            raise ValueError(
+                f"model must be one of {allowed!r}, which may come next, got {model!r}."
+            )
+        k = names.index(model)
+        if signals is not None and not hasattr(signals, "columns"):
+            signals = np.reshape(signals, (1, -1))
+        columns = router._signals_of(k, signals, 1)
+        paid = router.costs_[k] if cost is None else check_costs([cost], [model], name="cost")[0]
+        self._scores[k] = router._path.reader.of_model[k].transform(columns)
+        self._state = int(following[k])
+        self.asked.append(model)
+        self.cost += float(paid)
+        self._decide()

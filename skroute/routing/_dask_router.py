@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, Routed, check_affordable
 from skroute.distributed import solve_assignment
 from skroute.distributed._blocks import is_collection, row_blocks
-from skroute.routing._one_budget import policy_of_plain, room_of
 from skroute.utils._compat import num_samples
 from skroute.utils._optional import import_optional
 
@@ -44,7 +43,6 @@ class DaskRouter:
 
     See Also
     --------
-    route_batch : Parquet in, Parquet out, without Dask.
     skroute.metrics.accuracy_cost_curve : It takes Dask collections too.
 
     Notes
@@ -83,17 +81,12 @@ class DaskRouter:
         self.estimator = estimator
         self.policy = own if policy is None else policy
         if self.policy == "batch":
-            policy_of_plain(estimator, "decide blocks under one cap")
-            if getattr(estimator, "_embedder", None) is not None:
-                raise ValueError(
-                    "A router that embeds rows by a member would call it in each pass: write the "
-                    'estimates once with route_batch, or use policy="online".'
-                )
+            _check_one_cap(estimator)
 
     def __repr__(self):
         return f"DaskRouter({self.estimator!r}, policy={self.policy!r})"
 
-    def predict_routed(self, X: Any, budget: float | None = None, **context: Any) -> Routed:
+    def predict_routed(self, X: Any, budget: float | None = None, **call: Any) -> Routed:
         """Answers, choices and costs, lazily.
 
         Parameters
@@ -104,7 +97,7 @@ class DaskRouter:
         budget : float, default=None
             As in ``estimator.predict_routed``.
 
-        **context : keyword arguments
+        **call : keyword arguments
             As there. What is per row is a Dask collection in the blocks of X.
 
         Returns
@@ -113,32 +106,32 @@ class DaskRouter:
             Of Dask arrays. All of them computed together are one call of each model for each
             block; expected quality and cost are None.
         """
-        return Routed(*self._views(X, ("y_pred", "route", "cost"), "predict", budget, context))
+        return Routed(*self._views(X, ("y_pred", "route", "cost"), "predict", budget, call))
 
-    def predict(self, X: Any, budget: float | None = None, **context: Any) -> Any:
+    def predict(self, X: Any, budget: float | None = None, **call: Any) -> Any:
         """Answers, lazily: ``predict_routed(X).y_pred``.
 
         Parameters
         ----------
         X : dask array or data frame of shape (n_samples, n_features)
         budget : float, default=None
-        **context : keyword arguments
+        **call : keyword arguments
             All as in `predict_routed`.
 
         Returns
         -------
         dask.array.Array of shape (n_samples,) or (n_samples, n_labels)
         """
-        return self._views(X, ("y_pred",), "predict", budget, context)[0]
+        return self._views(X, ("y_pred",), "predict", budget, call)[0]
 
-    def predict_proba(self, X: Any, budget: float | None = None, **context: Any) -> Any:
+    def predict_proba(self, X: Any, budget: float | None = None, **call: Any) -> Any:
         """Class probabilities, lazily.
 
         Parameters
         ----------
         X : dask array or data frame of shape (n_samples, n_features)
         budget : float, default=None
-        **context : keyword arguments
+        **call : keyword arguments
             All as in `predict_routed`.
 
         Returns
@@ -147,16 +140,16 @@ class DaskRouter:
         """
         # The estimator's own words where it has none.
         _ = self.estimator.predict_proba
-        return self._views(X, ("y_pred",), "predict_proba", budget, context)[0]
+        return self._views(X, ("y_pred",), "predict_proba", budget, call)[0]
 
-    def route(self, X: Any, budget: float | None = None, **context: Any) -> Any:
+    def route(self, X: Any, budget: float | None = None, **call: Any) -> Any:
         """Choices, lazily and without answering.
 
         Parameters
         ----------
         X : dask array or data frame of shape (n_samples, n_features)
         budget : float, default=None
-        **context : keyword arguments
+        **call : keyword arguments
             All as in `predict_routed`.
 
         Returns
@@ -164,25 +157,25 @@ class DaskRouter:
         dask.array.Array of shape (n_samples,), dtype=int64
             Index into ``estimator.choices_``.
         """
-        return self._views(X, ("route",), None, budget, context)[0]
+        return self._views(X, ("route",), None, budget, call)[0]
 
-    def predict_cost(self, X: Any, budget: float | None = None, **context: Any) -> Any:
+    def predict_cost(self, X: Any, budget: float | None = None, **call: Any) -> Any:
         """What `predict` will have spent on each row, lazily and without answering.
 
         Parameters
         ----------
         X : dask array or data frame of shape (n_samples, n_features)
         budget : float, default=None
-        **context : keyword arguments
+        **call : keyword arguments
             All as in `predict_routed`.
 
         Returns
         -------
         dask.array.Array of shape (n_samples,), dtype=float64
         """
-        return self._views(X, ("cost",), None, budget, context)[0]
+        return self._views(X, ("cost",), None, budget, call)[0]
 
-    def _views(self, X, names, response, budget, context):
+    def _views(self, X, names, response, budget, call):
         """Dask arrays of some of answers, choices and costs, all of one task for each block."""
         dask = import_optional("dask", "DaskRouter")
         array = import_optional("dask.array", "DaskRouter")
@@ -193,12 +186,12 @@ class DaskRouter:
             )
         answers = self._answers(response)
         if self.policy == "batch":
-            blocks, sizes, tasks = self._capped(X, response, budget, context, answers)
+            blocks, sizes, tasks = self._capped(X, response, budget, call, answers)
         else:
             estimator = self.estimator
             if getattr(estimator, "policy", "online") != "online":
                 estimator = copy.copy(estimator).set_params(policy="online")
-            blocks, sizes, beside = row_blocks(X, **context)
+            blocks, sizes, beside = row_blocks(X, **call)
             sent = dask.delayed(estimator, pure=False)
             tasks = [
                 dask.delayed(_routed)(sent, block, response, budget, one, answers)
@@ -234,34 +227,38 @@ class DaskRouter:
         none = np.empty(0, np.int64)
         return (), self.estimator._answer(None, Plan(none, none.astype(float)), "predict").dtype
 
-    def _capped(self, X, response, budget, context, answers):
+    def _capped(self, X, response, budget, call, answers):
         """Tasks of rows that are decided under one cap over all of them."""
         dask = import_optional("dask", "DaskRouter")
         array = import_optional("dask.array", "DaskRouter")
-        if context:
+        if call:
             raise ValueError(
-                f'{sorted(context)[0]!r} is not taken with policy="batch" over blocks: the cap is '
+                f'{min(call)!r} is not taken with policy="batch" over blocks: the cap is '
                 "one over all rows by the same costs."
             )
         router = self.estimator
-        priced = policy_of_plain(router, "decide blocks under one cap")
+        policy = _check_one_cap(router)
         budget = router._effective_budget(budget)
-        check_affordable(budget, priced.least)
+        check_affordable(budget, policy.least)
         blocks, sizes, _ = row_blocks(X)
+        # Dask's concatenate leaves out what is known to be empty: so do the blocks beside it.
+        blocks, sizes = zip(*((block, n) for block, n in zip(blocks, sizes) if n != 0))
         sent = dask.delayed(router, pure=False)
         parts = [
             array.from_delayed(
-                dask.delayed(_values)(sent, block, priced.docked),
+                dask.delayed(_values)(sent, block, policy, budget),
                 (size, len(router.choices_)),
                 dtype=float,
             )
             for block, size in zip(blocks, sizes)
         ]
-        plan = solve_assignment(array.concatenate(parts), priced.planned, room_of(priced, budget))
+        least = float(policy.planned.min())
+        room = max(policy.room(budget), least)
+        plan = solve_assignment(array.concatenate(parts), policy.planned, room)
         chosen = list(plan.choices.to_delayed().ravel())
-        # What Dask concatenates has no block without rows.
+        # Of blocks that turn out to have no rows there is none in the plan.
         blocks = [blocks[i] for i in np.flatnonzero(np.diff(plan.plan.starts))]
-        costs = np.asarray(priced.planned, dtype=np.float64) + priced.deciding
+        costs = policy.planned + policy.deciding
         tasks = [
             dask.delayed(_answered)(sent, block, route, costs, response, answers)
             for block, route in zip(blocks, chosen)
@@ -273,21 +270,37 @@ def _field(dask, task, name):
     return dask.delayed(getattr)(task, name)
 
 
-def _routed(estimator, X, response, budget, context, answers):
+def _routed(estimator, X, response, budget, call, answers):
     """Answers, choices and costs of a block; without rows, of none."""
     if num_samples(X) == 0:
         return _nothing(answers)
-    found = estimator._respond(X, response, budget=budget, **context)
+    found = estimator._respond(X, response, budget, **call)
     if answers == ((), np.dtype(object)) and response == "predict":
         # Alike in all blocks, whether they have rows that are handed over or not.
         found = Routed(found.y_pred.astype(object), found.route, found.cost)
     return found
 
 
-def _values(router, X, docked):
+def _check_one_cap(router):
+    """The policy of a router, which must decide all rows by estimates and one list of costs."""
+    if not hasattr(router, "_policy") or router._asked_first(None):
+        raise TypeError(
+            'policy="batch" is for a BudgetRouter or an OccamRouterClassifier without embedding, '
+            f'got {router!r}: others ask a model before they decide. Use policy="online".'
+        )
+    policy = router._policy()
+    if policy.per_row:
+        raise ValueError(
+            'policy="batch" over blocks needs fixed costs: the router has some per row.'
+        )
+    return policy
+
+
+def _values(router, X, policy, budget):
     if num_samples(X) == 0:
         return np.empty((0, len(router.choices_)))
-    return router.predict_quality(X) - docked
+    least_price = policy.least_prices[budget == np.inf]
+    return router.predict_quality(X) - policy.penalty - least_price * policy.planned
 
 
 def _answered(router, X, route, costs, response, answers):

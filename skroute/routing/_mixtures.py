@@ -58,6 +58,52 @@ def best_mixture(cost, quality):
     return Mixture(cost[kept], quality[kept]), kept
 
 
+def docked_quality(cost, quality, simple, slack):
+    """Mean quality of rules, less what may be luck where they beat mixtures of simple ones.
+
+    Parameters
+    ----------
+    cost, quality : ndarray of shape (n_rules, n_rows)
+        On rows that did not fit the rules.
+
+    simple : ndarray of shape (n_rules,), dtype=bool
+        Rules that nothing is taken off.
+
+    slack : float
+        Standard errors that any other rule is docked, of the difference, row by row, to the
+        mixture of simple rules that costs as much. Raising it takes simple rules more often.
+
+    Returns
+    -------
+    ndarray of shape (n_rules,)
+    """
+    found, mean = quality.mean(axis=1), cost.mean(axis=1)
+    mixture, kept = best_mixture(mean[simple], found[simple])
+    kept = np.flatnonzero(simple)[kept]
+    docked = found.copy()
+    for rule in np.flatnonzero(~simple):
+        low, high, share = mixture.share(mean[rule])
+        price = 0.0
+        if high > low:
+            price = np.diff(mixture.quality)[low] / np.diff(mixture.cost)[low]
+        gain = quality[rule] - price * cost[rule]
+        for position, weight in ((low, 1 - share), (high, share)):
+            if weight:
+                other = kept[position]
+                gain = gain - weight * (quality[other] - price * cost[other])
+        docked[rule] -= slack * gain.std() / np.sqrt(len(gain))
+    return docked
+
+
+def spread_prices(path, n_prices, power=1.0):
+    """Prices at budgets of a path, falling to 0; a higher power has more where little is spent."""
+    low, high = path.budgets[[0, -1]]
+    budgets = low + np.linspace(0, 1, n_prices) ** power * (high - low)
+    # The last budget itself: no rounding.
+    budgets[-1] = high
+    return np.unique([path.price(budget) for budget in budgets])[::-1]
+
+
 class ValidatedPart(NamedTuple):
     """Rules that the other rows have chosen, and what they do on the rows of a part.
 

@@ -243,7 +243,7 @@ class Occam(MemberRouter):
             answered = {self._embedder: self._target.labels(state[self._embedder, "predict"])[0]}
         return Look(features, answered, state)
 
-    def _asked_first(self):
+    def _asked_first(self, kept):
         return [] if self._embedder is None else [self.member_names_[self._embedder]]
 
     # Attributes -----------------------------------------------------------------------------

@@ -274,6 +274,11 @@ class Policy:
         rule = path.rule(max(room, float(path.budgets[0])))
         return rule if rule.price >= least_price else Rule(least_price, 0.0)
 
+    def room(self, budget):
+        """What a cap leaves for choices, in the costs that rows are decided by."""
+        room = budget - self.deciding
+        return room if self.paid is self.planned else self.path.planned_at(room)
+
     # Decisions ------------------------------------------------------------------------------
 
     def estimates(self, X):
@@ -340,15 +345,13 @@ class Policy:
                 up = tied[draw(tied) < share[tied]]
                 route[up] = high[up]
         else:
-            room = budget - self.deciding
-            if estimated:
-                room = self.path.planned_at(room)
-                if allowed is not None and not affords(room, least - self.deciding):
-                    raise ValueError(
-                        f"budget={budget!r} does not pay for the cheapest choices that allowed "
-                        f"leaves: by the costs that rows are decided by they cost {least:.6g} per "
-                        f"sample, and the budget pays for {room + self.deciding:.6g}."
-                    )
+            room = self.room(budget) if estimated else budget - self.deciding
+            if estimated and allowed is not None and not affords(room, least - self.deciding):
+                raise ValueError(
+                    f"budget={budget!r} does not pay for the cheapest choices that allowed "
+                    f"leaves: by the costs that rows are decided by they cost {least:.6g} per "
+                    f"sample, and the budget pays for {room + self.deciding:.6g}."
+                )
             net = values - self.least_prices[budget == np.inf] * costs
             route = solve_assignment(net, costs, max(room, least - self.deciding)).choices
         if allowed is not None:

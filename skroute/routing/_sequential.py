@@ -1,70 +1,55 @@
 """Member after member, for as long as the next answer is worth its price."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
-from skroute.routing._abstaining import (
-    ABSTAIN_COST,
-    ABSTAIN_NAME,
-    AbstainingMixin,
-    Beside,
-    quality_of_handing,
+from skroute.metrics._objectives import OF_LABELS
+from skroute.routing._combining import (
+    CombiningRouter,
+    answer_features,
+    possible_bases,
+    search_combinations,
 )
-from skroute.routing._answers import CombiningRouter, check_base, possible_bases
-from skroute.routing._combiner import search_combinations
-from skroute.routing._exits import ExitAnswers, chains, continued, stage_calls
-from skroute.routing._label_candidates import LabelRule, label_candidates
-from skroute.routing._mixtures import Mixture, best_mixture, docked_quality, spread_prices
-from skroute.routing._predictors import answer_features, fit_predictor, predict_values
-from skroute.routing._qualities import QUALITY_OF_LABELS, LabelQualityMixin
-from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
-from skroute.routing._validated_rules import ValidatedPart, ValidatedRulesMixin, row_sums
-from skroute.routing._validation import parts_of
-from skroute.utils._compat import HasMethods, Integral, Interval
+from skroute.routing._estimates import answers_forest, cross_fit, predict_matrix
+from skroute.routing._learn import NoTask
+from skroute.routing._members import ABSTAIN_COST
+from skroute.routing._mixtures import (
+    Mixture,
+    ValidatedPart,
+    best_mixture,
+    docked_quality,
+    row_sums,
+    spread_prices,
+    validated_mixture,
+)
+from skroute.routing._states import StateValues, any_order, best_move, n_sets, roll_back
+from skroute.utils._compat import HasMethods, Integral, Interval, StrOptions
+from skroute.utils._handing import ABSTAIN_NAME
 
 # Budgets at which the one-add-on policies of each base are candidates.
 _N_ADDON_PRICES = 33
 # One regressor is fitted for each set of members.
 _MAX_SETS = 255
-# Standard errors that a rule is docked which is not FrugalMCT's. Over splits of nine sets half an
-# error and a whole one do as well; with none, noise of many candidates is taken for quality.
+# Standard errors that a rule is docked which may ask more than one add-on. Over splits of nine
+# sets half an error and a whole one do as well; with none, the noise of many candidates is taken
+# for quality.
 _SLACK = 0.5
 
 
-class State(NamedTuple):
-    """A set of members that have answered a row.
+class Option(NamedTuple):
+    """How a row may end that has asked its base: in which state, answered how, at what cost."""
 
-    Attributes
-    ----------
-    used : ndarray of shape (n_used,), dtype=int64
-        The members.
-
-    following : ndarray of shape (n_members,), dtype=int64
-        State with each member added, or -1.
-
-    weights : ndarray of shape (n_used,)
-        Combiner weights of their answers.
-
-    first_choice : int
-        Choice of answering here with all combined; each one alone comes after it, and, where
-        rows may be handed over, that.
-    n_ways : int
-        Ways to stop here, which these are.
-    """
-
-    used: NDArray[np.int64]
-    following: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    first_choice: int
-    n_ways: int
+    state: int
+    way: int
+    cost: float
 
 
 class Rule(NamedTuple):
-    """How rows are decided, and what that costs and brings on validation rows.
+    """How rows are decided.
 
     Attributes
     ----------
@@ -76,41 +61,14 @@ class Rule(NamedTuple):
 
     price : float
         What an answer must bring for each unit of its cost.
-
-    cost, quality : ndarray of shape (n_rows,)
-        Of each row of `fit`, decided out of sample; None once the rules are chosen.
-
-    labels : LabelRule, default=None
-        FrugalML's thresholds and add-ons, which then decide.
     """
 
     start: int
     price_at: int
     price: float
-    cost: NDArray[np.float64] | None
-    quality: NDArray[np.float64] | None
-    labels: LabelRule | None = None
 
 
-class Models(NamedTuple):
-    """For each state a fitted regressor, or None where it decides nothing.
-
-    Attributes
-    ----------
-    addon : list
-        Of the quality of each add-on option, where at most one is bought.
-
-    rollout : list
-        See :class:`Rollout`.
-    """
-
-    addon: list[Any]
-    rollout: list[Any]
-
-
-class SequentialRouterClassifier(
-    ValidatedRulesMixin, AbstainingMixin, LabelQualityMixin, CombiningRouter
-):
+class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
     r"""Ask one member after another, for as long as the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
@@ -123,10 +81,9 @@ class SequentialRouterClassifier(
     :math:`\hat V` is fitted backward, from large sets of members to small ones, on what
     they have made of training rows. The rules at several prices and from each
     possible first member are then compared out of sample with one another and with their
-    special cases that buy one add-on at most: :class:`FrugalMCTClassifier`'s and, for one label
-    per row, :class:`FrugalMLClassifier`'s. For a budget the best one, or a mixture of two, is
-    used; without `abstain_cost` a rule that is not FrugalMCT's has to be better by half a standard
-    error.
+    special case that buys one add-on at most, :class:`FrugalMCTClassifier`'s. For a budget the
+    best one, or a mixture of two, is used; without `abstain_cost` a rule that may buy more has to
+    be better by half a standard error.
 
     Parameters
     ----------
@@ -134,12 +91,10 @@ class SequentialRouterClassifier(
         The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
         `fit` should be new to it. A label that a member does not name has the score 0.
-        The exits of a net (:meth:`skroute.members.MultiExitClassifier.exits`) are asked in
-        their order, each going on from the one before.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
-        Cost per call of each member. ``"time"`` measures seconds per sample in `fit`. The
-        cost of an exit is what it adds to the exit before.
+        Cost per call of each member. ``"time"`` measures seconds per sample in `fit`. Read
+        by `fit`.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, all calls included. None is
@@ -243,9 +198,10 @@ class SequentialRouterClassifier(
     Notes
     -----
     Which of two mixed rules a row follows is drawn from a hash of the row and of how often
-    it came before in the call: a row goes the same way in every batch and container, and
-    of many equal rows in one call the right share goes each way. In calls of one row each,
-    equal rows all go one way. Rows of a torch data set are drawn by their position in it.
+    it came before in the call, or of its ``request_id``: a row goes the same way in every batch
+    and container, and of many equal rows in one call the right share goes each way. In calls of
+    one row each without ``request_id``, equal rows all go one way. Rows of a torch data set are
+    drawn by their position in it.
     `route` and `predict_cost` ask the members that `predict` asks, since their answers are
     what decides.
 
@@ -292,9 +248,11 @@ class SequentialRouterClassifier(
         "max_calls": [Interval(Integral, 1, None, closed="left")],
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
-        "quality": QUALITY_OF_LABELS,
+        "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
         "abstain_cost": ABSTAIN_COST,
     }
+
+    score = CombiningRouter.score
 
     def __init__(
         self,
@@ -325,97 +283,128 @@ class SequentialRouterClassifier(
 
     def _check(self, X, members):
         super()._check(X, members)
-        check_base(self.base, members)
-        names = list(members)
-        self._before = continued(members)
-        for name, chain in zip(names, chains(self._before)):
-            if len(chain) > self.max_calls:
-                raise ValueError(
-                    f"max_calls={self.max_calls!r} never reaches {name!r}, which comes after "
-                    f"{[names[k] for k in chain[:-1]]!r}. Raise it or drop members."
-                )
-            if name == self.base and len(chain) > 1:
-                raise ValueError(
-                    f"base={self.base!r} goes on from {names[chain[-2]]!r} and cannot be asked "
-                    f"first; {names[chain[0]]!r} can."
-                )
-        n_sets = len(member_sets(len(members), self.max_calls, self._before)[0])
-        if n_sets > _MAX_SETS:
+        count = n_sets(len(members), self.max_calls)
+        if count > _MAX_SETS:
             raise ValueError(
                 f"max_calls={self.max_calls!r} with {len(members)} members needs a regressor for "
-                f"each of {n_sets} sets; at most {_MAX_SETS} are allowed. Lower max_calls or drop "
+                f"each of {count} sets; at most {_MAX_SETS} are allowed. Lower max_calls or drop "
                 "members."
             )
 
-    def _possible_bases(self, names):
-        return [k for k in possible_bases(self.base, names) if self._before[k] < 0]
+    # Fit ------------------------------------------------------------------------------------
 
-    def _least_cost(self, costs, names):
-        return float(costs[self._possible_bases(names)].min())
-
-    def _timed_calls(self, names, fitted):
-        return super()._timed_calls(names, fitted) | stage_calls(self._before, names, fitted)
-
-    def _learn(self, X, target, answers):
-        scores, names = answers.responses, answers.names
-        members, following = member_sets(len(names), self.max_calls, self._before)
-        found = search_combinations(scores, target, self._rows_quality(target), self.max_calls)
-        best = np.array([per_row.max() for _, _, per_row in found.values()])
-        self.abstain_quality_ = handed = quality_of_handing(best, self.abstain_cost)
-        # Ways to answer in each state: all combined, or any one of several members alone.
-        self._states, realised, choices = [], [], []
-        for row, after in zip(members, following):
+    def _learn(self, X, answers):
+        names, scores, target = answers.names, answers.responses, answers.target
+        quality = self._objective_of(self._target).bound(target).of
+        found = search_combinations(scores, target, quality, self.max_calls)
+        self.abstain_quality_ = None
+        if self.abstain_cost is not None:
+            best = max(float(per_row.max()) for _, _, per_row in found.values())
+            self.abstain_quality_ = best - self.abstain_cost
+        self._states = any_order(len(names), self.max_calls)
+        # Ways to answer after each set: all combined, or any one of several members alone.
+        realised, choices, self._first_choice = [np.empty((len(target), 0))], [], [-1]
+        for row in self._states.asked[1:]:
             used = np.flatnonzero(row)
             ways = [found[frozenset(used)]]
+            name = " + ".join(np.array(names)[used])
+            labels = [name]
             if len(used) > 1:
                 ways += [found[frozenset([k])] for k in used]
-            if handed is not None:
-                ways.append((np.zeros(len(row)), np.nan, np.full(len(target), handed)))
-            self._states.append(State(used, after, ways[0][0][used], len(choices), len(ways)))
-            name = " + ".join(np.array(names)[used])
-            labels = [name, *(f"{name} > {names[k]}" for k in used if len(used) > 1)]
-            labels += [f"{name} > {ABSTAIN_NAME}"] * (handed is not None)
-            choices += [(label, row, w, theta) for label, (w, theta, _) in zip(labels, ways)]
+                labels += [f"{name} > {names[k]}" for k in used]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
+            if self.abstain_quality_ is not None:
+                ways.append((np.zeros(len(row)), np.nan, None))
+                labels.append(f"{name} > {ABSTAIN_NAME}")
+            self._first_choice.append(len(choices))
+            choices += [(label, row, *way[:2]) for label, way in zip(labels, ways)]
+        names, used, weights, thresholds = zip(*choices)
+        self.choice_weights_ = np.array(weights)
+        costs, bases = self._costs_of_fit, possible_bases(self.base, answers.names)
+        starts = [int(self._states.following[0, k]) for k in bases]
+        self._options = {start: self._options_after(start, costs) for start in starts}
 
-        def fit(state, values, at=None):
-            used = self._states[state].used
-            features = self._features([scores[k] for k in used], self._states[state])
-            told = self.quality_estimator, features
-            if handed is None:
-                return fit_predictor(*told, values, answers.folds)
-            # What handing over is worth is known.
-            at = self._states[state].n_ways - 1 if at is None else at
-            fitted, estimate = fit_predictor(*told, np.delete(values, at, axis=1), answers.folds)
-            fitted = Beside(fitted, handed, at)
-            return fitted, fitted.table(estimate)
+        estimator = self.quality_estimator
+        if estimator is None:
+            estimator = answers_forest(len(target))
 
-        bases = self._possible_bases(names)
-        # States of one member, in the order of the members that may come first.
-        starts = [int(np.flatnonzero(members[:, k])[0]) for k in bases]
-        self._models = Models([None] * len(members), [None] * len(members))
+        def fit(state, target):
+            features = self._features([scores[k] for k in self._used(state)], state)
+            fitted, estimate, _ = cross_fit(
+                estimator, features, target, answers.folds, task=NoTask(), name="quality_estimator"
+            )
+            return fitted, estimate
+
         # The special case first: its estimates also say which prices matter.
-        rules = self._learn_addons(starts, realised, fit)
-        part = parts_of(answers.folds, len(target))
-        if not self._multilabel and self.max_calls > 1:
-            for base in starts:
-                rules += self._learn_label_rules(base, realised, scores, part)
-        if members.sum(axis=1).max() > 2:
-            reached = np.flatnonzero(members[:, bases].any(axis=1))
-            rollout = roll_back(following, realised, self.costs_, self.prices_, fit, reached)
-            self._models = self._models._replace(rollout=rollout.models)
-            for base in starts:
-                cost = self.costs_[members[base]].sum() + rollout.cost[base]
-                table = zip(self.prices_, cost.T, rollout.quality[base].T)
-                rules += [Rule(base, j, *row) for j, row in enumerate(table)]
-        self._choose(rules, part)
-        self._set_choices(*zip(*choices))
+        rules, cost, quality = self._learn_addons(realised, fit)
+        self._values = None
+        if self._states.asked.sum(axis=1).max() > 2:
+            reached = np.flatnonzero(self._states.asked[:, bases].any(axis=1))
+            self._values, brought, spent = roll_back(
+                self._states,
+                realised,
+                costs,
+                self.prices_,
+                fit,
+                only=reached,
+                handing=self.abstain_quality_,
+            )
+            for start in starts:
+                rules += [Rule(start, j, price) for j, price in enumerate(self.prices_)]
+                cost += list(costs[self._used(start)].sum() + spent[start].T)
+                quality += list(brought[start].T)
+        self._choose(rules, np.array(cost), np.array(quality), answers.part)
+        self._set_choices(names, used, weights, thresholds)
 
-    def _choose(self, rules, part):
-        """The rules that are worth mixing; what none of the others teaches stays out."""
-        cost, quality = (np.array([rule[at] for rule in rules]) for at in (3, 4))
-        simple = np.array([rule.price_at < 0 and rule.labels is None for rule in rules])
+    def _used(self, state):
+        return np.flatnonzero(self._states.asked[state])
 
+    def _features(self, scores, state):
+        weights = self.choice_weights_[self._first_choice[state]][self._used(state)]
+        return answer_features(scores, weights, self._multilabel)
+
+    def _options_after(self, start, costs):
+        """FrugalMCT's options: the base alone, both combined, the add-on alone, handing over."""
+        base_cost = float(costs[self._used(start)].sum())
+        options = [Option(start, 0, base_cost)]
+        for k in np.flatnonzero(self._states.following[start] >= 0):
+            state, cost = int(self._states.following[start, k]), base_cost + float(costs[k])
+            alone = 1 + int(self._used(state).searchsorted(k))
+            options += [Option(state, 0, cost), Option(state, alone, cost)]
+        if self.abstain_quality_ is not None:
+            options.append(Option(start, 1, base_cost))
+        return options
+
+    def _learn_addons(self, realised, fit):
+        """Rules that buy one add-on at most; sets the prices of those that may buy more."""
+        rules, spent, brought, prices = [], [], [], [0.0]
+        handing = self.abstain_quality_
+        self._addons = {}
+        for start, options in self._options.items():
+            answers = options if handing is None else options[:-1]
+            ways = np.column_stack([realised[state][:, way] for state, way, _ in answers])
+            costs = np.array([option.cost for option in options])
+            model, estimate = fit(start, ways)
+            self._addons[start] = values = StateValues(model, len(answers), 0, handing)
+            estimate, ways = values.split(estimate)[0], values.split(ways)[0]
+            path = assignment_path(estimate, costs)
+            # Where little is spent, each bit of it buys most.
+            for price in spread_prices(path, _N_ADDON_PRICES, 2.0):
+                choice = choose_at_price(estimate, costs, price)
+                rules.append(Rule(start, -1, price))
+                spent.append(costs[choice])
+                brought.append(ways[np.arange(len(ways)), choice])
+            prices += list(spread_prices(path, self.n_prices + 1))
+        # At an infinite price, that of the smallest budget, nothing is sequential.
+        prices = np.unique(prices)[::-1]
+        prices = prices[np.isfinite(prices)]
+        at = np.linspace(0, len(prices) - 1, min(self.n_prices, len(prices)))
+        self.prices_ = prices[np.unique(at.round().astype(int))]
+        return rules, spent, brought
+
+    def _choose(self, rules, cost, quality, part):
+        """The rules that are worth mixing, by all rows and, to validate them, without each part."""
+        simple = np.array([rule.price_at < 0 for rule in rules])
         # To hand every row over has no error at all, and would win against whatever is docked.
         slack = _SLACK if self.abstain_quality_ is None else 0.0
 
@@ -426,123 +415,62 @@ class SequentialRouterClassifier(
             means = cost[kept][:, rows].mean(axis=1), quality[kept][:, rows].mean(axis=1)
             return Mixture(means[0], np.maximum.accumulate(means[1])), kept
 
-        self._validated = []
+        self._validated_parts = []
         for number in np.unique(part):
             rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
             mixture, kept = mixed(others if len(others) else rows)
             sums = row_sums(cost[kept][:, rows], quality[kept][:, rows])
-            self._validated.append(ValidatedPart(mixture, sums, len(rows)))
+            self._validated_parts.append(ValidatedPart(mixture, sums, len(rows)))
         self.mixture_, kept = mixed(np.arange(len(part)))
-        self._rules = [rules[k]._replace(cost=None, quality=None) for k in kept]
+        self._rules = [rules[k] for k in kept]
 
-    def _learn_addons(self, starts, realised, fit):
-        """Rules that buy one add-on at most; sets the prices of those that may buy more."""
-        rules, prices = [], [0.0]
-        for base in starts:
-            options = self._addon_options(base)
-            ways = np.column_stack([realised[state][:, way] for state, way, _ in options])
-            costs = np.array([cost for _, _, cost in options])
-            self._models.addon[base], estimate = fit(base, ways, len(options) - 1)
-            path = assignment_path(estimate, costs)
-            # Where little is spent, each bit of it buys most.
-            own = spread_prices(path, _N_ADDON_PRICES, 2.0)
-            rows = np.arange(len(estimate))
-            for price in own:
-                choice = choose_at_price(estimate, costs, price)
-                made = costs[choice], ways[rows, choice]
-                rules.append(Rule(base, -1, price, *made))
-            prices += list(spread_prices(path, self.n_prices + 1))
-        # At an infinite price, that of the smallest budget, nothing is sequential.
-        prices = np.unique(prices)[::-1]
-        prices = prices[np.isfinite(prices)]
-        at = np.linspace(0, len(prices) - 1, min(self.n_prices, len(prices)))
-        self.prices_ = prices[np.unique(at.round().astype(int))]
-        return rules
+    # Decisions ------------------------------------------------------------------------------
 
-    def _learn_label_rules(self, base, realised, scores, part):
-        """FrugalML's rules: the add-on's own answer where the base's score is low."""
-        (member,) = self._states[base].used
-        after = self._states[base].following
-        # Who answers instead: the base itself first.
-        members = [int(member), *map(int, np.flatnonzero(after >= 0))]
-        columns = [realised[base][:, 0]]
-        columns += [realised[after[k]][:, self._way_alone(after[k], k)] for k in members[1:]]
-        table, costs = np.column_stack(columns), self.costs_[members]
-        rules, *rows = label_candidates(scores[member], table, costs, part)
-        return [
-            Rule(base, -1, np.nan, *each, one._replace(addons=np.array(members)[one.addons]))
-            for one, *each in zip(rules, *rows)
-        ]
+    @property
+    def _member_costs(self):
+        # Rules were chosen for the costs of fit: new ones act at the next.
+        return self._costs_of_fit
 
-    def _way_alone(self, state, member):
-        """Way to answer in a state with one member alone."""
-        return 1 + int(self._states[state].used.searchsorted(member))
+    def _least(self):
+        return min(options[0].cost for options in self._options.values())
 
-    def _features(self, scores, state):
-        return answer_features(scores, state.weights, self._multilabel)
-
-    def _addon_options(self, base):
-        """FrugalMCT's options from a state of one member.
-
-        State, way to answer in it, and cost of getting there.
-        """
-        base_cost = self.costs_[self._states[base].used].sum()
-        options = [(base, 0, base_cost)]
-        following = self._states[base].following
-        for k in np.flatnonzero(following >= 0):
-            state, cost = following[k], base_cost + self.costs_[k]
-            options += [(state, 0, cost), (state, self._way_alone(state, k), cost)]
-        if self.abstain_quality_ is not None:
-            options.append((base, self._states[base].n_ways - 1, base_cost))
-        return options
-
-    _answers_kind = ExitAnswers
-
-    def _plan(self, X, budget):
+    def _validated(self, budget):
         check_affordable(budget, self._least())
-        rule = self.mixture_.draw(X, budget)
+        return validated_mixture(self._validated_parts, budget)
+
+    def _plan(self, X, budget, request_id=None):
+        check_affordable(budget, self._least())
+        rule = self.mixture_.draw(X, budget, request_id)
         answers = self._asked_answers(X)
         state = np.array([one.start for one in self._rules])[rule]
         way = np.zeros(len(rule), dtype=np.int64)
-        active = np.arange(len(rule))
-        while len(active):
-            going = []
-            groups = state[active] * len(self._rules) + rule[active]
-            for group in np.unique(groups):
-                rows = active[groups == group]
-                at, one = divmod(int(group), len(self._rules))
-                state[rows], way[rows] = self._step(answers, rows, at, self._rules[one])
-                answers.release(rows[state[rows] == at])
-                # One add-on is bought without coming back.
-                if self._rules[one].price_at >= 0:
-                    going.append(rows[state[rows] != at])
-            active = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *going]))
-        route = np.array([one.first_choice for one in self._states])[state] + way
+        going = np.ones(len(rule), dtype=bool)
+        for at in range(1, len(self._first_choice)):
+            for one in np.unique(rule[going & (state == at)]):
+                rows = np.flatnonzero(going & (state == at) & (rule == one))
+                state[rows], way[rows], going[rows] = self._step(
+                    answers, rows, at, self._rules[one]
+                )
+        route = np.array(self._first_choice)[state] + way
         return Plan(route, self.choice_costs_[route], answers)
 
     def _step(self, answers, rows, at, rule):
-        """For some rows in one state under one rule: next state, way to answer there."""
-        state = self._states[at]
-        if rule.labels is not None:
-            (base,) = state.used
-            member = rule.labels.choose(answers.ask(base, rows), base)
-            # Alone in a set of two, as `_way_alone` has it.
-            ways = np.where(member == base, 0, 1 + (member > base))
-            return np.where(member == base, at, state.following[member]), ways
-        features = self._features([answers.ask(k, rows) for k in state.used], state)
+        """For some rows in one state under one rule: next state, way to end there, who goes on."""
+        features = self._features([answers.ask(k, rows) for k in self._used(at)], at)
         if rule.price_at < 0:
-            states, ways, costs = map(np.array, zip(*self._addon_options(at)))
-            values = predict_values(self._models.addon[at], features, len(states))
-            option = choose_at_price(values, costs, rule.price)
-            return states[option], ways[option]
-        nexts = np.flatnonzero(state.following >= 0)
-        sizes = state.n_ways, len(nexts), len(self.prices_)
-        n_outputs = sizes[0] + sizes[1] * sizes[2]
-        outputs = predict_values(self._models.rollout[at], features, n_outputs)
-        values, going = split_outputs(outputs, *sizes)
-        way = values.argmax(axis=1)
-        if len(nexts) == 0:
-            return np.full(len(rows), at), way
-        best = values[np.arange(len(rows)), way]
-        choice = next_member(best, going[:, :, rule.price_at], self.costs_[nexts], rule.price)
-        return np.where(choice >= 0, state.following[nexts[choice]], at), way
+            values, options = self._addons[at], self._options[at]
+            ways, _ = values.split(predict_matrix(values.model, features, "quality_estimator"))
+            states, way, costs = map(np.array, zip(*options))
+            option = choose_at_price(ways, costs, rule.price)
+            return states[option], way[option], False
+        values, nexts = self._values[at], np.flatnonzero(self._states.following[at] >= 0)
+        if values.model is None:
+            return at, 0, False
+        ways, going = values.split(predict_matrix(values.model, features, "quality_estimator"))
+        if not len(nexts):
+            return at, ways.argmax(axis=1), False
+        costs, prices = self._costs_of_fit[nexts], self.prices_[[rule.price_at]]
+        move = best_move(ways, going[:, :, [rule.price_at]], costs, prices)
+        onward = move.onward[:, 0]
+        state = np.where(onward >= 0, self._states.following[at, nexts[onward]], at)
+        return state, move.way, onward >= 0

@@ -5,11 +5,14 @@ its own signals is a logistic line, other signals correct it against a ridge, an
 of going on are ridge regressions. Estimates of the rows that fitted are leave-one-out.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
+
+from skroute.utils._named import columns_of, part_of
 
 # Penalty of a model's own signals, of those of others, and of the regressions of value, in
 # rows: a ridge of 10 halves what 10 rows of unit variance would say.
@@ -184,3 +187,72 @@ class StateBasis:
         low, high = values.min(axis=0), values.max(axis=0)
         fitted = StateEstimate(self.coefs, coef, low, high)
         return fitted, np.column_stack([self.ways, np.clip(without, low, high)])
+
+
+# What a user gives -----------------------------------------------------------------------------
+
+
+def names_of_columns(part, name):
+    """The columns of a data frame as strings; None of anything else."""
+    keys = columns_of(part)
+    if keys is None:
+        return None
+    names = [str(column) for column in keys]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{name} must not have two columns of the same name, got {names!r}.")
+    return names
+
+
+def as_columns(signals, name, n_rows, columns=None):
+    """Signals of one model as columns of floats, a frame's in the order of `columns`."""
+    own = names_of_columns(signals, f"signals of {name!r}")
+    if own is not None and columns is not None and own != columns:
+        if sorted(own) != sorted(columns):
+            raise ValueError(f"signals of {name!r} must have the columns {columns!r}, got {own!r}.")
+        keys = columns_of(signals)
+        signals = part_of(signals, [keys[own.index(column)] for column in columns])
+    if signals is None:
+        return np.empty((n_rows, 0))
+    found = None
+    try:
+        found = _floats(signals)
+    except (TypeError, ValueError):
+        pass
+    if found is None:
+        # Outside, so that numpy's message, which quotes the entry, goes no further.
+        raise ValueError(f"signals of {name!r} must be numbers, NaN where they are missing.")
+    if found.ndim not in (1, 2) or len(found) != n_rows:
+        raise ValueError(
+            f"signals of {name!r} must have shape ({n_rows},) or ({n_rows}, n_signals), one row "
+            f"for each row of the call, got {found.shape}."
+        )
+    return found.reshape(n_rows, -1) if found.size else np.empty((n_rows, 0))
+
+
+def _floats(values):
+    """Numbers as float64; a value that a pandas extension type lacks is NaN."""
+    if hasattr(values, "iloc") and hasattr(values, "to_numpy"):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(values, dtype=np.float64)
+
+
+def split_signals(signals, names):
+    """Signals by the names of the models that show something, whatever they are given as."""
+    if signals is None:
+        return {}
+    if (columns := names_of_columns(signals, "signals")) is not None:
+        signals = {name: signals[key] for name, key in zip(columns, columns_of(signals))}
+    if isinstance(signals, Mapping):
+        if unknown := [key for key in signals if key not in names]:
+            raise ValueError(
+                f"signals has entries for {unknown!r}, which are not among the models {names!r}."
+            )
+        return {name: signals[name] for name in names if name in signals}
+    array = np.asarray(signals)
+    if array.ndim not in (2, 3) or array.shape[1] != len(names):
+        raise ValueError(
+            "signals must be a mapping from the name of a model to its columns, or an array of "
+            f"shape (n_samples, {len(names)}) or (n_samples, {len(names)}, n_signals), got shape "
+            f"{array.shape}."
+        )
+    return {name: array[:, k] for k, name in enumerate(names)}

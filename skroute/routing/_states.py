@@ -1,0 +1,212 @@
+"""Asking one after another: what has been asked, and whether the next answer is worth its price."""
+
+from itertools import combinations
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class States(NamedTuple):
+    """What may have been asked, and what may be asked next; what follows comes later.
+
+    Attributes
+    ----------
+    asked : ndarray of shape (n_states, n_members), dtype=bool
+
+    following : ndarray of shape (n_states, n_members), dtype=int64
+        The state after asking a member; -1 where it cannot be asked.
+    """
+
+    asked: NDArray[np.bool_]
+    following: NDArray[np.int64]
+
+
+def n_sets(n_members, max_calls):
+    """How many sets of one to `max_calls` members there are."""
+    return sum(comb(n_members, size) for size in range(1, min(max_calls, n_members) + 1))
+
+
+def any_order(n_members, max_calls):
+    """Every member may be asked after every other, up to a number of calls; the first is none."""
+    sizes = range(min(max_calls, n_members) + 1)
+    sets = [part for size in sizes for part in combinations(range(n_members), size)]
+    position = {frozenset(part): at for at, part in enumerate(sets)}
+    members = range(n_members)
+    asked = np.array([[k in part for k in members] for part in sets])
+    following = np.array(
+        [
+            [-1 if k in part else position.get(frozenset((*part, k)), -1) for k in members]
+            for part in sets
+        ]
+    )
+    return States(asked, following)
+
+
+def fixed_order(n_members, chain):
+    """One member after another."""
+    asked = np.zeros((len(chain) + 1, n_members), dtype=bool)
+    following = np.full((len(chain) + 1, n_members), -1)
+    for at, k in enumerate(chain):
+        asked[at + 1 :, k] = True
+        following[at, k] = at + 1
+    return States(asked, following)
+
+
+class StateValues(NamedTuple):
+    """What a state estimates: the quality of each answer, and what going on is worth.
+
+    Attributes
+    ----------
+    model : fitted regressor or None
+        None where nothing is to be decided.
+
+    n_answers : int
+        Ways to answer: its first outputs.
+
+    n_next : int
+        Members that may be asked next; the other outputs are what each is worth at each price.
+
+    handing : float or None
+        What handing a row over is worth, which is one more way to end it; None where it cannot be.
+    """
+
+    model: Any
+    n_answers: int
+    n_next: int
+    handing: float | None
+
+    def split(self, outputs):
+        """Quality of the ways to end a row, and of asking each next member at each price."""
+        ways = outputs[:, : self.n_answers]
+        if self.handing is not None:
+            ways = np.column_stack([ways, np.full(len(ways), self.handing)])
+        n_prices = (outputs.shape[1] - self.n_answers) // max(self.n_next, 1)
+        return ways, outputs[:, self.n_answers :].reshape(len(outputs), self.n_next, n_prices)
+
+
+class Move(NamedTuple):
+    """What is best in a state.
+
+    Attributes
+    ----------
+    way : ndarray of shape (n_rows,)
+        Way to end the row if it ends here; -1 where there is none.
+
+    stop : ndarray of shape (n_rows,)
+        What that is worth.
+
+    onward : ndarray of shape (n_rows, n_prices)
+        Position of the member to ask next, among those that may be; -1 to end the row.
+
+    worth : ndarray of shape (n_rows, n_prices)
+        What the better of the two is worth, less the price of what it costs.
+    """
+
+    way: NDArray[np.int64]
+    stop: NDArray[np.float64]
+    onward: NDArray[np.int64]
+    worth: NDArray[np.float64]
+
+
+def best_move(ways, going, costs, prices):
+    """The best way to end each row, or the member that is better asked first, at each price.
+
+    Parameters
+    ----------
+    ways : ndarray of shape (n_rows, n_ways)
+    going : ndarray of shape (n_rows, n_next, n_prices)
+    costs : ndarray of shape (n_next,)
+        Of asking each next member.
+    prices : ndarray of shape (n_prices,) or (n_rows, n_prices)
+
+    Returns
+    -------
+    Move
+    """
+    n_rows, n_next, _ = going.shape
+    shape = np.broadcast_shapes(np.shape(prices), (n_rows, 1))
+    way, stop = np.full(n_rows, -1), np.full(n_rows, -np.inf)
+    if ways.shape[1]:
+        way = ways.argmax(axis=1)
+        stop = ways[np.arange(n_rows), way]
+    worth = np.broadcast_to(stop[:, np.newaxis], shape)
+    if not n_next:
+        return Move(way, stop, np.full(shape, -1), worth)
+    prices = np.broadcast_to(prices, shape)
+    net = going - costs[:, np.newaxis] * prices[:, np.newaxis]
+    at = net.argmax(axis=1)
+    best = np.take_along_axis(net, at[:, np.newaxis], axis=1)[:, 0]
+    goes = best > worth + 1e-12
+    return Move(way, stop, np.where(goes, at, -1), np.where(goes, best, worth))
+
+
+def roll_back(states, realised, costs, prices, fit, *, only=None, handing=None, trust=0.0):
+    """Learn what going on is worth, from the states after the last call back to the first.
+
+    Parameters
+    ----------
+    states : States
+
+    realised : list of ndarray of shape (n_rows, n_answers)
+        For each state the logged quality of each way to answer there.
+
+    costs : ndarray of shape (n_members,)
+
+    prices : ndarray of shape (n_prices,)
+
+    fit : callable
+        ``fit(state, target) -> (model, estimate)``: a regressor of the columns of `target` on
+        what is known in a state, and what it makes of the same rows out of sample.
+
+    only : array-like of int, default=None
+        States that are reached; None is all.
+
+    handing : float, default=None
+        What handing a row over is worth, wherever something has been asked.
+
+    trust : float, default=0.0
+        Share of the next states' own estimates in the value of going on to them; the rest is
+        what their decisions came to. Outcomes are noisy; of estimates the largest is too high.
+
+    Returns
+    -------
+    values : list of StateValues
+        None for states that are not reached.
+
+    quality, spent : dict from int to ndarray of shape (n_rows, n_prices)
+        What the decisions from each state on came to on the rows, out of sample.
+    """
+    n_rows = len(realised[0])
+    values: list[StateValues | None] = [None] * len(states.asked)
+    quality, spent, worth = {}, {}, {}
+    reached = range(len(states.asked)) if only is None else only
+    for state in sorted(reached, reverse=True):
+        nexts = np.flatnonzero(states.following[state] >= 0)
+        later = states.following[state, nexts].tolist()
+        net = [
+            (1 - trust) * (quality[at] - prices * spent[at]) + (trust * worth[at] if trust else 0.0)
+            for at in later
+        ]
+        answers = realised[state]
+        ends = handing if states.asked[state].any() else None
+        ways = answers if ends is None else np.column_stack([answers, np.full(n_rows, ends)])
+        if ways.shape[1] == 1 and not later and not trust:
+            model, estimate = None, ways
+        else:
+            model, estimate = fit(state, np.column_stack([answers, *net]))
+        values[state] = StateValues(model, answers.shape[1], len(later), ends)
+        estimated, going = values[state].split(estimate)
+        if not later:
+            going = np.empty((n_rows, 0, len(prices)))
+        move = best_move(estimated, going, costs[nexts], prices)
+        ended = ways[np.arange(n_rows), move.way] if ways.shape[1] else np.zeros(n_rows)
+        quality[state] = np.repeat(ended[:, np.newaxis], len(prices), axis=1)
+        spent[state] = np.zeros((n_rows, len(prices)))
+        worth[state] = move.worth
+        for at, after in enumerate(later):
+            i, j = np.nonzero(move.onward == at)
+            quality[state][i, j] = quality[after][i, j]
+            spent[state][i, j] = costs[nexts[at]] + spent[after][i, j]
+    return values, quality, spent

@@ -75,6 +75,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from skroute.routing._validation import choose_by_rule
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.datasets import (
@@ -95,7 +96,6 @@ from skroute.routing import (
     SequentialRouterClassifier,
 )
 from skroute.routing._draws import row_keys
-from skroute.routing._validation import choose_by_rule
 
 SIZES = (300, 1000, 3000)
 SHARES = (0.25, 0.5, 0.75)

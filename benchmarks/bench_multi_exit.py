@@ -27,7 +27,6 @@ from sklearn.frozen import FrozenEstimator
 from skroute.datasets import fetch_usps
 from skroute.early_exit import QWYCEnsemble
 from skroute.members import MultiExitClassifier
-from skroute.routing import SequentialRouterClassifier
 
 N_HELD_OUT = 2000
 ALPHA = 0.005
@@ -141,10 +140,6 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
     ).optimize(X_train[rest])
     expected = clone(quick).set_params(guarantee=False, costs=quick.costs_)
     expected.optimize(X_train[rest])
-    costs = dict(zip(["exit_1", "exit_2", "exit_3", "exit_4"], quick.costs_))
-    router = SequentialRouterClassifier(net.exits(), costs=costs, max_calls=4)
-    router.fit(X_train[rest], y_train[rest])
-
     spent = np.cumsum(quick.costs_)
     staged = list(net.staged_predict_proba(X_test))
     right = np.array([net.classes_[part.argmax(axis=1)] == y_test for part in staged])
@@ -155,13 +150,6 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
     again = seen.sum() - needed.sum()
     y_pred, _, cost = expected.predict_routed(X_test)
     found["QWYC, guarantee=False"] = (y_pred == y_test).mean(), cost.mean()
-    for share in (0.3, 0.5):
-        # Measured: the share may not pay for the first exit.
-        budget = max(share * spent[-1], 1.01 * spent[0])
-        seen, one = rows_per_stage(net, lambda b=budget: router.predict_routed(X_test, budget=b))
-        depth = router.choice_members_[one.route].sum(axis=1)
-        again += seen.sum() - depth.sum()
-        found[f"sequential, budget {share:.0%}"] = (one.y_pred == y_test).mean(), one.cost.mean()
     exits = np.random.RandomState(seed).permutation(routed.route - 1)
     found["random exits, QWYC's shares"] = (
         right[exits, np.arange(len(exits))].mean(),
@@ -181,7 +169,6 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
             "full net, plain torch": full,
             "full net, MultiExitClassifier.predict": lambda: net.predict(X_test),
             "QWYC": lambda: quick.predict(X_test),
-            "sequential, budget 30%": lambda: router.predict(X_test, budget=budget),
         },
         repeats=9,
     )
@@ -200,7 +187,7 @@ def claims(result):
     accuracy, stages, seconds = result["accuracy"], result["stages"], result["seconds"]
     full = accuracy["exit 4 alone"]
     found = []
-    for key, name in [("qwyc", "QWYC"), ("sequential", "sequential, budget 30%")]:
+    for key, name in [("qwyc", "QWYC")]:
         found += [
             claim(
                 f"{key}_points",

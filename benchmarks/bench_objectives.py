@@ -46,6 +46,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
+from skroute.routing._calibrated import calibrate
 
 from skroute.datasets import fetch_adult, fetch_covertype_sample
 from skroute.routing import (
@@ -56,7 +57,6 @@ from skroute.routing import (
     RandomRouterRegressor,
     SingleBestRegressor,
 )
-from skroute.routing._calibrated import calibrate
 
 COSTS = np.array([1.0, 3.0, 10.0])
 BUDGETS = (1.0, 2.5, 4.0, 7.0, 10.0)

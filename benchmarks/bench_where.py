@@ -25,11 +25,6 @@ from _estimate_tables import LOGS, cached_file, load
 from _harness import claim, save, table
 from scipy.optimize import minimize
 from scipy.stats import norm
-
-import skroute.metrics
-import skroute.quality
-from skroute.assignment import assignment_path
-from skroute.metrics import complementarity_matrix
 from skroute.metrics._potential import (
     Learning,
     forecast,
@@ -38,6 +33,11 @@ from skroute.metrics._potential import (
     oracle_gain,
     paid_and_got,
 )
+
+import skroute.metrics
+import skroute.quality
+from skroute.assignment import assignment_path
+from skroute.metrics import complementarity_matrix
 from skroute.quality import QualityRegressor
 from skroute.quality._stacking import judged_budgets
 

@@ -31,7 +31,7 @@ from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.forests import FastForest
 from skroute.utils._handing import handed_over
-from tests.estimators import ESTIMATORS, MODELS, small_models
+from tests.estimators import ESTIMATORS, MODELS
 
 LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS) if hasattr(e, "predict")}
 EVERYONE = {**LEARNERS, **{type(e).__name__: e for e in MODELS}}
@@ -143,13 +143,6 @@ def problem(estimator, n=30, seed=0):
     if type(estimator).__name__ == "RecordedClassifier":
         X = np.arange(n)[:, np.newaxis] % 4
     return X, y.astype(float) if not is_classifier(estimator) else y
-
-
-@pytest.fixture(scope="module", autouse=True)
-def light_fits():
-    """Thousands of fits on thirty rows."""
-    with small_models(8):
-        yield
 
 
 @pytest.fixture
@@ -535,7 +528,7 @@ def test_jobs_change_nothing(learner):
 
 
 def test_processes_change_nothing(quiet):
-    learner = LEARNERS["SingleBestClassifier-2"]
+    learner = LEARNERS["DummyRouterClassifier-2"]
     X, y = problem(learner)
     expected = clone(learner).fit(X, y).predict_proba(X)
     with joblib.parallel_config(backend="loky"):

@@ -127,16 +127,6 @@ def calls(tmp_path):
         },
         "distributed.solve_in_passes": {"blocks": ((VALUES, COSTS),), "budget": 2.0, "run": None},
         "routing.export_policy": {"router": plain, "path": tmp_path / "policy.json"},
-        "routing.route_batch": {
-            "router": plain,
-            "source": rows,
-            "target": tmp_path / "routed",
-            "budget": 2.0,
-            "policy": "online",
-            "columns": ("0", "1", "2"),
-            "keep": (),
-            "batch_rows": 10,
-        },
         "early_exit.export_ensemble": {"estimator": quick, "path": tmp_path / "again.npz"},
         "gating.adapt_grid": {
             "estimator": AdaptGatingClassifier(
@@ -206,17 +196,7 @@ def calls(tmp_path):
             "quality": VALUES,
             "costs": COSTS,
             "choices": None,
-            "shifts": (),
             "delay": 0,
-        },
-        "metrics.routing_potential": {
-            "X": X[:60],
-            "Q": np.tile(VALUES, (10, 1)),
-            "costs": COSTS,
-            "quality_estimator": Ridge(),
-            "n_rows_later": 600,
-            "confidence_level": 0.9,
-            "random_state": 0,
         },
         "metrics.average_performance_gap_recovered": {**CURVE, **ENDS},
         "metrics.best_within_budget": {"budget": 1.0, "quality": "accuracy", "cost": "cost"},
@@ -398,9 +378,7 @@ def test_hostile_arguments(name, tmp_path, monkeypatch):
                 assert "estimator" in cases[case]
             except OSError as error:
                 # A file that is not there, or that must not be downloaded.
-                assert name.startswith(("datasets.fetch_", "early_exit.", "routing.route_batch")), (
-                    error
-                )
+                assert name.startswith(("datasets.fetch_", "early_exit.")), error
             else:
                 # Sums of the largest numbers overflow to infinity, as numpy's own do.
                 if "largest" not in case and "1e+308" not in case:

@@ -16,7 +16,6 @@ from skroute.metrics import (
     compare_with_references,
     reference_curves,
     replay,
-    routing_potential,
 )
 from skroute.routing import (
     BudgetRouter,
@@ -121,11 +120,6 @@ def test_curves_and_diagnostics(log):
         RouterDiagnosticsDisplay.from_estimator(
             of_frame, X[300:], Q[300:], X_fit=X[:300], y_fit=Q[OTHER][:300].to_numpy()
         )
-    found = [
-        routing_potential(X[:60], Q[:60], costs, quality_estimator=Ridge())
-        for costs in (COSTS, SERIES)
-    ]
-    assert found[0] == found[1]
 
 
 def test_references(log):

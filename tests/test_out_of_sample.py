@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.routing import BudgetRouter, CascadeRouter
-from skroute.routing._qualities import LabelQualityMixin
+from skroute.routing._combining import CombiningRouter
 from tests.estimators import ESTIMATORS
 
 N_GROUPS, N_COPIES = 40, 3
@@ -154,7 +154,7 @@ def variants(estimator):
         if is_regressor(estimator) and options.get("embedding") == "tree":
             continue  # numbers have no probabilities
         # A rule of labels and thresholds refuses what is no mean over labels.
-        if isinstance(estimator, LabelQualityMixin) and options["quality"] == "log_loss":
+        if isinstance(estimator, CombiningRouter) and options["quality"] == "log_loss":
             continue
         yield options
 

@@ -9,8 +9,7 @@ settled after the first stage leaves there; only what is still undecided goes de
 hidden state that it has got to. No stage is computed twice.
 
 Here: a convolutional net with four exits on USPS, when to leave decided by
-:class:`~skroute.early_exit.QWYCEnsemble` and by
-:class:`~skroute.routing.SequentialRouterClassifier`, and what that saves in seconds.
+:class:`~skroute.early_exit.QWYCEnsemble`, and what that saves in seconds.
 """
 
 # %%
@@ -31,7 +30,6 @@ from torch import nn
 from skroute.datasets import fetch_usps
 from skroute.early_exit import QWYCEnsemble
 from skroute.members import MultiExitClassifier
-from skroute.routing import SequentialRouterClassifier
 
 torch.set_num_threads(1)
 
@@ -92,12 +90,6 @@ quick = QWYCEnsemble(
 ).optimize(X_rest)
 
 # %%
-# The sequential router takes the exits as services, each of which can be asked after the one
-# before. It estimates what the next exit is worth, and may combine the answers paid for.
-costs = dict(zip([name for name, _ in net.exits()], quick.costs_))
-router = SequentialRouterClassifier(net.exits(), costs=costs, max_calls=4).fit(X_rest, y_rest)
-
-# %%
 # Accuracy against cost
 # ---------------------
 #
@@ -119,7 +111,6 @@ shares = np.array([0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0])
 budgets = full * shares[full * shares > 1.01 * max(spent[0], quick.tradeoff_.cost.min())]
 curves = {
     "QWYC": accuracy_cost_curve(quick, X_test, y_test, budgets),
-    "sequential router": accuracy_cost_curve(router, X_test, y_test, budgets),
 }
 
 fig, ax = plt.subplots(figsize=(6.8, 4.4), layout="constrained")

@@ -25,6 +25,7 @@ from sklearn.ensemble import (
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 
+from skroute.metrics import decision_report
 from skroute.routing import OccamRouterClassifier
 
 X, y = load_digits(return_X_y=True)
@@ -50,7 +51,8 @@ router = OccamRouterClassifier(
 # use the arrow keys.
 
 folder = tempfile.TemporaryDirectory()
-page = router.report(
+page = decision_report(
+    router,
     X_test,
     y_test,
     path=Path(folder.name) / "report.html",

@@ -19,7 +19,6 @@ from skroute.guarantees._finite import (
 )
 from skroute.utils._compat import Integral, check_method_params, num_samples
 from skroute.utils._once import walking
-from skroute.utils._slack import quiet_about_slack
 
 # Rows that only set the scale of the budgets.
 _SCALE_ROWS = 10
@@ -158,8 +157,7 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
         if from_full and k == 0:
             stop = Stop(0, 0.0, 0.0, tried)
             continue
-        with quiet_about_slack():
-            seen = router._respond(X, "predict", budget=budget, **call)
+        seen = router._respond(X, "predict", budget=budget, **call)
         tried = tried + np.where(paid[rows, seen.route], 0.0, seen.cost)
         paid[rows, seen.route] = True
         losses = test.losses(bought.y_pred, seen.y_pred)
@@ -295,8 +293,7 @@ def _with_rest(router, X, labelled, bought, call, operating, certified):
                 f"at the cheapest point that keeps max_loss={certified.max_loss!r}, labels "
                 "included: raise max_loss or budget, or lower n_labels."
             )
-    with quiet_about_slack():
-        seen = router._respond(X_rest, "predict", budget=operating, **call)
+    seen = router._respond(X_rest, "predict", budget=operating, **call)
     cost[rest], route[rest] = seen.cost, seen.route
     dtype = np.result_type(bought.y_pred, seen.y_pred)
     y_pred = np.empty((n, *np.shape(bought.y_pred)[1:]), dtype=dtype)

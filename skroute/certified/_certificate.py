@@ -1,7 +1,6 @@
 """What was promised: as a record, as one sentence, and as a picture."""
 
 import json
-import warnings
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.utils._optional import axes_of
+from skroute.utils._warn import warn
 
 # Behind the name of a reference that does not say what it costs.
 UNPRICED = " (its cost is not known)"
@@ -161,12 +161,11 @@ def warn_of_no_saving(certificate):
     unpriced = certificate.reference.endswith(UNPRICED)
     other = "the estimator without a budget" if unpriced else certificate.reference
     single = "" if certificate.single is None else f" ({certificate.single!r} answers every row)"
-    warnings.warn(
+    # Where no loss is allowed, rows help only if a cheaper point is better than the reference.
+    more = "" if certificate.max_loss == 0 else ", or give more evidence"
+    warn(
         f"What is certified saves nothing: it costs {certificate.cost:.4g} per row{single}, "
-        f"{other} {certificate.reference_cost:.4g}. Raise max_loss={certificate.max_loss!r}, or "
-        "give more evidence.",
-        UserWarning,
-        stacklevel=2,
+        f"{other} {certificate.reference_cost:.4g}. Raise max_loss={certificate.max_loss!r}{more}."
     )
 
 

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from skroute.utils._compat import num_samples
 from skroute.utils._handing import handed_over, models_of
 from skroute.utils._once import once_of
-from skroute.utils._slack import quiet_about_slack
 from skroute.utils._validation import refuse_masked
 
 # Not "the full model": a gate and an early exit have one, and it is another.
@@ -144,7 +143,19 @@ def operating_budgets(router, X, n_points, call):
         return np.array([np.inf])
     expected = expected_costs(router._respond(X, None, budget=np.inf, **call))
     most = max(float(expected.mean()), least)
-    return np.r_[np.inf, np.unique(np.linspace(least, most, n_points))[::-1]]
+    budgets = np.unique(np.linspace(least, most, n_points))[::-1]
+    if call:
+        # What a call leaves out may leave no plan as cheap as that of all choices.
+        budgets = [budget for budget in budgets if _is_feasible(router, X, budget, call)]
+    return np.r_[np.inf, budgets]
+
+
+def _is_feasible(router, X, budget, call):
+    try:
+        router._respond(X, None, budget=budget, **call)
+    except ValueError:
+        return False
+    return True
 
 
 def expected_costs(routed):
@@ -189,8 +200,7 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
     -------
     Evidence
     """
-    with quiet_about_slack():
-        passes = [router._respond(X, loss.asks, budget=budget, **call) for budget in budgets]
+    passes = [router._respond(X, loss.asks, budget=budget, **call) for budget in budgets]
     losses = [loss.of_routed(y, seen, router) for seen in passes]
     full = Reference(FULL, losses[0], float(passes[0].cost.mean()))
     found = _references(router, X, y, call, reference, loss, full)

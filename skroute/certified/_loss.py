@@ -175,7 +175,7 @@ def loss_of(estimator, y, loss, loss_range):
     if classes is None:
         classes = np.arange(y.shape[1]) if several else np.unique(y)
     objective = objective_of_labels(quality, classes, several=several)
-    if objective.ratio or objective.by_class:
+    if objective.by_class:
         raise ValueError(
             f"quality={objective.name!r} is no mean of losses over rows, which is what can be "
             'promised: give loss and loss_range. groups="class" promises a loss in each class.'

@@ -1,6 +1,5 @@
 """A promise around any decision estimator."""
 
-import warnings
 from copy import copy, deepcopy
 from inspect import signature
 
@@ -23,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import (
     CostAwareMixin,
     Plan,
-    Routed,
     check_budget,
     check_rows,
     inherit_member_tags,
@@ -36,8 +34,6 @@ from skroute.certified._loss import loss_of
 from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection, Terms
 from skroute.metrics import sample_quality
-from skroute.metrics._off_policy_sums import count_fitted, warn_of_fitted
-from skroute.metrics._report import ReportMixin
 from skroute.utils._calls import takes
 from skroute.utils._compat import (
     HasMethods,
@@ -59,10 +55,13 @@ from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of, walking
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_numbers, check_weights, refuse_masked
+from skroute.utils._warn import warn
 
 # Around a fitted estimator: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.
 _SCALE_SHARE, _SCALE_ROWS = 0.05, 5
+# Evidence of which a larger share equals rows of the fit is taken for these rows.
+_REPEATED = 0.01
 
 UNWEIGHTED = (
     "sample_weight: a certificate counts every evidence row once. For a promise about a weighted "
@@ -72,7 +71,7 @@ UNWEIGHTED = (
 )
 
 
-class CertifiedRouter(ReportMixin, CostAwareMixin, BaseEstimator):
+class CertifiedRouter(CostAwareMixin, BaseEstimator):
     r"""Promise a loss, a cost, or both, about any decision estimator.
 
     A decision estimator is a path of policies from cheap to expensive; its budget picks one. On
@@ -498,7 +497,7 @@ class CertifiedRouter(ReportMixin, CostAwareMixin, BaseEstimator):
         model = self.estimator_
         values = _array(y)
         if values.ndim == 2 and not (is_classifier(model) or is_regressor(model)):
-            return _array(in_order(y, models_of(model), "y"))
+            values = _array(in_order(y, models_of(model), "y"))
         return values
 
     def _check_evidence(self, values, groups):
@@ -553,8 +552,14 @@ class CertifiedRouter(ReportMixin, CostAwareMixin, BaseEstimator):
 
     def _warn(self, X, rows, *, seen):
         """Warn of a certificate that saves nothing, and of evidence that may be `seen` before."""
-        if seen:
-            warn_of_fitted(count_fitted(self.estimator_, _safe_indexing(X, rows)), len(rows))
+        if seen and hasattr(self.estimator_, "_seen"):
+            count = int(self.estimator_._seen(_safe_indexing(X, rows)).sum())
+            if count > _REPEATED * len(rows):
+                warn(
+                    f"{count} of {len(rows)} rows equal rows that the router was fitted on. If "
+                    "they are the same requests, they are no evidence: give requests that it has "
+                    "not seen. New requests that only have equal features do no harm."
+                )
         warn_of_no_saving(self._selection.certificate(check_budget(self.budget)))
 
     # What is promised -----------------------------------------------------------------
@@ -733,11 +738,9 @@ class CertifiedRouter(ReportMixin, CostAwareMixin, BaseEstimator):
         call = self._call_of(call)
         limits = {name for name in ("exclude", "allowed") if call.get(name) is not None}
         if limits - evidence.told:
-            warnings.warn(
+            warn(
                 f"{' and '.join(sorted(limits))}: the evidence says nothing of such calls, so that "
-                "nothing is promised about them, whatever certificate_ says of others.",
-                UserWarning,
-                stacklevel=4,
+                "nothing is promised about them, whatever certificate_ says of others."
             )
         X, model = self.estimator_._check_X(X), self.estimator_
         if k == 0 and evidence.single is not None and not limits:
@@ -765,14 +768,6 @@ class CertifiedRouter(ReportMixin, CostAwareMixin, BaseEstimator):
         """The wrapped estimator for a walk over the same rows."""
         self.estimator_ = walking(self.estimator_)
         once_of(self.estimator_).calls = once.calls
-
-    def _respond(self, X, response, *, budget=None, **call):
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        plan = self._plan(X, self._effective_budget(budget), **call)
-        y_pred = None if response is None else self._answer(X, plan, response)
-        expected_cost = plan.cost if plan.expected_cost is None else plan.expected_cost
-        return Routed(y_pred, plan.route, plan.cost, plan.quality, expected_cost)
 
     def predict_routed(self, X, budget=None, **call):
         """Answers, choices and costs from one pass.

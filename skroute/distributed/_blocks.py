@@ -1,8 +1,7 @@
 """Dask collections as lists of blocks of rows, and sums over them."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from skroute.utils._compat import num_samples
 from skroute.utils._optional import import_optional
 
 # How many results of blocks are merged by one task.
@@ -96,60 +95,3 @@ def merged(parts, merge):
     while len(parts) > 1:
         parts = [one(parts[i : i + _GROUP]) for i in range(0, len(parts), _GROUP)]
     return parts[0]
-
-
-def sum_blocks(X: Any, call: Any, beside: dict, constant: dict, *, add: Any = None) -> Any:
-    """``call(X=X, **beside, **constant)`` of every block that has rows, added up.
-
-    Parameters
-    ----------
-    X : dask array or data frame
-    call : callable
-        Returns a named tuple of sums.
-    beside : dict
-        What goes with the rows: None, or a collection in the blocks of X.
-    constant : dict
-        What is the same for all blocks.
-    add : callable, default=None
-        From a list of results to one. None adds named tuples field by field.
-
-    Returns
-    -------
-    tuple
-        The sums, of the type that `call` returns.
-    """
-    dask = import_optional("dask", "skroute.distributed")
-    for name, one in beside.items():
-        if one is not None and not is_collection(one):
-            raise TypeError(
-                f"{name} must be a Dask array, series or data frame in the blocks of X, as X is "
-                f"one, got {type(one).__name__}."
-            )
-    blocks, _, told = row_blocks(X, **beside)
-    sent = dask.delayed(_Call(call, constant), pure=False)
-    parts = [dask.delayed(_of_block)(sent, block, one) for block, one in zip(blocks, told)]
-    found = dask.compute(merged(parts, _Added(add or _added)))[0]
-    if found is None:
-        raise ValueError("X has no rows in any block.")
-    return found
-
-
-class _Call(NamedTuple):
-    function: Any
-    constant: dict
-
-
-def _of_block(call, X, beside):
-    return call.function(X=X, **beside, **call.constant) if num_samples(X) else None
-
-
-class _Added(NamedTuple):
-    add: Any
-
-    def __call__(self, parts):
-        parts = [part for part in parts if part is not None]
-        return self.add(parts) if parts else None
-
-
-def _added(parts):
-    return type(parts[0])(*map(sum, zip(*parts)))

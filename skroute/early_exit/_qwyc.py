@@ -33,7 +33,6 @@ from skroute.early_exit._learning import (
 from skroute.early_exit._own_answers import check_same_answers, settle, settled_labels
 from skroute.early_exit._policies import Recipe
 from skroute.forests._rows import plain_rows
-from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -48,7 +47,7 @@ from skroute.utils._tensors import on_host
 __all__ = ["QWYCEnsemble"]
 
 
-class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Quit When You Can: early exit from an ensemble, with a learnt order.
 
     The members of an additive ensemble are evaluated one after the other in an
@@ -406,7 +405,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
 
     # Prediction -------------------------------------------------------------------
 
-    def predict(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
+    def predict(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Predict with as many members as each row needs.
 
         Parameters
@@ -417,18 +416,15 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         budget : float, default=None
             Mean cost per row for this call.
 
-        **context : keyword arguments
-            None: what is given is refused.
-
         Returns
         -------
         ndarray of shape (n_samples,)
             The answers.
         """
-        return super().predict(X, budget=budget, **context)
+        return super().predict(X, budget)
 
     @available_if(lambda estimator: estimator._offers_proba())
-    def predict_proba(self, X: ArrayLike, budget: float | None = None, **context) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Probabilities from the members that were evaluated.
 
         Parameters
@@ -439,15 +435,12 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         budget : float, default=None
             Mean cost per row for this call.
 
-        **context : keyword arguments
-            None: what is given is refused.
-
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return super().predict_proba(X, budget=budget, **context)
+        return super().predict_proba(X, budget)
 
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.
@@ -468,7 +461,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Positive means the second class, for two classes.
         """
-        return self._respond(X, "decision_function", budget=budget).y_pred
+        return self._respond(X, "decision_function", budget).y_pred
 
     def _offers_proba(self):
         if hasattr(self, "choices_"):
@@ -479,15 +472,15 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
             raise AttributeError("The scores of the members have no known link to probabilities.")
         return True
 
-    def _respond(self, X, response, *, budget=None, **context):
+    def _respond(self, X, response, budget=None):
         # Scikit-learn's checks of one row take ten times as long as its trees. Of a plain array,
         # where fit saw no names, the trees' own check is enough.
         forest = getattr(vars(self).get("_engine"), "forest", None)
         named = hasattr(self, "feature_names_in_")
-        if context or forest is None or named or "choices_" not in vars(self):
-            return super()._respond(X, response, budget=budget, **context)
+        if forest is None or named or "choices_" not in vars(self):
+            return super()._respond(X, response, budget)
         if (rows := plain_rows(forest, X)) is None:
-            return super()._respond(X, response, budget=budget, **context)
+            return super()._respond(X, response, budget)
         plan = self._plan(rows, self._effective_budget(budget))
         y_pred = None if response is None else self._answer(rows, plan, response)
         return Routed(y_pred, plan.route, plan.cost)

@@ -39,7 +39,6 @@ from skroute.feature_sets._extractors import check_extractors
 from skroute.feature_sets._sets import NO_FEATURES, indicator, members, set_name
 from skroute.feature_sets._training import SetTrainer
 from skroute.metrics import pareto_front
-from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import (
     BaseComposition,
     HasMethods,
@@ -80,9 +79,7 @@ class Skyline(NamedTuple):
     quality: NDArray[np.float64]
 
 
-class BaseFeatureSelector(
-    ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition
-):
+class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition):
     """Trains models of sets of features, and computes for each item the set its budget allows.
 
     A subclass declares

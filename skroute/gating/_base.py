@@ -15,7 +15,6 @@ from skroute.features._raw_rows import RawRows
 from skroute.gating._acquisition import FeatureLedger, check_bought
 from skroute.gating._class_codes import name_free
 from skroute.gating._columns import ColumnCodes
-from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
@@ -47,7 +46,7 @@ class Decision(NamedTuple):
         return cls(np.zeros(n_rows, dtype=bool), scores, None, np.zeros(n_rows))
 
 
-class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):
+class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):
     """Base of the estimators that buy features row by row.
 
     A subclass sets in `_fit`, before ``choices_``: ``features_used_`` (dict with the

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state, get_tags
+from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from skroute.members._base import MemberClassifier
 from skroute.utils._compat import Integral, Interval, Real, _fit_context, num_samples
 from skroute.utils._optional import import_optional
 from skroute.utils._tensors import (
@@ -36,9 +35,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     after each. All heads are trained together with skorch; or the module is taken as it is
     trained. `predict` gives the answer of the last exit. What the earlier exits are for is
     leaving early: :class:`~skroute.early_exit.QWYCEnsemble` takes this classifier as its
-    ensemble, and :class:`~skroute.routing.SequentialRouterClassifier` takes
-    :meth:`exits` as its members. Both go through the stages with the undecided rows only,
-    and no stage sees a row twice.
+    ensemble, and goes through the stages with the undecided rows only: no stage sees a row twice.
 
     Parameters
     ----------
@@ -342,20 +339,6 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         parts = torch_exits.with_copies(parts, self._copied)
         return torch_exits.ExitRun(parts, X, self.eval_batch_size)
 
-    def exits(self) -> list[tuple[str, "ExitClassifier"]]:
-        """The exits as classifiers, in order, that share this fitted net.
-
-        Returns
-        -------
-        list of (str, classifier)
-            Named ``"exit_1"``, ``"exit_2"``, and so on. In a
-            :class:`~skroute.routing.SequentialRouterClassifier` each goes on from where the
-            one before it stopped, and its cost is what the further stages cost. Anywhere
-            else each is a model of its own that starts from the rows.
-        """
-        check_is_fitted(self)
-        return [(f"exit_{k + 1}", ExitClassifier(self, k)) for k in range(self.n_exits_)]
-
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[NDArray[np.float64]]:
         """Class probabilities of each exit, from one pass.
 
@@ -391,7 +374,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
         """
         check_is_fitted(self)
-        return self._exit_proba(X, self.n_exits_ - 1)
+        return self.start(X).proba(self.n_exits_ - 1, keep=False)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Labels by the last exit.
@@ -407,9 +390,6 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         """
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
-
-    def _exit_proba(self, X, exit):
-        return self.start(X).proba(exit, keep=False)
 
     def stage_call(self, exit: int, previous: int = -1) -> "StageCall":
         """A function of rows that does what going on to an exit takes, to time it.
@@ -522,78 +502,3 @@ class StageCall:
             self._before = self.net.start(X)
             self._before.logits(self.previous)
         return self._before.branch().logits(self.exit)
-
-
-class ExitClassifier(MemberClassifier):
-    """One exit of a fitted :class:`MultiExitClassifier`.
-
-    Parameters
-    ----------
-    net : MultiExitClassifier
-        Fitted; shared with the other exits, and by clones.
-
-    exit : int
-        From 0.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    """
-
-    def __init__(self, net, exit):
-        self.net = net
-        self.exit = exit
-
-    @property
-    def classes_(self):
-        """Class labels."""
-        return self.net.classes_
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.net).input_tags
-        return tags
-
-    def fit(self, X, y=None):
-        """Check the labels; nothing is learned.
-
-        Parameters
-        ----------
-        X : array-like or tensor of shape (n_samples, ...)
-        y : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self
-        """
-        self._check_y(X, y)
-        return self
-
-    def predict_proba(self, X):
-        """Class probabilities of this exit, from the rows on.
-
-        Parameters
-        ----------
-        X : array-like or tensor of shape (n_samples, ...)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        return self.net._exit_proba(X, self.exit)
-
-    def predict(self, X):
-        """Labels by this exit.
-
-        Parameters
-        ----------
-        X : array-like or tensor of shape (n_samples, ...)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]

@@ -19,9 +19,7 @@ from skroute.metrics._off_policy_sums import (
     OffPolicyEstimates,
 )
 from skroute.metrics._overlap import Overlap
-from skroute.metrics._potential import RoutingPotential, routing_potential
-from skroute.metrics._replay import Replay, Shift, replay
-from skroute.metrics._replay_display import ReplayDisplay
+from skroute.metrics._replay import Replay, replay
 from skroute.metrics._report import decision_report
 from skroute.metrics._risk_coverage import (
     RiskCoverageCurve,
@@ -60,13 +58,10 @@ __all__ = [
     "Overlap",
     "ReferenceCurves",
     "Replay",
-    "ReplayDisplay",
     "RiskCoverageCurve",
     "RouteShareDisplay",
     "RouterDiagnosticsDisplay",
-    "RoutingPotential",
     "RowQuality",
-    "Shift",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
     "best_within_budget",
@@ -88,6 +83,5 @@ __all__ = [
     "replay",
     "risk_coverage_curve",
     "risk_coverage_scorer",
-    "routing_potential",
     "sample_quality",
 ]

@@ -8,11 +8,10 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
-from skroute.distributed._blocks import is_collection, sum_blocks
+from skroute.utils._calls import takes
 from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._handing import handed_over, models_of
 from skroute.utils._named import columns_of, in_order, part_of
-from skroute.utils._slack import quiet_about_slack
 
 
 class AccuracyCostCurve(NamedTuple):
@@ -260,9 +259,7 @@ def accuracy_cost_curve(
         of these.
 
     X : array-like of shape (n_samples, n_features)
-        Rows that the estimator has not been fitted on. Of a Dask array or data frame, with `y`
-        and `sample_weight` in the same blocks, every block is one call for each budget; the
-        curve's `row_quality` and `row_cost` are then None.
+        Rows that the estimator has not been fitted on.
 
     y : array-like of shape (n_samples,) or (n_samples, n_columns)
         True labels, an indicator matrix for multi-label predictions, or, for an estimator
@@ -328,94 +325,38 @@ def accuracy_cost_curve(
             f"None, got {row_quality!r}."
         )
     limits = check_budgets(budgets)
-    if is_collection(X):
-        return _curve_over_blocks(estimator, X, y, limits, sample_weight, row_quality, params)
-    sums, qualities, costs = _sums(estimator, X, y, sample_weight, limits, row_quality, params)
-    return _curve(router_in(estimator), limits, sums)._replace(
-        row_quality=qualities, row_cost=costs
-    )
-
-
-class _Sums(NamedTuple):
-    """Sums over rows of their weights and weighted figures, at each budget."""
-
-    weight: Any
-    known: Any
-    quality: Any
-    cost: Any
-    routed: Any
-
-
-def _sums(estimator, X, y, sample_weight, limits, row_quality, params):
-    """The sums, and quality and cost of each row at each budget."""
     router, X = find_router(estimator, X)
     # A cascade may be asked by signals alone.
     rows = y if X is None else X
     n = num_samples(rows)
     check_consistent_length(X, y)
     weight = check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-    if "y_true" in getattr(router, "_call_context", ()):
-        # An oracle, which its own `score` tells as well.
+    if takes(router, "y_true"):
+        # The oracle, to whom its own `score` says as much.
         params = {"y_true": y, **params}
     own = row_quality is None and quality_name(router) is not None
-    qualities = np.empty((n, len(limits)))
-    costs = np.empty((n, len(limits)))
+    qualities, costs = np.empty((n, len(limits))), np.empty((n, len(limits)))
     routed = np.empty((len(limits), len(router.choices_)))
     for k, limit in enumerate(limits):
-        with quiet_about_slack():
-            if own:
-                found = router.row_quality(X, y, sample_weight, limit, **params)
-                qualities[:, k], route, costs[:, k] = found
-            else:
-                y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
-                qualities[:, k] = _quality_or_handed(router, y, y_pred, route, row_quality)
+        if own:
+            given = {name: part for name, part in params.items() if name != "y_true"}
+            found = router.row_quality(X, y, sample_weight, limit, **given)
+            qualities[:, k], route, costs[:, k] = found
+        else:
+            y_pred, route, costs[:, k] = router.predict_routed(X, budget=limit, **params)
+            qualities[:, k] = _quality_or_handed(router, y, y_pred, route, row_quality)
         routed[k] = np.bincount(route, weights=weight, minlength=len(router.choices_))
     known = ~np.isnan(qualities)
-    quality = weight @ np.where(known, qualities, 0.0)
-    sums = _Sums(weight.sum(), weight @ known, quality, weight @ costs, routed)
-    return sums, qualities, costs
-
-
-def _curve(router, limits, sums):
-    """The curve without its rows."""
-    if not (sums.known > 0).all():
+    counted = weight @ known
+    if not (counted > 0).all():
         raise ValueError("y is NaN, not known, for every choice that was made.")
     # Divided last: rows that all cost 1 cost exactly 1 on average.
     return AccuracyCostCurve(
         budget=limits,
-        quality=sums.quality / sums.known,
-        cost=sums.cost / sums.weight,
-        route_share=sums.routed / sums.weight,
+        quality=weight @ np.where(known, qualities, 0.0) / counted,
+        cost=weight @ costs / weight.sum(),
+        route_share=routed / weight.sum(),
         choices=list(router.choices_),
-        row_quality=None,
-        row_cost=None,
+        row_quality=qualities,
+        row_cost=costs,
     )
-
-
-def _curve_over_blocks(estimator, X, y, limits, sample_weight, row_quality, params):
-    """The curve of a Dask collection: one pass over its blocks, of whose rows nothing is kept."""
-    router = router_in(estimator)
-    own = router._objective() if row_quality is None and quality_name(router) is not None else None
-    if own is not None and own.by_class:
-        raise ValueError(
-            f"quality={router.quality!r} is no mean over rows: over blocks give row_quality, a "
-            "function of (y, y_pred), or take rows in memory."
-        )
-    sums = sum_blocks(
-        X,
-        _sums_of_block,
-        {"y": y, "sample_weight": sample_weight},
-        {"estimator": estimator, "limits": limits, "row_quality": row_quality, "params": params},
-    )
-    if sums.weight == 0:
-        raise ValueError("Sample weights must contain at least one non-zero number.")
-    return _curve(router, limits, sums)
-
-
-def _sums_of_block(X, sample_weight, **told):
-    if sample_weight is None or (np.asarray(sample_weight) != 0).any():
-        return _sums(X=X, sample_weight=sample_weight, **told)[0]
-    # Rows that do not count: of all blocks alone somebody must.
-    nothing = np.zeros(len(told["limits"]))
-    routed = np.zeros((len(nothing), len(router_in(told["estimator"]).choices_)))
-    return _Sums(0.0, nothing, nothing, nothing, routed)

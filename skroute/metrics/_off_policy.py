@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length
 
-from skroute.distributed._blocks import is_collection
 from skroute.metrics._curve import check_budgets, find_router
-from skroute.metrics._off_policy_blocks import off_policy_over_blocks
 from skroute.metrics._off_policy_sums import (
     Agreement,
     OffPolicyCurve,
@@ -18,7 +16,6 @@ from skroute.metrics._off_policy_sums import (
     count_fitted,
     curve_of,
     direct_method,
-    positions_of,
     three_estimates,
     warn_of_fitted,
 )
@@ -157,15 +154,11 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     >>> bool(found.low[0] < truth < found.high[0])
     True
     """
-    if is_collection(X):
-        log = {"q": q, "choice": choice, "propensity": propensity, "costs": costs}
-        return off_policy_over_blocks(estimator, X, log, budgets, confidence_level, params)
     router, X = find_router(estimator, X)
     n = num_samples(X)
     check_consistent_length(X, q)
     value = read_values(q, "q", n, allow_nan=True)
     position, _ = read_choice(choice, [str(name) for name in router.choices_], n)
-    position = positions_of(router, position, choice)
     n_choices = max(len(router.choices_), int(position.max()) + 1)
     chance = None if propensity is None else read_propensity(propensity, n)
     paid = None if costs is None else read_values(costs, "costs", n, least=0.0)

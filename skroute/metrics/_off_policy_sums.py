@@ -295,18 +295,6 @@ def curve_of(router, limits, agreements, quality, cost, share, confidence_level)
     )
 
 
-def positions_of(router, position, choice):
-    """Column numbers of `fit` as positions in ``choices_``; those left out come behind."""
-    columns = getattr(router, "columns_", None)
-    if columns is None or np.asarray(choice).dtype.kind not in "iu":
-        return position
-    found = np.full(max(int(position.max()), int(columns.max())) + 1, -1)
-    found[columns] = np.arange(len(columns))
-    others = np.flatnonzero(found < 0)
-    found[others] = len(columns) + np.arange(len(others))
-    return found[position]
-
-
 def budgets_of(router):
     """Nine budgets from the smallest to the largest that is of use."""
     if not hasattr(router, "price_path_"):

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_affordable
 from skroute.metrics._curve import check_budgets, find_router, quality_name, router_in
 from skroute.metrics._report_numbers import example_rows, nearest, report_numbers, stops
 from skroute.metrics._report_page import PageTexts, render
-from skroute.metrics._report_table import table_in_passes
+from skroute.metrics._report_table import decision_table
+from skroute.utils._calls import takes
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._once import walking
 from skroute.utils._optional import import_optional
@@ -178,8 +178,7 @@ def decision_report(
     if limits is None:
         least, most = range_of(walked, rows, y, least, params)
         limits = stops(least, most, own, n_budgets)
-    read = getattr(walked, "_report_table", None)
-    table = (read or _passes_of(walked))(rows, y, limits, **params)
+    table = decision_table(walked, rows, y, limits, **params)
     numbers = report_numbers(
         table,
         confidence_level=confidence_level,
@@ -202,36 +201,6 @@ def decision_report(
     return path
 
 
-class ReportMixin:
-    """Mixin for decision estimators: their page."""
-
-    def report(self, X, y, *, path, **options):
-        """Write a page that shows what each budget buys: one file, which needs no network.
-
-        Parameters
-        ----------
-        X : indexable of n_samples rows
-            Rows that the estimator was not fitted on.
-
-        y : array-like of shape (n_samples,) or (n_samples, n_choices)
-            The truth.
-
-        path : str or path-like
-            Where to write; a file that is there is replaced.
-
-        **options : keyword arguments
-            Of :func:`~skroute.metrics.decision_report`, such as ``budgets``, ``cost_unit`` and
-            ``show``.
-
-        Returns
-        -------
-        pathlib.Path
-            Of the file.
-        """
-        check_is_fitted(self)
-        return decision_report(self, X, y, path=path, **options)
-
-
 def certified_path(router):
     """The certificate of a router that has one, and the estimator whose path is walked."""
     certificate = getattr(router, "certificate_", None)
@@ -249,9 +218,7 @@ def own_budget(router, certificate):
 
 def range_of(router, rows, y, least, params):
     """The smallest and the largest budget that is of use."""
-    if hasattr(router, "_range_of_budgets"):
-        return router._range_of_budgets(np.arange(len(router.choices_)))
-    if "y_true" in router._call_context:
+    if takes(router, "y_true"):
         params = {"y_true": y, **params}
     return least, float(np.mean(router.predict_cost(rows, budget=np.inf, **params)))
 
@@ -289,10 +256,3 @@ def columns_shown(X, show):
 
 def _short(cell):
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-
-
-def _passes_of(router):
-    def read(X, y, budgets, **params):
-        return table_in_passes(router, X, y, budgets, **params)
-
-    return read

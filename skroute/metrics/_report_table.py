@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 
 from skroute.metrics._curve import AccuracyCostCurve, _quality_or_handed, quality_name
+from skroute.utils._calls import takes
 from skroute.utils._compat import num_samples
+from skroute.utils._handing import is_handing
 
 
 class DecisionTable(NamedTuple):
@@ -61,36 +63,59 @@ class DecisionTable(NamedTuple):
         )
 
 
-def table_in_passes(router, X, y, budgets, **context):
-    """The table of any decision estimator: one pass for each budget.
+def decision_table(router, X, y, budgets, **call):
+    """The table of a decision estimator: one pass for each budget.
 
-    The single plans beside it are the cheapest one and the unlimited one: what can be had
-    without deciding between them, or with a coin.
+    Single plans beside it are the choices of a router that decides by estimates of each, else
+    the cheapest plan and the unlimited one: what can be had without deciding between them.
     """
     check_consistent_length(X, y)
     n, own = num_samples(X), quality_name(router) is not None
-    if "y_true" in router._call_context:
-        context = {"y_true": y, **context}
+    if takes(router, "y_true"):
+        call = {"y_true": y, **call}
 
-    def ask(budget):
+    def ask(budget, **more):
         if own:
-            return router.row_quality(X, y, None, budget, **context)
-        y_pred, route, cost = router.predict_routed(X, budget=budget, **context)
+            given = {name: part for name, part in (call | more).items() if name != "y_true"}
+            return router.row_quality(X, y, None, budget, **given)
+        y_pred, route, cost = router.predict_routed(X, budget=budget, **call, **more)
         return _quality_or_handed(router, y, y_pred, route, None), route, cost
 
     found = [ask(budget) for budget in np.asarray(budgets).tolist()]
     quality, route, cost = (np.column_stack(part).reshape(n, -1) for part in zip(*found))
     check_known(quality)
-    ends = found[0], found[-1]
-    return DecisionTable(
+    choices = list(map(str, router.choices_))
+    table = DecisionTable(
         np.asarray(budgets, dtype=np.float64),
-        list(map(str, router.choices_)),
+        choices,
         route.astype(np.int32),
         cost.astype(np.float64),
         quality.astype(np.float64),
         ["cheapest plan", "most expensive plan"],
-        np.column_stack([end[0] for end in ends]).astype(np.float64),
-        np.column_stack([end[2] for end in ends]).astype(np.float64),
+        quality[:, [0, -1]].astype(np.float64),
+        cost[:, [0, -1]].astype(np.float64),
+    )
+    policy = router._policy() if hasattr(router, "_policy") else None
+    if policy is None or policy.planned.shape[-1] != len(choices):
+        return table
+    only = np.eye(len(choices), dtype=bool)[:, np.newaxis].repeat(n, axis=1)
+    singles = np.column_stack([ask(np.inf, allowed=mask)[0] for mask in only])
+    check_known(singles)
+    costs = np.column_stack(
+        [
+            np.zeros(n) if is_handing(name) else router._alone(X, name, None, **call).cost
+            for name in choices
+        ]
+    )
+    of_rows = policy.per_row or "costs" in call
+    prices = [router._policy_at(budget).rule(budget).price for budget in table.budget.tolist()]
+    return table._replace(
+        singles=choices,
+        single_quality=singles,
+        single_costs=costs if of_rows else costs[0],
+        estimates=router.predict_quality(X) - policy.penalty,
+        planned=costs if of_rows else np.broadcast_to(policy.planned, costs.shape),
+        price=np.array(prices) if router.policy == "online" else None,
     )
 
 
@@ -101,12 +126,3 @@ def check_known(quality):
             f"y has NaN, not known, in {lacking} of {len(quality)} rows: baselines and oracle need "
             "all outcomes. Give the rows on which all are known, ~np.isnan(y).any(axis=1)."
         )
-
-
-def no_mean(router):
-    """The error for a quality that cannot be added up over rows."""
-    return ValueError(
-        f"quality={quality_name(router)!r} is no mean over rows, so that a mix or an oracle of "
-        "single rows has none: a report needs another quality. AccuracyCostDisplay draws the "
-        "curve of this one."
-    )

@@ -13,6 +13,4 @@ def takes(estimator, keyword):
     >>> takes(BudgetRouter(costs=[1, 2]), "exclude"), takes(BudgetRouter(costs=[1, 2]), "moon")
     (True, False)
     """
-    # Until routers have their keywords in the signature, they are listed beside it.
-    listed = getattr(estimator, "_call_context", ())
-    return keyword in listed or keyword in inspect.signature(estimator.route).parameters
+    return keyword in inspect.signature(estimator.route).parameters

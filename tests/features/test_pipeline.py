@@ -30,7 +30,7 @@ from skroute.gating import (
     SequentialFeatureClassifier,
 )
 from skroute.metrics import best_within_budget, mean_cost_scorer
-from skroute.routing import RandomRouterClassifier
+from skroute.routing import DummyRouterClassifier
 
 PANELS = {
     "form": ["age", "sex", "ward"],
@@ -268,8 +268,8 @@ def test_what_is_constant_in_fit_has_its_group():
 def test_a_router_at_the_end_of_a_pipeline():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
-    router = RandomRouterClassifier(
-        [("a", LogisticRegression()), ("b", GaussianNB())], costs=[1, 3], random_state=0
+    router = DummyRouterClassifier(
+        [("a", LogisticRegression()), ("b", GaussianNB())], costs=[1, 3], strategy="random"
     )
     pipe = CostAwarePipeline([("scale", StandardScaler()), ("route", router)]).fit(X, y)
     assert pipe.predict_routed(X, budget=2).cost.mean() <= 2.6

@@ -1,8 +1,8 @@
 """scikit-learn's checks on the methods that the common list has no instance of."""
 
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tests.estimators import parametrize_with_checks
 from tests.gating.kinds import adapt_of
 
 

@@ -1,6 +1,5 @@
 """Streams over shared ledgers: several processes, prices and choices that change, keys, periods."""
 
-import copy
 import os
 import pickle
 import signal
@@ -23,7 +22,6 @@ from skroute.ledgers import (
     SQLiteLedger,
 )
 from skroute.routing import BudgetRouter, OccamRouterClassifier
-from skroute.routing._offers import Offers
 from tests.ledgers.servers import needs_redis, redis_url
 
 COSTS = [1.0, 2.0, 5.0]
@@ -161,24 +159,6 @@ def test_money_of_a_silent_worker_returns_and_its_late_commit_is_booked(ledger):
     assert stream.books().spent == 5.25 + 0.25 + 4.0 and stream.books().n_expired == 0
     with pytest.raises(ValueError, match="is not open"):
         stream.commit(silent, 4.0)
-
-
-def test_what_a_decision_takes_is_what_a_ledger_sums():
-    router = make_router(routing_cost=0.25)
-    trade, books = router.stream(100.0, 10)._offers.trade, router.stream(100.0, 10).books()
-    policy = copy.copy(trade.policy)
-    policy.planned = np.zeros(3)
-    n_tight = 0
-    for policy.deciding in np.linspace(0.01, 0.4, 40):
-        deciding = policy.deciding
-        for bound in np.linspace(0.1, 4.0, 40):
-            bounds = [1e-3, bound, bound]
-            offers = Offers(router, trade._replace(policy=policy), 5.0, bounds, frozenset())
-            # A hair too little: a ledger that is asked for more has no end of refusing it.
-            spare = np.nextafter(deciding + bound, 0)
-            n_tight += bound <= spare - deciding
-            assert offers.choose([0, 1, 1], [0, 0, 0], books, 50.0, spare).reserved <= spare
-    assert n_tight > 10
 
 
 @pytest.mark.parametrize("rollover", [False, True])

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from skroute.members import CallableClassifier
-from skroute.routing import OccamRouterClassifier, OracleRouterClassifier
+from skroute.routing import DummyRouterClassifier, OccamRouterClassifier
 from tests.estimators import sign_of_the_first_column
 
 X = np.arange(10.0)[:, None] - 4.5
@@ -193,7 +193,7 @@ def test_in_a_router_lost_rows_are_those_of_the_caller():
     service = Flaky([])
     model = CallableClassifier(service, classes=[0, 1], batch_size=2)
     members = [("linear", LogisticRegression()), ("service", FrozenEstimator(model.fit(rows, y)))]
-    router = OracleRouterClassifier(members, costs=[1, 2], cv=2).fit(rows, y)
+    router = DummyRouterClassifier(members, costs=[1, 2], strategy="oracle", cv=2).fit(rows, y)
     router._plan = lambda X, budget, y_true=None: _callable_plan(len(X))
     service.failures = [None, ConnectionError("gone")]
     with pytest.raises(ConnectionError) as caught:

@@ -11,9 +11,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import estimator_html_repr, get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skroute.members import CallableClassifier, RecordedClassifier
-from tests.estimators import MODELS, parametrize_with_checks
+from tests.estimators import MODELS
 
 _LEARNS = "fit learns nothing: answers and classes are those of the parameters, not of y"
 _IDS = "X holds ids of recorded rows, and any other X must be refused, not answered"

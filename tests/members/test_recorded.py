@@ -10,7 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import ExtraTreesRegressor
 
 from skroute.members import RecordedClassifier
-from skroute.routing import OccamRouterClassifier, OracleRouterClassifier, SingleBestClassifier
+from skroute.routing import DummyRouterClassifier, OccamRouterClassifier
 
 LABELS = np.array(["cat", "dog", "cat", "eel"])
 SCORES = np.array([0.9, 0.5, 0.1, 1.0])
@@ -229,7 +229,7 @@ def recorded_problem(n=400, seed=0):
     return x, y, answers
 
 
-@pytest.mark.parametrize("router", [OccamRouterClassifier, SingleBestClassifier])
+@pytest.mark.parametrize("router", [OccamRouterClassifier, DummyRouterClassifier])
 @pytest.mark.parametrize("quality", ["accuracy", "probability"])
 def test_in_routers(router, quality):
     x, y, answers = recorded_problem()
@@ -282,7 +282,7 @@ def test_oracle_of_recorded_members():
     _, y, answers = recorded_problem()
     members = [(f"m{i}", RecordedClassifier(answer)) for i, answer in enumerate(answers)]
     rows = np.arange(len(y))[:, None]
-    oracle = OracleRouterClassifier(members, costs=[1, 5]).fit(rows, y)
+    oracle = DummyRouterClassifier(members, costs=[1, 5], strategy="oracle").fit(rows, y)
     some = (answers[0] == y) | (answers[1] == y)
     assert oracle.score(rows, y) == pytest.approx(some.mean())
 

@@ -30,9 +30,9 @@ from skroute.metrics import (
 from skroute.metrics._curve import _quality_of_answers, find_router, sample_quality
 from skroute.routing import (
     BudgetRouter,
+    DummyRouterClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
-    OracleRouterClassifier,
 )
 from tests.metrics._stub import RankRouter, problem
 
@@ -208,7 +208,7 @@ class TestRealRouters:
         assert_allclose(curve.quality, [router.score(X, y, budget=b) for b in budgets])
         assert_allclose(curve.cost, [router.predict_cost(X, budget=b).mean() for b in budgets])
         assert curve.choices == ["stump", "nb"]
-        oracle = OracleRouterClassifier(members, costs=[1, 3]).fit(X, y)
+        oracle = DummyRouterClassifier(members, costs=[1, 3], strategy="oracle").fit(X, y)
         curve = accuracy_cost_curve(oracle, X, y, budgets, y_true=y)
         assert_allclose(curve.quality, [oracle.score(X, y, budget=b) for b in budgets])
 

@@ -7,12 +7,12 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skroute.base import NamedMembersMixin
 from skroute.metrics import (
     AccuracyCostDisplay,
     ComplementarityDisplay,
     RouteShareDisplay,
 )
+from skroute.routing import DummyRouterClassifier
 from tests.metrics._stub import RankRouter, problem
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -123,28 +123,16 @@ class TestRouteShare:
             RouteShareDisplay.from_predictions([[0], [0]], budgets=[1, None], choices=["a"])
 
 
-class Members(NamedMembersMixin, RankRouter):
-    def __init__(self, estimators, budget=None):
-        self.estimators = estimators
-        self.budget = budget
-        self.shift = 0.0
-
-    def fit(self, X, y):
-        super().fit(X, y)
-        self.choices_, members = self._check_members()
-        self.estimators_ = [member.fit(X, y) for member in members]
-        return self
-
-
 class TestComplementarity:
     names = ["zero", "one"]
 
     def test_from_estimator(self):
-        router = Members(
+        router = DummyRouterClassifier(
             [
                 ("zero", DummyClassifier(strategy="constant", constant=0)),
                 ("one", DummyClassifier(strategy="constant", constant=1)),
-            ]
+            ],
+            costs=[1, 2],
         ).fit(X, y)
         rows = np.r_[np.flatnonzero(y == 0)[:30], np.flatnonzero(y == 1)[:10]]
         display = ComplementarityDisplay.from_estimator(router, X[rows], y[rows])

@@ -185,16 +185,6 @@ def test_it_says_so_where_the_router_knows_the_rows():
     assert curve.n_fitted == 200
 
 
-def test_columns_left_out_of_the_router_stay_in_the_log():
-    X, chance, _ = table(400, seed=11)
-    Q = np.column_stack([chance[:, 0], chance[:, 0] - 0.2, chance[:, 2]])
-    router = BudgetRouter(Ridge(), costs=[1, 3, 8], drop_dominated=True).fit(X, Q)
-    assert router.choices_ == ["choice0", "choice2"]
-    X, q, choice, b, _ = draw_log("uniform", 600, 12)
-    curve = off_policy_curve(router, X, q, choice=choice, propensity=b, budgets=[np.inf])
-    assert curve.matched[0] == (router.columns_[router.route(X)] == choice).sum()
-
-
 # --- refusals ------------------------------------------------------------------------------
 
 

@@ -1,11 +1,10 @@
-"""Replay: each kind of router on a log, with shifts, sees one cell per request."""
+"""Replay: each kind of router on a log sees one cell per request."""
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from skroute.metrics import ReplayDisplay, Shift, replay
-from skroute.metrics._replay_display import running_mean
+from skroute.metrics import replay
 from skroute.routing import BudgetRouter, OnlineBudgetRouter
 
 COSTS = {"small": 1.0, "middle": 3.0, "large": 10.0}
@@ -29,25 +28,18 @@ def fitted(kind, log):
 
 
 @pytest.mark.parametrize("kind", ["fitted", "stream", "online"])
-def test_shifts_are_announced_and_the_router_stays_as_it_is(kind, log):
+def test_the_router_stays_as_it_is(kind, log):
     X, Q = log[0][300:], log[1][300:]
     router = fitted(kind, log)
-    shifts = [Shift("middle", 100, 200, down=True), Shift("large", 250, cost_factor=0.1)]
-    happened = replay(router, X, Q, COSTS, shifts=shifts)
-    assert happened.choices == list(COSTS) and happened.shifts == tuple(shifts)
+    happened, again = (replay(router, X, Q, COSTS) for _ in range(2))
+    assert happened.choices == list(COSTS)
     rows = np.arange(400)
     np.testing.assert_array_equal(happened.quality, Q[rows, happened.route])
-    prices = np.where(rows[:, None] >= 250, [1.0, 3.0, 1.0], [1.0, 3.0, 10.0])
-    np.testing.assert_array_equal(happened.cost, prices[rows, happened.route])
-    used = happened.route == 1
-    assert used[:100].any() and not used[100:200].any() and used[200:250].any()
-    assert (happened.route[250:] == 2).mean() > 0.8
-    again = replay(router, X, Q, COSTS, shifts=shifts)
+    np.testing.assert_array_equal(happened.cost, np.array([1.0, 3.0, 10.0])[happened.route])
     np.testing.assert_array_equal(again.route, happened.route)
     if kind != "fitted":
-        assert (
-            getattr(router.status(), "spent", 0) == 0 == getattr(router.status(), "n_requests", 0)
-        )
+        status = router.status()
+        assert getattr(status, "spent", 0) == 0 == getattr(status, "n_requests", 0)
 
 
 @pytest.mark.parametrize("kind", ["fitted", "online"])
@@ -59,28 +51,21 @@ def test_what_the_log_does_not_know_is_not_told(kind, log):
     assert (happened.route >= 0).all() and (happened.cost > 0).all()
 
 
-def test_what_is_not_announced_is_found_out_by_learning_alone(log):
-    X, Q = log[0][300:], log[1][300:]
-    shifts = [Shift("middle", 50, down=True, announced=False)]
-    shares = {}
-    for kind in ("fitted", "online"):
-        happened = replay(fitted(kind, log), X, Q, COSTS, shifts=shifts)
-        shares[kind] = (happened.route[200:] == 1).mean()
-        failed = happened.route[50:] == 1
-        assert (happened.quality[50:][failed] == 0).all() and (
-            happened.cost[50:][failed] == 0
-        ).all()
+def test_a_model_that_fails_is_found_out_by_learning_alone(log):
+    X, Q = log[0][300:], log[1][300:].copy()
+    Q[50:, 1] = 0.0
+    shares = {
+        kind: (replay(fitted(kind, log), X, Q, COSTS).route[200:] == 1).mean()
+        for kind in ("fitted", "online")
+    }
     assert shares["online"] < 0.1 < 0.4 < shares["fitted"]
 
 
-def test_a_choice_arrives(log):
+def test_a_choice_that_the_router_does_not_know_is_not_made(log):
     X, Q = log[0][300:], np.column_stack([log[1], np.full(700, 0.95)])[300:]
-    costs, names = [1, 3, 10, 2], [*COSTS, "new"]
-    shifts = [Shift("new", 100, arrives=True)]
-    online = replay(fitted("online", log), X, Q, costs, choices=names, shifts=shifts)
-    assert not (online.route[:100] == 3).any() and (online.route[200:] == 3).mean() > 0.8
-    offline = replay(fitted("fitted", log), X, Q, costs, choices=names, shifts=shifts)
-    assert not (offline.route == 3).any()
+    for kind in ("fitted", "online"):
+        happened = replay(fitted(kind, log), X, Q, [1, 3, 10, 2], choices=[*COSTS, "new"])
+        assert not (happened.route == 3).any()
 
 
 def test_a_router_sees_only_the_cells_of_its_choices(log):
@@ -109,9 +94,6 @@ def test_an_exhausted_stream_makes_no_choice(log):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"shifts": [Shift("tiny", 0)]}, "no choice 'tiny'"),
-        ({"shifts": ["down"]}, "shifts must be a list of Shift"),
-        ({"shifts": [Shift("small", -1)]}, "must not be negative"),
         ({"delay": -1}, "delay must be"),
         ({"costs": [1, 2]}, "one column for each"),
         ({"costs": [1, 2, -1]}, "must not be negative"),
@@ -123,30 +105,3 @@ def test_errors_say_what_is_wrong(change, words, log):
     arguments = {"router": fitted("online", log), "quality": log[1], "costs": COSTS} | change
     with pytest.raises((ValueError, TypeError), match=words):
         replay(arguments.pop("router"), log[0], arguments.pop("quality"), **arguments)
-
-
-def test_prices_cannot_be_announced_to_whom_has_none(log):
-    X, Q = log
-    router = BudgetRouter(Ridge(), cost_estimator=Ridge()).fit(X, Q, costs=Q + 2)
-    with pytest.raises(ValueError, match="cannot be announced"):
-        replay(router, X, Q, [1, 2, 3], shifts=[Shift("choice0", 5, cost_factor=2)])
-
-
-def test_the_picture(log):
-    plt = pytest.importorskip("matplotlib.pyplot")
-    X, Q = log[0][300:], log[1][300:]
-    router = fitted("online", log)
-    shifts = [Shift("middle", 100, 200, down=True)]
-    display = ReplayDisplay.from_estimator(router, X, Q, COSTS, shifts=shifts, name="online")
-    line = display.axes_[0].lines[0].get_ydata()
-    np.testing.assert_allclose(line, running_mean(display.replayed.cost, 100))
-    assert display.budget == 3.0
-    other = ReplayDisplay.from_predictions(display.replayed, ax=display.axes_, name="again")
-    assert other.figure_ is display.figure_ and len(display.axes_[1].collections) == 0
-    plt.close("all")
-
-
-def test_running_mean():
-    values = np.array([1.0, np.nan, 3.0, 5.0])
-    np.testing.assert_allclose(running_mean(values, 2), [1, 1, 3, 4])
-    assert np.isnan(running_mean(np.array([np.nan, 1.0]), 1)[0])

@@ -98,7 +98,9 @@ def test_every_stop_is_what_the_router_does(router, problem, tmp_path, per_row):
     X, Q = X[300:], Q[300:]
     # Of costs that are told the cheapest plan of these rows counts.
     budgets = [0.2, 0.4, 0.7, np.inf]
-    page = router.report(X, Q, path=tmp_path / "r.html", budgets=budgets, n_resamples=20, **told)
+    page = decision_report(
+        router, X, Q, path=tmp_path / "r.html", budgets=budgets, n_resamples=20, **told
+    )
     data, curve = data_of(page), accuracy_cost_curve(router, X, Q, budgets, **told)
     assert data["budgets"] == [0.2, 0.4, 0.7, None]
     np.testing.assert_allclose([one[0] for one in data["quality"]], curve.quality, atol=1e-12)
@@ -122,7 +124,9 @@ def test_every_stop_is_what_the_router_does(router, problem, tmp_path, per_row):
 
 
 def test_the_slider_starts_at_the_routers_budget(router, problem, tmp_path):
-    page = router.report(problem.data, problem.quality, path=str(tmp_path / "r.html"), **FEW)
+    page = decision_report(
+        router, problem.data, problem.quality, path=str(tmp_path / "r.html"), **FEW
+    )
     data = data_of(page)
     assert data["budgets"][data["start"]] == 0.4
     assert len(data["budgets"]) == 7
@@ -132,7 +136,7 @@ def test_the_slider_starts_at_the_routers_budget(router, problem, tmp_path):
 
 def test_intervals_cover_what_resampling_says(router, problem, tmp_path):
     X, Q = problem.data[300:], problem.quality[300:]
-    page = router.report(X, Q, path=tmp_path / "r.html", budgets=[0.4], n_resamples=400)
+    page = decision_report(router, X, Q, path=tmp_path / "r.html", budgets=[0.4], n_resamples=400)
     data = data_of(page)
     row_quality = accuracy_cost_curve(router, X, Q, [0.4]).row_quality[:, 0]
     estimate, low, high = data["quality"][0]
@@ -154,7 +158,7 @@ def test_members_are_asked_once_about_each_row(digits, tmp_path, embedding):
     ).fit(X, y)
     for member in router.estimators_:
         member.asked_.clear()
-    page = router.report(X_test, y_test, path=tmp_path / "r.html", **FEW)
+    page = decision_report(router, X_test, y_test, path=tmp_path / "r.html", **FEW)
     rows = sorted(row.tobytes() for row in X_test)
     for member in router.estimators_:
         assert sorted(member.asked_) == rows
@@ -175,7 +179,9 @@ def test_numbers_money_and_handing_over(digits, tmp_path):
         trees, costs=[1, 4], quality_estimator=Ridge(), abstain_cost=9.0, cv=2
     )
     numbers.fit(X, y.astype(float))
-    data = data_of(numbers.report(X_test, y_test.astype(float), path=tmp_path / "n.html", **FEW))
+    data = data_of(
+        decision_report(numbers, X_test, y_test.astype(float), path=tmp_path / "n.html", **FEW)
+    )
     budgets = [np.inf if budget is None else budget for budget in data["budgets"]]
     curve = accuracy_cost_curve(numbers, X_test, y_test.astype(float), budgets)
     np.testing.assert_allclose([one[0] for one in data["quality"]], curve.quality)
@@ -190,7 +196,7 @@ def test_a_certified_router_shows_its_certificate(digits, tmp_path):
     inner.fit(X, y)
     router = CertifiedRouter(FrozenEstimator(inner), max_loss=0.3, n_points=2, random_state=0)
     router.fit(X_test, y_test)
-    page = router.report(X_test, y_test, path=tmp_path / "c.html", **FEW)
+    page = decision_report(router, X_test, y_test, path=tmp_path / "c.html", **FEW)
     shown = data_of(page)["certificate"]
     assert shown["sentence"] == str(router.certificate_)
     assert shown["promised"]
@@ -221,7 +227,9 @@ OTHERS = [
 def test_other_paths(estimator, tmp_path):
     X, y = make_classification(200, 6, n_informative=4, random_state=0)
     fitted = clone(estimator).fit(X[:100], y[:100])
-    page = fitted.report(X[100:], y[100:], path=tmp_path / "o.html", n_budgets=3, n_resamples=5)
+    page = decision_report(
+        fitted, X[100:], y[100:], path=tmp_path / "o.html", n_budgets=3, n_resamples=5
+    )
     data = data_of(page)
     curve = accuracy_cost_curve(fitted, X[100:], y[100:], data["budgets"])
     np.testing.assert_allclose([one[0] for one in data["quality"]], curve.quality)
@@ -233,7 +241,8 @@ def test_nothing_breaks_out_of_the_page(problem, tmp_path):
     wild = ["</script><script>boom()</script>", "<!--<b>&amp;", "\u2028'\"`${1}{{library}}"]
     costs = dict(zip(wild, problem.costs))
     router = BudgetRouter(Ridge(), costs=costs, cv=2).fit(problem.data, problem.quality)
-    page = router.report(
+    page = decision_report(
+        router,
         problem.data,
         problem.quality,
         path=tmp_path / "w.html",
@@ -272,17 +281,17 @@ def test_nothing_of_the_rows_but_what_is_asked_for(tmp_path):
             return super().predict(X[["length"]])
 
     router = BudgetRouter(Lengths(), costs={"small": 1, "large": 5}, cv=2).fit(X, Q)
-    page = router.report(X, Q, path=tmp_path / "p.html", **FEW)
+    page = decision_report(router, X, Q, path=tmp_path / "p.html", **FEW)
     assert "secret" not in page.read_text(encoding="utf-8")
     assert "blue" not in own_text(page)
-    page = router.report(X, Q, path=tmp_path / "p.html", show=["team"], **FEW)
+    page = decision_report(router, X, Q, path=tmp_path / "p.html", show=["team"], **FEW)
     assert data_of(page)["examples"]["rows"][0]["shown"] == ["<i>blue</i>"]
     assert "secret" not in page.read_text(encoding="utf-8")
     assert "<i>blue" not in page.read_text(encoding="utf-8")
 
 
 def test_the_page_asks_for_nothing(router, problem, tmp_path):
-    page = router.report(problem.data, problem.quality, path=tmp_path / "r.html", **FEW)
+    page = decision_report(router, problem.data, problem.quality, path=tmp_path / "r.html", **FEW)
     text = page.read_text(encoding="utf-8")
     assert "default-src 'none'" in text
     own = own_text(page)
@@ -314,7 +323,7 @@ def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options
         member.asked_.clear()
     options = {"path": tmp_path / "r.html", **options}
     with pytest.raises((ValueError, FileNotFoundError), match=re.escape(message)):
-        router.report(X_test[:, :3], y_test, **options)
+        decision_report(router, X_test[:, :3], y_test, **options)
     assert not any(member.asked_ for member in router.estimators_)
     assert not (tmp_path / "r.html").exists()
 
@@ -324,7 +333,7 @@ def test_what_cannot_be_shown_says_so(router, problem, digits, tmp_path):
     Q = problem.quality.copy()
     Q[3, 1] = np.nan
     with pytest.raises(ValueError, match="not known, in 1 of 600 rows"):
-        router.report(problem.data, Q, path=tmp_path / "r.html")
+        decision_report(router, problem.data, Q, path=tmp_path / "r.html")
     X, y, X_test, y_test = digits
     ratio = OccamRouterClassifier(
         [("a", DecisionTreeClassifier(max_depth=2)), ("b", DecisionTreeClassifier())],
@@ -334,15 +343,15 @@ def test_what_cannot_be_shown_says_so(router, problem, digits, tmp_path):
         cv=2,
     ).fit(X, y > 4)
     with pytest.raises(ValueError, match="no mean over rows"):
-        ratio.report(X_test, y_test > 4, path=tmp_path / "r.html")
+        decision_report(ratio, X_test, y_test > 4, path=tmp_path / "r.html")
     with pytest.raises(ValueError, match="fit"):
-        clone(router).report(problem.data, problem.quality, path=tmp_path / "r.html")
+        decision_report(clone(router), problem.data, problem.quality, path=tmp_path / "r.html")
 
 
 def test_a_best_choice_that_is_the_cheapest_leaves_no_gap(tmp_path):
     X = np.linspace(0, 1, 60)[:, None]
     Q = np.column_stack([np.ones(60), (X[:, 0] > 0.5) * 1.0])
     router = BudgetRouter(Ridge(), costs=[1.0, 2.0], cv=2).fit(X, Q)
-    data = data_of(router.report(X, Q, path=tmp_path / "r.html", **FEW))
+    data = data_of(decision_report(router, X, Q, path=tmp_path / "r.html", **FEW))
     assert data["overAll"] is None
     assert data["quality"][0][0] == 1

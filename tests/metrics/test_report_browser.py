@@ -7,7 +7,12 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from skroute.datasets import make_routing_problem
-from skroute.metrics import accuracy_cost_curve, compare_with_references, reference_curves
+from skroute.metrics import (
+    accuracy_cost_curve,
+    compare_with_references,
+    decision_report,
+    reference_curves,
+)
 from skroute.routing import BudgetRouter
 
 pytest.importorskip("vl_convert", reason="the report needs the extra [report]")
@@ -25,7 +30,9 @@ def case(tmp_path_factory):
     costs = dict(zip(["small", "medium with a rather long name", WILD], problem.costs))
     router = BudgetRouter(Ridge(), costs=costs, budget=0.4, cv=2).fit(X[:300], Q[:300])
     path = tmp_path_factory.mktemp("report") / "report.html"
-    router.report(X[300:], Q[300:], path=path, cost_unit="USD", n_resamples=20, n_budgets=9)
+    decision_report(
+        router, X[300:], Q[300:], path=path, cost_unit="USD", n_resamples=20, n_budgets=9
+    )
     return router, X[300:], Q[300:], problem.costs, path
 
 

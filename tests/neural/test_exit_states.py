@@ -196,7 +196,7 @@ def test_rows_that_have_left_are_not_held():
     np.testing.assert_allclose(run.proba(2, order[:9]), net.predict_proba(X[order[:9]]), atol=1e-6)
 
 
-@pytest.mark.parametrize("ask", ["predict", "predict_proba", "first exit", "staged"])
+@pytest.mark.parametrize("ask", ["predict", "predict_proba", "staged"])
 def test_answers_hold_a_batch_at_most(ask):
     """Live hidden states are counted where they are made."""
     X, y = problem(2000)
@@ -215,7 +215,6 @@ def test_answers_hold_a_batch_at_most(ask):
     {
         "predict": lambda: net.predict(X),
         "predict_proba": lambda: net.predict_proba(X),
-        "first exit": lambda: net.exits()[0][1].predict(X),
         "staged": lambda: list(net.staged_predict_proba(X)),
     }[ask]()
     assert 50 <= most <= 150
@@ -472,8 +471,6 @@ def test_rows_with_gradients_and_labels_as_tensors():
     net.fit(tensor, torch.as_tensor(y))
     assert tensor.grad is None and isinstance(net.classes_, np.ndarray)
     np.testing.assert_array_equal(net.predict_proba(tensor), expected)
-    member = net.exits()[0][1]
-    assert member.fit(tensor, torch.as_tensor(y)) is member
 
 
 class OnDevice(torch.Tensor):

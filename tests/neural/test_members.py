@@ -16,14 +16,11 @@ from skroute.feature_sets import PolyDomSelector
 from skroute.gating import AdaptGatingClassifier, BoostedGate, LinearGate
 from skroute.routing import (
     BudgetRouter,
+    DummyRouterClassifier,
     FrugalMCTClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
-    OracleRouterClassifier,
-    RandomRouterClassifier,
     SequentialRouterClassifier,
-    SingleBestClassifier,
-    VoteClassifier,
 )
 from skroute.utils import _timing
 from tests.neural.nets import (
@@ -78,14 +75,12 @@ ROUTERS = {
     ),
     "occam flat": OccamRouterClassifier(members(), costs=COSTS, budget=3.0, embedding=Flat(), cv=2),
     "occam time": OccamRouterClassifier(members(), costs="time", embedding="small", cv=2),
-    "single best": SingleBestClassifier(members(), costs=COSTS, cv=2),
-    "random": RandomRouterClassifier(members(), costs=COSTS, budget=2.0),
-    "oracle": OracleRouterClassifier(members(), costs=COSTS, cv=2),
+    "single best": DummyRouterClassifier(members(), costs=COSTS, cv=2),
+    "random": DummyRouterClassifier(members(), costs=COSTS, budget=2.0, strategy="random", cv=2),
+    "oracle": DummyRouterClassifier(members(), costs=COSTS, strategy="oracle", cv=2),
     "frugal mct": FrugalMCTClassifier(members(), costs=COSTS, budget=2.0, cv=2),
     "frugal ml": FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2),
     "sequential": SequentialRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, n_prices=3),
-    "vote": VoteClassifier(members(), costs=COSTS),
-    "weighted vote": VoteClassifier(members(), costs=COSTS, cv=2, voting="soft"),
     "early exit": QWYCEnsemble([conv(1), conv(3)], alpha=0.2, random_state=0),
 }
 # Where rows are drawn at random at the budget above.
@@ -209,7 +204,7 @@ def test_the_default_quality_estimator_does_not_read_images():
 def test_labels_that_a_net_cannot_name():
     """skorch answers with positions: other labels are an error, not a wrong answer."""
     X, y = rows()
-    router = SingleBestClassifier([("net", dense())], costs=[1.0], cv=2)
+    router = DummyRouterClassifier([("net", dense())], costs=[1.0], cv=2)
     with pytest.raises(ValueError, match="not among the labels") as caught:
         router.set_params(net__module__n_out=7).fit(X, y + 5).predict(X)
     assert "'net'" in caught.value.__notes__[0]
@@ -288,7 +283,7 @@ def test_a_net_estimates_quality_from_a_log():
 
 def test_search_reaches_into_a_net():
     X, y = images()
-    router = SingleBestClassifier(members(), costs=COSTS, cv=2)
+    router = DummyRouterClassifier(members(), costs=COSTS, cv=2)
     search = GridSearchCV(router, {"large__lr": [0.0, 0.1]}, cv=2).fit(X, y)
     assert search.best_estimator_.named_estimators_["large"].lr in (0.0, 0.1)
 
@@ -315,7 +310,7 @@ def test_a_router_from_a_gpu_loads_without_one(tmp_path, monkeypatch):
     """What a pickle from a machine with CUDA says is made good when there is none."""
     X, y = images()
     net = conv(1).fit(X, y)
-    router = SingleBestClassifier([("net", FrozenEstimator(net))], costs=[1.0]).fit(X, y)
+    router = DummyRouterClassifier([("net", FrozenEstimator(net))], costs=[1.0]).fit(X, y)
     expected = router.predict(X)
     # The tensors are on the CPU here, but the net says that it ran on a GPU.
     net.device = "cuda"

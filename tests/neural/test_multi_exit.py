@@ -15,12 +15,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.members import MultiExitClassifier
-from skroute.routing import OccamRouterClassifier, SequentialRouterClassifier
-from tests.estimators import NETS, parametrize_with_checks
+from tests.estimators import NETS
 from tests.estimators import three_stages as build
 
 torch = pytest.importorskip("torch")
@@ -197,13 +196,6 @@ def test_exits_get_better_and_the_last_one_predicts(net):
     np.testing.assert_array_equal(staged[-1], net.predict_proba(X[200:]))
     np.testing.assert_array_equal(net.classes_[staged[-1].argmax(axis=1)], net.predict(X[200:]))
     assert net.score(X[200:], y[200:]) > 0.8
-    for k, (name, member) in enumerate(net.exits()):
-        assert name == f"exit_{k + 1}"
-        np.testing.assert_allclose(member.predict_proba(X[200:]), staged[k], atol=1e-7)
-        assert member.fit(X, y) is member and clone(member).net is net
-        np.testing.assert_array_equal(
-            member.predict(X), member.classes_[member.predict_proba(X).argmax(axis=1)]
-        )
     assert [set(epoch) >= {"train_loss", "dur"} for epoch in net.history_] == [True] * 20
     assert net.history_[-1]["train_loss"] < net.history_[0]["train_loss"]
 
@@ -367,42 +359,6 @@ def test_qwyc_fits_the_net():
     assert quick.score(X[600:], y[600:]) > 0.85
 
 
-def test_sequential_counts_stages(fresh):
-    X, y = rows(1500, seed=0)
-    tree = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
-    router = SequentialRouterClassifier(fresh.exits(), costs=[1, 1, 2], quality_estimator=tree)
-    router.fit(X[400:900], y[400:900])
-    again = joblib_round_trip(router)
-    counts = stage_counter(fresh)
-    y_pred, route, cost = router.predict_routed(X[900:], budget=2)
-    depth = router.choice_members_[route].sum(axis=1)
-    assert counts["stages"] == counts["heads"] == [int((depth > k).sum()) for k in range(3)]
-    assert counts["stages"][0] == 600
-    np.testing.assert_allclose(cost, np.array([0, 1, 2, 4])[depth])
-    assert np.mean(y_pred == y[900:]) > 0.8
-    np.testing.assert_array_equal(again.predict(X, budget=2), router.predict(X, budget=2))
-    nets = {id(member.net) for member in again.estimators_}
-    assert len(nets) == 1
-
-
-def test_sequential_skips_the_heads_of_exits_that_are_not_members(fresh):
-    X, y = rows(800, seed=0)
-    tree = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
-    members = fresh.exits()[::2]
-    router = SequentialRouterClassifier(members, costs="time", quality_estimator=tree)
-    router.fit(X[:400], y[:400])
-    counts = stage_counter(fresh)
-    route = router.predict_routed(X[400:]).route
-    deep = int(router.choice_members_[route][:, 1].sum())
-    assert counts == {"stages": [400, deep, deep], "heads": [400, 0, deep]}
-
-
-def test_exits_are_models_of_their_own_elsewhere(net):
-    X, y = rows()
-    router = OccamRouterClassifier(net.exits(), costs=[1, 2, 4], budget=2)
-    assert router.fit(X[200:], y[200:]).predict(X).shape == (400,)
-
-
 # What is refused ------------------------------------------------------------------------
 
 
@@ -517,9 +473,6 @@ def test_on_cuda(net):
     np.testing.assert_allclose(
         fitted.predict_proba(tensor), fitted.predict_proba(X[1500:]), atol=1e-6
     )
-    tree = DecisionTreeRegressor(min_samples_leaf=20, random_state=0)
-    router = SequentialRouterClassifier(fitted.exits(), costs="time", quality_estimator=tree)
-    assert router.fit(X[400:900], y[400:900]).predict(X[900:]).shape == (2100,)
 
 
 def test_pickle_of_a_module_given_as_an_instance():

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics import pairwise_distances
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.quality import _torch as on_torch
 from skroute.quality._kernels import k_nearest, nearest_of_subsets
 from skroute.quality._search import HostRows
-from tests.estimators import parametrize_with_checks
 from tests.neural.nets import cuda, torch
 
 METRICS = ("chebyshev", "manhattan", "euclidean")

@@ -21,11 +21,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
     check_param_validation,
+    parametrize_with_checks,
 )
 
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.quality._bagging import nearest_weights
-from tests.estimators import parametrize_with_checks
 from tests.quality import reference
 
 METRICS = ["chebyshev", "manhattan", "euclidean"]

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tests.decision_checks import DECISION_CHECKS
-from tests.estimators import COSTS, members, parametrize_with_checks
+from tests.estimators import COSTS, members
 from tests.router_checks import (
     check_router_takes_frozen_members,
     check_router_validates_before_any_model_is_called,

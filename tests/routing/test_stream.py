@@ -1,4 +1,3 @@
-import copy
 import pickle
 import re
 import threading
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
-from skroute.routing._offers import PriceLookup
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.ledgers import BudgetExhaustedError
@@ -47,29 +45,6 @@ def rows(n, seed=1):
 # --- the rule ------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_prices_of_one_budget_after_another_are_the_policys(data):
-    """Without arrays, what the path says: at its budgets, a hair beside them, and between."""
-    policy = copy.copy(fitted(data.draw(st.sampled_from([3, 40])), seed=3, budget=2.5)._policy())
-    policy.deciding = data.draw(st.sampled_from([0.0, 0.25]))
-    policy.margin = data.draw(st.sampled_from([0.0, 0.1]))
-    policy.rates = data.draw(st.sampled_from([(0.0, 0.0), (0.05, 0.1)]))
-    # Of single rows, of many rows, and both.
-    counts = policy.path.counts
-    least, most = data.draw(st.sampled_from([(0, 1), (0, 9), (2, 9)]))
-    policy.path = policy.path._replace(counts=np.clip(counts, least, most))
-    lookup = PriceLookup(policy)
-    at = data.draw(st.sampled_from(policy.path.budgets.tolist())) / (1 - policy.margin)
-    hair = data.draw(st.sampled_from([0.0, 1e-13, -1e-13, 1e-9, -1e-9, 0.01, -0.01]))
-    for budget in (at + policy.deciding + hair, data.draw(st.floats(0.0, 9.0)), np.inf):
-        price, low, high = lookup.price(budget)
-        assert price == policy.price(budget) and low <= budget <= high
-        between = data.draw(st.floats(low, high))
-        for same in (low, high, between):
-            assert policy.price(same) == price
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_algorithm_1_against_a_plain_reading(router, data):
@@ -97,7 +72,7 @@ def test_algorithm_1_against_a_plain_reading(router, data):
             else:
                 left = n_expected - arrived
                 mean = (total - spent - sum(reserved.values())) / max(left + 1, 1)
-                price = router._policy().price(max(mean, 0))
+                price = router._policy().rule(max(mean, 0)).price
                 room -= max(left, 0) * 1.0
             fits = [0] + [i for i in (1, 2) if COSTS[i] <= room]
             expected = fits[choose_at_price(quality[None, fits], np.array(COSTS)[fits], price)[0]]

@@ -7,6 +7,7 @@ from skroute.routing._dummy import DummyRouterClassifier, DummyRouterRegressor
 from skroute.routing._frugal_mct import FrugalMCTClassifier
 from skroute.routing._frugal_ml import FrugalMLClassifier
 from skroute.routing._occam import OccamRouterClassifier, OccamRouterRegressor
+from skroute.routing._online import OnlineBudgetRouter
 from skroute.routing._portable import PortablePolicy, export_policy
 from skroute.routing._sequential import SequentialRouterClassifier
 from skroute.routing._stream import BudgetStream
@@ -23,6 +24,7 @@ __all__ = [
     "FrugalMLClassifier",
     "OccamRouterClassifier",
     "OccamRouterRegressor",
+    "OnlineBudgetRouter",
     "PortablePolicy",
     "SequentialRouterClassifier",
     "export_policy",

@@ -320,6 +320,16 @@ def check_row_costs(costs, columns, shape):
     return check_numbers(costs, "costs", low=0.0)
 
 
+def check_names(names, known):
+    """A list of names, all of them of choices that are known."""
+    if isinstance(names, (str, bytes)) or not np.iterable(names):
+        raise ValueError(f"names must be a list of names of choices, got {names!r}.")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"There is no choice {name!r} among {known!r}.")
+    return list(names)
+
+
 def kept_choices(names, n_samples, exclude, allowed):
     """Positions of the choices that a call leaves, and which of them each row may make."""
     if isinstance(exclude, str):

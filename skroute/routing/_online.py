@@ -4,37 +4,36 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, Plan, Routed, check_affordable, check_budget, check_costs
-from skroute.routing._online_beliefs import LEVEL_VARIANCE, PRIOR_VARIANCE, new_beliefs
-from skroute.routing._online_inputs import (
-    ask_prior,
-    check_labels,
-    check_outcomes,
-    checked,
-    checked_prices,
-    choices_of,
-    labels_of,
-    number,
-    numbers,
-    tables,
+from skroute.base import CostAwareMixin, Routed, check_affordable, check_budget, check_costs
+from skroute.quality._logged import read_choice
+from skroute.routing._log import check_matrix, check_names, choice_names, is_named
+from skroute.routing._online_state import (
+    COST,
+    FIRST_TRIES,
+    LEVEL_VARIANCE,
+    PRIOR_VARIANCE,
+    QUALITY,
+    Beliefs,
+    Decision,
+    OnlineStatus,
+    Pacer,
+    Serving,
+    unit_of,
 )
-from skroute.routing._online_pacer import new_pacer, note_row
-from skroute.routing._online_serving import Decision, OnlineStatus, Serving
+from skroute.routing._router import BUDGET
 from skroute.utils._compat import (
     HasMethods,
     Integral,
     Interval,
     Real,
     check_sample_weight,
-    num_samples,
 )
-from skroute.utils._named import check_rows_match
-from skroute.utils._tensors import on_host
-from skroute.utils._validation import whole_rows
+from skroute.utils._named import by_label, check_rows_match, columns_of
+from skroute.utils._validation import check_numbers, whole_rows
 
 # Rows of a standard normal that the scale of the features is shrunk towards.
 _SCALE_ROWS = 10
@@ -158,12 +157,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     True
     """
 
-    # Each choice is one call, of which a log may say what it cost.
-    _acts_at_once = ("budget", "costs")
-
     _parameter_constraints: dict = {
         "costs": [dict, "array-like", None],
-        "budget": [Interval(Real, 0, None, closed="both"), None],
+        "budget": BUDGET,
         "prior": [HasMethods(["predict_quality"]), None],
         "exploration": [Interval(Real, 0, None, closed="left")],
         "drift": [Interval(Real, 0, None, closed="left")],
@@ -191,14 +187,16 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self.n_expected = n_expected
 
     def __copy__(self):
-        """Its own books and beliefs, as a pickle has them."""
+        # Its own books and beliefs, as a pickle has them.
         other = type(self).__new__(type(self))
         vars(other).update(vars(self))
         if "_serving" in vars(self):
             other._serving = copy(self._serving)
         return other
 
-    def fit(self, X, y=None, costs=None, **params):
+    # Learning from a log ----------------------------------------------------------------------
+
+    def fit(self, X, y=None, costs=None):
         """Start from a log: learn from its rows, all of the same weight, and set the books to 0.
 
         Parameters
@@ -208,13 +206,11 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
         y : {array-like, dataframe} of shape (n_samples, n_choices), default=None
             Quality of each choice on each row, NaN where it is not known, such as of the
-            choices that were not made. None, with a `prior` alone: its estimates are all.
+            choices that were not made. None, with a `prior` alone: its estimates are all. An
+            array has the order of the prior's choices, or else of `costs`.
 
-        costs : array-like of shape (n_samples, n_choices), default=None
+        costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
             What the choices cost on each row, NaN where it is not known.
-
-        **params : dict
-            None is taken.
 
         Returns
         -------
@@ -222,65 +218,22 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
         Raises
         ------
-        TypeError
-            If there are any.
         ValueError
             For values of the wrong shape or sign, or a budget below the cheapest plan.
         """
-        return super().fit(X, y, costs=costs, **params)
+        return super().fit(X, y, costs=costs)
 
-    def _fit(self, X, y, *, task, costs=None, **params):
-        self._route_metadata(params)
+    def _fit(self, X, y, *, task, costs=None):
         if y is None and self.prior is None:
             raise ValueError(
                 "OnlineBudgetRouter requires y to be passed, but the target y is None."
             )
         with task.step("read the log"):
-            names, X, y, costs = self._start(X, y, costs)
+            names, tables = self._start(X, y, None, costs)
         with task.step("learn from the log"):
-            self._learn_rows(X, y, costs)
+            self._serving.learn_table(*self._features(X), *tables, apart=False)
         check_affordable(check_budget(self.budget), self._serving.least())
         self.choices_ = names
-
-    def _start(self, X, y, costs):
-        """Nothing learned: checked arrays, names, prices, and the scale of the features."""
-        check_rows_match(X=X, y=y, costs=costs)
-        named = [str(column) for column in getattr(y, "columns", ())]
-        rows = whole_rows(X, self, reset=True)
-        prices, names, self._named = choices_of(self.costs, self.prior, named)
-        y, costs = check_outcomes(len(rows), names, y, costs)
-        n = len(rows)
-        self._center = rows.sum(axis=0) / (n + _SCALE_ROWS)
-        squared = ((rows - self._center) ** 2).sum(axis=0)
-        self._scale = np.sqrt((squared + _SCALE_ROWS) / (n + _SCALE_ROWS))
-        level = LEVEL_VARIANCE if self.prior is None else PRIOR_VARIANCE
-        n_weights = rows.shape[1] + 1
-        self._serving = Serving(
-            names,
-            checked_prices(prices, names),
-            new_beliefs(len(names), n_weights, self.alpha, self.drift, level=level),
-            new_pacer(len(names), n_weights),
-            self.exploration,
-        )
-        if self.prior is not None:
-            self._serving.tries[:] = 0
-        return names, X, y, costs
-
-    def _learn_rows(self, X, y, costs, *, apart=False):
-        """Condition on the known cells of a table; `apart`, each row is a request of its own."""
-        serving = self._serving
-        rows, base = self._features(X)
-        for i, (x, prior) in enumerate(zip(rows, base)):
-            for choice in np.flatnonzero(~(np.isnan(y[i]) & np.isnan(costs[i]))):
-                quality = None if np.isnan(y[i, choice]) else y[i, choice]
-                cost = None if np.isnan(costs[i, choice]) else costs[i, choice]
-                made = serving.pacer.n_decided
-                serving.learn(choice, x, prior[choice], quality, cost, made=made)
-                serving.tries[choice] = 0
-            note_row(serving.pacer, x, prior, 0.0)
-            if apart:
-                serving.beliefs.seen -= 1
-        serving.pacer.stale = True
 
     def partial_fit(self, X, y, choice=None, costs=None):
         """Learn from outcomes that were not decided here, in their order, the newest last.
@@ -303,56 +256,96 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            For values of the wrong shape or sign, or a choice that is none; nothing is learned.
         """
-        first = not self.__sklearn_is_fitted__()
-        if first:
-            self._validate_params()
-        check_rows_match(X=X, y=y, costs=costs, choice=choice)
-        if first:
-            names = choices_of(self.costs, self.prior)[1]
-            if choice is not None:
-                y, costs = tables(y, choice, costs, names)
-            names, X, y, costs = self._start(X, y, costs)
+        if self.__sklearn_is_fitted__():
+            check_rows_match(X=X, y=y, costs=costs, choice=choice)
+            names = self._state().names
+            n_rows = len(whole_rows(X, self, choice=choice))
+            tables = _tables(n_rows, names, y, choice, costs)
         else:
-            names = self._serving.names
-            n_rows = len(whole_rows(X, self))
-            if choice is not None:
-                y, costs = tables(y, choice, costs, names)
-            y, costs = check_outcomes(n_rows, names, y, costs)
-        with self._serving.lock:
-            self._learn_rows(X, y, costs, apart=True)
+            self._validate_params()
+            names, tables = self._start(X, y, choice, costs)
+        self._serving.learn_table(*self._features(X), *tables, apart=True)
         self.choices_ = names
         return self
 
-    def _features(self, X):
-        """Rows with a 1 before them, at unit scale, and what the prior says of each choice."""
-        rows = np.asarray(
-            validate_data(self, on_host(X), reset=False, skip_check_array=True), np.float64
+    def _start(self, X, y, choice, costs):
+        """Names of the choices and the log as tables; nothing is learned but the scale."""
+        check_rows_match(X=X, y=y, costs=costs, choice=choice)
+        rows = whole_rows(X, self, reset=True, choice=choice)
+        n_rows, n_features = rows.shape
+        prior, listed = self.prior, self.costs
+        if listed is None:
+            if prior is None:
+                raise ValueError("costs must be given, got None: what a call of each choice costs.")
+            listed = dict(zip(prior.choices_, np.asarray(prior.costs_).tolist()))
+        # Single answers, or none at all, name no columns.
+        table = np.empty((0, len(listed))) if y is None or choice is not None else y
+        names, self._named = choice_names(table, listed), is_named(table, listed)
+        if prior is not None:
+            if self._named and sorted(names) != sorted(prior.choices_):
+                raise ValueError(f"prior has the choices {prior.choices_!r}, costs or y {names!r}.")
+            names, self._named = list(prior.choices_), True
+            self._prior_costs = np.asarray(prior.costs_, dtype=np.float64)
+        prices = check_costs(listed, names)
+        tables = _tables(n_rows, names, y, choice, costs)
+        self._prior = prior
+        self._center = rows.sum(axis=0) / (n_rows + _SCALE_ROWS)
+        squared = ((rows - self._center) ** 2).sum(axis=0)
+        self._scale = np.sqrt((squared + _SCALE_ROWS) / (n_rows + _SCALE_ROWS))
+        level = LEVEL_VARIANCE if prior is None else PRIOR_VARIANCE
+        self._serving = Serving(
+            names,
+            prices,
+            Beliefs(prices, n_features + 1, self.alpha, self.drift, level),
+            Pacer(len(names), n_features + 1, self.n_expected),
+            self.exploration,
+            FIRST_TRIES if prior is None else 0,
         )
-        rows = (rows.reshape(-1, len(self._center)) - self._center) / self._scale
-        rows = np.column_stack([np.ones(len(rows)), rows])
-        serving = self._serving
-        base = np.zeros((len(rows), len(serving.names), 2))
-        if self.prior is not None:
-            ask_prior(self.prior, serving.names, X, base)
-        return rows, base
+        return names, tables
 
-    def _check_X(self, X):
-        whole_rows(X, self)
-        return X
+    def _features(self, X):
+        """Rows as they are learned from, and what the prior says of each choice."""
+        rows = whole_rows(X, self)
+        return self._scaled(rows), self._base(X, len(rows))
+
+    def _scaled(self, rows):
+        """Rows at unit scale with a 1 before them."""
+        scaled = np.ones((len(rows), len(self._center) + 1))
+        np.divide(rows - self._center, self._scale, out=scaled[:, 1:])
+        return scaled
+
+    def _base(self, X, n_rows):
+        """What the prior says of quality and of cost, as (n_rows, n_choices, 2); 0 without one."""
+        if self._prior is None:
+            return np.zeros((n_rows, len(self._serving.names), 2))
+        costs = self._prior_costs
+        base = np.zeros((n_rows, len(costs), 2))
+        base[..., QUALITY] = self._prior.predict_quality(X)[:, : len(costs)]
+        if getattr(self._prior, "cost_estimator_", None) is not None:
+            estimated = self._prior._row_costs(X, None)[:, : len(costs)]
+            base[..., COST] = estimated / unit_of(costs) - (costs > 0)
+        return base
+
+    # Decisions ------------------------------------------------------------------------------
+
+    def _state(self):
+        """What is believed, spent and waited for."""
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
+        return self._serving
 
     def _current(self):
         """The state, at the price list of now."""
-        if not self.__sklearn_is_fitted__():
-            check_is_fitted(self)
-        serving = self._serving
-        if self.costs is None and self.prior is None:
-            raise ValueError("costs must stay a price list, got None.")
-        # Without costs the price list is that of `prior`.
-        prices = serving.prices if self.costs is None else checked_prices(self.costs, serving.names)
-        if not np.array_equal(prices, serving.prices):
-            serving.reprice(prices)
-        return serving
+        state = self._state()
+        # A prior's price list is that of `fit`.
+        state.reprice({} if self.costs is None and self._prior is not None else self.costs)
+        return state
 
     @property
     def costs_(self):
@@ -362,20 +355,22 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     @property
     def price_(self):
         """Quality that one unit of cost is worth, at the last decision."""
-        return self._current().pacer.price
+        return self._state().pacer.price
 
     def _least(self):
         return self._current().least()
 
+    def _check_X(self, X):
+        whole_rows(X, self)
+        return X
+
     def _plan(self, X, budget):
-        serving = self._current()
-        check_affordable(budget, serving.least())
-        return Plan(**serving.plan(*self._features(X), budget))
+        return self._current().plan(*self._features(X), budget)
 
     def _alone(self, X, name, response, **call):
-        """Every row answered by one choice, without a decision."""
-        n, at = num_samples(X), self.choices_.index(name)
-        plan = Plan(np.full(n, at), np.full(n, self.costs_[at]))
+        """Every row answered by one choice, at its estimated costs."""
+        only = self.choices_.index(name)
+        plan = self._current().plan(*self._features(X), np.inf, only)
         y_pred = None if response is None else self._answer(X, plan, response)
         return Routed(y_pred, plan.route, plan.cost)
 
@@ -389,38 +384,41 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
         Parameters
         ----------
-        x : array-like of shape (n_features,)
+        x : {array-like, series, dataframe} of shape (n_features,) or (1, n_features)
             Features of the request.
 
         Returns
         -------
         Decision
-            What :meth:`commit` needs to learn; it may be pickled and told later.
+            What :meth:`commit` needs to learn; it may be pickled and told later. A named tuple of
+            ``id``, the number of the request; ``name``, the choice; ``expected_quality`` and
+            ``expected_cost``, what it is believed to be worth and to cost; ``explored``, the
+            quality given up so that more is known: the best of estimated quality less price times
+            cost, less that of the choice made; and what is learned from: ``row``, ``base``,
+            ``key``.
 
         Raises
         ------
         ValueError
             For features that are not finite numbers of the right count, or that are named in
-            another order than in `fit`; for a parameter that was changed and needs `fit`.
+            another order than in `fit`.
         """
-        serving = self._current()
-        if (names := labels_of(x)) is not None:
-            check_labels(names, getattr(self, "feature_names_in_", None))
-        row = numbers(x)
-        if row.shape != self._center.shape or not np.isfinite(row.sum()):
+        serving, budget = self._current(), check_budget(self.budget)
+        row = check_numbers(x, "x")
+        row = row[0] if row.ndim == 2 and len(row) == 1 else row
+        if row.shape != self._center.shape:
             raise ValueError(
-                f"x must have {len(self._center)} finite features of one request, got an array "
-                f"of shape {np.shape(x)}."
+                f"x must have the {len(self._center)} features of one request, got shape "
+                f"{row.shape}."
             )
-        budget = check_budget(self.budget)
-        full = np.empty(len(row) + 1)
-        full[0] = 1.0
-        np.divide(row - self._center, self._scale, out=full[1:])
-        with serving.lock:
-            base = np.zeros((len(serving.names), 2))
-            if self.prior is not None:
-                ask_prior(self.prior, serving.names, row[None], base[None])
-            return serving.decide(full, base, budget, self.n_expected)
+        named = by_label(x)
+        labels = list(named) if isinstance(named, dict) else columns_of(x) or []
+        known = list(getattr(self, "feature_names_in_", labels))
+        if labels and labels != known and all(isinstance(label, str) for label in labels):
+            raise ValueError(f"x must have the features {known!r} in this order, got {labels!r}.")
+        row = row[np.newaxis]
+        base = self._base(row if columns_of(x) is None else x, 1)
+        return serving.decide(self._scaled(row)[0], base[0], budget)
 
     def commit(
         self, decision: Decision, quality: float | None = None, cost: float | None = None
@@ -442,19 +440,43 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ValueError
             For a decision that is not open, or numbers that are none.
         """
-        quality, cost = number(quality, "quality"), number(cost, "cost")
-        if cost is not None and cost < 0:
-            raise ValueError(f"cost must not be negative, got {cost!r}.")
-        self._current().settle(checked(decision), quality, cost)
+        quality = float(check_numbers(quality, "quality", shape=(), allow_nan=True))
+        cost = float(check_numbers(cost, "cost", shape=(), low=0.0, allow_nan=True))
+        self._state().settle(_checked(decision), quality, cost)
 
     def refund(self, decision: Decision) -> None:
         """Take back a decision whose call failed and cost nothing; nothing is learned.
 
+        It is no request then: trying again is another decision, and the ceiling is the mean cost
+        of requests that were not refunded.
+
         Parameters
         ----------
         decision : Decision
+
+        Raises
+        ------
+        ValueError
+            For a decision that is not open.
         """
-        self._current().settle(checked(decision), None, None, refund=True)
+        self._state().settle(_checked(decision), refund=True)
+
+    def status(self) -> OnlineStatus:
+        """Where it stands, read at one moment.
+
+        Returns
+        -------
+        OnlineStatus
+            Named tuple of ``n_requests``, decided and not refunded; ``n_refunded``; ``n_open``,
+            those whose outcome has not come; ``mean_cost`` of a request, expected costs standing
+            in for those not told; ``price``, the quality that one unit of cost is worth;
+            ``shares``, a dict of the share of the requests that each choice got; ``n_told``, a
+            dict of the outcomes of quality that each has learned from; ``explored``, the mean
+            quality given up for exploration.
+        """
+        return self._state().status()
+
+    # Choices --------------------------------------------------------------------------------
 
     def exclude(self, names: Any) -> None:
         """Do without choices, for example while a model is down; the rest is priced anew.
@@ -469,12 +491,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ValueError
             For a name that is none, or where no choice would be left. Nothing is changed.
         """
-        serving = self._current()
-        with serving.lock:
-            usable = serving.usable & ~self._mask(names)
-            if not usable.any():
-                raise ValueError(f"names={names!r} leaves no choice of {serving.names!r}.")
-            serving.restrict(usable)
+        serving = self._state()
+        serving.restrict(without=check_names(names, serving.names))
 
     def include(self, names: Any = None) -> None:
         """Use excluded choices again.
@@ -483,37 +501,41 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ----------
         names : sequence of str, default=None
             Names of choices; None means all.
-        """
-        serving = self._current()
-        with serving.lock:
-            back = np.ones(len(serving.names), bool) if names is None else self._mask(names)
-            serving.restrict(serving.usable | back)
 
-    def _mask(self, names):
-        if isinstance(names, (str, bytes)) or not np.iterable(names):
-            raise ValueError(f"names must be a list of names of choices, got {names!r}.")
-        known = self._serving.names
-        if unknown := [name for name in names if name not in known]:
-            raise ValueError(f"There is no choice {unknown[0]!r} among {known!r}.")
-        return np.isin(known, list(names))
+        Raises
+        ------
+        ValueError
+            For a name that is none.
+        """
+        serving = self._state()
+        known = serving.names
+        serving.restrict(again=known if names is None else check_names(names, known))
 
     def add_choice(
-        self, name: str, X: Any = None, y: Any = None, *, cost: float, n_trials: int = 0
+        self,
+        name: str,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        cost: float,
+        n_trials: int = 0,
     ) -> None:
         """A new model: it is expected to be as the others are on average, and is uncertain.
 
         Parameters
         ----------
         name : str
+            A new name, the last of ``choices_`` from here on. `fit` forgets it, and so does a
+            clone.
 
-        X : array-like of shape (n_samples, n_features), default=None
+        X : {array-like, dataframe} of shape (n_samples, n_features), default=None
             Requests for which its quality is known, such as 30 scored ones.
 
         y : array-like of shape (n_samples,), default=None
             That quality.
 
         cost : float
-            Its price in the list, which `costs` then holds.
+            Its price, which ``set_params(costs={name: ...})`` changes later.
 
         n_trials : int, default=0
             Requests that are sent to it first, whatever is believed of it. 0 tries it as far as
@@ -526,61 +548,21 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """
         serving = self._current()
         if not isinstance(name, str) or name in serving.names:
-            raise ValueError(f"name must be a new one, beside {serving.names!r}, got {name!r}.")
-        if not isinstance(n_trials, (int, np.integer)) or n_trials < 0:
+            raise ValueError(f"name must be a new one beside {serving.names!r}, got {name!r}.")
+        if not isinstance(n_trials, Integral) or n_trials < 0:
             raise ValueError(f"n_trials must be a whole number of at least 0, got {n_trials!r}.")
         (cost,) = check_costs({name: cost}, [name], name="cost").tolist()
         if (X is None) != (y is None):
             raise ValueError("X and y must be given together: rows, and its quality on them.")
-        rows = None
+        known = ()
         if X is not None:
-            rows = whole_rows(X, self, y=y)
-            y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-            check_consistent_length(rows, y)
-        with serving.lock:
-            prices = dict(zip(serving.names, serving.prices.tolist()))
-            serving.add(name, cost, n_trials)
-            self._list_prices(prices | {name: cost})
-            if rows is not None:
-                choice = len(serving.names) - 1
-                for x, base, quality in zip(*self._features(X), y):
-                    made = serving.pacer.n_decided
-                    serving.learn(choice, x, base[choice], quality, None, made=made)
+            check_rows_match(X=X, y=y)
+            rows = self._scaled(whole_rows(X, self))
+            known = rows, check_numbers(y, "y", shape=(len(rows),))
+        serving.add(name, cost, n_trials, *known)
+        self.choices_ = list(serving.names)
 
-    def drop_choice(self, name: str) -> None:
-        """Forget a model that is gone for good; its open decisions are then only booked.
-
-        Parameters
-        ----------
-        name : str
-
-        Raises
-        ------
-        ValueError
-            For a name that is none, or the only one that is not excluded.
-        """
-        serving = self._current()
-        with serving.lock:
-            mask = self._mask([name])
-            if not (serving.usable & ~mask).any():
-                raise ValueError(f"{name!r} cannot be dropped: no choice would be left.")
-            serving.drop(name)
-            self._list_prices(dict(zip(serving.names, serving.prices.tolist())))
-
-    def _list_prices(self, prices):
-        """The choices and their prices are others now, by the router's own doing."""
-        self.costs = prices
-        self._named = True
-        self.choices_ = list(prices)
-
-    def status(self) -> OnlineStatus:
-        """Where it stands: requests, mean cost, price, shares, evidence and what exploring cost.
-
-        Returns
-        -------
-        OnlineStatus
-        """
-        return self._current().status()
+    # scikit-learn ---------------------------------------------------------------------------
 
     def score(self, X, y, sample_weight=None, budget=None):
         """Realised mean quality of the choices that `route` makes.
@@ -605,12 +587,38 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """
         check_rows_match(X=X, y=y)
         route = self.route(X, budget=budget)
-        y, _ = check_outcomes(len(route), self._serving.names, y, None)
+        quality = check_matrix(y, "y", self.choices_)
+        check_numbers(quality, "y", shape=(len(route), len(self.choices_)))
         weight = check_sample_weight(sample_weight, X)
-        return float(np.average(y[np.arange(len(route)), route], weights=weight))
+        return float(np.average(quality[np.arange(len(route)), route], weights=weight))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.prior is None
         tags.target_tags.multi_output = True
         return tags
+
+
+def _tables(n_rows, names, y, choice, costs):
+    """Quality and costs as tables (n_rows, n_choices), NaN where they are not known."""
+    if choice is not None:
+        position, found = read_choice(choice, names, n_rows)
+        if len(found) > len(names):
+            raise ValueError(f"choice has {found[len(names)]!r}, which is not among {names!r}.")
+    tables = []
+    for values, name, low in ((y, "y", -np.inf), (costs, "costs", 0.0)):
+        table = np.full((n_rows, len(names)), np.nan)
+        if values is not None and choice is not None:
+            values = check_numbers(values, name, shape=(n_rows,), low=low, allow_nan=True)
+            table[np.arange(n_rows), position] = values
+        elif values is not None:
+            values = check_matrix(values, name, names, allow_nan=True)
+            table = check_numbers(values, name, shape=table.shape, low=low, allow_nan=True)
+        tables.append(table)
+    return tables
+
+
+def _checked(decision):
+    if not isinstance(decision, Decision):
+        raise TypeError(f"decision must be what decide gave, got {type(decision).__name__}.")
+    return decision

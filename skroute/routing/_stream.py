@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import ROUNDING, Plan, affords, check_affordable, check_costs, check_rows
 from skroute.ledgers import Books, BudgetExhaustedError, Ledger, MemoryLedger, Offer
 from skroute.ledgers._books import check_amount, check_terms
+from skroute.routing._log import check_names
 from skroute.routing._policy import choose_one
 from skroute.utils._compat import num_samples
 from skroute.utils._handing import models_of
@@ -380,7 +381,7 @@ class BudgetStream:
             For an unknown name, a choice that deciding itself asks, or where none would be left.
             Nothing is changed.
         """
-        names = self._checked_names(names)
+        names = check_names(names, self.router._excludable())
         if asked := set(names) & set(self.router._asked_first(self._offers.kept)):
             raise ValueError(
                 f"{sorted(asked)[0]!r} cannot be excluded: deciding asks it for every request. "
@@ -401,20 +402,15 @@ class BudgetStream:
         ValueError
             For an unknown name.
         """
-        names = self._offers.excluded if names is None else self._checked_names(names)
+        names = (
+            self._offers.excluded
+            if names is None
+            else check_names(names, self.router._excludable())
+        )
         self._exclude(self._offers.excluded - set(names))
 
     def _exclude(self, names):
         self._offers = Offers(self.router, self._offers.mean, self._max_costs, frozenset(names))
-
-    def _checked_names(self, names):
-        if isinstance(names, (str, bytes)) or not np.iterable(names):
-            raise ValueError(f"names must be a list of names of choices, got {names!r}.")
-        known = self.router._excludable()
-        for name in names:
-            if name not in known:
-                raise ValueError(f"There is no choice {name!r} among {known!r}.")
-        return list(names)
 
     def top_up(self, amount: float, *, n_more: int = 0) -> None:
         """Add to the total, of the period that is running where there are periods.

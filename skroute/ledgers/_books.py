@@ -152,7 +152,6 @@ class Terms(NamedTuple):
     total: float
     n_expected: int | None
     period: str | float | None
-    rollover: bool
 
 
 def check_amount(amount, name):
@@ -162,7 +161,7 @@ def check_amount(amount, name):
     return float(amount)
 
 
-def check_terms(total, n_expected=None, period=None, rollover=False, name="total"):
+def check_terms(total, n_expected=None, period=None, name="total"):
     """The terms of a purse, or a ValueError that says what is wrong with them."""
     amount = check_amount(total, name)
     check_n_expected(n_expected)
@@ -171,11 +170,7 @@ def check_terms(total, n_expected=None, period=None, rollover=False, name="total
         raise ValueError(
             f'period must be "day", "month", a positive number of seconds or None, got {period!r}.'
         )
-    if not isinstance(rollover, bool):
-        raise ValueError(f"rollover must be True or False, got {rollover!r}.")
-    if rollover and period is None:
-        raise ValueError("rollover=True needs a period, got period=None.")
-    return Terms(amount, n_expected, float(period) if number else period, rollover)
+    return Terms(amount, n_expected, float(period) if number else period)
 
 
 def check_n_expected(n_expected):
@@ -248,9 +243,7 @@ class Purse:
         number = period_number(self.terms.period, now)
         if number is None or number <= self.period:
             return False
-        carried = (self.total - self.spent) if self.terms.rollover else 0.0
-        times = number - self.period if self.terms.rollover else 1
-        self.begin(carried + times * self.terms.total, number)
+        self.begin(self.terms.total, number)
         return True
 
     def begin(self, total, number):

@@ -58,7 +58,6 @@ class Ledger(ABC):
         n_expected: int | None = None,
         *,
         period: str | float | None = None,
-        rollover: bool = False,
     ) -> None:
         """Make a purse, or join it where it exists with the same terms.
 
@@ -78,9 +77,6 @@ class Ledger(ABC):
             None is never. The latest period that any call on the purse came in is the one
             that runs: a clock that goes back, or one of another host that is late, does not
             begin an earlier one again.
-
-        rollover : bool, default=False
-            Whether what a period leaves, or spends too much, is carried into the next.
 
         Raises
         ------

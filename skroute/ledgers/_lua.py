@@ -13,7 +13,7 @@ if not now then
   local t = redis.call('TIME')
   now = tonumber(t[1]) + tonumber(t[2]) / 1e6
 end
-local call, max, nan, format = redis.call, math.max, 0 / 0, '<ddddddddddddddddddd'
+local call, max, nan, format = redis.call, math.max, 0 / 0, '<dddddddddddddddddd'
 local unpack, pack = struct.unpack, struct.pack
 local SLACK, SWEEP = 1 + 1e-12, 0.05
 
@@ -24,7 +24,7 @@ local short = (op == 'settle' or op == 'reserve' and ARGV[5] ~= '' and not ARGV[
 local text = short and call('GET', root .. ':purse:' .. joined)
 if text then
   local total, spent, reserved, pending, n_expected, n_started, n_held, n_open, n_committed,
-    n_refunded, n_rejected, n_expired, period, t_total, t_n_expected, t_period, t_rollover,
+    n_refunded, n_rejected, n_expired, period, t_total, t_n_expected, t_period,
     swept, issued = unpack(format, text)
   local booked
   if period == period or now - swept >= SWEEP or now < swept then
@@ -58,7 +58,7 @@ if text then
   if booked then
     text = pack(format, total, spent, reserved, pending, n_expected, n_started, n_held, n_open,
       n_committed, n_refunded, n_rejected, n_expired, period, t_total, t_n_expected, t_period,
-      t_rollover, swept, issued)
+      swept, issued)
     call('SET', root .. ':purse:' .. joined, text)
     return text
   end
@@ -98,14 +98,12 @@ local function purse(name)
   p = {}
   p.total, p.spent, p.reserved, p.pending, p.n_expected, p.n_started, p.n_held, p.n_open,
     p.n_committed, p.n_refunded, p.n_rejected, p.n_expired, p.period, p.t_total, p.t_n_expected,
-    p.t_period, p.t_rollover, p.swept, p.issued = unpack(format, text)
+    p.t_period, p.swept, p.issued = unpack(format, text)
   p.text = text
   if not none(p.period) then
     local number = period_number(p.t_period)
     if number > p.period then
-      local rolls = p.t_rollover == 1
-      local carried = rolls and p.total - p.spent or 0
-      begin(p, carried + (rolls and number - p.period or 1) * p.t_total, number)
+      begin(p, p.t_total, number)
       p.text = nil
     end
   end
@@ -124,7 +122,7 @@ local function save()
     if not p.text then
       p.text = pack(format, p.total, p.spent, p.reserved, p.pending, p.n_expected,
         p.n_started, p.n_held, p.n_open, p.n_committed, p.n_refunded, p.n_rejected, p.n_expired,
-        p.period, p.t_total, p.t_n_expected, p.t_period, p.t_rollover, p.swept, p.issued)
+        p.period, p.t_total, p.t_n_expected, p.t_period, p.swept, p.issued)
       call('SET', root .. ':purse:' .. name, p.text)
     end
   end
@@ -263,10 +261,10 @@ end
 if op == 'open' then
   local key = root .. ':purse:' .. own
   local t = {}
-  for i = 4, 7 do t[i] = ARGV[i] == '' and nan or tonumber(ARGV[i]) end
+  for i = 4, 6 do t[i] = ARGV[i] == '' and nan or tonumber(ARGV[i]) end
   if call('EXISTS', key) == 0 then
     call('SET', key, pack(format, t[4], 0, 0, 0, t[5], 0, 0, 0, 0, 0, 0, 0,
-      period_number(t[6]), t[4], t[5], t[6], t[7], 0, 0))
+      period_number(t[6]), t[4], t[5], t[6], 0, 0))
   end
   return call('GET', key)
 end

@@ -32,7 +32,7 @@ _BETWEEN = "\x1f"
 # A decision reads the books that came with this process's last booking, unless these are older
 # than so many seconds; whether it fits is looked up in the true ones.
 _FRESH = 0.05
-_PURSE, _ROOM, _SETTLED = (struct.Struct(kind) for kind in ("<19d", "<d", "<dd"))
+_PURSE, _ROOM, _SETTLED = (struct.Struct(kind) for kind in ("<18d", "<d", "<dd"))
 # What a reservation and a settlement tell of money and time.
 _RESERVE, _SETTLE = struct.Struct("<6d"), struct.Struct("<5d")
 _NEVER, _NONE = float("inf"), float("nan")
@@ -170,7 +170,7 @@ class RedisLedger(Ledger):
         if type(found) is bytes:
             numbers = _PURSE.unpack(found)
             self._seen[purses] = time.monotonic(), numbers, None
-            return None, numbers[18], numbers
+            return None, numbers[-1], numbers
         status, books, room, number, text = found
         self._seen[purses] = time.monotonic(), _PURSE.unpack(books), _ROOM.unpack(room)[0]
         return status.decode(), number, text
@@ -182,10 +182,10 @@ class RedisLedger(Ledger):
             self._identity = self._sent((_packed("GET", key),)).decode()
         return self._identity
 
-    def open(self, purse, total, n_expected=None, *, period=None, rollover=False):
-        terms = check_terms(total, n_expected, period, rollover)
+    def open(self, purse, total, n_expected=None, *, period=None):
+        terms = check_terms(total, n_expected, period)
         number = _PERIODS.get(terms.period, terms.period)
-        texts = (repr(terms.total), _text(n_expected), _text(number), str(int(rollover)))
+        texts = (repr(terms.total), _text(n_expected), _text(number))
         found = self._call("open", purse, *[text.encode() for text in texts])
         check_same_terms(purse, _terms(found), terms)
         self._opened[purse] = None
@@ -363,7 +363,7 @@ def _books(numbers, more=0):
 
 
 def _terms(packed):
-    total, n_expected, period, rollover = _PURSE.unpack(packed)[13:17]
+    total, n_expected, period = _PURSE.unpack(packed)[13:16]
     names = {number: name for name, number in _PERIODS.items()}
     known = None if period != period else names.get(period, period)
-    return Terms(total, None if n_expected != n_expected else int(n_expected), known, rollover == 1)
+    return Terms(total, None if n_expected != n_expected else int(n_expected), known)

@@ -18,7 +18,7 @@ if sys.platform != "win32":
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS ledger (version INTEGER, identity TEXT);
 CREATE TABLE IF NOT EXISTS purses (
-    name TEXT PRIMARY KEY, opened_total, opened_n_expected, opened_period, opened_rollover,
+    name TEXT PRIMARY KEY, opened_total, opened_n_expected, opened_period,
     {", ".join(Purse.FIELDS)}
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS reservations (
@@ -30,9 +30,7 @@ CREATE INDEX IF NOT EXISTS due ON reservations (deadline) WHERE deadline IS NOT 
 CREATE UNIQUE INDEX IF NOT EXISTS keys ON reservations (own, key) WHERE key IS NOT NULL;
 """
 _VERSION = 1
-_SAVE = (
-    f"INSERT OR REPLACE INTO purses VALUES (?, ?, ?, ?, ?, {', '.join('?' * len(Purse.FIELDS))})"
-)
+_SAVE = f"INSERT OR REPLACE INTO purses VALUES (?, ?, ?, ?, {', '.join('?' * len(Purse.FIELDS))})"
 _INSERT = """INSERT INTO reservations
     (purses, state, amount, choice, name, cost, deciding, reserved, deadline, key, own)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -205,8 +203,7 @@ class SQLiteLedger(TransactionLedger):
         if row is None:
             return None
         self._met[name] = None
-        total, n_expected, period, rollover = row[1:5]
-        return Purse(name, Terms(total, n_expected, period, bool(rollover)), row[5:])
+        return Purse(name, Terms(*row[1:4]), row[4:])
 
     def _save(self, purse):
         self._met[purse.name] = None

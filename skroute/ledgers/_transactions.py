@@ -84,8 +84,8 @@ class TransactionLedger(Ledger):
     @abstractmethod
     def _all(self, purse): ...
 
-    def open(self, purse, total, n_expected=None, *, period=None, rollover=False):
-        terms = check_terms(total, n_expected, period, rollover)
+    def open(self, purse, total, n_expected=None, *, period=None):
+        terms = check_terms(total, n_expected, period)
         with self._transaction():
             found = self._load(purse)
             if found is None:

@@ -409,7 +409,9 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
         costs = None
         if not learned.per_row:
             names = models_of(self)
-            costs = costs_now(self.costs, names, learned.planned[: len(names)])
+            known = learned.planned[: len(names)]
+            n_fitted = min(len(names), len(self._log.names))
+            costs = costs_now(self.costs, names, known, n_fitted)
             if self.abstain_quality_ is not None:
                 costs = with_last(costs, 0.0)
         return learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))

@@ -272,16 +272,17 @@ def is_named(y, listed):
     return columns_of(y) is not None or isinstance(by_label(listed), Mapping)
 
 
-def costs_now(costs, names, known):
+def costs_now(costs, names, known, n_fitted):
     """Costs of choices by a parameter that may have changed after `fit`.
 
-    What a mapping does not name stays as it is `known`, and so do choices that came later.
+    What a mapping does not name stays as it is `known`, and so do choices that came after the
+    `n_fitted` of `fit`.
     """
     costs = by_label(costs)
     if isinstance(costs, Mapping):
         known = dict(zip(names, np.asarray(known).tolist()))
         return check_costs(known | {str(name): cost for name, cost in costs.items()}, names)
-    if np.ndim(costs) == 1 and len(costs) < len(names):
+    if np.ndim(costs) == 1 and len(costs) == n_fitted:
         costs = [*costs, *known[len(costs) :]]
     return check_costs(costs, names)
 

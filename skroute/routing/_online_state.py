@@ -271,7 +271,7 @@ class Serving:
         # The price list of now, and that of `fit` and of choices when they came.
         self.prices = self.listed = prices
         self.units = unit_of(prices)
-        n = len(names)
+        n = self.n_fitted = len(names)
         self.kept = np.arange(n)
         # First tries of each choice that are due, and whether they were asked for.
         self.tries, self.asked = np.full(n, tries), np.zeros(n, dtype=bool)
@@ -297,7 +297,7 @@ class Serving:
     def reprice(self, costs):
         """Decide by this price list; costs learned relative to one of 0 say nothing of another."""
         with self.lock:
-            prices = costs_now(costs, self.names, self.listed)
+            prices = costs_now(costs, self.names, self.listed, self.n_fitted)
             if not np.array_equal(prices, self.prices):
                 for choice in np.flatnonzero((prices > 0) != (self.prices > 0)):
                     self.beliefs.forget_cost(choice, prices[choice])

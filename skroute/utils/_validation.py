@@ -50,8 +50,10 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
         else:
             array = np.asarray(on_host(values), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        # By its type: the text of a row may be something that nobody else should read.
-        raise ValueError(f"{name} must be numbers, got {type(values).__name__}.") from None
+        array = None
+    if array is None:
+        # Without numpy's error: the text of a row may be something that nobody else should read.
+        raise ValueError(f"{name} must be numbers, got {type(values).__name__}.")
     if shape is not None and (
         array.ndim != len(shape)
         or any(want is not None and want != got for want, got in zip(shape, array.shape))

@@ -161,22 +161,21 @@ def test_money_of_a_silent_worker_returns_and_its_late_commit_is_booked(ledger):
         stream.commit(silent, 4.0)
 
 
-@pytest.mark.parametrize("rollover", [False, True])
-def test_months(ledger, rollover):
+def test_months(ledger):
     now = [1675170000.0]  # the last day of January 2023
     ledger._clock = lambda: now[0]
-    stream = ROUTER.stream(10.0, ledger=ledger, period="month", rollover=rollover)
+    stream = ROUTER.stream(10.0, ledger=ledger, period="month")
     stream.commit(stream.reserve([0, 0, 1]))
     late = stream.reserve([1, 0, 0])
     stream.top_up(2.0)
     assert stream.books().total == 12.0
     now[0] += 86400
-    assert stream.books()[:2] == ((17.0, 0.0) if rollover else (10.0, 0.0))
+    assert stream.books()[:2] == (10.0, 0.0)
     # What was open is booked where it is settled.
     stream.commit(late)
     assert stream.books().spent == 1.0
     now[0] += 58 * 86400  # the 31st of March
-    assert stream.books().total == (26.0 if rollover else 10.0)
+    assert stream.books().total == 10.0
     now[0] += 86400
     stream.reset()
     assert stream.books()[:2] == (10.0, 0.0)
@@ -517,8 +516,6 @@ def test_a_connection_that_breaks_is_made_anew(tmp_path):
     [
         ({"period": "week"}, 'period must be "day", "month", a positive number'),
         ({"period": 0}, "period must be"),
-        ({"rollover": True}, "rollover=True needs a period"),
-        ({"period": "day", "rollover": 1}, "rollover must be True or False"),
         ({"purse": ""}, "name of a purse must be a string"),
         ({"within": "all"}, "within must be a sequence of names"),
         ({"within": ["stream"]}, "within the same purse twice"),

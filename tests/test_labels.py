@@ -275,11 +275,3 @@ def test_assignments(log):
         solve_assignment(Q, SERIES[["a", "b"]], 2.0)
     with pytest.raises(ValueError, match="costs must have the columns"):
         solve_assignment(Q, C.rename(columns={"a": "d"}), 2.0)
-
-
-def test_curves_of_routers_without_some_columns(log):
-    """What was dropped, or is dominated, may stand in a frame of quality, as in `score`."""
-    X, Q, _ = log
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=3.0).fit(X, Q).drop_choice("b")
-    curve = accuracy_cost_curve(router, X, Q[OTHER], budgets=[3.0])
-    assert curve.quality[0] == router.score(X, Q)

@@ -45,7 +45,6 @@ def test_errors_name_the_extra_and_a_router_works_without_it():
         """
 for call in (
     lambda: BaggedNeighborsRegressor(device="cpu").fit(X, y),
-    lambda: OccamRouterClassifier(nets, costs=[1, 2], embedding=("net", "head")).fit(X, y),
 ):
     try:
         call()

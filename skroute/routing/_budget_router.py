@@ -379,7 +379,14 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
             return read_table(y, costs, self.costs, names, self._named)
         self._named = self._named or np.asarray(choice).dtype.kind not in "iu"
         return read_answers(
-            X, y, choice, propensity, costs, self.costs, self.cost_estimator is not None
+            X,
+            y,
+            choice,
+            propensity,
+            costs,
+            self.costs,
+            named=self._named,
+            estimates_costs=self.cost_estimator is not None,
         )
 
     def _seen(self, X):
@@ -527,6 +534,7 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
         float
         """
         check_is_fitted(self)
+        check_rows_match(X=X, y=y)
         models = models_of(self)
         quality = check_matrix(y, "y", models if self._named else None, allow_nan=True)
         check_consistent_length(X, quality)

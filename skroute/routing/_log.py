@@ -181,7 +181,7 @@ def read_table(y, costs, listed, names, named):
     return Log(names, quality, paid, planned, known)
 
 
-def read_answers(X, y, choice, propensity, costs, listed, estimates_costs):
+def read_answers(X, y, choice, propensity, costs, listed, *, named, estimates_costs):
     """The log of one answer for each request; propensities that are not given are estimated.
 
     Parameters
@@ -202,13 +202,18 @@ def read_answers(X, y, choice, propensity, costs, listed, estimates_costs):
     n = num_samples(X)
     quality = read_values(y, "y", n, allow_nan=True)
     fixed = by_label(listed)
-    named = isinstance(fixed, Mapping)
     names = []
     if fixed is not None:
-        names = list(map(str, fixed)) if named else [f"choice{k}" for k in range(len(fixed))]
+        names = (
+            list(map(str, fixed))
+            if isinstance(fixed, Mapping)
+            else [f"choice{k}" for k in range(len(fixed))]
+        )
     position, found = read_choice(choice, names, n)
     if fixed is not None and len(found) > len(names):
-        unnamed = "" if named else " Give costs as a mapping from name to number."
+        unnamed = (
+            "" if isinstance(fixed, Mapping) else " Give costs as a mapping from name to number."
+        )
         raise ValueError(
             f"choice has {found[len(names)]!r}, which is not among {names!r}.{unnamed}"
         )
@@ -243,7 +248,7 @@ def read_answers(X, y, choice, propensity, costs, listed, estimates_costs):
         known_costs = table(read_values(costs, "costs", n, least=0.0))
         paid = known_costs.table
     elif costs is not None:
-        paid = check_row_costs(costs, None, (n, len(found)))
+        paid = check_row_costs(costs, found if named else None, (n, len(found)))
     elif planned is None:
         raise ValueError(f"costs must say what each of {found!r} costs, got None.")
     else:

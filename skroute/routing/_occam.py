@@ -157,6 +157,9 @@ class Occam(MemberRouter):
 
     def _embed(self, X):
         """What the quality estimator sees, and the probabilities that came with it."""
+        return once_of(self).whole("embedded", lambda: self._embed_rows(X))
+
+    def _embed_rows(self, X):
         if self._embedder is not None:
             once_of(self).count(self.embedding, num_samples(X))
             name, member = self.member_names_[self._embedder], self.estimators_[self._embedder]
@@ -187,8 +190,7 @@ class Occam(MemberRouter):
         state = None
         if name == self.embedding and once_of(self) is not EVERY:
             # Within a walk this member has answered when it embedded.
-            kept, _ = self._kept(X, None, None)
-            _, state = self._estimated(X, self._policy().restricted(kept))
+            state = self._known_answers(self._embed(X)[1])
         return super()._alone(X, name, response, state=state)
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):

@@ -379,7 +379,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         """Rules that buy one add-on at most; sets the prices of those that may buy more."""
         rules, spent, brought, prices = [], [], [], [0.0]
         handing = self.abstain_quality_
-        self._addons = {}
+        self._addons, self._hands_over = {}, False
         for start, options in self._options.items():
             answers = options if handing is None else options[:-1]
             ways = np.column_stack([realised[state][:, way] for state, way, _ in answers])
@@ -391,6 +391,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
             # Where little is spent, each bit of it buys most.
             for price in spread_prices(path, _N_ADDON_PRICES, 2.0):
                 choice = choose_at_price(estimate, costs, price)
+                self._hands_over |= bool((choice == len(answers)).any())
                 rules.append(Rule(start, -1, price))
                 spent.append(costs[choice])
                 brought.append(ways[np.arange(len(ways)), choice])
@@ -406,7 +407,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         """The rules that are worth mixing, by all rows and, to validate them, without each part."""
         simple = np.array([rule.price_at < 0 for rule in rules])
         # To hand every row over has no error at all, and would win against whatever is docked.
-        slack = _SLACK if self.abstain_quality_ is None else 0.0
+        slack = 0.0 if self._hands_over else _SLACK
 
         def mixed(rows):
             docked = docked_quality(cost[:, rows], quality[:, rows], simple, slack)

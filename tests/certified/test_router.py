@@ -310,8 +310,6 @@ def test_a_certificate_says_whose_cost_it_compares_with(labelled):
 class Sized(CostAwareMixin, BaseEstimator):
     """Costs as much as the call says that its rows are large; right on all but small budgets."""
 
-    _call_context = ("size",)
-
     def __init__(self, budget=None):
         self.budget = budget
 

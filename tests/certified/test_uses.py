@@ -30,8 +30,6 @@ from tests.certified.test_router import certified, table
 class Sized(CostAwareMixin, BaseEstimator):
     """Costs as much as the call says that its rows are large; right on all but small budgets."""
 
-    _call_context = ("size",)
-
     def __init__(self, budget=None):
         self.budget = budget
 
@@ -56,6 +54,18 @@ class Sized(CostAwareMixin, BaseEstimator):
 
     def _answer(self, X, plan, response):
         return np.where(plan.route == 1, 1, (np.asarray(X)[:, 0] > 0.2).astype(int))
+
+    def predict_routed(self, X, budget=None, size=None):
+        return self._respond(X, "predict", budget, size=size)
+
+    def predict(self, X, budget=None, size=None):
+        return self._respond(X, "predict", budget, size=size).y_pred
+
+    def route(self, X, budget=None, size=None):
+        return self._respond(X, None, budget, size=size).route
+
+    def predict_cost(self, X, budget=None, size=None):
+        return self._respond(X, None, budget, size=size).cost
 
 
 def rows(n, seed=0):

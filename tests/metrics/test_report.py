@@ -329,21 +329,11 @@ def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options
 
 
 @pytest.mark.filterwarnings("ignore:On validation rows")
-def test_what_cannot_be_shown_says_so(router, problem, digits, tmp_path):
+def test_what_cannot_be_shown_says_so(router, problem, tmp_path):
     Q = problem.quality.copy()
     Q[3, 1] = np.nan
     with pytest.raises(ValueError, match="not known, in 1 of 600 rows"):
         decision_report(router, problem.data, Q, path=tmp_path / "r.html")
-    X, y, X_test, y_test = digits
-    ratio = OccamRouterClassifier(
-        [("a", DecisionTreeClassifier(max_depth=2)), ("b", DecisionTreeClassifier())],
-        costs=[1, 4],
-        quality="f1",
-        quality_estimator=Ridge(),
-        cv=2,
-    ).fit(X, y > 4)
-    with pytest.raises(ValueError, match="no mean over rows"):
-        decision_report(ratio, X_test, y_test > 4, path=tmp_path / "r.html")
     with pytest.raises(ValueError, match="fit"):
         decision_report(clone(router), problem.data, problem.quality, path=tmp_path / "r.html")
 

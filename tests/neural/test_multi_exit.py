@@ -401,7 +401,6 @@ def test_a_failed_refit_leaves_it_unfitted(fresh):
     with pytest.raises(ValueError, match="at least two classes in y, got one class: 0.0"):
         fresh.fit(X, np.zeros(len(X)))
     for method in (
-        fresh.exits,
         lambda: fresh.start(X),
         lambda: next(fresh.staged_predict_proba(X)),
     ):

@@ -59,7 +59,7 @@ def _text(cell):
 
 def numbers_of(column):
     """A column as float64, NaN where it is missing; None where an entry is no number."""
-    if kind_of_type(column) is None:
+    if kind_of_type(column) is None and not np.ma.isMaskedArray(column):
         try:
             return np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
@@ -111,7 +111,9 @@ def dates_of(column):
     cells = cells_of(column)
     if not all(cell is None or _is_date(cell) for cell in cells):
         return None
-    dates = [np.datetime64("NaT") if cell is None else np.datetime64(_plain(cell)) for cell in cells]
+    dates = [
+        np.datetime64("NaT") if cell is None else np.datetime64(_plain(cell)) for cell in cells
+    ]
     dates = np.array(dates, dtype="datetime64[us]")
     return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
 
@@ -190,43 +192,21 @@ def columns_of(X):
 
 
 class FrameReader(NamedTuple):
-    """How the rows of `fit` become numbers, and how rows like them are made anew.
+    """How the rows of `fit` become numbers.
 
     Attributes
     ----------
     columns : list of ColumnReader
-    library : str or None
-        Of the frame; None of an array.
-    dtypes : list
-    filler : list
-        One cell of each column.
     """
 
     columns: list
-    library: Any
-    dtypes: list
-    filler: list
 
     @classmethod
     def fit(cls, X):
         """From the rows of `fit`."""
         names, columns = columns_of(X)
-        readers = [
-            ColumnReader.fit(column, at if names is None else names[at])
-            for at, column in enumerate(columns)
-        ]
-        library = None if names is None else type(X).__module__.split(".")[0]
-        return cls(
-            readers,
-            library,
-            [column.dtype for column in columns],
-            [cells_of(column[:1])[0] for column in columns],
-        )
-
-    @property
-    def names(self):
-        """Names of the columns, or their positions."""
-        return [column.name for column in self.columns]
+        names = range(len(columns)) if names is None else names
+        return cls([ColumnReader.fit(column, name) for column, name in zip(columns, names)])
 
     @property
     def categorical(self):
@@ -238,12 +218,44 @@ class FrameReader(NamedTuple):
         _, columns = columns_of(X)
         return np.column_stack([own.read(column) for own, column in zip(self.columns, columns)])
 
+
+class RawRows(NamedTuple):
+    """What rows of `fit` looked like, to make others of single cells.
+
+    Attributes
+    ----------
+    names : list
+        Names of the columns, or their positions.
+    library : str or None
+        Of the frame; None of an array.
+    dtypes : list
+    filler : list
+        One cell of each column.
+    """
+
+    names: list
+    library: Any
+    dtypes: list
+    filler: list
+
+    @classmethod
+    def of(cls, X):
+        """From the rows of `fit`."""
+        names, columns = columns_of(X)
+        library = None if names is None else type(X).__module__.split(".")[0]
+        return cls(
+            list(range(len(columns))) if names is None else names,
+            library,
+            [column.dtype for column in columns],
+            [cells_of(column[:1])[0] for column in columns],
+        )
+
     def rows(self, cells, n_rows):
         """Rows as in `fit`, made of the cells of some columns; others are filled up.
 
         Parameters
         ----------
-        cells : mapping from position to array of objects
+        cells : mapping from position to array of shape (n_rows,)
         n_rows : int
 
         Returns
@@ -252,40 +264,39 @@ class FrameReader(NamedTuple):
         """
         table = [
             cells[at] if at in cells else np.array([self.filler[at]] * n_rows, dtype=object)
-            for at in range(len(self.columns))
+            for at in range(len(self.names))
         ]
         if self.library is None:
-            made = [cells_of(column) for column in table]
-            whole = np.empty((n_rows, len(made)), dtype=object)
-            for at, column in enumerate(made):
-                whole[:, at] = column
-            dtype = self.dtypes[0]
-            if dtype.kind == "O":
-                return whole
-            return np.where(whole == None, np.nan, whole).astype(np.result_type(dtype, 0.0))  # noqa: E711
+            whole = np.column_stack([cells_of(column) for column in table])
+            kind = self.dtypes[0]
+            return whole if kind.kind == "O" else whole.astype(np.result_type(kind, np.float16))
         library = importlib.import_module(self.library)
         make = _pandas_column if self.library == "pandas" else _other_column
-        made = {
-            name: make(library, column, dtype)
-            for name, column, dtype in zip(self.names, table, self.dtypes)
-        }
-        return library.DataFrame(made)
+        columns = zip(self.names, table, self.dtypes)
+        return library.DataFrame({name: make(library, own, dtype) for name, own, dtype in columns})
 
 
 def _pandas_column(pandas, cells, dtype):
-    """Cells as a series of a dtype; a column of numbers without gaps in `fit` may have some."""
+    """Cells as a series of a dtype; whole numbers of `fit` may have gaps and fractions now."""
     if getattr(cells, "dtype", None) is not None and cells.dtype.kind == "M":
         return pandas.Series(cells).astype(dtype)
     cells = cells_of(cells)
     gone = np.array([cell is None for cell in cells], dtype=bool)
-    if gone.any() and isinstance(dtype, np.dtype) and dtype.kind in "iub":
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub" and not _are_whole(cells):
         dtype = np.dtype(np.float64)
     cells[gone] = np.nan
     return pandas.Series(cells).astype(dtype)
 
 
 def _other_column(polars, cells, dtype):
-    return polars.Series(list(cells_of(cells)), dtype=dtype, strict=False)
+    cells = cells_of(cells)
+    if dtype.is_integer() and not _are_whole([cell for cell in cells if cell is not None]):
+        dtype = polars.Float64
+    return polars.Series(list(cells), dtype=dtype, strict=False)
+
+
+def _are_whole(cells):
+    return all(cell is not None and float(cell).is_integer() for cell in cells)
 
 
 def needs_encoding(X):

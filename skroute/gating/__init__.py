@@ -3,5 +3,14 @@
 from skroute.gating._adapt import AdaptGatingClassifier
 from skroute.gating._gates import BoostedGate, LinearGate
 from skroute.gating._grid import AdaptGrid, adapt_grid
+from skroute.gating._sequential import OperatingPoint, SequentialFeatureClassifier
 
-__all__ = ["AdaptGatingClassifier", "AdaptGrid", "BoostedGate", "LinearGate", "adapt_grid"]
+__all__ = [
+    "AdaptGatingClassifier",
+    "AdaptGrid",
+    "BoostedGate",
+    "LinearGate",
+    "OperatingPoint",
+    "SequentialFeatureClassifier",
+    "adapt_grid",
+]

@@ -311,7 +311,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
-        self._policies, self._choices = {}, {}
+        self._policies, self._choices = [], []
         n_groups = len(self.group_costs_)
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
         self._choice(self._limits(self._effective_budget(None), None, None), warns=True)
@@ -402,9 +402,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         def learn():
             value, key, _ = self._held_out
             allowed = self.set_costs_ <= limits.max_cost * _ROOM
-            n_rounds = limits.max_rounds
-            if n_rounds is not None:
-                n_rounds = min(n_rounds, len(self._sets))
+            n_rounds = self._most_rounds(limits)
             fixed = self._sets, self.set_costs_, allowed, n_rounds
             policies = Policies.learn(value, key, *fixed)
             first = np.arange(value.shape[1]) % 2 == 0
@@ -414,18 +412,33 @@ class SequentialFeatureClassifier(FeatureBuyer):
             ]
 
             def ends(left):
-                """Sets at which held-out rows end, also by what the other half says."""
+                """Sets at which held-out rows end, by all of them and by the other half."""
                 fair = np.empty((len(policies.prices), *key.shape), dtype=np.int16)
                 for own, other in halves:
                     fair[:, :, own] = other.ends(key[:, own], left)
                 return policies.ends(key, left), fair
 
-            # The free groups are there before the first purchase.
-            found = {0: ends(n_rounds)}
-            found[1] = found[0] if n_rounds is None else ends(max(n_rounds - 1, 0))
-            return policies, found
+            lefts = [self._left(start, n_rounds) for start in range(len(self._sets))]
+            whole = {left: ends(left) for left in set(lefts)}
+            return policies, [
+                tuple(part[:, start] for part in whole[left]) for start, left in enumerate(lefts)
+            ]
 
         return _remembered(self._policies, (limits.max_rounds, limits.max_cost), learn)
+
+    def _most_rounds(self, limits):
+        """Purchases of a row at most: no row buys more often than there are sets."""
+        return None if limits.max_rounds is None else min(limits.max_rounds, len(self._sets))
+
+    def _left(self, start, n_rounds):
+        """Purchases behind the first set; None is any number."""
+        if start == 0 and not self._sets[0].any():
+            # Nothing is known there, by which some rows could buy on and others not.
+            return 0
+        if n_rounds is None:
+            return None
+        # The free groups are there before the first purchase.
+        return max(n_rounds - int(start > 0), 0)
 
     def _choice(self, limits, warns=False):
         """The first set, and how the rest of a budget is spent."""
@@ -437,26 +450,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def _choose(self, limits):
         policies, ends = self._policies_of(limits)
         quality, costs = self._held_out[2], self.set_costs_
-        n_rows, last = quality.shape[1], len(policies.prices) - 1
+        n_rows = quality.shape[1]
         rows = np.arange(n_rows)
-        found, judged = [], []
+        found, judged, spent = [], [], []
         for start in self._starts(limits):
-            left = limits.max_rounds
-            if start > 0 and left is not None:
-                left = left - 1
-            own, fair = (part[:, start] for part in ends[int(start > 0)])
-            if start == 0 and not self._sets[0].any():
-                # Nothing is known there, by which some could buy on and others not.
-                own = fair = np.zeros_like(own)
-            spending = spend(costs[own].mean(axis=1), limits.budget)
+            left = self._left(start, self._most_rounds(limits))
+            own, fair = ends[start]
+            found.append((start, spend(costs[own].mean(axis=1), limits.budget), left))
             by_half = spend(costs[fair].mean(axis=1), limits.budget)
-            high, low = fair[by_half.price], fair[by_half.lower]
-            share = by_half.share
-            mixed = (1 - share) * quality[high, rows] + share * quality[low, rows]
-            spent = (1 - share) * costs[high] + share * costs[low]
-            found.append((start, spending, left, spent, last))
-            judged.append(mixed)
-        judged, spent = np.array(judged), np.array([one[3] for one in found])
+            high, low, share = fair[by_half.price], fair[by_half.lower], by_half.share
+            judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
+            spent.append((1 - share) * costs[high] + share * costs[low])
+        judged, spent = np.array(judged), np.array(spent)
 
         def best(rows):
             """Of equal ones the cheapest."""
@@ -467,9 +472,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         first = rows % 2 == 0
         fair = np.where(first, judged[best(~first)], judged[best(first)])
         at = best(rows)
-        start, spending, left, _, _ = found[at]
+        start, spending, left = found[at]
         root = np.sqrt(max(n_rows - 1, 1))
-        stays = spending.price == last or not self._goes_on(policies, start, spending, left)
+        stays = not policies.goes_on(start, spending, left)
         point = OperatingPoint(
             list(self.sets_[start]),
             np.inf if stays else float(policies.prices[spending.price]),
@@ -480,14 +485,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
             float(fair.std() / root),
         )
         return _Choice(int(start), spending, left, point)
-
-    @staticmethod
-    def _goes_on(policies, start, spending, left):
-        """Whether some row buys on from a set."""
-        if left == 0:
-            return False
-        table = policies.tables[-1 if left is None else left - 1]
-        return bool((table[[spending.price, spending.lower], start] != STOP).any())
 
     def _starts(self, limits):
         """Sets that every row may buy at first; without a round only what is free."""
@@ -760,8 +757,10 @@ def held_out_part(y, seed):
 
 def _remembered(memory, key, compute):
     """What belongs to a key, computed once; the oldest of too many keys is forgotten."""
-    if key not in memory:
-        if len(memory) >= _REMEMBERED:
-            del memory[next(iter(memory))]
-        memory[key] = compute()
-    return memory[key]
+    for known, found in memory:
+        if known == key:
+            return found
+    found = compute()
+    memory.append((key, found))
+    del memory[:-_REMEMBERED]
+    return found

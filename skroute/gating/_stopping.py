@@ -109,6 +109,13 @@ class Policies(NamedTuple):
         last = len(goes) - 1 - goes[::-1].argmax(axis=0)
         return np.where(goes.any(axis=0), last, -1)[self._bins(at, key)]
 
+    def goes_on(self, at, spending, left=None):
+        """Whether some row buys on from a set."""
+        if left == 0:
+            return False
+        table = self.tables[-1 if left is None else left - 1]
+        return bool((table[[spending.price, spending.lower], at] != STOP).any())
+
     def _bins(self, at, key):
         return np.searchsorted(self.borders[at], key, side="right")
 

@@ -251,6 +251,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
         tags.input_tags.allow_nan = True
         return tags
 
+    def __getstate__(self):
+        # Larger than all the rest, and learned again where another budget is asked for.
+        state = super().__getstate__()
+        return state | {"_ends": []} if "_ends" in state else state
+
     # Fit ------------------------------------------------------------------------------
 
     def fit(self, X, y):
@@ -311,7 +316,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
-        self._policies, self._choices = [], []
+        self._policies, self._ends, self._choices = [], [], []
         n_groups = len(self.group_costs_)
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
         self._choice(self._limits(self._effective_budget(None), None, None), warns=True)
@@ -396,35 +401,38 @@ class SequentialFeatureClassifier(FeatureBuyer):
             )
         return Limits(budget, max_rounds, check_budget(max_cost, name="max_cost"))
 
+    def _learn(self, limits, rows):
+        """Policies within limits of each row, from some of the held-out rows."""
+        value, key, _ = self._held_out
+        allowed = self.set_costs_ <= limits.max_cost * _ROOM
+        fixed = self._sets, self.set_costs_, allowed, self._most_rounds(limits)
+        return Policies.learn(value[:, rows], key[:, rows], *fixed)
+
     def _policies_of(self, limits):
-        """Policies within limits of each row: of all held-out rows, and where each half ends."""
+        own = limits.max_rounds, limits.max_cost
+        return _remembered(self._policies, own, lambda: self._learn(limits, slice(None)))
 
-        def learn():
-            value, key, _ = self._held_out
-            allowed = self.set_costs_ <= limits.max_cost * _ROOM
-            n_rounds = self._most_rounds(limits)
-            fixed = self._sets, self.set_costs_, allowed, n_rounds
-            policies = Policies.learn(value, key, *fixed)
-            first = np.arange(value.shape[1]) % 2 == 0
-            halves = [
-                (own, Policies.learn(value[:, ~own], key[:, ~own], *fixed))
-                for own in (first, ~first)
-            ]
+    def _ends_of(self, limits):
+        """Sets at which held-out rows end, from each first set and at each price.
 
-            def ends(left):
-                """Sets at which held-out rows end, by all of them and by the other half."""
+        By what all of them say, and by what the other half of them says.
+        """
+
+        def follow():
+            key = self._held_out[1]
+            first = np.arange(key.shape[1]) % 2 == 0
+            halves = [(own, self._learn(limits, ~own)) for own in (first, ~first)]
+            policies, n_rounds = self._policies_of(limits), self._most_rounds(limits)
+            found = {}
+            for left in {self._left(start, n_rounds) for start in range(len(self._sets))}:
                 fair = np.empty((len(policies.prices), *key.shape), dtype=np.int16)
                 for own, other in halves:
                     fair[:, :, own] = other.ends(key[:, own], left)
-                return policies.ends(key, left), fair
+                found[left] = policies.ends(key, left), fair
+            lefts = (self._left(start, n_rounds) for start in range(len(self._sets)))
+            return [tuple(part[:, at] for part in found[left]) for at, left in enumerate(lefts)]
 
-            lefts = [self._left(start, n_rounds) for start in range(len(self._sets))]
-            whole = {left: ends(left) for left in set(lefts)}
-            return policies, [
-                tuple(part[:, start] for part in whole[left]) for start, left in enumerate(lefts)
-            ]
-
-        return _remembered(self._policies, (limits.max_rounds, limits.max_cost), learn)
+        return _remembered(self._ends, (limits.max_rounds, limits.max_cost), follow)
 
     def _most_rounds(self, limits):
         """Purchases of a row at most: no row buys more often than there are sets."""
@@ -448,7 +456,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return choice
 
     def _choose(self, limits):
-        policies, ends = self._policies_of(limits)
+        policies, ends = self._policies_of(limits), self._ends_of(limits)
         quality, costs = self._held_out[2], self.set_costs_
         n_rows = quality.shape[1]
         rows = np.arange(n_rows)
@@ -520,7 +528,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _walk(self, X, ledger, known, choice, limits):
         """The set that each row ends at, and the round in which it bought each group."""
-        policies, _ = self._policies_of(limits)
+        policies = self._policies_of(limits)
         n_rows = len(known)
         at = np.full(n_rows, choice.start)
         first = self._sets[choice.start]

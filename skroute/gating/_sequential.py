@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.metrics import accuracy_score
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
@@ -735,6 +736,31 @@ class SequentialFeatureClassifier(FeatureBuyer):
         """
         call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
         return self._respond(X, "predict_proba", budget, **call).y_pred
+
+    def score(
+        self, X, y, sample_weight=None, budget=None, *, known=None, max_rounds=None, max_cost=None
+    ):
+        """Accuracy of `predict`.
+
+        Parameters
+        ----------
+        X, budget, known, max_rounds, max_cost
+            As in `predict_routed`.
+
+        y : array-like of shape (n_samples,)
+            True labels.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Share of rows answered correctly.
+        """
+        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        y_pred = self.predict(X, budget, **call)
+        return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
     def bought(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
         """Which groups are bought for each row, and in which round.

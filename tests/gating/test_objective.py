@@ -44,27 +44,6 @@ def test_q_step_is_the_numerical_minimiser(seed, p_full):
     assert_allclose(ours, found.fun, atol=1e-6)
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.floats(0.05, 1.0), st.sampled_from([1.0, 30.0]))
-@example(239, 0.25, 30.0)  # two valleys of nearly the same depth
-def test_lstsq_q_step_minimises_its_lagrangian(seed, p_full, scale):
-    cheap, full, gate, weight = problem(seed)
-    cheap = scale * cheap
-    q, beta = obj.lstsq_q_step(cheap, full, gate, p_full, weight)
-    assert weight @ q <= p_full + 1e-12
-    for i in range(len(q)):
-        slope = full[i] - cheap[i] + beta
-
-        def value(t, slope=slope, gate_i=gate[i]):
-            return expit(t) * slope + (t - gate_i) ** 2
-
-        reach = abs(slope) / 8 + 1
-        grid = np.linspace(gate[i] - reach, gate[i] + reach, 4001)
-        at = grid[value(grid).argmin()]
-        best = minimize_scalar(value, bounds=(at - 0.01, at + 0.01), options={"xatol": 1e-12})
-        assert value(logit(q[i])) <= best.fun + 1e-6
-
-
 def test_smallest_price_meets_the_constraint_across_a_jump():
     beta = obj.smallest_price(lambda b: 1.0 if b < 3 else 0.2, 0.5)
     assert_allclose(beta, 3)

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
+from skroute.gating._pairs import gate_of
 
 from skroute.forests import leaf_sums
 from skroute.gating import _boosting as gbrt
-from skroute.gating._levels import most_accurate_level
+from skroute.gating._levels import best_level
 from skroute.gating._objective import class_losses, doubt
-from skroute.gating._pairs import gate_of
 
 
 def rows(n=400, n_classes=2, seed=0):
@@ -122,16 +122,6 @@ def test_an_integer_weight_is_a_repetition(seed, n, n_classes, with_nan):
     assert_allclose(one.objectives, other.objectives)
 
 
-def test_equal_rows_are_merged():
-    X = np.array([[1.0, np.nan], [0.0, 2.0], [1.0, np.nan], [-0.0, 2.0], [1.0, np.nan]])
-    y, loss = np.array([1, 0, 1, 0, 0]), np.array([1.0, 2.0, 4.0, 3.0, 5.0])
-    found = gbrt.training_rows(X, y, loss, np.array([1.0, 1.0, 2.0, 3.0, 1.0]))
-    assert found.data.num_data() == 3
-    assert_array_equal(found.weight, [4.0, 1.0, 3.0])
-    assert_array_equal(found.y, [0, 0, 1])
-    assert_allclose(found.full_loss, [2.75, 5.0, 3.0])
-
-
 def test_boosters_in_threads_share_one_dataset():
     X, y, full_loss, weight = rows(2000)
     shared = gbrt.training_rows(X, y, full_loss, weight)
@@ -196,12 +186,12 @@ def test_calibrated_gate_sends_what_it_should_on_new_rows():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_most_accurate_level_by_brute_force(seed):
+def test_best_level_by_brute_force(seed):
     rng = np.random.default_rng(seed)
     gate = rng.integers(0, 6, 12).astype(float)
     gain, weight = rng.integers(-1, 2, 12).astype(float), rng.integers(1, 4, 12).astype(float)
     p_full = rng.random()
-    level = most_accurate_level(gate, gain, weight, p_full)
+    level = best_level(gate, gain, weight, p_full)
     best = 0.0
     for cut in np.unique(gate) - 0.5:
         sent = gate > cut
@@ -214,5 +204,5 @@ def test_most_accurate_level_by_brute_force(seed):
 
 def test_level_that_sends_everything_or_nothing():
     gate, ones = np.array([2.0, 1.0, 1.0]), np.ones(3)
-    assert (gate > most_accurate_level(gate, ones, ones, 1.0)).all()
-    assert not (gate > most_accurate_level(gate, -ones, ones, 1.0)).any()
+    assert (gate > best_level(gate, ones, ones, 1.0)).all()
+    assert not (gate > best_level(gate, -ones, ones, 1.0)).any()

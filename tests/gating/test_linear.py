@@ -56,15 +56,14 @@ def test_opt2_equals_cvxpy(n_classes):
     q = 0.05 + 0.9 * q
     columns = (1 if n_classes == 2 else 3) + 1
     group_of, thresholds = np.array([0, 1, 1, 2, 3]), 0.02 * np.sqrt([1.0, 2.0, 0.5, 3.0])
-    loss_of = {"kl": lin.loss_kl, "lstsq": losses.loss_lstsq}[kind]
     W, intercept, gap = lin.accelerated_proximal_gradient(
         X,
-        lambda scores: loss_of(scores, y, q, weight),
+        lambda scores: lin.loss_kl(scores, y, q, weight),
         np.zeros((5, columns)),
         np.zeros(columns),
         group_of,
         thresholds,
-        curvature=(2.0 if kind == "lstsq" else 0.5) * lin.squared_norm(X, weight),
+        curvature=0.5 * lin.squared_norm(X, weight),
         tol=1e-10,
         max_iter=20000,
     )
@@ -78,15 +77,12 @@ def test_opt2_equals_cvxpy(n_classes):
         own = cp.sum(cp.multiply(np.eye(3)[y], scores[:, :3]), axis=1)
         cheap = kept @ (cp.log_sum_exp(scores[:, :3], axis=1) - own)
     gate = scores[:, columns - 1]
-    if kind == "kl":
-        gating = weight @ cp.logistic(gate) - (weight * q) @ gate
-    else:
-        gating = weight @ cp.square(np.log(q / (1 - q)) - gate)
+    gating = weight @ cp.logistic(gate) - (weight * q) @ gate
     ridge = 0.5 * lin.RIDGE * (cp.sum_squares(A) + cp.sum_squares(b))
     norms = [cp.norm(A[np.flatnonzero(group_of == g)], "fro") for g in range(4)]
     penalty = sum(t * n for t, n in zip(thresholds, norms))
     reference = cp.Problem(cp.Minimize(cheap + gating + ridge + penalty)).solve(solver="CLARABEL")
-    ours = loss_of(X @ W + intercept, y, q, weight)[0]
+    ours = lin.loss_kl(X @ W + intercept, y, q, weight)[0]
     ours += lin.penalty(W, intercept, group_of, thresholds)
     assert_allclose(ours, reference, atol=1e-7)
     assert_allclose(W, A.value, atol=1e-3)

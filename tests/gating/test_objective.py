@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, logit
+from scipy.optimize import minimize
+from scipy.special import logit
 
 from skroute.gating import _objective as obj
 

@@ -8,11 +8,11 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
+from skroute.gating._acquirer import walk
+from skroute.gating._points import HeldOut, Limits, Outcome
 
 from skroute.features import LazyFeatures
 from skroute.gating import SequentialFeatureClassifier, _acquirer
-from skroute.gating._acquirer import walk
-from skroute.gating._points import HeldOut, Limits, Outcome
 from skroute.gating._stopping import learn_stopping, price_of_budget, spend_budget, stops
 from tests.gating.test_linear import raw_frame
 

@@ -112,7 +112,10 @@ class FeatureBuyer(ReportMixin, FeatureGroupsMixin, CostAwareMixin, ClassifierMi
             else:
                 cells = X.fetch(asked, rows)
                 readers = [self._reader.columns[column] for column in columns]
-                values = np.column_stack([own.read(part) for own, part in zip(readers, cells)])
+                try:
+                    values = np.column_stack([own.read(part) for own, part in zip(readers, cells)])
+                except ValueError as error:
+                    raise ValueError(f"The feature source returned other cells: {error}") from None
                 ledger.keep(columns, rows, cells)
             check_bought(values, asked, allow_nan=allow_nan)
             return values

@@ -59,6 +59,8 @@ def _text(cell):
 
 def numbers_of(column):
     """A column as float64, NaN where it is missing; None where an entry is no number."""
+    if getattr(getattr(column, "dtype", None), "kind", "") == "c":
+        return None
     if kind_of_type(column) is None and not np.ma.isMaskedArray(column):
         try:
             return np.asarray(column, dtype=np.float64)
@@ -154,12 +156,12 @@ class ColumnReader(NamedTuple):
         codes = OrdinalEncoder(
             handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
         )
-        return cls(name, kind, False, codes.fit(texts_of(column)[:, None]))
+        return cls(name, kind, False, codes.fit(_texts_or_nan(column)))
 
     def read(self, column):
         """Cells as float64; what is missing, and a category that `fit` did not see, is NaN."""
         if self.kind == CATEGORY:
-            return self.codes.transform(texts_of(column)[:, None])[:, 0]
+            return self.codes.transform(_texts_or_nan(column))[:, 0]
         if self.kind == DATE:
             found = dates_of(column)
         else:
@@ -167,10 +169,18 @@ class ColumnReader(NamedTuple):
             if found is None and self.was_strings:
                 found = np.array([_number(cell) for cell in cells_of(column)])
         if found is None:
+            # Outside of what failed, which quotes the cell.
             raise ValueError(
                 f"Column {self.name!r} held {self.kind}s in fit, and now something else."
             )
         return found
+
+
+def _texts_or_nan(column):
+    """Texts as OrdinalEncoder takes them, to which None is a category and NaN is missing."""
+    texts = texts_of(column)
+    texts[[text is None for text in texts]] = np.nan
+    return texts[:, None]
 
 
 def _number(cell):

@@ -4,11 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
-from skroute.gating._pairs import gate_of
 
 from skroute.forests import leaf_sums
 from skroute.gating import _boosting as gbrt
@@ -100,26 +97,6 @@ def test_weights_scale_the_penalty_and_not_the_trees():
     assert_allclose(one.objectives, ten.objectives, rtol=1e-5)
 
 
-@settings(max_examples=20, deadline=None)
-@given(
-    seed=st.integers(0, 10_000),
-    n=st.sampled_from([40, 150, 600]),
-    n_classes=st.sampled_from([2, 3]),
-    with_nan=st.booleans(),
-)
-def test_an_integer_weight_is_a_repetition(seed, n, n_classes, with_nan):
-    """More values than LightGBM has bins, few rows per leaf, any order of rows."""
-    X, y, full_loss, _ = rows(n, n_classes, seed)
-    rng = np.random.default_rng(seed)
-    if with_nan:
-        X[rng.random(X.shape) < 0.1] = np.nan
-    weight = rng.integers(1, 4, n)
-    repeated = rng.permutation(np.repeat(np.arange(n), weight))
-    one = grow(X, y, full_loss, weight.astype(float))
-    other = grow(X[repeated], y[repeated], full_loss[repeated], np.ones(len(repeated)))
-    assert_array_equal(one.forest.trees.nodes, other.forest.trees.nodes)
-    assert_allclose(one.forest.trees.values, other.forest.trees.values, rtol=1e-6, atol=1e-7)
-    assert_allclose(one.objectives, other.objectives)
 
 
 def test_boosters_in_threads_share_one_dataset():
@@ -180,8 +157,8 @@ def test_calibrated_gate_sends_what_it_should_on_new_rows():
     state = pair.pair(found.rounds, found.doubt)
     scores = leaf_sums(state.forest, test[0]) + np.append(state.base, 0.0)
     gate = found.doubt[0] * doubt(scores[:, :1]) + found.doubt[1] + scores[:, 1]
-    assert_allclose(gate, gate_of(state, test[0]))
-    assert_allclose(gate_of(state.lowered(2.0), test[0]), gate - 2.0)
+    assert_allclose(gate, state.gate_of(test[0]))
+    assert_allclose(state.lowered(2.0).gate_of(test[0]), gate - 2.0)
     assert_allclose((1 / (1 + np.exp(-gate))).mean(), 0.3, atol=0.01)
 
 

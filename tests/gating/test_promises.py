@@ -321,11 +321,13 @@ def test_fit_in_a_forked_child_does_not_hang():
     code = """
 import os, signal, sys
 import numpy as np
-from sklearn.linear_model import LogisticRegression
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
 from skroute.gating import AdaptGatingClassifier, BoostedGate
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30000, 6)); y = (X[:, 0] + X[:, 1] > 0).astype(int)
-model = AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(n_estimators=5), cv=2)
+full = FrozenEstimator(DummyClassifier().fit(X, y))
+model = AdaptGatingClassifier(full, gate=BoostedGate(n_estimators=5), cv=2)
 model.set_params(n_jobs=2).fit(X, y)
 expected = model.predict_proba(X)
 child = os.fork()

@@ -58,7 +58,7 @@ def find_groups(transform, X, raw_group_of):
 
     Each group is transformed beside one training row's cells in all other columns. An output
     belongs to the group that gives, alone, what all columns gave, on all rows looked at; one
-    that is constant there, to the first: a model that learned from it learned a constant.
+    that is constant there, to the group of which another cell moves it.
 
     Parameters
     ----------
@@ -88,7 +88,31 @@ def find_groups(transform, X, raw_group_of):
     mixed, lost = every[:0], ~alone.any(axis=0)
     if lost.any():
         mixed = every[[not same(every[every != group])[lost].all() for group in every]]
-    return ByGroup(transform, raw, raw_group_of, alone.argmax(axis=0)), mixed
+    group_of = alone.argmax(axis=0)
+    if (constant := alone.sum(axis=0) > 1).any():
+        moved = _moved_by(transform, raw, raw_group_of)
+        group_of = np.where(constant & (moved >= 0), moved, group_of)
+    return ByGroup(transform, raw, raw_group_of, group_of), mixed
+
+
+def _moved_by(transform, raw, raw_group_of):
+    """The group whose cells move each output of one row; -1 where none does."""
+    still = dense(transform(raw.rows({}, 1)))
+    found = np.full(still.shape[1], -1)
+    for group in np.unique(raw_group_of):
+        for other in (_moved, lambda cell: None):
+            cells = {at: [other(raw.filler[at])] for at in np.flatnonzero(raw_group_of == group)}
+            try:
+                moved = ~_same(dense(transform(raw.rows(cells, 1))), still)
+            except (ValueError, TypeError):
+                # What the transformer does not take.
+                continue
+            found[moved & (found < 0)] = group
+    return found
+
+
+def _moved(cell):
+    return cell if cell is None or isinstance(cell, str) else 2 * cell + 1
 
 
 def _same(ours, theirs):

@@ -97,8 +97,6 @@ def test_weights_scale_the_penalty_and_not_the_trees():
     assert_allclose(one.objectives, ten.objectives, rtol=1e-5)
 
 
-
-
 def test_boosters_in_threads_share_one_dataset():
     X, y, full_loss, weight = rows(2000)
     shared = gbrt.training_rows(X, y, full_loss, weight)

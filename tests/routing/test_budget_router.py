@@ -719,7 +719,7 @@ def test_an_estimator_of_numbers_is_told_what_makes_texts_numbers():
     texts, Q = [f"question {i}" for i in range(40)], np.ones((40, 2))
     frame = pd.DataFrame({"words": np.arange(40.0), "text": texts})
     for X, where in ((texts, "and X holds texts"), (frame, r"column\(s\) \['text'\] of X holds")):
-        with pytest.raises(ValueError, match=f"{where}.*skroute.features.FrameEncoder") as failure:
+        with pytest.raises(ValueError, match=f"{where}.*skroute.quality.FrameEncoder") as failure:
             BudgetRouter(Ridge(), costs=[1, 2]).fit(X, Q)
         told = f"{failure.value} {failure.value.__notes__}"
         assert "question" not in told and "convert" not in told

@@ -12,6 +12,7 @@ by 1 to 15 points, and left the package.
 
 import argparse
 from functools import partial
+from itertools import chain
 
 import lightgbm
 import numpy as np
@@ -70,10 +71,11 @@ def l1_gates(full, train, gammas):
         kept = np.flatnonzero(chooser[-1].coef_.any(axis=0))
         if not len(kept):
             continue
-        line = partial(make_pipeline, StandardScaler(), LogisticRegression(max_iter=500))
-        cheap = line().fit(X[:, kept], y)
-        wrong = cheap.predict(X[:, kept]) != y
-        gate = line().fit(X[:, kept], wrong) if wrong.any() else None
+        cheap, gate = (
+            make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)) for _ in range(2)
+        )
+        wrong = cheap.fit(X[:, kept], y).predict(X[:, kept]) != y
+        gate = gate.fit(X[:, kept], wrong) if wrong.any() else None
 
         def decide(X, kept=kept, cheap=cheap, gate=gate):
             doubt = gate.predict_proba(X[:, kept])[:, 1] if gate else np.zeros(len(X))
@@ -186,8 +188,11 @@ def one_split(name, seed, quick):
         "adapt": gates,
         "greedy miser": [gate for gate in gates if gate.args[0].p_full == 0],
         "lightgbm + prices": penalised(train, fine, rounds),
-        "L1": l1_gates(full, train, np.geomspace(1e-3, 0.03, 5)),
-        "budget prune": budget_prune(train, fine[::10], 2 if quick else 10, seed),
+        "L1": l1_gates(full, train, np.geomspace(1e-5, 3e-3, 2 if quick else 6)),
+        "budget prune": chain.from_iterable(
+            budget_prune(train, np.geomspace(5e-4, 3e-2, 5), trees, seed)
+            for trees in ((1,) if quick else (1, 4, 16))
+        ),
     }
     chosen, saved = {}, None
     for method, deciders in methods.items():

@@ -31,8 +31,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # The part of the tests that meets other versions of numpy, scipy, numba, LightGBM, HiGHS and
 # scikit-learn: the kernels, the readers of fitted ensembles, the estimators' checks.
-CORE_TESTS := tests/assignment tests/quality tests/feature_sets/test_index.py \
-    tests/feature_sets/test_lattice.py tests/early_exit/test_kernels.py \
+CORE_TESTS := tests/assignment tests/quality tests/feature_sets/test_lattice.py \
+    tests/early_exit/test_kernels.py \
     tests/early_exit/test_readers.py tests/gating/test_boosting.py tests/gating/test_linear.py \
     tests/gating/test_objective.py \
     tests/members/test_callable.py tests/members/test_recorded.py tests/metrics \

@@ -77,14 +77,6 @@ ROWS = [
         "budgets",
     ),
     (
-        "cascades to llama-405b, loss of at most 2 points with 95 %, 1,000 evidence rows: share of "
-        "the dollars saved",
-        "MMLU {saving-mmlu-1000-2:.0%}, TriviaQA {saving-triviaqa-1000-2:.0%}; on 90 % of a batch "
-        "the answer of llama-405b, 150 labels: {batch-0_9-70b-confidence:.0%} served by the 70B "
-        "model, BARGAIN {batch-0_9-70b-confidence.peer:.0%}",
-        "guarantees",
-    ),
-    (
         "default estimate of quality, gain over the best random mix at equal spend, points, mean "
         "of 18 tables with at most 4,000 training rows, up to two folds",
         "{gain:.2f}; OCCAM's bagged neighbours {gain.peer:.2f}; {one:.0f} us for one row",
@@ -119,24 +111,10 @@ ROWS = [
         "ledger",
     ),
     (
-        "500 LightGBM trees on Adult, one thread: `QWYCEnsemble(..., calibration=5).predict` "
-        "beside `Booster.predict`",
-        "{LightGBM-5:2} times as fast, {LightGBM-5-early:2} times its early stopping; "
-        "{members-5:.0f} trees, {differ-5:.2f} % of the answers differ (0.5 % allowed); default "
-        "calibration: {default-members-5:.0f} trees, {default-differ-5:.2f} %",
-        "early_exit",
-    ),
-    (
         "Letter, Adapt: feature cost saved within about a point of a random forest",
         "{saved-letter:.0f} %; {saved-letter.peer:.0f} % published. Measured before the gate's "
         "level was set on rows that the gate has not seen; it may be lower now",
         "gating",
-    ),
-    (
-        "Poly-Dom, 10 features, alpha 0.1: sets trained of 1,023; broken guarantees in 100,000 "
-        "queries",
-        "{sets-max-10:.0f} (median of 10 seeds); {guarantee:.0f}",
-        "feature_sets",
     ),
 ]
 
@@ -175,18 +153,6 @@ HEADLINES = [
         "{reward_2:.3f}",
         "{reward_2.peer:.3f}, ParetoBandit, as published",
         "online",
-    ),
-    (
-        "90 % of a batch as llama-405b answers it, 150 labels: rows served by the 70B model",
-        "{batch-0_9-70b-confidence:.0%}",
-        "{batch-0_9-70b-confidence.peer:.0%}, BARGAIN 0.1.3",
-        "guarantees",
-    ),
-    (
-        "500 LightGBM trees on Adult, 0.5 % of the answers may change: speed of `predict`",
-        "{LightGBM-5:2} times that of `Booster.predict`",
-        "{LightGBM-5-ydf:2} times YDF's, exact; {LightGBM-5-early:2} times LightGBM's early stop",
-        "early_exit",
     ),
     (
         "eight processes, one total, 200,000 requests, 50 of the processes killed: money above the "

@@ -60,10 +60,6 @@ HOUR = {
     "acquisition": [smaller("acquisition", "--seeds 0")],
     "budgets": [smaller("budgets", "--splits 5")],
     "early_exit": [Job("early_exit", ("--part", "speed", "search"), True)],
-    "early_numbers": [
-        Job("early_numbers", ("--part", "forests Adult", "forests Covertype", "forests Letter")),
-        Job("early_numbers", ("--part", "regress Adult, hours", "rank"), True),
-    ],
     # Parts are kept as pieces, which the last one reads.
     "estimates": [
         smaller("estimates", "--part made_up --rows 1000"),

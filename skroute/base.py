@@ -267,6 +267,7 @@ def check_costs(costs, names, *, name="costs"):
     """
     names, costs = list(names), by_label(costs)
     if isinstance(costs, Mapping):
+        costs = {str(key): cost for key, cost in costs.items()}
         if unknown := [key for key in costs if key not in names]:
             raise ValueError(f"{name} has entries for {unknown!r}, which are not among {names!r}.")
         if missing := [key for key in names if key not in costs]:

@@ -153,8 +153,7 @@ def check_decision_rows_are_decided_alone(estimator):
     order = np.random.default_rng(0).permutation(len(X))
     for part in np.array_split(order, 5):
         some = estimator.predict_routed(X[part], budget=budget)
-        np.testing.assert_array_equal(some.y_pred, whole.y_pred[part])
-        np.testing.assert_array_equal(some.route, whole.route[part])
+        same((some.y_pred, some.route), (whole.y_pred[part], whole.route[part]))
         np.testing.assert_allclose(some.cost, whole.cost[part])
 
 
@@ -300,8 +299,7 @@ def check_decision_unit_of_costs(estimator):
             change["budget"] = unit * estimator.budget
         scaled = clone(estimator).set_params(**change).fit(X, target(estimator, y))
         found = scaled.predict_routed(X_test)
-        np.testing.assert_array_equal(expected.y_pred, found.y_pred)
-        np.testing.assert_array_equal(expected.route, found.route)
+        same((expected.y_pred, expected.route), (found.y_pred, found.route))
         np.testing.assert_allclose(found.cost, unit * expected.cost, rtol=1e-12)
 
 

@@ -6,6 +6,10 @@ skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is m
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
+import pytest
+from sklearn.ensemble import (
+    RandomForestClassifier,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor, VotingClassifier
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.certified import CertifiedRouter
-from skroute.early_exit import QWYCEnsemble, QWYCRanker, QWYCRegressor
+from skroute.early_exit import QWYCEnsemble
 from skroute.forests import FastForest
 from skroute.utils._handing import handed_over
 from tests.estimators import ESTIMATORS, MODELS, small_models
@@ -479,8 +479,6 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
         change = {"estimator": VotingClassifier([("logreg", Failing())], voting="soft")}
     elif isinstance(learner, FastForest):
         change = {"estimator": FailingForest()}
-    elif isinstance(learner, (QWYCRegressor, QWYCRanker)):
-        change = {"estimator": type("Failing", (RandomForestRegressor,), {"fit": Failing.fit})()}
     elif isinstance(learner, CertifiedRouter):
         members = [("tree", DummyClassifier()), ("logreg", Failing())]
         change = {"estimator": clone(learner.estimator).set_params(estimators=members)}

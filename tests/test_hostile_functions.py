@@ -136,9 +136,7 @@ def calls(tmp_path):
             "keep": (),
             "batch_rows": 10,
         },
-        "early_exit.evaluate_exported": {"exported": early_exit.load_exported(exported), "X": X},
         "early_exit.export_ensemble": {"estimator": quick, "path": tmp_path / "again.npz"},
-        "early_exit.load_exported": {"path": exported},
         "gating.adapt_grid": {
             "estimator": AdaptGatingClassifier(
                 LogisticRegression(), gate=BoostedGate(max_iter=1, n_estimators=2), cv=2
@@ -152,15 +150,6 @@ def calls(tmp_path):
             "sample_weight": np.ones(len(Y)),
             "n_jobs": None,
         },
-        "guarantees.confidence_sequence": {**BOUNDED, "resolution": 50},
-        "guarantees.finite_population_test": {
-            "scores": QUALITY * 4,
-            "labelled": [0, 3, 5, 7],
-            "disagrees": [False, True, False, False],
-            "agreement": 0.5,
-            "confidence": 0.6,
-            "random_state": 0,
-        },
         "guarantees.fixed_sequence_test": {"p_values": [0.01, 0.2, 0.03], "confidence": 0.9},
         "guarantees.mean_lower_bound": {**BOUNDED, "method": "betting", "n_population": 9},
         "guarantees.mean_p_value": {
@@ -170,7 +159,7 @@ def calls(tmp_path):
             "method": "betting",
             "n_population": 9,
         },
-        "guarantees.mean_upper_bound": {**BOUNDED, "method": "normal", "n_population": None},
+        "guarantees.mean_upper_bound": {**BOUNDED, "method": "betting", "n_population": None},
         "guarantees.rows_needed": {
             "limit": 0.1,
             "mean": 0.01,
@@ -352,7 +341,6 @@ def assert_answer(answer, name):
 # Where NaN or infinity is what the documentation says.
 MAY_BE_NAN = {
     "assignment.assignment_path",  # what a choice of a denormal cost is worth per unit
-    "early_exit.load_exported",  # thresholds of leaves
     "guarantees.rows_needed",  # no number of rows is enough
     "assignment.solve_assignment",  # price, where the objective has none
     "base.check_budget",  # infinite is unlimited

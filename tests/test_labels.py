@@ -194,19 +194,6 @@ def test_certificates(log, frozen):
         assert again[0] == again[1]
 
 
-def test_candidates_in_two_orders_read_each_by_name(log):
-    X, Q, _ = log
-    candidates = [
-        (name, FrozenEstimator(BudgetRouter(Ridge(), costs=COSTS).fit(X[:200], Q[order][:200])))
-        for name, order in (("one", ["a", "b", "c"]), ("other", OTHER))
-    ]
-    found = CertifiedRouter(candidates, max_loss=0.3, n_points=4, random_state=0)
-    points = found.fit(X[200:], Q[200:]).operating_points_
-    one, other = (points.cost[points.path == k] for k in range(2))
-    np.testing.assert_allclose(one, other)
-    assert found.score(X, Q[OTHER]) == pytest.approx(found.score(X, Q))
-
-
 def test_cost_matrices(log):
     X = log[0][:200]
     y = np.where(X[:, 0] + X[:, 1] ** 2 > 1, "fraud", "ok")

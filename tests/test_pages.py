@@ -67,13 +67,9 @@ prompts = np.array(["a question"] * 5)
 """,
     "user_guide/early_exit.rst": """
 from sklearn.ensemble import RandomForestClassifier
-from lightgbm import LGBMRanker
-from skroute.early_exit import QWYCEnsemble, QWYCRanker
+from skroute.early_exit import QWYCEnsemble
 import numpy as np
 model, labels = RandomForestClassifier(), ["fraud", "none"]
-X, query = np.random.default_rng(0).normal(size=(400, 3)), np.arange(400) // 20
-relevance = np.clip(2 * X[:, 0], 0, 4).astype(int)
-candidates, X_test, query_test = X[:20], X, query
 """,
     "user_guide/fast_forest.rst": LOG
     + """

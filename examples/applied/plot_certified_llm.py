@@ -77,15 +77,29 @@ class Cascade(CostAwareMixin, BaseEstimator):
 
 
 train = np.flatnonzero(~test)[:, None]
-cascades = [(name, FrozenEstimator(Cascade(model).fit(train))) for name, model in small.items()]
+cascades = {name: Cascade(model).fit(train) for name, model in small.items()}
+
+
+def spent_within_a_point(cascade):
+    """The smallest mean cost on the training rows at which a point of accuracy is lost at most."""
+    accuracy = right[train[:, 0], best].mean()
+    enough = [
+        budget
+        for budget in np.quantile(cascade.spent_, np.linspace(0, 1, 50))
+        if cascade.predict(train, budget=budget).mean() >= accuracy - 0.01
+    ]
+    return min(enough, default=np.inf)
+
+
+name = min(cascades, key=lambda name: spent_within_a_point(cascades[name]))
+print(f"The training rows choose {name}.")
 
 # %%
 # A loss budget
 # -------------
 #
-# Four cascades are candidates, and the evidence, 1,000 questions that nothing was learned from,
-# chooses among them. The reference is the large model alone. The promise holds with a confidence
-# of 95 %.
+# The evidence is 1,000 questions that nothing was learned from. The reference is the large model
+# alone. The promise holds with a confidence of 95 %.
 
 from skroute.certified import CertificateDisplay, CertifiedRouter
 
@@ -94,7 +108,11 @@ evidence, rest = order[:1000, None], order[1000:, None]
 routers = {}
 for points in (1, 2, 3):
     router = CertifiedRouter(
-        cascades, max_loss=points / 100, reference="full", n_points=50, random_state=0
+        FrozenEstimator(cascades[name]),
+        max_loss=points / 100,
+        reference="full",
+        n_points=50,
+        random_state=0,
     )
     routers[points] = router.fit(evidence, np.ones(len(evidence), dtype=int))
     print(router.certificate_, "\n")
@@ -103,8 +121,8 @@ for points in (1, 2, 3):
 # Over the operating points
 # -------------------------
 #
-# Solid lines are upper bounds of the loss, dotted ones what was seen. Dots are certified: each path
-# is tested from its safe end, and the first failure ends it.
+# Solid lines are upper bounds of the loss, dotted ones what was seen. Dots are certified: they are
+# tested from the safe end, and the first failure ends the test.
 
 fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 CertificateDisplay.from_estimator(routers[2], ax=ax)
@@ -126,7 +144,7 @@ for points, router in routers.items():
     answers, _, spent = router.predict_routed(rest)
     loss = right[rest[:, 0], best].mean() - answers.mean()
     print(
-        f"at most {points} points: {router.certificate_.path}, loss {100 * loss:.1f} points, "
+        f"at most {points} points: loss {100 * loss:.1f} points, "
         f"{1 - spent.mean() / cost[rest[:, 0], best].mean():.0%} saved"
     )
 
@@ -151,5 +169,5 @@ for stream in (rng.choice(order, 5000), rng.choice(hard, 5000)):
         audited = monitor.audit(len(part))
         monitor.update(cost=spent, loss=(right[part, best] - answers)[audited])
 print(monitor.alarm_)
-monitor.plot().set_title("The bettors' capital, and the line of the alarm")
+monitor.plot().set_title("Evidence against the promise, and the line of the alarm")
 plt.show()

@@ -235,10 +235,9 @@ class Service:
         COST.labels(ticket.name).inc(cost)
         if self.monitor is not None:
             known = len(self.monitor.alarms_)
-            route = ticket.choice if self.monitor.choices else None
-            self.monitor.update(cost=cost, route=route)
+            self.monitor.update(cost=cost)
             for alarm in self.monitor.alarms_[known:]:
-                ALARM.labels(alarm.kind if alarm.choice is None else alarm.choice).set(1)
+                ALARM.labels(alarm.kind).set(1)
                 log.warning("A promise is broken: %s", alarm)
 
     def _note_failure(self, name):

@@ -174,7 +174,8 @@ def solve_assignment(
             choices, bound = solve_highs(problem, tolerance, options=solver_options)
         else:
             # No dual bound comes through cvxpy: that of the relaxation is one, too.
-            choices, bound = solve_cvxpy(problem, solver_options), solve_greedy(problem, tol).bound
+            choices = solve_cvxpy(problem, solver_options)
+            bound = solve_greedy(problem, tol).bound
     else:
         greedy = solve_greedy(problem, max(tol, _POLISHED) if solver == "greedy" else tol)
         choices, bound, price = greedy.choices, greedy.bound, greedy.price

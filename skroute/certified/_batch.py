@@ -1,23 +1,23 @@
 """A batch of known rows: a promise about these rows, from answers bought on a few of them."""
 
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, check_random_state
 
-from skroute.base import affords, check_costs, note_failure
-from skroute.certified._candidates import context_of_rows
-from skroute.certified._certificate import Certificate
-from skroute.certified._evidence import FULL, operating_budgets
+from skroute.base import Routed, affords, check_budget, check_costs, note_failure
+from skroute.certified._certificate import Certificate, warn_of_no_saving
+from skroute.certified._evidence import FULL, knows_costs, operating_budgets, single_choices
+from skroute.certified._loss import Loss, loss_of
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import (
     labels_needed,
     smallest_allowed,
     tolerated_disagreements,
 )
-from skroute.guarantees._measures import of_label_sets
-from skroute.utils._compat import Integral, num_samples
+from skroute.utils._compat import Integral, check_method_params, num_samples
 from skroute.utils._once import walking
 from skroute.utils._slack import quiet_about_slack
 
@@ -37,7 +37,8 @@ class CertifiedBatch(NamedTuple):
         Choice that answered, into ``choices_``; -1 where a reference did that is none of them.
 
     cost : ndarray of shape (n_rows,), dtype=float64
-        What each row cost, the bought answers and what was tried beside them included.
+        What each row cost; on the labelled rows at most, the bought answers and what was tried
+        beside them included.
 
     labelled : ndarray of shape (n_labels,), dtype=int64
         Rows that the reference's answers were bought for, in the order drawn.
@@ -53,29 +54,15 @@ class CertifiedBatch(NamedTuple):
     certificate: Certificate
 
 
-class BatchTest(NamedTuple):
-    """The test of one path: exact for 0 and 1, by betting for losses in between.
-
-    Attributes
-    ----------
-    n_rows, n_labels : int
-    max_loss, level : float
-    measure : Measure
-    exact : bool
-        Whether losses are 0 where two answers are equal and 1 elsewhere.
-    """
+@dataclass(frozen=True)
+class BatchTest:
+    """The test along a path: hypergeometric for losses of 0 and 1, by betting in between."""
 
     n_rows: int
     n_labels: int
     max_loss: float
     level: float
-    measure: Any
-    exact: bool
-
-    @property
-    def loss_range(self):
-        """What a loss is at most."""
-        return self.measure.range
+    loss: Loss
 
     @property
     def allowed(self):
@@ -85,43 +72,41 @@ class BatchTest(NamedTuple):
     @property
     def tolerated(self):
         """Labelled disagreements that a certified point may have; -1 where none can be."""
-        if not self.exact:
+        if not self.loss.exact:
             return self.n_labels
         return tolerated_disagreements(self.n_rows, self.n_labels, self.allowed, self.level)
 
-    def losses(self, bought, y_pred, route, n_choices):
+    def losses(self, bought, y_pred):
         """Loss of each labelled row against the bought answer."""
-        values = self.measure.excess(bought, y_pred, route, n_choices)
-        if values.min() < 0 or values.max() > self.loss_range * (1 + 1e-9):
+        values = self.loss.against(bought, y_pred)
+        if values.min() < 0 or values.max() > self.loss.range * (1 + 1e-9):
             raise ValueError(
                 "The loss of an answer against the bought one must lie between 0 and "
-                f"loss_range={self.loss_range!r}, got {values.min():.6g} to {values.max():.6g}."
+                f"loss_range={self.loss.range!r}, got {values.min():.6g} to {values.max():.6g}."
             )
         return values
 
+    def _bet(self):
+        return {"bounds": (0.0, self.loss.range), "n_population": self.n_rows}
+
     def passes(self, found, losses):
         """Whether a point is certified, by what was found up to it and its own losses."""
-        if self.exact:
+        if self.loss.exact:
             return found.sum() <= self.tolerated
-        if self.max_loss >= self.loss_range:
+        if self.max_loss >= self.loss.range:
             return True
-        bounds = (0.0, self.loss_range)
-        p_value = mean_p_value(losses, self.max_loss, bounds=bounds, n_population=self.n_rows)
-        return p_value <= self.level
+        return mean_p_value(losses, self.max_loss, **self._bet()) <= self.level
 
     def upper(self, found, losses):
         """Upper bound of the loss of the finished batch at a point taken for itself."""
-        if self.exact:
+        if self.loss.exact:
             hits = int(found.sum())
             return smallest_allowed(self.n_rows, self.n_labels, hits, self.level) / self.n_rows
-        bounds = (0.0, self.loss_range)
-        return mean_upper_bound(
-            losses, bounds=bounds, confidence=1 - self.level, n_population=self.n_rows
-        )
+        return mean_upper_bound(losses, confidence=1 - self.level, **self._bet())
 
 
 class Stop(NamedTuple):
-    """How far one path goes.
+    """How far a path goes.
 
     Attributes
     ----------
@@ -129,333 +114,240 @@ class Stop(NamedTuple):
         Index of the last certified budget, -1 where not even the first is.
     loss, upper : float
         Mean on the labelled rows there (at the first budget, if none is certified), and bound.
-    route : ndarray of shape (n_labels,)
-    cost : ndarray of shape (n_labels,)
-        Of the choices there.
     tried : ndarray of shape (n_labels,)
-        What was spent on these rows along the path, beside the bought answers: the most at any
-        of its budgets, where its choices are not members.
+        What was spent on these rows along the path beside the bought answers, at most.
     """
 
     last: int
     loss: float
     upper: float
-    cost: NDArray[np.float64]
     tried: NDArray[np.float64]
 
 
-class Bought(NamedTuple):
-    """The reference's answers to the labelled rows.
-
-    Attributes
-    ----------
-    name : str
-    y_pred : ndarray of shape (n_labels,) or (n_labels, n_outputs)
-    route : ndarray of shape (n_labels,), dtype=int64
-        Counted over all paths; -1 where the reference is none of the choices.
-    cost : ndarray of shape (n_labels,)
-    path : int
-        The path whose choice, or whose plan without a budget, it is; -1 where it is none.
-    choice : int
-        Which choice of that path; -1 for the plan without a budget.
-    """
-
-    name: str
-    y_pred: NDArray[Any]
-    route: NDArray[np.int64]
-    cost: NDArray[np.float64]
-    path: int = -1
-    choice: int = -1
-
-
-class Asker:
-    """Answers of a path to the labelled rows; a member is asked once about a row.
-
-    Where the choices are members that answer for themselves, the answer at another budget is
-    known if the choice is. Elsewhere the path is called again: one for a walk over these rows.
-    """
-
-    def __init__(self, path, X, context, bought, full):
-        self.path, self.X, self.context = path, X, context
-        self.members, self.full = has_members(path), full
-        self.bought = bought
-        self.known = {}
-        self.tried = np.zeros(len(bought.y_pred))
-
-    def __call__(self, budget):
-        """Routes, costs and answers at a budget."""
-        if self.full and budget == np.inf:
-            self.keep(self.bought.route)
-            return self.bought.route, self.bought.cost, self.bought.y_pred
-        if not self.members:
-            with quiet_about_slack():
-                seen = self.path.predict_routed(self.X, budget=budget, **self.context)
-            spent = seen.cost
-            if self.full:
-                # What the plan without a budget has asked for already is not paid for twice.
-                more = np.maximum(spent - self.bought.cost, 0.0)
-                spent = np.where(seen.route == self.bought.route, more, spent)
-            self.tried = np.maximum(self.tried, spent)
-            return seen.route, seen.cost, seen.y_pred
-        route = self.path.route(self.X, budget=budget, **self.context)
-        cost = self.path.predict_cost(self.X, budget=budget, **self.context)
-        new = np.array([key not in self.known for key in enumerate(route.tolist())])
-        for choice in np.unique(route[new]):
-            rows = np.flatnonzero(new & (route == choice))
-            name = self.path.choices_[choice]
-            with note_failure(name, len(rows), "predict"):
-                y_pred = self.path.named_estimators_[name].predict(_safe_indexing(self.X, rows))
-            self.known |= {(i, int(choice)): y for i, y in zip(rows.tolist(), np.asarray(y_pred))}
-        self.tried += np.where(new, cost, 0.0)
-        return route, cost, np.array([self.known[key] for key in enumerate(route.tolist())])
-
-    def keep(self, route):
-        """Remember the bought answers as those of a choice."""
-        self.known |= dict(zip(enumerate(route.tolist()), self.bought.y_pred))
-
-
-def has_members(path):
-    """Whether the choices of a path are members that answer for themselves."""
-    members = getattr(path, "named_estimators_", None)
-    return members is not None and list(members) == list(path.choices_)
-
-
-def walk(path, budgets, X, context, bought, test, own):
+def walk(router, budgets, X, call, bought, test, *, from_full):
     """Go along a path from its safe end as far as the labelled rows allow.
 
     In the exact test a row counts from the first budget on at which it disagrees, so that the
-    count never falls along the path and the proof of :func:`finite_population_test` holds:
-    order the rows by that first budget. Neither the grid nor the order depends on the labels.
+    count never falls along the path and the proof in the user guide holds: order the rows by that
+    first budget. Neither the grid nor the order depends on the labels.
 
     Parameters
     ----------
-    path : fitted decision estimator
+    router : fitted decision estimator
+        For a walk over these rows: no member is asked twice about one.
     budgets : ndarray of shape (n_points,)
         Falling, the unlimited one first.
-    X, context : the labelled rows in the order drawn, and what is said about them
-    bought : Bought
+    X, call : the labelled rows in the order drawn, and what is said about them
+    bought : Routed
+        The reference's answers to them; a route of -1 is none of the choices.
     test : BatchTest
-    own : bool
-        Whether what was bought is this path's.
+    from_full : bool
+        Whether what was bought is the plan without a budget, which needs no test.
 
     Returns
     -------
     Stop
     """
-    full = own and bought.choice < 0
-    ask = Asker(path, X, context, bought, full)
-    if own and not full:
-        ask.keep(np.full(len(bought.y_pred), bought.choice))
-    found = np.zeros(len(bought.y_pred), dtype=bool)
+    rows = np.arange(len(bought.route))
+    found, tried = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
+    # One column more, for a reference that is no choice.
+    paid = np.zeros((len(rows), len(router.choices_) + 1), dtype=bool)
+    paid[rows, bought.route] = True
     stop = None
     for k, budget in enumerate(budgets):
-        route, cost, y_pred = ask(budget)
-        losses = test.losses(bought.y_pred, y_pred, route, len(path.choices_))
+        if from_full and k == 0:
+            stop = Stop(0, 0.0, 0.0, tried)
+            continue
+        with quiet_about_slack():
+            seen = router._respond(X, "predict", budget=budget, **call)
+        tried = tried + np.where(paid[rows, seen.route], 0.0, seen.cost)
+        paid[rows, seen.route] = True
+        losses = test.losses(bought.y_pred, seen.y_pred)
         found = found | (losses > 0)
-        # The reference itself needs no test.
-        itself = full and k == 0
-        passed = itself or test.passes(found, losses)
+        passed = test.passes(found, losses)
         if passed or k == 0:
-            upper = 0.0 if itself else test.upper(found, losses)
-            stop = Stop(k if passed else -1, float(losses.mean()), upper, cost, ask.tried)
+            last = k if passed else -1
+            stop = Stop(last, float(losses.mean()), test.upper(found, losses), tried)
         if not passed:
             break
-    return stop._replace(tried=ask.tried)
+    return stop._replace(tried=tried)
 
 
-def answer_batch(
-    paths, names, contexts, X, *, test, reference, label_cost, n_points, budget, confidence, rng
-):
-    """Buy answers on a few rows, find how far each path goes, and answer the rest.
+def certify_batch(certified, router, X, n_labels, label_cost, call):
+    """Buy answers on a few rows, find how far the path goes, and answer the rest.
 
     Parameters
     ----------
-    paths : list of fitted decision estimators
-    names : list of str
-    contexts : list of dict
-        What each path is told about the rows.
+    certified : CertifiedRouter
+        Its parameters say what to promise.
+    router : fitted decision estimator
     X : the batch
-    test : BatchTest
-        Its level is that of one path.
-    reference : "full", str or fitted estimator
+    n_labels : int
     label_cost : float or None
-    n_points : int
-    budget : float
-        Largest mean cost of the batch.
-    confidence : float
-        Of all paths together.
-    rng : RandomState
+    call : dict
+        What the router is told about the rows.
 
     Returns
     -------
     CertifiedBatch
     """
-    n, k = test.n_rows, test.n_labels
+    n, loss = num_samples(X), loss_of(router, None, certified.loss, certified.loss_range)
+    _check_batch(certified, router, n, n_labels, label_cost, loss)
+    test = BatchTest(n, n_labels, float(certified.max_loss), 1 - certified.confidence, loss)
+    _check_enough(test)
+    rng = check_random_state(certified.random_state)
     scale = np.sort(rng.permutation(n)[:_SCALE_ROWS])
-    X_scale = _safe_indexing(X, scale)
-    budgets = [
-        operating_budgets(path, X_scale, n_points, context_of_rows(X, context, scale))
-        for path, context in zip(paths, contexts)
-    ]
-    labelled = rng.permutation(n)[:k]
+    labelled = rng.permutation(n)[:n_labels]
+    budgets = _budgets_of(router, X, scale, call, certified)
     X_labelled = _safe_indexing(X, labelled)
-    said = [context_of_rows(X, context, labelled) for context in contexts]
-    # About the labelled rows nothing is asked twice, whatever the choices are.
-    asked = list(map(walking, paths))
-    bought = buy(asked, reference, X_labelled, said, label_cost)
-    check_answers(bought, paths, test)
+    call_labelled = check_method_params(X, call, indices=labelled)
+    # About the labelled rows nothing is asked twice.
+    walked = walking(router)
+    name, bought = _buy(walked, certified.reference, X_labelled, call_labelled, label_cost)
+    _check_answers(bought, router, loss)
     if np.ndim(bought.y_pred) == 2:
-        test = test._replace(exact=False, measure=of_label_sets(test.measure))
-    stops = [
-        walk(path, grid, X_labelled, context, bought, test, i == bought.path)
-        for i, (path, grid, context) in enumerate(zip(asked, budgets, said))
-    ]
-    sure = [i for i, stop in enumerate(stops) if stop.last >= 0]
-    if not sure:
-        raise ValueError(refusal(test, stops))
-    chosen = min(sure, key=lambda i: stops[i].cost.mean())
-    stop, path = stops[chosen], paths[chosen]
-    rest = np.delete(np.arange(n), labelled)
-    operating = float(budgets[chosen][stop.last])
-    cost, route = np.empty(n), np.empty(n, dtype=np.int64)
-    cost[labelled] = bought.cost + sum(other.tried for other in stops)
-    route[labelled] = bought.route
-    y_pred = np.asarray(bought.y_pred)
-    if len(rest):
-        context = context_of_rows(X, contexts[chosen], rest)
-        X_rest = _safe_indexing(X, rest)
-        if np.isfinite(budget):
-            # Of this batch costs are known before they are spent.
-            cost[rest] = path.predict_cost(X_rest, budget=operating, **context)
-            if not affords(budget, cost.mean()):
-                raise ValueError(
-                    f"budget={budget!r} is below the {cost.mean():.17g} per row that this batch "
-                    f"costs at the cheapest point that keeps max_loss={test.max_loss!r}, labels "
-                    "included: raise max_loss or budget, or lower n_labels."
-                )
-        with quiet_about_slack():
-            seen = path.predict_routed(X_rest, budget=operating, **context)
-        offset = sum(len(other.choices_) for other in paths[:chosen])
-        route[rest], cost[rest] = seen.route + offset, seen.cost
-        dtype = np.result_type(bought.y_pred, seen.y_pred)
-        y_pred = np.empty((n, *np.shape(bought.y_pred)[1:]), dtype=dtype)
-        y_pred[labelled], y_pred[rest] = bought.y_pred, seen.y_pred
+        several = loss_of(router, bought.y_pred, certified.loss, certified.loss_range)
+        test = replace(test, loss=several)
+    full = name == FULL
+    stop = walk(walked, budgets, X_labelled, call_labelled, bought, test, from_full=full)
+    if stop.last < 0:
+        raise ValueError(_refusal(test, stop))
+    operating, spent = float(budgets[stop.last]), bought.cost + stop.tried
+    made = replace(bought, cost=spent)
+    if n > n_labels:
+        made = _with_rest(router, X, labelled, made, call, operating, certified)
     else:
-        y_pred = y_pred[np.argsort(labelled)]
-    mean_cost, reference_cost = float(cost.mean()), float(bought.cost.mean())
+        order = np.argsort(labelled)
+        made = Routed(made.y_pred[order], made.route[order], made.cost[order])
     certificate = Certificate(
-        True,
-        test.max_loss,
-        budget if np.isfinite(budget) else None,
-        confidence,
-        bought.name,
-        k,
-        names[chosen],
-        operating,
-        stop.loss,
-        mean_cost,
-        stop.upper,
-        mean_cost,
-        reference_cost,
-        1 - mean_cost / reference_cost if reference_cost > 0 else 0.0,
-        [],
-        f"the {k} labelled rows were drawn at random",
-        n,
-        test.measure.unit,
+        promised=True,
+        max_loss=test.max_loss,
+        budget=_limit(certified),
+        confidence=float(certified.confidence),
+        reference=name,
+        n_rows=n_labels,
+        operating_budget=operating,
+        loss=stop.loss,
+        cost=float(made.cost.mean()),
+        loss_upper=stop.upper,
+        cost_upper=float(made.cost.mean()),
+        reference_cost=float(bought.cost.mean()),
+        groups=[],
+        assumption=f"the {n_labels} labelled rows were drawn at random",
+        unit=test.loss.unit,
+        n_population=n,
     )
-    return CertifiedBatch(y_pred, route, cost, labelled, certificate)
+    warn_of_no_saving(certificate)
+    return CertifiedBatch(made.y_pred, made.route, made.cost, labelled, certificate)
 
 
-def buy(paths, reference, X, said, label_cost):
-    """The reference's answers to the labelled rows (:class:`Bought`)."""
-    k = num_samples(X)
-    price = None if label_cost is None else np.full(k, float(label_cost))
-    if isinstance(reference, str) and reference == "full":
-        seen = paths[0].predict_routed(X, budget=np.inf, **said[0])
-        return Bought(FULL, seen.y_pred, seen.route, seen.cost if price is None else price, 0)
-    if isinstance(reference, str):
-        offset, j, k_path = find_choice(paths, reference)
-        with note_failure(reference, k, "predict"):
-            y_pred = np.asarray(paths[k_path].named_estimators_[reference].predict(X))
-        price = np.full(k, float(paths[k_path].costs_[j])) if price is None else price
-        return Bought(reference, y_pred, np.full(k, offset + j), price, k_path, j)
-    name = type(reference).__name__
-    with note_failure(name, k, "predict"):
-        if price is None:
-            seen = reference.predict_routed(X)
-            return Bought(name, seen.y_pred, np.full(k, -1), seen.cost)
-        return Bought(name, np.asarray(reference.predict(X)), np.full(k, -1), price)
+def _limit(certified):
+    """The mean cost that the batch may have; None for any."""
+    budget = check_budget(certified.budget)
+    return budget if np.isfinite(budget) else None
 
 
-def check_answers(bought, paths, test):
-    """Refuse names of choices where answers are compared: they say nothing about agreement."""
-    names = {name for path in paths for name in path.choices_}
-    known = any(hasattr(path, "classes_") for path in paths)
-    if (
-        test.measure.loss is None
-        and not known
-        and {str(y) for y in np.ravel(bought.y_pred)} <= names
-    ):
+def _budgets_of(router, X, scale, call, certified):
+    """The budgets that are tried, set by a few rows of the batch."""
+    X, call = _safe_indexing(X, scale), check_method_params(X, call, indices=scale)
+    router, limit = walking(router), _limit(certified)
+    if limit is not None and not knows_costs(router._respond(X, None, budget=np.inf, **call)):
         raise ValueError(
-            "The answers are names of choices, so that two that differ may say the same: certify "
-            "a router that has the models, or give a loss."
+            f"budget={limit!r} cannot be held: what calls of the wrapped estimator cost is known "
+            "only after them. Leave it out; max_loss is promised without it."
         )
+    return operating_budgets(router, X, certified.n_points, call)
 
 
-def find_choice(paths, name):
-    """Where a member of a name is: choices before its path, its place there, and the path's."""
-    offset = 0
-    for k, path in enumerate(paths):
-        if has_members(path) and name in path.choices_:
-            return offset, list(path.choices_).index(name), k
-        offset += len(path.choices_)
-    known = [choice for path in paths if has_members(path) for choice in path.choices_]
-    members = f"one of the members {known!r}, " if known else ""
-    advice = "Which choice is best is not known without labels."
-    if any(name in getattr(path, "named_estimators_", {}) for path in paths):
-        advice = f"The choices of its router are not its members: give {name!r} itself, fitted."
-    raise ValueError(
-        f"reference={name!r} cannot answer a batch: it must be 'full', {members}or a fitted "
-        f"estimator. {advice}"
-    )
-
-
-def check_price(paths, reference, label_cost):
-    """Refuse, before anything is called, a reference whose price is not known."""
-    if isinstance(reference, str) and reference != "full":
-        path = paths[find_choice(paths, reference)[2]]
-        known = np.shape(getattr(path, "costs_", None)) == (len(path.choices_),)
+def _buy(router, reference, X, call, label_cost):
+    """Name of the reference, and its answers to the labelled rows (Routed)."""
+    if isinstance(reference, str):
+        if reference == "full":
+            name, seen = FULL, router._respond(X, "predict", budget=np.inf, **call)
+        else:
+            name, seen = reference, router._alone(X, reference, "predict", **call)
+        own = seen.cost
     else:
-        known = isinstance(reference, str) or hasattr(reference, "predict_routed")
-    if label_cost is None and not known:
+        name, none = type(reference).__name__, np.full(num_samples(X), -1)
+        with note_failure(name, num_samples(X), "predict"):
+            if label_cost is None:
+                own = reference.predict_routed(X)
+                seen, own = Routed(own.y_pred, none, own.cost), own.cost
+            else:
+                seen, own = Routed(np.asarray(reference.predict(X)), none, None), None
+    cost = own if label_cost is None else np.full(num_samples(X), float(label_cost))
+    return name, Routed(np.asarray(seen.y_pred), seen.route, cost)
+
+
+def _with_rest(router, X, labelled, bought, call, operating, certified):
+    """The answers to all rows: those bought, and those of the operating point (Routed)."""
+    n = num_samples(X)
+    rest, limit = np.delete(np.arange(n), labelled), _limit(certified)
+    X_rest, call = _safe_indexing(X, rest), check_method_params(X, call, indices=rest)
+    cost, route = np.empty(n), np.empty(n, dtype=np.int64)
+    cost[labelled], route[labelled] = bought.cost, bought.route
+    if limit is not None:
+        # Of this batch costs are known before they are spent.
+        cost[rest] = router._respond(X_rest, None, budget=operating, **call).cost
+        if not affords(limit, cost.mean()):
+            raise ValueError(
+                f"budget={limit!r} is below the {cost.mean():.17g} per row that this batch costs "
+                f"at the cheapest point that keeps max_loss={certified.max_loss!r}, labels "
+                "included: raise max_loss or budget, or lower n_labels."
+            )
+    with quiet_about_slack():
+        seen = router._respond(X_rest, "predict", budget=operating, **call)
+    cost[rest], route[rest] = seen.cost, seen.route
+    dtype = np.result_type(bought.y_pred, seen.y_pred)
+    y_pred = np.empty((n, *np.shape(bought.y_pred)[1:]), dtype=dtype)
+    y_pred[labelled], y_pred[rest] = bought.y_pred, seen.y_pred
+    return Routed(y_pred, route, cost)
+
+
+# What is refused before anything is called ------------------------------------------------
+
+
+def _check_batch(certified, router, n, n_labels, label_cost, loss):
+    """Refuse parameters that no batch can be answered by."""
+    if getattr(router, "abstain_quality_", None) is not None:
+        raise ValueError(
+            "certify_batch compares answers with bought ones, and a row that is handed over "
+            "has none: fit the estimator without an abstain_cost."
+        )
+    if certified.max_loss is None:
+        raise ValueError("max_loss must be given: it is what a batch is certified for.")
+    if certified.groups is not None:
+        raise ValueError("groups are for evidence rows: a batch is promised as a whole.")
+    if isinstance(n_labels, bool) or not isinstance(n_labels, Integral) or n_labels < 1:
+        raise ValueError(f"n_labels must be a whole number from 1 up, got {n_labels!r}.")
+    if n_labels > n:
+        raise ValueError(f"n_labels={n_labels!r} is more than the {n} rows of the batch.")
+    if loss.asks != "predict":
+        raise ValueError(
+            f"The loss of the wrapped router is one of probabilities ({loss.unit}), and a batch "
+            "compares answers: give loss and loss_range."
+        )
+    if label_cost is not None:
+        check_costs([label_cost], ["an answer"], name="label_cost")
+    reference, names = certified.reference, single_choices(router)
+    if isinstance(reference, str) and reference not in ("full", *names):
+        single = f"one of the single choices {names!r}, " if names else ""
+        raise ValueError(
+            f"reference={reference!r} cannot answer a batch: it must be 'full', {single}or a "
+            "fitted estimator. Which choice is best is not known without labels."
+        )
+    if label_cost is None and not (
+        isinstance(reference, str) or hasattr(reference, "predict_routed")
+    ):
         raise ValueError(
             "label_cost must be given, 0 if answers are free: what an answer of the reference "
             "costs is not known."
         )
 
 
-def refusal(test, stops):
-    """What these labels can promise, and how many the loss asked for takes."""
-    best = min(stops, key=lambda stop: stop.upper)
-    if test.exact:
-        needed = labels_needed(test.n_rows, test.allowed, test.level, best.loss)
-    else:
-        needed = np.inf if best.loss >= test.max_loss else min(4 * test.n_labels, test.n_rows)
-    more = (
-        f"max_loss={test.max_loss!r} would need about {needed:.0f} labels"
-        if np.isfinite(needed)
-        else f"no number of labels would be enough: the loss seen at the safe end is "
-        f"{best.loss:.3g}, which max_loss={test.max_loss!r} is not above"
-    )
-    return (
-        f"max_loss={test.max_loss!r} cannot be promised by {test.n_labels} labels on a batch of "
-        f"{test.n_rows} rows. The smallest loss that they can promise is {best.upper:.3g}; {more}."
-    )
-
-
-def check_enough(test):
-    """Refuse, before anything is bought, labels that can promise nothing whatever they say."""
-    if not test.exact or test.tolerated >= 0:
+def _check_enough(test):
+    """Refuse labels that can promise nothing whatever they say."""
+    if not test.loss.exact or test.tolerated >= 0:
         return
     needed = labels_needed(test.n_rows, test.allowed, test.level)
     least = smallest_allowed(test.n_rows, test.n_labels, 0, test.level) / test.n_rows
@@ -466,34 +358,29 @@ def check_enough(test):
     )
 
 
-def check_batch(router, n_rows, n_labels, label_cost, n_paths, measure):
-    """The test of a batch from the parameters of a :class:`CertifiedRouter`, checked.
-
-    Returns
-    -------
-    BatchTest
-    """
-    if router.max_loss is None:
-        raise ValueError("max_loss must be given: it is what a batch is certified for.")
-    if router.groups is not None:
-        raise ValueError("groups are for evidence rows: a batch is promised as a whole.")
-    if isinstance(n_labels, bool) or not isinstance(n_labels, Integral) or n_labels < 1:
-        raise ValueError(f"n_labels must be a whole number from 1 up, got {n_labels!r}.")
-    if n_labels > n_rows:
-        raise ValueError(f"n_labels={n_labels!r} is more than the {n_rows} rows of the batch.")
-    if measure.asks != "predict":
+def _check_answers(bought, router, loss):
+    """Refuse names of choices where answers are compared: they say nothing about agreement."""
+    unknown = loss.function is None and not hasattr(router, "classes_")
+    if unknown and {str(y) for y in np.ravel(bought.y_pred)} <= set(router.choices_):
         raise ValueError(
-            f"The loss of the wrapped router is one of probabilities ({measure.unit}), and a batch "
-            "compares answers: give loss and loss_range."
+            "The answers are names of choices, so that two that differ may say the same: certify "
+            "a router that has the models, or give a loss."
         )
-    if label_cost is not None:
-        check_costs([label_cost], ["an answer"], name="label_cost")
-    level = (1 - float(router.confidence)) / n_paths
-    return BatchTest(
-        n_rows,
-        int(n_labels),
-        float(router.max_loss),
-        level,
-        measure,
-        measure.exact,
+
+
+def _refusal(test, stop):
+    """What these labels can promise, and how many the loss asked for takes."""
+    if test.loss.exact:
+        needed = labels_needed(test.n_rows, test.allowed, test.level, stop.loss)
+    else:
+        needed = np.inf if stop.loss >= test.max_loss else min(4 * test.n_labels, test.n_rows)
+    more = (
+        f"max_loss={test.max_loss!r} would need about {needed:.0f} labels"
+        if np.isfinite(needed)
+        else f"no number of labels would be enough if the loss at the safe end is {stop.loss:.3g}, "
+        f"as seen: raise max_loss={test.max_loss!r} above it"
+    )
+    return (
+        f"max_loss={test.max_loss!r} cannot be promised by {test.n_labels} labels on a batch of "
+        f"{test.n_rows} rows. The smallest loss that they can promise is {stop.upper:.3g}; {more}."
     )

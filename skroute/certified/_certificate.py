@@ -1,60 +1,23 @@
-"""What was promised, as a record and as one sentence."""
+"""What was promised: as a record, as one sentence, and as a picture."""
 
 import json
-from typing import NamedTuple
+import warnings
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
-
-class OperatingPoints(NamedTuple):
-    """The candidates of a certified router, path by path, each from its safe end.
-
-    Attributes
-    ----------
-    path : ndarray of shape (n_points,), dtype=int64
-        Index of the candidate estimator.
-
-    budget : ndarray of shape (n_points,)
-        Budget that the estimator is called with; infinity is its unlimited plan.
-
-    loss : ndarray of shape (n_points,)
-        Mean signed loss on the evidence rows, against the reference (with several, and several
-        groups, the largest).
-
-    loss_upper : ndarray of shape (n_points,)
-        Upper bound of the expected loss, each point for itself.
-
-    cost : ndarray of shape (n_points,)
-        Mean cost on the evidence rows.
-
-    cost_upper : ndarray of shape (n_points,)
-        Upper bound of the expected cost, each point for itself.
-
-    certified : ndarray of shape (n_points,), dtype=bool
-        Whether the point keeps what was asked for, all of these together.
-
-    single : ndarray of shape (n_points,), dtype=int64
-        The choice of that estimator which answers every row, -1 where the estimator decides.
-        The safe end of a path is the single choice that its loss is measured against.
-    """
-
-    path: NDArray[np.int64]
-    budget: NDArray[np.float64]
-    loss: NDArray[np.float64]
-    loss_upper: NDArray[np.float64]
-    cost: NDArray[np.float64]
-    cost_upper: NDArray[np.float64]
-    certified: NDArray[np.bool_]
-    single: NDArray[np.int64]
-
+from skroute.utils._optional import axes_of
 
 # Behind the name of a reference that does not say what it costs.
 UNPRICED = " (its cost is not known)"
 
 
 class Certificate(NamedTuple):
-    """What is promised about a fitted router; ``str()`` says it in words.
+    """What is promised about a fitted estimator; ``str()`` says it in words.
+
+    Made by :class:`CertifiedRouter`.
 
     Attributes
     ----------
@@ -76,11 +39,8 @@ class Certificate(NamedTuple):
     n_rows : int
         Evidence rows.
 
-    path : str
-        Name of the candidate estimator that is used.
-
     operating_budget : float
-        Budget that it is called with.
+        Budget that the estimator is called with.
 
     loss, cost : float
         Means on the evidence rows at this operating point. They chose it, and are therefore
@@ -93,36 +53,35 @@ class Certificate(NamedTuple):
         Mean cost of the reference on the evidence rows; of the unlimited plan where the
         reference's own is not known.
 
-    saving : float
-        Share of `reference_cost` that is saved; negative where the operating point costs more.
-
     groups : list of str
         Groups within each of which the loss is promised; empty for all rows together.
 
     assumption : str
         What the promise rests on.
 
-    n_population : int or None
-        Rows of the batch that the promise is about; None for the rows to come.
-
     unit : str
         What the loss is counted in.
 
-    costs : str
-        Which costs are meant: those of the evidence rows' log, or the prices that the router
-        itself counts with.
-
-    single : str or None
+    single : str or None, default=None
         The choice that answers every row, where nothing cheaper is certified.
 
-    calls : dict from str to int, or None
+    calls : dict from str to int, or None, default=None
         What certifying has cost: answers to evidence rows that each model was asked for, those
         of the reference included. Nobody was asked twice for an answer. Empty where outcomes
         were in the log; None for a batch.
 
-    handed : float or None
-        Share of the evidence rows that are handed over instead of answered; None where none can
-        be.
+    handed : float or None, default=None
+        Share of the evidence rows that are handed over instead of answered; None where none is
+        at any operating point.
+
+    n_population : int or None, default=None
+        Rows of the batch that the promise is about; None for the rows to come.
+
+    Examples
+    --------
+    >>> from skroute.certified import Certificate
+    >>> Certificate._fields[:4]
+    ('promised', 'max_loss', 'budget', 'confidence')
     """
 
     promised: bool
@@ -131,32 +90,34 @@ class Certificate(NamedTuple):
     confidence: float
     reference: str
     n_rows: int
-    path: str
     operating_budget: float
     loss: float
     cost: float
     loss_upper: float
     cost_upper: float
     reference_cost: float
-    saving: float
     groups: list[str]
     assumption: str
-    n_population: int | None = None
-    unit: str = ""
-    costs: str = ""
+    unit: str
     single: str | None = None
     calls: dict[str, int] | None = None
     handed: float | None = None
+    n_population: int | None = None
 
-    def __str__(self):
-        kind = "evidence" if self.n_population is None else "labelled"
-        seen = f"on {self.n_rows} {kind} rows the loss was {self.loss:.3g}, the cost "
-        seen += "" if self.n_population is None else "of the batch was "
-        unpriced = self.reference.endswith(UNPRICED)
-        seen += (
-            f"{self.cost:.4g}, {abs(self.saving):.0%} {'below' if self.saving >= 0 else 'above'}"
+    @property
+    def saving(self) -> float:
+        """Share of `reference_cost` that is saved; negative where the point costs more."""
+        return 1 - self.cost / self.reference_cost if self.reference_cost > 0 else 0.0
+
+    def __str__(self) -> str:
+        kind, batch = (
+            ("evidence", "") if self.n_population is None else ("labelled", "of the batch ")
         )
-        seen += " the cost without a budget" if unpriced else " that of the reference"
+        seen = f"on {self.n_rows} {kind} rows the loss was {self.loss:.3g}, the cost {batch}"
+        seen += f"was {self.cost:.4g}, " if batch else f"{self.cost:.4g}, "
+        seen += f"{abs(self.saving):.0%} {'below' if self.saving >= 0 else 'above'} "
+        unpriced = self.reference.endswith(UNPRICED)
+        seen += "the cost without a budget" if unpriced else "that of the reference"
         if self.single is not None:
             seen += f"; {self.single!r} answers every row"
         if self.handed is not None:
@@ -169,26 +130,175 @@ class Certificate(NamedTuple):
             if self.n_population is not None:
                 where = f" on this batch of {self.n_population} rows"
             parts.append(
-                f"the mean loss against {self.reference}{where} is at most {self.max_loss:g}"
-                + (f" ({self.unit})" if self.unit else "")
+                f"the mean loss against {self.reference}{where} is at most {self.max_loss:g} "
+                f"({self.unit})"
             )
         if self.budget is not None:
-            which = f" ({self.costs})" if self.costs else ""
-            parts.append(f"the mean cost is at most {self.budget:g}{which}")
+            parts.append(f"the mean cost is at most {self.budget:g}")
         return (
             f"With a confidence of {self.confidence:g}, {' and '.join(parts)}, if "
             f"{self.assumption}; {seen}."
         )
 
-    def to_json(self):
-        """The record as JSON; an unlimited operating budget is null.
+    def to_json(self) -> str:
+        """The record as JSON, with `saving` and the sentence; what is infinite is null.
 
         Returns
         -------
         str
         """
-        record = self._asdict()
+        record = {**self._asdict(), "saving": self.saving, "sentence": str(self)}
         for name, value in record.items():
             if isinstance(value, float) and not np.isfinite(value):
                 record[name] = None
-        return json.dumps({**record, "sentence": str(self)}, indent=1)
+        return json.dumps(record, indent=1)
+
+
+def warn_of_no_saving(certificate):
+    """Warn of a promised loss whose operating point costs no less than the reference."""
+    if not certificate.promised or certificate.max_loss is None or certificate.saving > 1e-12:
+        return
+    unpriced = certificate.reference.endswith(UNPRICED)
+    other = "the estimator without a budget" if unpriced else certificate.reference
+    single = "" if certificate.single is None else f" ({certificate.single!r} answers every row)"
+    warnings.warn(
+        f"What is certified saves nothing: it costs {certificate.cost:.4g} per row{single}, "
+        f"{other} {certificate.reference_cost:.4g}. Raise max_loss={certificate.max_loss!r}, or "
+        "give more evidence.",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+class OperatingPoints(NamedTuple):
+    """The operating points of a certified estimator, from the safe end on.
+
+    Attributes
+    ----------
+    budget : ndarray of shape (n_points,)
+        Budget that the estimator is called with; infinity is its unlimited plan.
+
+    loss : ndarray of shape (n_points,)
+        Mean signed loss on the evidence rows, against the reference (with several, and several
+        groups, the largest).
+
+    loss_upper : ndarray of shape (n_points,)
+        Upper bound of the expected loss, each point for itself.
+
+    cost : ndarray of shape (n_points,)
+        Mean cost on the evidence rows.
+
+    cost_upper : ndarray of shape (n_points,)
+        Upper bound of the expected cost, each point for itself.
+
+    certified : ndarray of shape (n_points,), dtype=bool
+        Whether the point keeps what was asked for, all of these together.
+
+    single : str or None
+        The single choice that answers every row at the first point, which is then what the
+        loss is measured against; None where the estimator decides there, too.
+    """
+
+    budget: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    loss_upper: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    cost_upper: NDArray[np.float64]
+    certified: NDArray[np.bool_]
+    single: str | None
+
+
+class CertificateDisplay:
+    """Bound of the loss over the cost of the operating points, the certified ones marked.
+
+    It is recommended to use :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    points : OperatingPoints
+        From ``operating_points_`` of a fitted :class:`CertifiedRouter`.
+
+    max_loss : float, default=None
+        The loss that is promised, drawn as a line.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the picture.
+
+    figure_ : matplotlib Figure
+        Figure that holds the axes.
+
+    line_ : matplotlib Line2D
+        Upper bound of the loss.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skroute.certified import CertificateDisplay, CertifiedRouter
+    >>> from skroute.routing import OccamRouterClassifier
+    >>> X, y = load_digits(n_class=4, return_X_y=True)
+    >>> members = [("bayes", GaussianNB()), ("tree", DecisionTreeClassifier())]
+    >>> router = OccamRouterClassifier(members, costs=[1, 10])
+    >>> certified = CertifiedRouter(router, max_loss=0.1, n_points=10, random_state=0).fit(X, y)
+    >>> CertificateDisplay.from_estimator(certified)
+    <...CertificateDisplay ...>
+    >>> plt.close()
+    """
+
+    def __init__(self, *, points: OperatingPoints, max_loss: float | None = None) -> None:
+        self.points = points
+        self.max_loss = max_loss
+
+    def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the picture: the bound as a line, what was seen dotted, certified points as dots.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        **kwargs : dict
+            Of matplotlib's ``plot``, for the bound.
+
+        Returns
+        -------
+        display : :class:`CertificateDisplay`
+            The object itself, with `ax_`, `figure_` and `line_`.
+        """
+        ax, points = axes_of(self, ax), self.points
+        (self.line_,) = ax.plot(points.cost, points.loss_upper, **kwargs)
+        color, sure = self.line_.get_color(), points.certified
+        ax.plot(points.cost, points.loss, ":", color=color)
+        ax.plot(points.cost[sure], points.loss_upper[sure], "o", color=color, ms=4)
+        if self.max_loss is not None:
+            ax.axhline(self.max_loss, color="0.6", linestyle="--", linewidth=1)
+        ax.set(xlabel="Mean cost per sample", ylabel="Loss against the reference (bound; seen)")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw a fitted :class:`CertifiedRouter`.
+
+        Parameters
+        ----------
+        estimator : CertifiedRouter
+            Fitted.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        **kwargs : dict
+            Of matplotlib's ``plot``, for the bound.
+
+        Returns
+        -------
+        display : :class:`CertificateDisplay`
+        """
+        check_is_fitted(estimator)
+        display = cls(points=estimator.operating_points_, max_loss=estimator.max_loss)
+        return display.plot(ax=ax, **kwargs)

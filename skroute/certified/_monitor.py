@@ -1,38 +1,23 @@
 """Does a promise still hold? An alarm whose false alarm rate holds over all time."""
 
 import threading
-from collections.abc import Mapping
 from copy import deepcopy
-from math import exp, log, log1p
-from sys import float_info
-from typing import NamedTuple
+from math import log
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from skroute.utils._compat import Integral, Interval, Real, validate_params
+from skroute.utils._optional import axes_of
+from skroute.utils._validation import check_numbers
 
 # Shares of the largest bet that is possible for the kind of promise. Of costs the largest is that
 # of a row that costs nothing; of signed losses that of a row that gains one.
-_COST_BETS = np.geomspace(0.02, 0.5, 8)
-_LOSS_BETS = np.geomspace(0.1, 0.6, 5)
-
-
-class ChoicePromise(NamedTuple):
-    """What is promised about the rows that one choice answers.
-
-    Attributes
-    ----------
-    max_loss : float or None
-        Largest mean loss on these rows.
-
-    budget : float or None
-        Largest mean cost of these rows.
-    """
-
-    max_loss: float | None = None
-    budget: float | None = None
+_BETS = {"cost": np.geomspace(0.02, 0.5, 8), "loss": np.geomspace(0.1, 0.6, 5)}
+# Rows after which a new bettor starts.
+_EVERY = 250
 
 
 class Alarm(NamedTuple):
@@ -47,97 +32,70 @@ class Alarm(NamedTuple):
         Number of rows that had been fed when it was noticed.
 
     mean : float
-        Mean of the costs, or of the audited losses, up to then; of the rows of `choice` alone
-        where there is one.
+        Mean of the costs, or of the audited losses, up to then.
 
     promised : float
         What the mean was promised to be at most.
-
-    choice : str or None
-        The choice whose own promise is broken; None for the promise about all rows.
     """
 
     kind: str
     row: int
     mean: float
     promised: float
-    choice: str | None = None
 
 
-class Bettor:
-    """A mixture of fixed bets against one promise.
+class Bettors:
+    """Bettors against one promise, a new one every so many values.
 
     Parameters
     ----------
     kind : {"cost", "loss"}
-    choice : str or None
     promised : float
     low : float
         The smallest value that is possible, which limits the bets.
     most : float
         Values above it count as it.
     threshold : float
-        Log of the capital at which there is an alarm.
+        Log of the money at which there is an alarm.
     """
 
-    def __init__(self, kind, choice, promised, low, most, threshold):
-        shares = _COST_BETS if kind == "cost" else _LOSS_BETS
-        self.kind, self.choice, self.promised = kind, choice, float(promised)
-        self.most, self.threshold = float(most), threshold
-        self.bets = shares / (promised - low)
-        self._bets = self.bets.tolist()
-        self.wealth = [-log(len(shares))] * len(shares)
-        self.total, self.n, self.alarm = 0.0, 0, None
+    def __init__(self, kind, promised, low, most, threshold):
+        self.promised, self.most, self.threshold = float(promised), float(most), threshold
+        self.bets = _BETS[kind] / (promised - low)
+        self.money = np.full(len(self.bets), -np.inf)
+        self.n, self.total, self.refuted = 0, 0.0, False
 
-    @property
-    def label(self):
-        """Name in a picture."""
-        return self.kind if self.choice is None else f"{self.kind} of {self.choice}"
+    def feed(self, values):
+        """Bet on values; where the promise is first refuted and the mean until then, or None."""
+        from skroute.guarantees._kernels import restarted_bets
 
-    def capital(self):
-        """Log of the capital."""
-        top = max(self.wealth)
-        return top + log(sum(exp(part - top) for part in self.wealth))
+        capped, n, found = np.minimum(values, self.most), self.n, None
+        args = n, self.promised, self.bets, self.money, self.threshold, _EVERY
+        at = restarted_bets(capped, *args)
+        if at >= 0 and not self.refuted:
+            self.refuted = True
+            found = at, (self.total + float(values[: at + 1].sum())) / (n + at + 1)
+        self.n, self.total = n + len(values), self.total + float(values.sum())
+        return found
 
-    def feed_one(self, value, row):
-        """Bet on one value; the alarm, the first time it is raised."""
-        gain = min(value, self.most) - self.promised
-        self.wealth = [logged + log1p(bet * gain) for logged, bet in zip(self.wealth, self._bets)]
-        self.total += value
-        self.n += 1
-        if self.alarm is None and self.capital() >= self.threshold:
-            self.alarm = Alarm(self.kind, row, self.total / self.n, self.promised, self.choice)
-            return self.alarm
-        return None
-
-    def feed(self, values, rows):
-        """Bet on values, which came with the numbers `rows`; the alarm, the first time."""
-        gains = np.minimum(values, self.most) - self.promised
-        paths = np.log1p(self.bets[:, None] * gains).cumsum(axis=1)
-        paths += np.array(self.wealth)[:, None]
-        raised = None
-        if self.alarm is None:
-            top = paths.max(axis=0)
-            over = top + np.log(np.exp(paths - top).sum(axis=0)) >= self.threshold
-            if over.any():
-                k = int(over.argmax())
-                mean = (self.total + float(values[: k + 1].sum())) / (self.n + k + 1)
-                raised = Alarm(self.kind, int(rows[k]), mean, self.promised, self.choice)
-                self.alarm = raised
-        self.wealth = paths[:, -1].tolist()
-        self.total += float(values.sum())
-        self.n += len(values)
-        return raised
+    def evidence(self):
+        """Log of the money over that at which there is an alarm."""
+        return float(np.logaddexp.reduce(self.money) - self.threshold)
 
 
 class PromiseMonitor:
     r"""Watch what happens and raise an alarm when a promise is broken.
 
-    A bettor bets against each promise with a mixture of fixed bets. While a promise is true his
-    capital is a supermartingale, and reaches :math:`1 / \alpha` with a probability of at most
-    :math:`\alpha` **at any time**, however long one watches and however often one looks (Ville's
-    inequality). All promises share `false_alarm`: where `choices` are watched, half of it is for
-    the promises about all rows and half for theirs.
+    Bettors bet against each promise, a new one every 250 rows, each with a mixture of fixed bets.
+    All start with shares of one unit of money. While a promise is true their money together is a
+    supermartingale, and reaches :math:`1 / \alpha` with a probability of at most :math:`\alpha`
+    **at any time**, however long one watches and however often one looks (Ville's inequality).
+    The promises share `false_alarm` equally.
+
+    The promise is that **no false alarm is ever raised**, but with a probability of
+    `false_alarm`. A change is noticed by who started last before it: the delay grows with the
+    logarithm of the rows that were good before, as the shares do, and a row takes the same time
+    after a million.
 
     Parameters
     ----------
@@ -161,25 +119,21 @@ class PromiseMonitor:
         Costs above it count as it, which can delay an alarm and never makes a false one. None
         is ten times `budget`.
 
-    choices : mapping from str to ChoicePromise, default=None
-        What is promised about the rows of each choice, by its name and **in the order that**
-        `route` **counts them**; ``ChoicePromise()`` watches nothing of a choice. An alarm then
-        names the choice. :meth:`CertifiedRouter.monitor` fills it in from the evidence.
-
     random_state : int, RandomState instance or None, default=None
         Draws the rows that are audited.
 
     Attributes
     ----------
-    alarm_ : Alarm or None
-        The first alarm.
+    alarm_ : namedtuple or None
+        The first alarm: ``kind``, ``"cost"`` or ``"loss"``; ``row``, the number of rows fed when
+        it was noticed; ``mean`` of the costs, or of the audited losses, up to then; and what it
+        was ``promised`` to be at most.
 
-    alarms_ : list of Alarm
-        The first alarm of each promise, in the order in which they came. The false alarm rate
-        is that of all together.
+    alarms_ : list of namedtuple
+        The first alarm of each promise, in the order in which they came.
 
     n_rows_ : int
-        Rows fed so far: those with a cost or a route, or the losses where these are more.
+        Rows fed so far: those with a cost, or the losses where these are more.
 
     n_audited_ : int
         Losses fed so far.
@@ -194,9 +148,9 @@ class PromiseMonitor:
     the reference itself has served a row, its loss is 0 and need not be bought: feed 0. If the
     reference serves half of the rows, twice the `audit_rate` costs the same.
 
-    An alarm tells cost from loss and, with `choices`, which choice it is about. After it the
-    monitor keeps counting, and may raise alarms about other promises; :meth:`reset` begins anew,
-    with all of `false_alarm` again.
+    After an alarm the monitor keeps counting, and may raise one about the other promise;
+    :meth:`reset` begins anew, with all of `false_alarm` again. To know which choice an alarm is
+    about, feed one monitor for each choice with the rows that it answered.
 
     One monitor can be fed from several threads. A pickle is a copy with the books of that moment.
 
@@ -204,6 +158,8 @@ class PromiseMonitor:
     ----------
     .. [1] I. Waudby-Smith, A. Ramdas, "Estimating means of bounded random variables by
        betting", Journal of the Royal Statistical Society B 86, 2024.
+    .. [2] J. Shin, A. Ramdas, A. Rinaldo, "E-detectors: a nonparametric framework for
+       sequential change detection", 2022, arXiv 2203.03532.
 
     Examples
     --------
@@ -225,7 +181,6 @@ class PromiseMonitor:
             "false_alarm": [Interval(Real, 0, 1, closed="neither")],
             "loss_range": [Interval(Real, 0, None, closed="neither")],
             "max_cost": [Interval(Real, 0, None, closed="neither"), None],
-            "choices": [Mapping, None],
             "random_state": ["random_state"],
         },
         prefer_skip_nested_validation=True,
@@ -239,26 +194,28 @@ class PromiseMonitor:
         false_alarm: float = 0.05,
         loss_range: float = 1.0,
         max_cost: float | None = None,
-        choices: Mapping[str, ChoicePromise] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        every = [(None, ChoicePromise(max_loss, budget)), *_promises_of(choices)]
-        if all(promise == (None, None) for _, promise in every):
-            raise ValueError("There is nothing to watch: give max_loss, budget, or choices.")
-        for name, promise in every:
-            _check_promise(promise, name, loss_range, max_cost)
+        if max_loss is None and budget is None:
+            raise ValueError("There is nothing to watch: give max_loss, budget, or both.")
+        if max_loss is not None and not -loss_range < max_loss < loss_range:
+            raise ValueError(
+                f"max_loss={max_loss!r} must lie between -loss_range and loss_range="
+                f"{loss_range!r}: any other promise is never, or always, broken."
+            )
+        if budget is not None and not np.isfinite(budget):
+            raise ValueError(f"budget must be a finite number or None, got {budget!r}.")
+        if budget is not None and max_cost is not None and max_cost <= budget:
+            raise ValueError(f"max_cost={max_cost!r} must be above budget={budget!r}.")
         self.max_loss = max_loss
         self.budget = budget
         self.audit_rate = audit_rate
         self.false_alarm = false_alarm
         self.loss_range = loss_range
         self.max_cost = max_cost
-        self.choices = choices
         self.random_state = random_state
-        self._names = [name for name, _ in every[1:]]
         self._lock = threading.Lock()
         self._random = check_random_state(random_state)
-        self._promises = every
         self.reset()
 
     def __repr__(self) -> str:
@@ -268,30 +225,23 @@ class PromiseMonitor:
     def reset(self) -> None:
         """Begin anew: no rows, no alarm, all of `false_alarm` for the time from now on."""
         with self._lock:
-            self.alarm_: Alarm | None = None
             self.alarms_: list[Alarm] = []
             self.n_rows_ = self.n_audited_ = 0
-            self._bettors = self._hire()
             self._history: list[tuple[float, ...]] = []
-
-    def _hire(self):
-        """A bettor against each promise, by choice; None is for those about all rows."""
-        of_all = sum(value is not None for value in self._promises[0][1])
-        of_choices = sum(v is not None for _, promise in self._promises[1:] for v in promise)
-        parts = 2 if of_all and of_choices else 1
-        found = {}
-        for name, (max_loss, budget) in self._promises:
-            shared = of_all if name is None else of_choices
-            threshold = log(parts * max(shared, 1) / self.false_alarm)
-            if budget is not None:
-                most = 10 * budget if self.max_cost is None else self.max_cost
-                bettor = Bettor("cost", name, budget, 0.0, most, threshold)
-                found[name] = [bettor]
-            if max_loss is not None:
+            both = self.max_loss is not None and self.budget is not None
+            threshold = log((1 + both) / self.false_alarm)
+            self._bettors = {}
+            if self.budget is not None:
+                most = 10 * self.budget if self.max_cost is None else self.max_cost
+                self._bettors["cost"] = Bettors("cost", self.budget, 0.0, most, threshold)
+            if self.max_loss is not None:
                 top = self.loss_range
-                bettor = Bettor("loss", name, max_loss, -top, top, threshold)
-                found[name] = [*found.get(name, []), bettor]
-        return found
+                self._bettors["loss"] = Bettors("loss", self.max_loss, -top, top, threshold)
+
+    @property
+    def alarm_(self) -> Alarm | None:
+        """The first alarm, or None."""
+        return self.alarms_[0] if self.alarms_ else None
 
     @validate_params(
         {"n_rows": [Interval(Integral, 0, None, closed="left")]},
@@ -314,11 +264,7 @@ class PromiseMonitor:
             return self._random.random_sample(n_rows) < self.audit_rate
 
     def update(
-        self,
-        *,
-        cost: ArrayLike | None = None,
-        loss: ArrayLike | None = None,
-        route: ArrayLike | None = None,
+        self, *, cost: ArrayLike | None = None, loss: ArrayLike | None = None
     ) -> Alarm | None:
         """Feed what happened.
 
@@ -329,16 +275,13 @@ class PromiseMonitor:
 
         loss : float or array-like of shape (n_audited,) or (n_rows,), default=None
             Signed losses of the audited rows among them, or of all rows with NaN where a row was
-            not audited; with `route` the latter. Feed every loss that :meth:`audit` asked for: to
-            leave some out is to choose.
-
-        route : int or array-like of shape (n_rows,), dtype=int, default=None
-            Which choice answered each row, an index into `choices`.
+            not audited. Feed every loss that :meth:`audit` asked for: to leave some out is to
+            choose.
 
         Returns
         -------
-        Alarm or None
-            The first alarm, now or before.
+        namedtuple or None
+            The first alarm, now or before (``alarm_``).
 
         Raises
         ------
@@ -346,107 +289,49 @@ class PromiseMonitor:
             If a cost is negative, a loss is outside of its range, or one is not finite. Nothing
             is counted then.
         """
-        if (
-            loss is None
-            and isinstance(cost, float | int)
-            and not isinstance(cost, bool)
-            and 0 <= cost <= float_info.max
-        ):
-            if route is None and not self._names:
-                return self._update_one(cost, None)
-            if isinstance(route, int | np.integer) and 0 <= route < len(self._names):
-                return self._update_one(cost, self._names[route])
-        costs, losses, routes = self._check_rows(cost, loss, route)
+        top = self.loss_range * (1 + 1e-9)
+        costs = _column(cost, "cost", low=0.0)
+        losses = _column(loss, "loss", low=-top, high=top, allow_nan=True)
         known = np.flatnonzero(~np.isnan(losses))
+        if len(known) < len(losses) != len(costs):
+            raise ValueError(
+                "loss may be NaN, not audited, only where it has one entry per row, as cost: "
+                f"got {len(losses)} for {len(costs)} rows."
+            )
         with self._lock:
             before = self.n_rows_
-            self.n_rows_ += max(len(costs), 0 if routes is None else len(routes))
             self.n_audited_ += len(known)
             # Who feeds losses alone feeds a row with each.
-            self.n_rows_ = max(self.n_rows_, self.n_audited_)
+            self.n_rows_ = max(before + len(costs), self.n_audited_)
             in_rows = len(losses) == self.n_rows_ - before
-            at = before + 1 + known if in_rows else np.full(len(known), self.n_rows_)
-            raised = []
-            for name, bettors in self._bettors.items():
-                for bettor in bettors:
-                    values, rows, of_cost = losses[known], at, bettor.kind == "cost"
-                    if of_cost:
-                        values, rows = costs, np.arange(before + 1, before + 1 + len(costs))
-                    if name is not None and len(values):
-                        of = routes if of_cost or routes is None else routes[known]
-                        mine = [] if of is None else of == self._names.index(name)
-                        values, rows = values[mine], rows[mine]
-                    if len(values):
-                        raised.append(bettor.feed(values, rows))
-            self._note(alarm for alarm in raised if alarm is not None)
+            self._feed("cost", costs, lambda at: before + 1 + at)
+            late = self.n_rows_
+            self._feed(
+                "loss", losses[known], lambda at: before + 1 + known[at] if in_rows else late
+            )
             self._remember()
             return self.alarm_
 
-    def _update_one(self, cost, choice):
-        """`update` with the cost of one row, without arrays: what a service does per request."""
-        with self._lock:
-            self.n_rows_ += 1
-            names = (None,) if choice is None else (None, choice)
-            bettors = [bettor for name in names for bettor in self._bettors.get(name, ())]
-            alarms = [b.feed_one(cost, self.n_rows_) for b in bettors if b.kind == "cost"]
-            self._note(alarm for alarm in alarms if alarm is not None)
-            if self.n_rows_ % 64 == 0:
-                self._remember()
-            return self.alarm_
-
-    def _note(self, alarms):
-        """Alarms of one call, in the order of their rows."""
-        self.alarms_ += sorted(alarms, key=lambda alarm: alarm.row)
-        if self.alarms_:
-            self.alarm_ = self.alarms_[0]
-
-    def _check_rows(self, cost, loss, route):
-        """Costs, losses (NaN: not audited) and routes, checked before anything is counted."""
-        costs, losses = _column(cost, "cost"), _column(loss, "loss", missing=True)
-        if np.isnan(losses).any() and loss is not None and route is None:
-            if len(losses) != len(costs):
-                raise ValueError(
-                    "loss may be NaN, not audited, only where it has one entry per row, as cost: "
-                    f"got {len(losses)} for {len(costs)} rows."
-                )
-        routes = None
-        if route is not None:
-            routes = np.atleast_1d(np.asarray(route))
-            whole = routes.ndim == 1 and routes.dtype.kind in "iu" and self._names
-            if not whole or (
-                len(routes) and not 0 <= routes.min() <= routes.max() < len(self._names)
-            ):
-                raise ValueError(
-                    f"route must be one index into choices={self._names!r} per row, whole numbers."
-                )
-            for name, given, values in (("cost", cost, costs), ("loss", loss, losses)):
-                if given is not None and len(values) != len(routes):
-                    raise ValueError(
-                        f"{name} must have one entry per row, as route: got {len(values)} for "
-                        f"{len(routes)} rows. A loss that was not audited is NaN."
-                    )
-        elif self._names and (cost is not None or loss is not None):
-            raise ValueError(
-                "route must be given: the promises about single choices are watched by it."
-            )
-        if len(costs) and costs.min() < 0:
-            raise ValueError(f"cost must not be negative, got {costs.min():.17g}.")
-        if len(losses) and np.nanmax(np.abs(losses), initial=0.0) > self.loss_range * (1 + 1e-9):
-            raise ValueError(
-                f"loss must be within loss_range={self.loss_range!r}, got "
-                f"{np.nanmax(np.abs(losses)):.17g}."
-            )
-        return costs, losses, routes
+    def _feed(self, kind, values, row_of):
+        """Bet against one promise, and note the first alarm about it."""
+        if kind not in self._bettors or not len(values):
+            return
+        bettors = self._bettors[kind]
+        found = bettors.feed(values)
+        if found is not None:
+            at, mean = found
+            alarm = Alarm(kind, int(row_of(at)), mean, bettors.promised)
+            self.alarms_ = sorted([*self.alarms_, alarm], key=lambda alarm: alarm.row)
 
     def _remember(self):
         """A point of the picture; when there are 2,000, every second one goes."""
-        capital = [bettor.capital() for bettors in self._bettors.values() for bettor in bettors]
-        self._history.append((self.n_rows_, *capital))
+        evidence = [bettors.evidence() for bettors in self._bettors.values()]
+        self._history.append((self.n_rows_, *evidence))
         if len(self._history) > 2000:
             self._history = self._history[1::2]
 
-    def plot(self, *, ax=None):
-        """Draw the capital of each bettor over time, and the line at which there is an alarm.
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the evidence against each promise over time; at 0 there is an alarm.
 
         Parameters
         ----------
@@ -457,18 +342,12 @@ class PromiseMonitor:
         -------
         matplotlib Axes
         """
-        from skroute.utils._optional import import_optional
-
-        pyplot = import_optional("matplotlib.pyplot", "PromiseMonitor.plot")
-        if ax is None:
-            _, ax = pyplot.subplots(layout="constrained")
+        ax = axes_of(self, ax)
         with self._lock:
-            bettors = [bettor for some in self._bettors.values() for bettor in some]
-            history = np.array(self._history or [(0.0, *[0.0] * len(bettors))])
-        for column, bettor in enumerate(bettors, start=1):
-            # Each against its own line: what is above 0 has raised an alarm.
-            over = (history[:, column] - bettor.threshold) / np.log(10)
-            ax.plot(history[:, 0], over, label=bettor.label)
+            kinds, history = list(self._bettors), np.array(self._history)
+        for column, kind in enumerate(kinds, start=1):
+            if len(history):
+                ax.plot(history[:, 0], history[:, column] / np.log(10), label=kind)
         ax.axhline(0.0, color="0.6", linestyle="--", linewidth=1)
         ax.set(xlabel="Rows", ylabel="Evidence against the promise (powers of ten; 0: alarm)")
         ax.legend(loc="best")
@@ -484,50 +363,8 @@ class PromiseMonitor:
         self._lock = threading.Lock()
 
 
-def _promises_of(choices):
-    """Names and promises of the choices."""
-    found = []
-    for name, promise in (choices or {}).items():
-        if not isinstance(name, str) or not isinstance(promise, ChoicePromise):
-            raise ValueError(
-                "choices must be a mapping from the name of each choice to a ChoicePromise, got "
-                f"{name!r}: {promise!r}."
-            )
-        found.append((name, promise))
-    return found
-
-
-def _check_promise(promise, choice, loss_range, max_cost):
-    """Refuse what is never, or always, broken."""
-    of = "" if choice is None else f" of {choice!r}"
-    for name, value in zip(promise._fields, promise):
-        number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-        if value is not None and not (number and np.isfinite(value)):
-            raise ValueError(f"{name}{of} must be a finite number or None, got {value!r}.")
-    max_loss, budget = promise
-    if max_loss is not None and not -loss_range < max_loss < loss_range:
-        raise ValueError(
-            f"max_loss{of}={max_loss!r} must lie between -loss_range and loss_range="
-            f"{loss_range!r}: any other promise is never, or always, broken."
-        )
-    if budget is not None and budget <= 0:
-        raise ValueError(f"budget{of} must be above 0, got {budget!r}.")
-    if budget is not None and (max_cost is not None and max_cost <= budget):
-        raise ValueError(f"max_cost={max_cost!r} must be above budget{of}={budget!r}.")
-
-
-def _column(values, name, *, missing=False):
+def _column(values, name, **limits):
     """Numbers as a float column; None as an empty one."""
     if values is None:
         return np.empty(0)
-    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        raise ValueError(f"{name} must be a finite number or one per row: some are masked.")
-    given = np.asarray(values)
-    column = np.atleast_1d(given).astype(np.float64) if given.dtype.kind in "biuf" else None
-    if (
-        column is None
-        or column.ndim != 1
-        or not (np.isfinite(column) | (missing & np.isnan(column))).all()
-    ):
-        raise ValueError(f"{name} must be a finite number or one per row.")
-    return column
+    return check_numbers(np.atleast_1d(values), name, shape=(None,), **limits)

@@ -1,45 +1,44 @@
 """A promise around any decision estimator."""
 
 import warnings
+from copy import copy, deepcopy
+from inspect import signature
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import r2_score
 from sklearn.utils import (
     _safe_indexing,
+    check_consistent_length,
     check_random_state,
+    column_or_1d,
     get_tags,
 )
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
     CostAwareMixin,
     Plan,
+    Routed,
     check_budget,
+    check_rows,
     inherit_member_tags,
     note_failure,
 )
-from skroute.certified._candidates import (
-    ContextOfCandidates,
-    check_online,
-    context_of_rows,
-    detached,
-    is_frozen,
-    named_candidates,
-    unfrozen,
-)
-from skroute.certified._evidence import (
-    Told,
-    check_groups,
-    check_known,
-    operating_budgets,
-    single_costs,
-)
-from skroute.certified._losses import measure_of
-from skroute.certified._renewal import UNWEIGHTED, CertifiedRenewal
-from skroute.certified._tables import affordable
-from skroute.certified._uses import CertifiedUses
+from skroute.certified._batch import certify_batch
+from skroute.certified._certificate import warn_of_no_saving
+from skroute.certified._evidence import collect, groups_of_rows, is_missing, operating_budgets
+from skroute.certified._loss import loss_of
+from skroute.certified._monitor import PromiseMonitor
+from skroute.certified._selection import Selection, Terms
+from skroute.metrics import sample_quality
+from skroute.metrics._off_policy_sums import count_fitted, warn_of_fitted
 from skroute.metrics._report import ReportMixin
+from skroute.utils._calls import takes
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -48,18 +47,32 @@ from skroute.utils._compat import (
     StrOptions,
     VisualBlock,
     check_method_params,
+    check_sample_weight,
     num_samples,
+    process_routing,
+    raise_for_params,
     routing_enabled,
 )
-from skroute.utils._named import check_rows_match
-from skroute.utils._validation import check_weights
+from skroute.utils._frozen import unfrozen
+from skroute.utils._handing import answered, models_of
+from skroute.utils._named import check_rows_match, in_order
+from skroute.utils._once import once_of, walking
+from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_numbers, check_weights, refuse_masked
 
-# Around fitted estimators: the share of the rows that only set the scale of the operating points,
+# Around a fitted estimator: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.
 _SCALE_SHARE, _SCALE_ROWS = 0.05, 5
 
+UNWEIGHTED = (
+    "sample_weight: a certificate counts every evidence row once. For a promise about a weighted "
+    "population draw the evidence by its weights, with kept = rng.random(n_rows) < weight / "
+    "weight.max(), and give the rows that are kept. Weights for learning alone reach `fit` of an "
+    "estimator that is not fitted by scikit-learn's metadata routing."
+)
 
-class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMixin, BaseEstimator):
+
+class CertifiedRouter(ReportMixin, CostAwareMixin, BaseEstimator):
     r"""Promise a loss, a cost, or both, about any decision estimator.
 
     A decision estimator is a path of policies from cheap to expensive; its budget picks one. On
@@ -76,14 +89,11 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
 
     Parameters
     ----------
-    estimator : decision estimator or list of (str, decision estimator)
-        Estimators of skroute with ``predict_routed``. Each is cloned and fitted on the rows
-        that are not held out. Fitted ones are passed as
-        :class:`~sklearn.frozen.FrozenEstimator`; if all are, the rows given to `fit` are
-        evidence, but for one in a hundred (at least five), which set the scale of the budgets
-        that are tried. A search, such as :class:`~sklearn.model_selection.GridSearchCV`, stands for
-        what it finds on those rows, or has found. Of several candidates the best certified one is
-        used; they share the level, which costs little, and the data choose.
+    estimator : decision estimator
+        An estimator of skroute with ``predict_routed``. It is cloned and fitted on the rows that
+        are not held out. A fitted one is passed as :class:`~sklearn.frozen.FrozenEstimator`; the
+        rows given to `fit` are then evidence, but for one in a hundred (at least five), which set
+        the scale of the budgets that are tried.
 
     max_loss : float, default=None
         Largest expected loss against the reference, as a mean over rows. Losses are signed:
@@ -128,10 +138,10 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
 
     calibration : float, default=0.3
         Share of the rows that is held out as evidence. Raising it promises more and leaves
-        less to learn from. It plays no part around fitted estimators.
+        less to learn from. It plays no part around a fitted estimator.
 
     n_points : int, default=50
-        Budgets along each path, from the smallest feasible to unlimited. More of them ask for no
+        Budgets along the path, from the smallest feasible to unlimited. More of them ask for no
         answer twice.
 
     fallback : {"raise", "safe"}, default="raise"
@@ -145,10 +155,26 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
     Attributes
     ----------
     choices_ : list of str
-        Choices of the wrapped estimator, with its name before them where there are several.
+        Choices of the wrapped estimator.
 
-    estimators_ : list of decision estimators
-        The fitted candidates.
+    estimator_ : decision estimator
+        The wrapped estimator, fitted. It is a copy: what the owner of a frozen one sets later,
+        its prices included, changes nothing here.
+
+    certificate_ : Certificate
+        What is promised at the present `budget`.
+
+    operating_points_ : namedtuple
+        Every operating point that was tried, from the safe end on, one entry per point:
+        ``budget``, ``loss`` and ``cost`` (means on the evidence rows), ``loss_upper`` and
+        ``cost_upper`` (bounds of each point for itself), ``certified``; and ``single``, the
+        choice that answers every row at the first point, or None.
+
+    abstain_quality_ : float or None
+        What a row counts as that the wrapped estimator hands over; None if it hands none over.
+
+    min_budget_ : float
+        The smallest budget that can be promised beside `max_loss`; infinity where none can.
 
     classes_ : ndarray of shape (n_classes,)
         Class labels, where the wrapped estimator has them.
@@ -162,41 +188,42 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
     See Also
     --------
     CertificateDisplay : Picture of the bounds over the operating points.
+    PromiseMonitor : Whether a promise still holds.
     skroute.guarantees.rows_needed : How many evidence rows a promise takes.
 
     Notes
     -----
-    Operating points are tested from the safe end, the unlimited plan, each at the full level
-    until the first that fails (Learn then Test with fixed sequence testing). Losses of 0 and 1,
-    which labels and whole-numbered qualities give, are tested exactly
-    (``method="trinomial"`` of :func:`~skroute.guarantees.mean_p_value`), others by betting. The
-    cost is tested likewise, from the cheap end. Both promises together take half of the level
-    each, and K candidates a K-th. Several references and groups cost nothing: the worst one
-    counts.
+    Operating points are tested from the safe end, each at the full level until the first that
+    fails (Learn then Test with fixed sequence testing [1]_). The safe end is the single choice
+    that the loss is measured against, answering every row, and the unlimited plan after it.
+    Losses of 0 and 1, which labels and whole-numbered qualities give, are tested exactly
+    (``method="trinomial"`` of :func:`~skroute.guarantees.mean_p_value`), others by betting [2]_.
+    The cost is tested likewise, from the cheap end. Both promises together take half of the
+    level each. Several references and groups cost nothing: the worst one counts. Several
+    estimators share the level by hand: certify each of K with a confidence of
+    ``1 - (1 - confidence) / K`` on the same rows, and take the cheapest.
 
     What certifying costs: each member is asked at most once about an evidence row, for all
     operating points and the reference together, and each row is read once by what estimates;
     ``certificate_.calls`` has the answers that were asked for. ``reference="best"`` asks every
-    member about every evidence row. Logged qualities cost no call. What a member answers alone is
-    what the wrapped estimator would answer with it, so that a member that is asked for
-    probabilities is not asked for labels as well.
+    member about every evidence row. Logged qualities cost no call.
 
     The saving and the other means in the certificate are from the rows that chose the
-    operating point, and a little too good; what is promised is not.
+    operating point, and a little too good; what is promised is not. `fit` and `recertify` warn
+    where what is certified saves nothing.
 
     A budget given to a call takes the place of the constructor's: that promise holds for each
-    budget that was not chosen by looking at the evidence.
+    budget that was not chosen by looking at the evidence. Costs are those of ``predict_cost``;
+    where calls turn out to cost something else, by a log that the wrapped estimator was fitted
+    on, no budget can be promised.
 
-    Every evidence row counts once, also where scikit-learn's metadata routing tells `fit` of the
-    wrapped estimators a `sample_weight`: that is for learning alone. For a promise about a
-    **weighted population** give evidence that is drawn by the weights, ``kept = rng.random(n_rows)
-    < weight / weight.max()``: about ``weight.sum() / weight.max()`` rows are left, which is how
-    many the promise has to rest on. No later row may weigh more than the largest weight.
+    Every evidence row counts once, also where metadata routing gives `fit` of the wrapped
+    estimator a `sample_weight`. For a promise about a **weighted population** give evidence that
+    is drawn by the weights, ``kept = rng.random(n_rows) < weight / weight.max()``.
 
-    What the wrapped estimators take about the rows of a call, such as ``costs`` or ``size``, is
-    taken by every call here, and by `fit` (around fitted estimators, or with metadata routing),
-    :meth:`recertify` and :meth:`certify_batch` for the evidence rows. With metadata routing a
-    candidate is told what it requests for its `predict`.
+    What the wrapped estimator takes about the rows of a call, such as ``costs`` or ``size``, is
+    taken by every call here, and by `fit`, :meth:`recertify` and :meth:`certify_batch` for the
+    evidence rows; with metadata routing it is what the estimator requests for its `predict`.
 
     References
     ----------
@@ -225,7 +252,7 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
     """
 
     _parameter_constraints: dict = {
-        "estimator": [HasMethods("fit"), list],
+        "estimator": [HasMethods("fit")],
         "max_loss": [Interval(Real, 0, None, closed="left"), None],
         "budget": [Interval(Real, 0, None, closed="both"), None],
         "reference": [str, HasMethods("predict")],
@@ -239,8 +266,6 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
         "fallback": [StrOptions({"raise", "safe"})],
         "random_state": ["random_state"],
     }
-
-    _call_context = ContextOfCandidates()
 
     def __init__(
         self,
@@ -275,31 +300,31 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
 
     # Fit ------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, costs=None, **params):
+    def fit(self, X, y=None, **params):
         """Fit what is to be fitted, and certify it on rows that are held out.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Training rows, or around fitted estimators evidence rows.
+            Training rows, or around a fitted estimator evidence rows.
 
         y : array-like of shape (n_samples,) or (n_samples, n_choices)
-            Targets as the wrapped estimators take them; a frame of qualities is read by name.
-
-        costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
-            What each choice has cost on each row; a frame is read by name. A router that
-            decides by the costs of its rows is told them. One that decides by fixed or learned
-            prices is not: what is promised, and counted, is then what calls have cost, and a
-            router whose own `fit` takes `costs` is fitted on them as well.
+            Targets as the wrapped estimator takes them; a frame of qualities is read by name.
 
         **params : dict
-            What the wrapped estimators are told about these rows, or metadata for their `fit`
+            What `fit` of the wrapped estimator, or its calls, take about these rows, by name or
             through metadata routing.
 
         Returns
         -------
         self
             Fitted estimator; after a failure it is not fitted.
+
+        Warns
+        -----
+        UserWarning
+            Where what is certified saves nothing, or evidence rows equal rows that a fitted
+            estimator was fitted on.
         """
         if params.get("choice") is not None:
             raise TypeError(
@@ -307,35 +332,28 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
                 "would have answered is not known. skroute.metrics.off_policy_curve has intervals "
                 "for such logs; a certificate takes rows with the outcome of every choice."
             )
-        if params.get("sample_weight") is not None:
-            frozen = all(map(is_frozen, self._candidates()[1]))
-            if frozen or not routing_enabled():
-                raise TypeError(
-                    f"{UNWEIGHTED} Weights for learning alone reach `fit` of what is not fitted "
-                    "by scikit-learn's metadata routing."
-                )
-        params = params if costs is None else {**params, "costs": costs}
+        if params.get("sample_weight") is not None and (self._is_frozen() or not routing_enabled()):
+            raise TypeError(UNWEIGHTED)
         return super().fit(X, y, **params)
 
     def _fit(self, X, y, *, task, **params):
-        names, candidates = self._candidates()
+        self._check_estimator(unfrozen(self.estimator))
         if self.max_loss is None and self.budget is None:
             raise ValueError(
                 "There is nothing to promise: give max_loss, the largest mean loss against the "
                 "reference, budget, the largest mean cost, or both."
             )
-        if len(getattr(y, "shape", ())) == 2:
-            check_rows_match(X=X, y=y, costs=params.get("costs"))
-        X, target, groups = self._checked(X, y, self.groups, reset=True)
-        y = target.values
-        # Before anything is asked: fitted ones may know more classes than y has.
-        measure = measure_of(names, [*map(unfrozen, candidates)], y, self.loss, self.loss_range)
-        self._check_max_loss(measure)
-        n, frozen = num_samples(X), all(map(is_frozen, candidates))
-        fit_params, said, costs = self._route_fit(params)
-        self._check_bills(candidates, costs)
-        rng = check_random_state(self.random_state)
-        order = rng.permutation(n)
+        X, values, groups = self._checked(X, y, self.groups, reset=True)
+        # Before anything is asked: a fitted estimator may know more classes than y has.
+        loss = loss_of(unfrozen(self.estimator), values, self.loss, self.loss_range)
+        if self.max_loss is not None and self.max_loss > loss.range:
+            raise ValueError(
+                f"max_loss={self.max_loss!r} promises nothing: losses of a row differ by at most "
+                f"{loss.range:.6g} ({loss.unit}). Give a share of that, for example "
+                f"{0.01 * loss.range:.3g}."
+            )
+        learned, call = self._split(params)
+        n, frozen = num_samples(X), self._is_frozen()
         n_rest = min(max(1, round(n * _SCALE_SHARE)), max(_SCALE_ROWS, n // 100))
         if not frozen:
             n_rest = n - max(1, round(n * self.calibration))
@@ -344,69 +362,209 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
                 f"n_samples={n} leaves no evidence rows, or none to learn from, at "
                 f"calibration={self.calibration!r}: give more rows."
             )
+        order = check_random_state(self.random_state).permutation(n)
         rest, rows = np.sort(order[:n_rest]), order[n_rest:]
-        X_rest, y_rest = _safe_indexing(X, rest), target.of_rows(rest)
-        steps = [task.step(f"fit {name}") for name in names]
-        fitted = []
-        for name, model, step in zip(names, candidates, steps):
-            with step:
-                model = clone(model)
-                if not is_frozen(model):
-                    check_weights(fit_params[name], n)
-                    extra = check_method_params(X, fit_params[name], indices=rest)
-                    with note_failure(name, len(rest), "fit"):
-                        model.fit(X_rest, y[rest] if is_classifier(model) else y_rest, **extra)
-                check_online(name, unfrozen(model))
-                # What the owner of a fitted one changes later was not certified.
-                fitted.append(detached(model))
-        for name, model in zip(names, fitted):
-            check_is_fitted(model)
-            target.of_path(model)
-            if not np.array_equal(_classes(model), _classes(fitted[0])):
-                raise ValueError(f"{name!r} knows other classes than {names[0]!r}.")
-        self.estimators_ = fitted
-        self._names, self._y_ndim = names, y.ndim
-        if _classes(fitted[0]) is not None:
-            self.classes_ = _classes(fitted[0])
-        classes = _classes(fitted[0])
-        check_known(y, classes, self.loss)
+        X_rest, model = _safe_indexing(X, rest), clone(self.estimator)
+        if not frozen:
+            with task.step("fit estimator"), note_failure("estimator", n_rest, "fit"):
+                check_weights(learned, n)
+                learned = check_method_params(X, learned, indices=rest)
+                y_rest = _safe_indexing(values if is_classifier(model) else y, rest)
+                model.fit(X_rest, y_rest, **learned)
+        check_is_fitted(unfrozen(model))
+        self.estimator_ = copy(unfrozen(model))
+        if hasattr(self.estimator_, "costs"):
+            # Prices act at once: those that its owner writes into later were not certified.
+            self.estimator_.costs = deepcopy(self.estimator_.costs)
+        if hasattr(self.estimator_, "classes_"):
+            self.classes_ = self.estimator_.classes_
+        values, self._y_ndim = self._values(y), values.ndim
         self._group_values = None if groups is None else np.unique(groups)
-        if isinstance(self.groups, str) and classes is not None:
-            self._group_values = np.union1d(self._group_values, classes)
-        if groups is not None:
-            check_groups(groups[rows], self._group_values)
-        budgets = [
-            operating_budgets(m, X_rest, self.n_points, context_of_rows(X, said[name], rest))
-            for name, m in zip(names, fitted)
-        ]
-        if frozen:
-            self._warn_of_seen(X, rows)
+        if isinstance(self.groups, str) and hasattr(self, "classes_"):
+            self._group_values = np.union1d(self._group_values, self.classes_)
+        self._check_evidence(values[rows], None if groups is None else groups[rows])
+        call_rest = check_method_params(X, call, indices=rest)
+        budgets = operating_budgets(self.estimator_, X_rest, self.n_points, call_rest)
         with task.step("collect evidence"):
-            self._weigh(X, target, groups, rows, budgets, said, costs)
+            self._selection = self._weigh(X, values, groups, rows, budgets, call)
+        self._warn(X, rows, seen=frozen)
+        self.choices_ = list(self.estimator_.choices_)
+
+    def recertify(self, X, y, groups=None, **call):
+        """Certify anew on fresh evidence rows, without a fit.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows that nothing was learned from; all of them are evidence.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_choices)
+            Their targets, as in `fit`; a frame of qualities is read by name.
+
+        groups : array-like of shape (n_samples,), default=None
+            Their groups, where the constructor's `groups` is an array.
+
+        **call : keyword arguments
+            What calls of the wrapped estimator take about these rows.
+
+        Returns
+        -------
+        self
+            With another operating point and certificate; unchanged after an error. It warns as
+            `fit` does.
+        """
+        check_is_fitted(self)
+        if "sample_weight" in call:
+            raise TypeError(UNWEIGHTED)
+        refuse_masked(X=X, y=y)
+        given = self.groups if isinstance(self.groups, str) else groups
+        if self.groups is not None and given is None:
+            raise ValueError("groups must be given for the new rows, as they were in fit.")
+        X, values, groups = self._checked(X, y, given, reset=False)
+        if values.ndim != self._y_ndim:
+            raise ValueError(
+                f"y must have as many axes as in fit, {self._y_ndim}, got shape {values.shape}."
+            )
+        values = self._values(y)
+        self._check_evidence(values, groups)
+        rows = check_random_state(self.random_state).permutation(num_samples(X))
+        points = self._selection.evidence
+        budgets = points.budgets[int(points.single is not None) :]
+        call = self._call_of(call)
+        self._selection = self._weigh(X, values, groups, rows, budgets, call)
+        self._warn(X, rows, seen=True)
+        return self
+
+    def _is_frozen(self):
+        """Whether the wrapped estimator comes fitted."""
+        return isinstance(self.estimator, FrozenEstimator)
+
+    def _check_estimator(self, model):
+        """Refuse what is no decision estimator, or decides for all rows of a call together."""
+        if not isinstance(model, CostAwareMixin) or isinstance(model, CertifiedRouter):
+            raise ValueError(
+                "estimator must be a decision estimator of skroute, which has a budget and "
+                f"predict_routed, got {type(model).__name__}. The steps of a pipeline before it "
+                "belong into its members or its quality_estimator; of a fitted pipeline or search "
+                "give FrozenEstimator(pipeline[-1]) with the transformed rows, or "
+                "FrozenEstimator(search.best_estimator_); of a CertifiedRouter its estimator."
+            )
+        if getattr(model, "policy", None) == "batch":
+            raise ValueError(
+                'estimator has policy="batch", which decides for all rows of a call together: '
+                "what the evidence rows say then holds for no other number of rows. Take "
+                'policy="online".'
+            )
+
+    def _split(self, params):
+        """What of the parameters of `fit` is for the wrapped `fit`, and what for its calls."""
+        model = unfrozen(self.estimator)
+        if routing_enabled():
+            routed = self._route_metadata(params)["estimator"]
+            return dict(routed["fit"]), dict(routed.get("predict", {}))
+        if self._is_frozen():
+            return {}, params
+        known = signature(model.fit).parameters
+        learned = {name: value for name, value in params.items() if name in known}
+        call = {name: value for name, value in params.items() if takes(model, name)}
+        unknown = params.keys() - learned.keys() - call.keys()
+        raise_for_params({name: params[name] for name in unknown}, self, "fit")
+        return learned, call
+
+    def _call_of(self, call):
+        """What a call of the wrapped estimator is told, by what it requests or by name."""
+        if routing_enabled():
+            return dict(process_routing(self, "predict", **call)["estimator"]["predict"])
+        return call
+
+    def _checked(self, X, y, groups, *, reset):
+        """Rows, their targets as an array, and their groups."""
+        if y is None:
+            raise ValueError(
+                "CertifiedRouter requires y to be passed, but the target y is None: a promise "
+                "rests on what the right answers are."
+            )
+        X = check_rows(self, X, reset=reset)
+        check_consistent_length(X, y)
+        if len(getattr(y, "shape", ())) == 2:
+            check_rows_match(X=X, y=y)
+        values = _array(y)
+        if self.loss is None and is_missing(values):
+            raise ValueError("y must have no missing values: they are evidence of nothing.")
+        return X, values, groups_of_rows(groups, values)
+
+    def _values(self, y):
+        """Targets as an array; qualities of choices in the order of the fitted estimator's."""
+        model = self.estimator_
+        values = _array(y)
+        if values.ndim == 2 and not (is_classifier(model) or is_regressor(model)):
+            return _array(in_order(y, models_of(model), "y"))
+        return values
+
+    def _check_evidence(self, values, groups):
+        """Refuse labels of another type, of which no loss is seen, and groups without rows."""
+        classes = getattr(self, "classes_", None)
+        if self.loss is None and values.ndim == 1 and isinstance(classes, np.ndarray):
+            if not np.isin(values.astype(object), classes.astype(object)).any():
+                raise ValueError(
+                    f"No label in y, of dtype {values.dtype}, is one of classes_, of dtype "
+                    f"{classes.dtype}: no answer could be right, and no loss be seen."
+                )
+        missing = 0 if groups is None else int((~np.isin(self._group_values, groups)).sum())
+        if missing:
+            raise ValueError(
+                f"groups: {missing} of {len(self._group_values)} have no evidence rows, so that "
+                "nothing can be promised within them. Give more rows, or join small groups."
+            )
+
+    def _weigh(self, X, values, groups, rows, budgets, call):
+        """Call everything on the evidence rows, in the order of `rows`, and bound it."""
+        walked = walking(self.estimator_)
+        loss = loss_of(walked, values, self.loss, self.loss_range)
+        evidence = collect(
+            walked,
+            budgets,
+            _safe_indexing(X, rows),
+            values[rows],
+            check_method_params(X, call, indices=rows),
+            reference=self.reference,
+            loss=loss,
+            group=None if groups is None else groups[rows],
+            from_single=self.max_loss is not None,
+        )
+        largest = float(evidence.costs.max())
+        if self.max_cost is not None and largest > self.max_cost:
+            raise ValueError(
+                f"max_cost={self.max_cost!r} is below what an evidence row has cost, "
+                f"{largest:.17g}."
+            )
+        differ = np.abs(evidence.losses[:, :, None] - evidence.references[:, None, :]).max()
+        if not differ <= loss.range * (1 + 1e-9):
+            raise ValueError(
+                f"Losses of a row differ by {differ:.6g}, more than loss_range={loss.range!r}, "
+                "which must be what no row can exceed."
+            )
+        given = self.loss_range is not None
+        terms = Terms(self.max_loss, self.max_cost, self.confidence, self.fallback, loss, given)
+        selection = Selection(evidence, terms)
         # Raises where nothing can be promised.
-        self._selection.point(check_budget(self.budget))
-        prefixes = [f"{name}: " for name in names] if len(names) > 1 else [""]
-        choices = [prefix + c for prefix, m in zip(prefixes, fitted) for c in m.choices_]
-        self._offsets = np.cumsum([0] + [len(model.choices_) for model in fitted])[:-1]
-        self.choices_ = choices
+        selection.point(check_budget(self.budget))
+        return selection
 
-    def _candidates(self):
-        """Names and models, each of them a decision estimator."""
-        return named_candidates(self.estimator)
+    def _warn(self, X, rows, *, seen):
+        """Warn of a certificate that saves nothing, and of evidence that may be `seen` before."""
+        if seen:
+            warn_of_fitted(count_fitted(self.estimator_, _safe_indexing(X, rows)), len(rows))
+        warn_of_no_saving(self._selection.certificate(check_budget(self.budget)))
 
-    def _asked(self):
-        """Names and models that calls go to: after `fit` those that were fitted then."""
-        fitted = self.__sklearn_is_fitted__()
-        return (self._names, self.estimators_) if fitted else self._candidates()
-
-    # Which operating point ------------------------------------------------------------
+    # What is promised -----------------------------------------------------------------
 
     def _least(self):
         return self._selection.least()
 
     @property
     def operating_points_(self):
-        """All candidates with bounds, for the present budget (:class:`OperatingPoints`)."""
+        """All operating points with their bounds, for the present budget."""
         check_is_fitted(self)
         return self._selection.operating_points(check_budget(self.budget))
 
@@ -416,53 +574,370 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
         check_is_fitted(self)
         return self._selection.certificate(check_budget(self.budget))
 
+    @property
+    def abstain_quality_(self):
+        """What a row counts as that the wrapped estimator hands over; None if it hands none."""
+        check_is_fitted(self)
+        return getattr(self.estimator_, "abstain_quality_", None)
+
+    def certify_batch(self, X, *, n_labels=100, label_cost=None, **call):
+        """Answer a batch of known rows, with a promise about these rows.
+
+        The reference's answers are bought for `n_labels` of the rows, drawn at random without
+        replacement, and used. The rest is answered at the cheapest operating point of the path
+        that these labels vouch for: with probability `confidence` over the draw the mean loss
+        of the finished batch against the reference's answers, which are the truth here, is at
+        most `max_loss`. Where losses are 0 and 1 the test is exact, by the hypergeometric law
+        (:ref:`guarantees` has the proof). No target is needed, and around a
+        :class:`~sklearn.frozen.FrozenEstimator` no `fit` either.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            All rows of the batch.
+
+        n_labels : int, default=100
+            The label budget: for so many rows the reference is asked. 100 to 150 are about best
+            where a tenth of the rows may differ; ``ceil(1 / max_loss)`` is far too few.
+
+        label_cost : float, default=None
+            What an answer of the reference costs. None takes the price that is known: of a
+            single choice, or of the estimator without a budget.
+
+        **call : keyword arguments
+            What calls of the wrapped estimator take about these rows.
+
+        Returns
+        -------
+        namedtuple
+            ``y_pred``, ``route`` (-1 where a reference answered that is no choice) and ``cost``
+            of each row; ``labelled``, the rows that answers were bought for, in the order drawn;
+            and ``certificate`` (:class:`Certificate`). The costs count what was bought and what
+            was tried beside it on the labelled rows, there at the most that it can have cost.
+
+        Raises
+        ------
+        ValueError
+            If so few labels can promise nothing, before any is bought; if these labels do not
+            vouch even for the safe end of the path, with what they can promise; or if the
+            batch costs more than `budget`. `fallback` plays no part: the safe way is then to
+            ask the reference about every row, which the caller decides.
+
+        Warns
+        -----
+        UserWarning
+            Where the batch costs no less than the reference's answers to all of it.
+
+        Notes
+        -----
+        `reference` is ``"full"``, the name of a single choice, or a fitted estimator, such as a
+        person behind a `predict`; ``"best"`` cannot be known without labels. `max_loss` is the
+        share of the rows whose answers may differ, or with `loss` the mean of
+        ``loss(bought, answer)``. Of a router that measures labels or numbers by its own `quality`
+        it is the mean of what an answer loses beside the bought one, by that quality.
+        Members are asked once about a labelled row, for all operating points together.
+        Ten rows more set the scale of the budgets. Where deciding itself asks members, as
+        FrugalMCT and Sequential do, these ten are asked beside what `cost` says.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from sklearn.frozen import FrozenEstimator
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from sklearn.svm import SVC
+        >>> from skroute.certified import CertifiedRouter
+        >>> from skroute.routing import OccamRouterClassifier
+        >>> X, y = load_digits(return_X_y=True)
+        >>> members = [("bayes", GaussianNB()), ("svm", SVC())]
+        >>> router = OccamRouterClassifier(members, costs=[1, 10])
+        >>> frozen = FrozenEstimator(router.fit(X[:800], y[:800]))
+        >>> certified = CertifiedRouter(frozen, max_loss=0.1, reference="svm", random_state=0)
+        >>> batch = certified.certify_batch(X[800:], n_labels=100)
+        >>> print(batch.certificate)
+        With a confidence of 0.95, the mean loss against svm on this batch of 997 rows is at ...
+        >>> bool((batch.y_pred != router.named_estimators_["svm"].predict(X[800:])).mean() <= 0.1)
+        True
+        """
+        self._validate_params()
+        if not self._is_frozen():
+            check_is_fitted(self)
+        fitted = hasattr(self, "choices_")
+        router = self.estimator_ if fitted else unfrozen(self.estimator)
+        self._check_estimator(router)
+        check_is_fitted(router)
+        X = check_rows(self, X, reset=False) if fitted else X
+        return certify_batch(self, router, X, n_labels, label_cost, self._call_of(call))
+
+    def monitor(self, *, audit_rate=0.02, false_alarm=0.05, random_state=None):
+        """A monitor of what was promised.
+
+        Parameters
+        ----------
+        audit_rate, false_alarm, random_state
+            As in :class:`PromiseMonitor`.
+
+        Returns
+        -------
+        PromiseMonitor
+            To be fed with costs and losses.
+        """
+        certificate, loss_range = self.certificate_, self._selection.terms.loss.range
+        if not certificate.promised:
+            raise ValueError("There is nothing to watch: the certificate promises nothing.")
+        max_loss, budget = certificate.max_loss, certificate.budget
+        most = self._selection.cost_range()[1]
+        # A budget above all that was seen is broken by costs that were not.
+        beyond = budget is not None and budget >= most
+        return PromiseMonitor(
+            max_loss=None if max_loss is None or max_loss >= loss_range else max_loss,
+            budget=budget,
+            loss_range=loss_range,
+            max_cost=None if beyond else most * (1 + 1e-9),
+            audit_rate=audit_rate,
+            false_alarm=false_alarm,
+            random_state=random_state,
+        )
+
+    def stream(self, budget_total, **options):
+        """A thread-safe cap on a total, for requests one by one at the certified point.
+
+        Parameters
+        ----------
+        budget_total : float
+            Hard cap on the sum of all costs.
+
+        **options : keyword arguments
+            Of the wrapped estimator's `stream`, such as ``ledger`` and ``max_costs``.
+
+        Returns
+        -------
+        skroute.routing.BudgetStream
+            Every request is decided as `route` does it, at the operating point of now, and what
+            is certified holds while the total lasts. A request that finds too little of it left
+            gets a cheaper choice or none, and about such requests nothing is promised; nor while
+            it excludes choices.
+        """
+        certificate, model = self.certificate_, copy(self.estimator_)
+        if not hasattr(model, "stream"):
+            raise ValueError(f"{type(model).__name__} has no streams: it decides row by row.")
+        model.budget = certificate.operating_budget
+        stream = model.stream(budget_total, **options)
+        if certificate.single is not None:
+            stream.exclude([name for name in model.choices_ if name != certificate.single])
+        return stream
+
     # Predict --------------------------------------------------------------------------
 
-    def _plan(self, X, budget, **context):
-        selection = self._selection_of(context)
-        k, evidence = selection.point(budget), selection.evidence
-        if selection is not self._selection and not selection.vouches(budget):
+    def _plan(self, X, budget, **call):
+        evidence, k = self._selection.evidence, self._selection.point(budget)
+        call = self._call_of(call)
+        limits = {name for name in ("exclude", "allowed") if call.get(name) is not None}
+        if limits - evidence.told:
             warnings.warn(
-                f"exclude={context['exclude']!r}: max_loss={self.max_loss!r} cannot be promised "
-                "about what is left, and nothing is; its unlimited plan decides.",
+                f"{' and '.join(sorted(limits))}: the evidence says nothing of such calls, so that "
+                "nothing is promised about them, whatever certificate_ says of others.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        owner = int(evidence.path[k])
-        model = self.estimators_[owner]
-        said = self._said(context)[self._names[owner]]
-        X, j = model._check_X(X), int(evidence.single[k])
-        if j >= 0 and context.get("allowed") is None:
-            cost = single_costs(model, X, j, Told(None, said))
-            plan = Plan(np.full(num_samples(X), j), cost)
-        else:
-            operating = affordable(model, float(evidence.budget[k]), said.get("exclude"))
-            plan = model._plan(X, operating, **said)
-        return plan._replace(route=plan.route + self._offsets[owner], state=(owner, plan))
+        X, model = self.estimator_._check_X(X), self.estimator_
+        if k == 0 and evidence.single is not None and not limits:
+            found = model._alone(X, evidence.single, None, **call)
+            return Plan(found.route, found.cost, (evidence.single, call))
+        try:
+            plan = model._plan(X, float(evidence.budgets[k]), **call)
+        except ValueError as error:
+            if limits:
+                error.add_note("The budget is that of the operating point; estimator_ takes yours.")
+            raise
+        return plan._replace(state=(None, plan))
 
     def _answer(self, X, plan, response):
-        owner, inner = plan.state
-        model = self.estimators_[owner]
-        return model._answer(model._check_X(X), inner, response)
+        single, state = plan.state
+        X, model = self.estimator_._check_X(X), self.estimator_
+        if single is not None:
+            return model._alone(X, single, response, **state).y_pred
+        return model._answer(X, state, response)
 
     def _offers_proba(self):
-        models = vars(self).get("estimators_") or [unfrozen(m) for m in self._candidates()[1]]
-        return all(hasattr(model, "predict_proba") for model in models)
+        return hasattr(vars(self).get("estimator_", unfrozen(self.estimator)), "predict_proba")
+
+    def _remember(self, once):
+        """The wrapped estimator for a walk over the same rows."""
+        self.estimator_ = walking(self.estimator_)
+        once_of(self.estimator_).calls = once.calls
+
+    def _respond(self, X, response, *, budget=None, **call):
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        plan = self._plan(X, self._effective_budget(budget), **call)
+        y_pred = None if response is None else self._answer(X, plan, response)
+        expected_cost = plan.cost if plan.expected_cost is None else plan.expected_cost
+        return Routed(y_pred, plan.route, plan.cost, plan.quality, expected_cost)
+
+    def predict_routed(self, X, budget=None, **call):
+        """Answers, choices and costs from one pass.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per sample that is promised for this call, in place of the constructor's;
+            ``numpy.inf`` promises none.
+
+        **call : keyword arguments
+            What the wrapped estimator takes about the rows of a call.
+
+        Returns
+        -------
+        Routed
+            ``(y_pred, route, cost)``, with ``expected_quality`` and ``expected_cost`` of the
+            choices as further attributes.
+        """
+        return self._respond(X, "predict", budget=budget, **call)
+
+    def route(self, X, budget=None, **call):
+        """Index of the choice made for each row, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **call : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+            Index into ``choices_``.
+        """
+        return self._respond(X, None, budget=budget, **call).route
+
+    def predict_cost(self, X, budget=None, **call):
+        """What `predict` spends on each row, everything included, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **call : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            Cost per row, in the unit of the wrapped estimator's costs.
+        """
+        return self._respond(X, None, budget=budget, **call).cost
+
+    def predict(self, X, budget=None, **call):
+        """Predict as the wrapped estimator does at the operating point.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **call : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            The answers.
+        """
+        return self._respond(X, "predict", budget=budget, **call).y_pred
+
+    @available_if(lambda estimator: estimator._offers_proba())
+    def predict_proba(self, X, budget=None, **call):
+        """Class probabilities of the choice that each row is worth.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **call : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._respond(X, "predict_proba", budget=budget, **call).y_pred
+
+    def score(self, X, y, sample_weight=None, budget=None, **call):
+        """How good the answers are, by what the wrapped estimator answers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_choices)
+            True labels, true numbers, or the quality of each choice; a frame of that is read by
+            name.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **call : keyword arguments
+            As in `predict_routed`.
+
+        Returns
+        -------
+        float
+            Accuracy of labels (of several, the mean of labels in common by labels in either), R2
+            of numbers, or the mean quality of the choices made. Rows that are handed over are
+            left out.
+        """
+        routed = self.predict_routed(X, budget=budget, **call)
+        rows, model, y = answered(self, routed.route), self.estimator_, self._values(y)
+        check_consistent_length(X, y)
+        if not len(rows):
+            return np.nan
+        weight = check_sample_weight(sample_weight, X)[rows]
+        answers, y = np.array(routed.y_pred[rows].tolist()), y[rows]
+        if is_regressor(model):
+            return float(r2_score(y, answers, sample_weight=weight))
+        if y.ndim == 2 and not is_classifier(model):
+            quality = check_numbers(y, "y", shape=(len(rows), len(models_of(model))))
+            quality = quality[np.arange(len(rows)), routed.route[rows]]
+        else:
+            quality = sample_quality(y, answers)
+        return float(np.average(quality, weights=weight))
 
     # scikit-learn ---------------------------------------------------------------------
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
+        tags, inner = super().__sklearn_tags__(), unfrozen(self.estimator)
         tags.target_tags.required = True
-        try:
-            _, models = self._candidates()
-        except ValueError:
+        if not hasattr(inner, "__sklearn_tags__"):
+            # Tags are asked for before parameters are validated; fit will say it.
             return tags
-        first = get_tags(unfrozen(models[0]))
-        tags.estimator_type = first.estimator_type
-        tags.classifier_tags = first.classifier_tags
-        tags.target_tags = first.target_tags
-        return inherit_member_tags(tags, models)
+        own = get_tags(inner)
+        tags.estimator_type, tags.classifier_tags = own.estimator_type, own.classifier_tags
+        tags.target_tags = own.target_tags
+        return inherit_member_tags(tags, [inner])
 
     def get_metadata_routing(self):
         """Metadata routing of this object: see the scikit-learn user guide.
@@ -471,21 +946,22 @@ class CertifiedRouter(ReportMixin, CertifiedUses, CertifiedRenewal, CostAwareMix
         -------
         MetadataRouter
         """
+        mapping = MethodMapping()
+        # What is said about rows is requested for `predict`, and serves every call.
+        for caller in ("fit", "predict", "predict_proba", "score"):
+            mapping.add(caller=caller, callee="predict")
+        if not self._is_frozen():
+            mapping.add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
-        for name, model in zip(*self._candidates()):
-            mapping = MethodMapping()
-            # What is said about rows is requested for `predict`, and serves every call.
-            for caller in ("fit", "predict", "predict_proba", "score"):
-                mapping.add(caller=caller, callee="predict")
-            if not is_frozen(model):
-                mapping.add(caller="fit", callee="fit")
-            router.add(**{name: unfrozen(model)}, method_mapping=mapping)
-        return router
+        return router.add(estimator=unfrozen(self.estimator), method_mapping=mapping)
 
     def _sk_visual_block_(self):
-        names, models = self._candidates()
-        return VisualBlock("parallel", models, names=names)
+        return VisualBlock("parallel", [self.estimator], names=["estimator"])
 
 
-def _classes(model):
-    return getattr(model, "classes_", None)
+def _array(y):
+    """Targets as an array, of one axis where they have one column."""
+    values = np.asarray(on_host(y.toarray() if issparse(y) else y))
+    if values.ndim == 2 and values.shape[1] == 1:
+        return column_or_1d(values, warn=True)
+    return values

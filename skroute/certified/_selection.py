@@ -6,46 +6,25 @@ import numpy as np
 
 from skroute.base import affords, check_affordable
 from skroute.certified._certificate import UNPRICED, Certificate, OperatingPoints
-from skroute.certified._evidence import (
-    differences,
-    loss_bound,
-    loss_method,
-    loss_p_values,
-    losses_of_points,
-    seen_loss,
-)
-from skroute.certified._monitor import ChoicePromise
-from skroute.guarantees import fixed_sequence_test, mean_upper_bound, rows_needed
-from skroute.utils._handing import is_handing
+from skroute.certified._loss import Loss
+from skroute.guarantees import fixed_sequence_test, mean_p_value, mean_upper_bound, rows_needed
 
-# Share of the level of a path that is for the single choice at its safe end.
+# Share of the level that is for the single choice at the safe end.
 _END_SHARE = 0.1
 
-UNBILLED = (
-    "budget={budget!r} cannot be promised: the budget of the wrapped router is one of what calls "
-    "have cost, by the log that it was fitted on, and of the evidence rows that is not known. Give "
-    "costs, what each choice has cost on each of these rows, to fit or recertify."
-)
 
+class Terms(NamedTuple):
+    """What is to be promised: parameters of :class:`CertifiedRouter`, and the loss.
 
-class Asked(NamedTuple):
-    """What is to be promised; most fields are parameters of :class:`CertifiedRouter`.
-
-    `unit` is that of the loss, whose range is `asserted` where the user gave it; evidence is
-    `billed` where its costs are logged ones, and `unbilled` where they would have to be. `calls`
-    are the answers that were asked for, by model.
+    `asserted` says whether the range of the loss was given by the user.
     """
 
     max_loss: float | None
-    loss_range: float
     max_cost: float | None
     confidence: float
     fallback: str
-    unit: str = ""
-    asserted: bool = False
-    billed: bool = False
-    unbilled: bool = False
-    calls: dict[str, int] | None = None
+    loss: Loss
+    asserted: bool
 
 
 class Selection:
@@ -54,113 +33,136 @@ class Selection:
     Parameters
     ----------
     evidence : Evidence
-    names : list of str
-        Of the paths.
-    asked : Asked
-    choices : list of list of str
-        Of each path.
+    terms : Terms
     """
 
-    def __init__(self, evidence, names, asked, choices):
-        self.evidence = evidence
-        ends = zip(evidence.path.tolist(), evidence.single.tolist())
-        self.singles = {path: choices[path][j] for path, j in ends if j >= 0}
-        self.names = names
-        self.asked = asked
-        self.hands = np.array([is_handing(name) for path in choices for name in path])
-        self.p_loss = loss_p_values(evidence, asked.max_loss, asked.loss_range, self.level())
+    def __init__(self, evidence, terms):
+        self.evidence, self.terms = evidence, terms
+        self.p_values = self._loss_p_values()
         # By level: upper bound of the cost of each operating point.
-        self.cost_bounds = {}
+        self._cost_bounds = {}
 
     def level(self, budget=np.inf):
-        """Level of one promise along one path."""
-        split = 1 + (self.asked.max_loss is not None and np.isfinite(budget))
-        return (1 - self.asked.confidence) / len(self.names) / split
+        """Level of one promise: half of it each where both are made."""
+        split = 1 + (self.terms.max_loss is not None and np.isfinite(budget))
+        return (1 - self.terms.confidence) / split
+
+    # Losses, from the safe end --------------------------------------------------------
+
+    def _options(self, level):
+        """How losses are bounded: exactly where they are 0 and 1, else by betting.
+
+        The exact test gives no p-value below a hundred-thousandth, and is left where that matters.
+        """
+        span = self.terms.loss.range
+        exact = self.evidence.exact and span == 1 and level >= 1e-3
+        return {"bounds": (-span, span), "method": "trinomial" if exact else "betting"}
+
+    def _loss_p_values(self):
+        """p-values of "some loss is above max_loss" at each point; 1 behind the first that fails.
+
+        Nobody asks for those behind; that of a single choice at the end stops nothing.
+        """
+        evidence, max_loss, level = self.evidence, self.terms.max_loss, self.level()
+        found = np.zeros(len(evidence.budgets))
+        # A promise at the end of the range is true without a test.
+        if max_loss is None or max_loss >= self.terms.loss.range:
+            return found
+        first = int(evidence.single is not None)
+        for k in range(len(found)):
+            if k > first and found[k - 1] > level:
+                found[k] = 1.0
+            elif k > 1 and np.array_equal(evidence.losses[:, k], evidence.losses[:, k - 1]):
+                found[k] = found[k - 1]
+            else:
+                parts = evidence.differences(k)
+                p_values = [mean_p_value(part, max_loss, **self._options(level)) for part in parts]
+                found[k] = max(p_values, default=0.0)
+        return found
+
+    def loss_upper(self, k, level):
+        """Upper bound of the loss of one operating point, taken for itself."""
+        options, parts = self._options(level), self.evidence.differences(k)
+        bounds = [mean_upper_bound(part, confidence=1 - level, **options) for part in parts]
+        return max([self.evidence.least_loss(k), *bounds])
+
+    def sequence(self, level):
+        """Which points are certified at a level, from the safe end.
+
+        A single choice at the end has a tenth of the level, which the others get back once it
+        is certified, as in a fallback procedure; the reference itself needs none of it.
+        """
+        if self.evidence.single is None:
+            return fixed_sequence_test(self.p_values, confidence=1 - level)
+        end = self.p_values[0] <= _END_SHARE * level
+        level = level if end else (1 - _END_SHARE) * level
+        return np.r_[end, fixed_sequence_test(self.p_values[1:], confidence=1 - level)]
+
+    # Costs, from the cheap end --------------------------------------------------------
+
+    def cost_range(self):
+        """The smallest and the largest cost of a row."""
+        return 0.0, float(self.terms.max_cost or self.evidence.costs.max() or 1.0)
 
     def cost_upper(self, level):
         """Upper bound of the cost of each operating point, computed when a budget asks."""
-        if level not in self.cost_bounds:
-            costs = self.evidence.costs
-            bounds = self.cost_range()
-            upper = np.empty(costs.shape[1])
-            for k in range(len(upper)):
-                same = k and np.array_equal(costs[:, k], costs[:, k - 1])
-                upper[k] = (
-                    upper[k - 1]
-                    if same
-                    else mean_upper_bound(costs[:, k], bounds=bounds, confidence=1 - level)
-                )
-            self.cost_bounds[level] = upper
-        return self.cost_bounds[level]
+        if level not in self._cost_bounds:
+            options = {"bounds": self.cost_range(), "confidence": 1 - level}
+            costs = self.evidence.costs.T
+            self._cost_bounds[level] = np.array([mean_upper_bound(c, **options) for c in costs])
+        return self._cost_bounds[level]
 
     def certified(self, budget):
         """Loss certified at each point, and the cost that is promised there."""
-        level, path = self.level(budget), self.evidence.path
-        loss, cost = np.zeros(len(path), dtype=bool), np.zeros(len(path))
-        for k in range(len(self.names)):
-            rows = np.flatnonzero(path == k)
-            loss[rows] = self.sequence(rows, level)
-            if np.isfinite(budget):
-                # From the cheap end a cost is certified if all before it are.
-                upper = self.cost_upper(level)[rows][::-1]
-                cost[rows] = np.maximum.accumulate(upper)[::-1]
-        return loss, cost
+        level = self.level(budget)
+        loss = self.sequence(level)
+        if not np.isfinite(budget):
+            return loss, np.zeros(len(loss))
+        # From the cheap end a cost is certified if all before it are.
+        return loss, np.maximum.accumulate(self.cost_upper(level)[::-1])[::-1]
 
-    def sequence(self, rows, level):
-        """Which points of one path are certified at a level, from its safe end.
-
-        The single choice at the end has a tenth of the level, which the others get back once it
-        is certified, as in a fallback procedure; the reference itself needs none of it.
-        """
-        if self.evidence.single[rows[0]] < 0:
-            return fixed_sequence_test(self.p_loss[rows], confidence=1 - level)
-        end = self.p_loss[rows[0]] <= _END_SHARE * level
-        level = level if end else (1 - _END_SHARE) * level
-        return np.r_[end, fixed_sequence_test(self.p_loss[rows[1:]], confidence=1 - level)]
-
-    def _levels_of_starts(self, level):
-        """Where each path may begin, with the level that `sequence` has for it there."""
-        found = {}
-        for first in np.flatnonzero(np.r_[True, np.diff(self.evidence.path) != 0]).tolist():
-            if self.evidence.single[first] < 0:
-                found[first] = level
-            else:
-                found[first], found[first + 1] = _END_SHARE * level, (1 - _END_SHARE) * level
-        return found
+    # The point that is taken ----------------------------------------------------------
 
     def point(self, budget):
         """Index of the operating point for a budget; raises where nothing can be promised."""
-        if np.isfinite(budget) and self.asked.unbilled:
-            raise ValueError(UNBILLED.format(budget=budget))
+        if np.isfinite(budget) and not self.evidence.costs_known:
+            raise ValueError(
+                f"budget={budget!r} cannot be promised: what calls of the wrapped estimator cost "
+                "is known only after them, and differs from the prices that it decides by. Leave "
+                "budget out; max_loss is promised without it."
+            )
         loss, cost = self.certified(budget)
         if not loss.any():
-            if self.asked.fallback == "safe" and not np.isfinite(budget):
-                return int(np.argmax(self.evidence.single < 0))
-            self.refuse_loss(budget)
+            if self.terms.fallback == "safe" and not np.isfinite(budget):
+                return int(self.evidence.single is not None)
+            self._refuse_loss(budget)
         if np.isfinite(budget):
             least = np.flatnonzero(loss)[np.argmin(cost[loss])]
             if not affords(budget, cost[least]):
-                advice = self.advice_on_budget(budget, int(least))
+                advice = self._advice_on_budget(budget, int(least))
                 check_affordable(budget, float(cost[least]), advice=advice)
             loss = loss & affords(budget, cost)
         points = np.flatnonzero(loss)
         mean_cost = self.evidence.costs[:, points].mean(axis=0)
         mean_loss = self.evidence.losses[:, points].mean(axis=0)
-        first, then = (
-            (mean_loss, mean_cost) if self.asked.max_loss is None else (mean_cost, mean_loss)
-        )
-        return int(points[np.lexsort((then, first))[0]])
+        by_loss = self.terms.max_loss is None
+        keys = (mean_cost, mean_loss) if by_loss else (mean_loss, mean_cost)
+        return int(points[np.lexsort(keys)[0]])
 
-    def vouches(self, budget):
-        """Whether some point keeps `max_loss`, if it was asked for."""
-        return bool(self.certified(budget)[0].any())
+    def least(self):
+        """The smallest budget that can be promised; infinity where none can."""
+        if not self.evidence.costs_known:
+            return np.inf
+        loss, cost = self.certified(np.finfo(float).max)
+        return float(cost[loss].min(initial=np.inf))
 
-    def advice_on_budget(self, budget, k):
+    def _advice_on_budget(self, budget, k):
         """What the budget asked for would take, at the cheapest point that may be taken."""
         costs, level = self.evidence.costs[:, k], self.level(budget)
-        beside = "" if self.asked.max_loss is None else f" beside max_loss={self.asked.max_loss!r}"
+        max_loss = self.terms.max_loss
+        beside = "" if max_loss is None else f" beside max_loss={max_loss!r}"
         upper = float(self.cost_upper(level)[k])
-        needed = more_rows_needed(budget, costs, upper, self.cost_range(), level)
+        needed = _more_rows_needed(budget, costs, upper, self.cost_range(), level)
         more = (
             f"budget={budget!r} would need about {needed:.0f}"
             if np.isfinite(needed)
@@ -169,155 +171,95 @@ class Selection:
         )
         return f"That is the smallest that {len(costs)} evidence rows can promise{beside}; {more}."
 
-    def cost_range(self):
-        """The smallest and the largest cost of a row."""
-        return 0.0, float(self.asked.max_cost or self.evidence.costs.max() or 1.0)
-
-    def refuse_loss(self, budget):
+    def _refuse_loss(self, budget):
         """Say what these rows can promise, and what the loss asked for would take."""
-        evidence = self.evidence
-        levels = self._levels_of_starts(self.level(budget))
-        possible = {
-            k: loss_bound(evidence, k, self.asked.loss_range, level) for k, level in levels.items()
-        }
+        evidence, max_loss, level = self.evidence, self.terms.max_loss, self.level(budget)
+        # Where the path may begin, and the level that `sequence` has for it there.
+        starts = {0: level}
+        if evidence.single is not None:
+            starts = {0: _END_SHARE * level, 1: (1 - _END_SHARE) * level}
+        possible = {k: self.loss_upper(k, level) for k, level in starts.items()}
         best = min(possible, key=possible.__getitem__)
-        level = levels[best]
-        parts = differences(evidence, best)
-        bounds = (-self.asked.loss_range, self.asked.loss_range)
-        method = loss_method(evidence, self.asked.loss_range, self.level())
-        options = {"bounds": bounds, "confidence": 1 - level, "method": method}
-        upper = [mean_upper_bound(part, **options) for part in parts]
+        level, parts = starts[best], evidence.differences(best)
+        options = self._options(level)
+        upper = [mean_upper_bound(part, confidence=1 - level, **options) for part in parts]
         worst = parts[int(np.argmax(upper))]
-        needed = more_rows_needed(float(self.asked.max_loss), worst, max(upper), bounds, level)
-        where = " of its smallest or worst group" if evidence.group_names else ""
-        more = (
-            f"max_loss={self.asked.max_loss!r} would need about {needed:.0f}"
-            if np.isfinite(needed)
-            else f"no number of rows would be enough: the loss seen at the safe end is "
-            f"{worst.mean():.3g}, which max_loss={self.asked.max_loss!r} is not above"
-        )
+        needed = _more_rows_needed(max_loss, worst, max(upper), options["bounds"], level)
         # A plan without a budget, which the fallback is, keeps none.
         without = f"leave out budget={budget!r} and " if np.isfinite(budget) else ""
+        fallback = f'{without}take fallback="safe"'
+        if np.isfinite(needed):
+            more = f"max_loss={max_loss!r} would need about {needed:.0f}. Give more rows, raise "
+            more += f"max_loss, or {fallback}."
+        else:
+            more = "no number of rows would be enough if the loss at the safe end is "
+            more += f"{worst.mean():.3g}, as seen. Raise max_loss above it, or {fallback}."
+        where = " of its smallest or worst group" if evidence.group_names else ""
         raise ValueError(
-            f"max_loss={self.asked.max_loss!r} cannot be promised with "
-            f"confidence={self.asked.confidence!r} on {len(worst)} evidence rows{where}. "
-            f"The smallest loss that they can promise is {possible[best]:.3g}; {more}. "
-            f'Give more rows, raise max_loss, or {without}take fallback="safe".'
+            f"max_loss={max_loss!r} cannot be promised with confidence={self.terms.confidence!r} "
+            f"on {len(worst)} evidence rows{where}. The smallest loss that they can promise is "
+            f"{possible[best]:.3g}; {more}"
         )
 
-    def least(self):
-        """The smallest budget that can be promised; infinity where none can."""
-        finite = np.finfo(float).max
-        if self.asked.unbilled:
-            return np.inf
-        loss, cost = self.certified(finite)
-        return float(cost[loss].min(initial=np.inf))
+    # Records --------------------------------------------------------------------------
 
     def operating_points(self, budget):
-        """All candidates with their bounds (:class:`OperatingPoints`)."""
+        """All points with their bounds (OperatingPoints)."""
         loss, cost = self.certified(budget)
-        one = self.asked.loss_range, self.level()
+        evidence, points = self.evidence, range(len(loss))
         return OperatingPoints(
-            self.evidence.path,
-            self.evidence.budget,
-            losses_of_points(self.evidence),
-            np.array([loss_bound(self.evidence, k, *one) for k in range(len(loss))]),
-            self.evidence.costs.mean(axis=0),
+            evidence.budgets,
+            np.array([evidence.mean_loss(k) for k in points]),
+            np.array([self.loss_upper(k, self.level()) for k in points]),
+            evidence.costs.mean(axis=0),
             self.cost_upper(self.level()),
-            loss & (affords(budget, cost) if np.isfinite(budget) else True),
-            self.evidence.single,
+            loss & affords(budget, cost),
+            evidence.single,
         )
-
-    def choice_of(self, k):
-        """Name of the choice that answers all rows at a point; None where the path decides."""
-        return None if self.evidence.single[k] < 0 else self.singles[int(self.evidence.path[k])]
-
-    def of_choices(self, budget, choices):
-        """Upper bounds of cost and loss of each choice on the rows that it answers.
-
-        They hold together with the confidence of the certificate, whatever operating point of
-        the paths the evidence has chosen. Only choices of the path in use, and of these only
-        what these rows can say, are named.
-
-        Returns
-        -------
-        dict from str to ChoicePromise
-        """
-        evidence, k = self.evidence, self.point(budget)
-        on_path = int((evidence.path == evidence.path[k]).sum())
-        level = (1 - self.asked.confidence) / len(choices) / on_path / len(self.names) / 2
-        range_, found = self.asked.loss_range, {}
-        for j, name in enumerate(choices):
-            rows = np.flatnonzero(evidence.routes[:, k] == j)
-            if not len(rows):
-                continue
-            against = evidence.losses[rows, [k] * len(rows)][:, None] - evidence.references[rows]
-            loss = cost = None
-            if self.asked.max_loss is not None:
-                method, bounds = loss_method(evidence, range_, level), (-range_, range_)
-                loss = max(
-                    mean_upper_bound(part, bounds=bounds, confidence=1 - level, method=method)
-                    for part in np.ascontiguousarray(against.T)
-                )
-                loss = None if loss >= range_ else loss
-            most = self.cost_range()
-            cost = mean_upper_bound(evidence.costs[rows, k], bounds=most, confidence=1 - level)
-            found[name] = ChoicePromise(loss, None if cost >= most[1] else cost)
-        return {name: of for name, of in found.items() if of != (None, None)}
 
     def certificate(self, budget):
         """What is promised for a budget (:class:`Certificate`)."""
-        evidence = self.evidence
-        k = self.point(budget)
-        promised = bool(self.certified(budget)[0].any())
-        promised = promised and (self.asked.max_loss is not None or np.isfinite(budget))
+        evidence, terms = self.evidence, self.terms
+        k, limited = self.point(budget), bool(np.isfinite(budget))
+        promised = bool(self.certified(budget)[0].any()) and (terms.max_loss is not None or limited)
         best = int(np.argmin(evidence.references.mean(axis=0)))
         one = len(evidence.reference_names) == 1
-        against = evidence.reference_names[0] if one else "the best single choice"
+        reference = evidence.reference_names[0] if one else "the best single choice"
         reference_cost = float(evidence.reference_costs[best])
         if np.isnan(reference_cost):
-            against += UNPRICED
+            reference += UNPRICED
             reference_cost = float(evidence.costs[:, 0].mean())
-        cost = float(evidence.costs[:, k].mean())
-        n = len(evidence.losses)
+        n, costs = len(evidence.losses), evidence.costs[:, k]
         assumption = f"later rows are drawn as the {n} evidence rows were"
-        if np.isfinite(budget) and self.asked.max_cost is None:
+        if limited and terms.max_cost is None:
             most = evidence.costs.max()
             assumption += f" and none costs more than {most:.4g}, the most that was seen"
-        if self.asked.asserted and self.asked.max_loss is not None:
-            assumption += (
-                f", and the losses of no row differ by more than {self.asked.loss_range:g}"
-            )
+        if terms.asserted and terms.max_loss is not None:
+            assumption += f", and the losses of no row differ by more than {terms.loss.range:g}"
+        options = {"bounds": self.cost_range(), "confidence": 1 - self.level()}
         return Certificate(
-            bool(promised),
-            None if self.asked.max_loss is None else float(self.asked.max_loss),
-            float(budget) if np.isfinite(budget) else None,
-            float(self.asked.confidence),
-            against,
-            n,
-            self.names[evidence.path[k]],
-            float(evidence.budget[k]),
-            seen_loss(evidence, k),
-            cost,
-            loss_bound(evidence, k, self.asked.loss_range, self.level()),
-            mean_upper_bound(
-                evidence.costs[:, k],
-                bounds=self.cost_range(),
-                confidence=1 - self.level(),
-            ),
-            reference_cost,
-            1 - cost / reference_cost if reference_cost > 0 else 0.0,
-            list(evidence.group_names),
-            assumption,
-            unit=self.asked.unit,
-            costs="as logged" if self.asked.billed else "by the router's own prices",
-            single=self.choice_of(k),
-            calls=dict(self.asked.calls or {}),
-            handed=float(self.hands[evidence.routes[:, k]].mean()) if self.hands.any() else None,
+            promised=promised,
+            max_loss=None if terms.max_loss is None else float(terms.max_loss),
+            budget=float(budget) if limited else None,
+            confidence=float(terms.confidence),
+            reference=reference,
+            n_rows=n,
+            operating_budget=float(evidence.budgets[k]),
+            loss=evidence.mean_loss(k),
+            cost=float(costs.mean()),
+            loss_upper=self.loss_upper(k, self.level()),
+            cost_upper=mean_upper_bound(costs, **options),
+            reference_cost=reference_cost,
+            groups=list(evidence.group_names),
+            assumption=assumption,
+            unit=terms.loss.unit,
+            single=evidence.single if k == 0 else None,
+            calls=dict(evidence.calls),
+            handed=float(evidence.handed[k]) if evidence.handed.any() else None,
         )
 
 
-def more_rows_needed(limit, values, upper, bounds, level):
+def _more_rows_needed(limit, values, upper, bounds, level):
     """About how many rows promise a mean within `limit`, where these values do not.
 
     `upper` is what they promise, above `limit`. A bound comes down to the mean at best as one over
@@ -325,7 +267,7 @@ def more_rows_needed(limit, values, upper, bounds, level):
     """
     n, mean = len(values), float(values.mean())
     needed = rows_needed(
-        limit, mean=mean, std=float(values.std()), bounds=bounds, confidence=1 - level
+        float(limit), mean=mean, std=float(values.std()), bounds=bounds, confidence=1 - level
     )
     if not np.isfinite(needed):
         return needed

@@ -1,12 +1,11 @@
 """How far to go: calibration on rows that nothing else has looked at."""
 
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skroute.base import affords, check_affordable
-from skroute.early_exit._thresholds import full_answers, is_wrong, running_values
+from skroute.early_exit._thresholds import is_wrong
 from skroute.guarantees._means import share_upper_bound
 
 
@@ -43,34 +42,23 @@ class Calibration(NamedTuple):
     share : float
         Share of the rows to hold out, 0 for none.
 
-    n_folds : int
-        Number of folds, 0 for none.
-
     has_rows : bool
         Whether the caller gave rows of their own.
     """
 
     given: Any
     share: float
-    n_folds: int
     has_rows: bool
 
     @classmethod
     def from_parameter(cls, calibration, X_calibration=None):
         """From the parameter `calibration` and rows given to the call, which go first."""
         if X_calibration is not None:
-            return cls(calibration, 0.0, 0, True)
-        if isinstance(calibration, Integral):
-            return cls(calibration, 0.0, int(calibration), False)
-        return cls(calibration, float(calibration or 0.0), 0, False)
+            return cls(calibration, 0.0, True)
+        return cls(calibration, float(calibration or 0.0), False)
 
-    def check(self, n_rows, guarantee):
-        """Refuse too few rows, and a guarantee without rows of its own."""
-        if self.n_folds > n_rows:
-            raise ValueError(
-                f"calibration={self.given!r} folds need as many rows, got {n_rows}. Give more "
-                "rows or fewer folds."
-            )
+    def check(self, guarantee):
+        """Refuse a guarantee without rows of its own."""
         if guarantee and not (self.has_rows or self.share):
             raise ValueError(
                 "guarantee=True needs calibration rows that nothing else has used, got "
@@ -224,7 +212,7 @@ def affordable(tradeoff, budget):
 
 
 class Judged(NamedTuple):
-    """What each policy does on rows. Two of them add up.
+    """What each policy does on rows.
 
     Attributes
     ----------
@@ -250,9 +238,6 @@ class Judged(NamedTuple):
     by_answer: Any
     so_far: Any
     n_rows: Any
-
-    def __add__(self, other):
-        return Judged(*(one + two for one, two in zip(self, other)))
 
 
 def judge(policies, values, bad, spent, answers, n_answers):
@@ -289,42 +274,3 @@ def judge(policies, values, bad, spent, answers, n_answers):
         by_answer[i] = np.bincount(answers[wrong], minlength=n_answers)
         so_far[i] = np.bincount(answers[ever], minlength=n_answers)
     return Judged(cost, by_position, by_answer, so_far, np.bincount(answers, minlength=n_answers))
-
-
-def cross_fit(recipe, scores, offset, beta, costs, fold, steps, n_answers):
-    """Judge a recipe on all rows, each by what was learned without its fold.
-
-    Policies with the same index were made in the same way, by the same price of an error,
-    on each set of folds and, in the end, on all rows: what is pooled is how the recipe
-    does on rows that it has not seen. The last fit has more rows than any of these.
-
-    Parameters
-    ----------
-    recipe : Recipe
-    scores, offset, beta, costs
-        As for :meth:`Recipe.learn`.
-
-    fold : ndarray of shape (n_samples,), dtype=int
-        Fold of each row, 0, 1, ...
-
-    steps : sequence of FitTask
-        One for each fold.
-
-    n_answers : int
-
-    Returns
-    -------
-    Judged
-    """
-    judged = None
-    for left_out, step in enumerate(steps):
-        with step:
-            order, policies, _, _ = recipe.learn(
-                np.compress(fold != left_out, scores, axis=1), offset, beta, costs, step
-            )
-        part = np.compress(fold == left_out, scores, axis=1)
-        values, bad = running_values(part, order, offset, beta)
-        answers = full_answers(part, offset, beta)
-        found = judge(policies, values, bad, np.cumsum(costs[order]), answers, n_answers)
-        judged = found if judged is None else judged + found
-    return judged

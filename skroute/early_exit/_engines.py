@@ -76,14 +76,8 @@ class Engine(Protocol):
     def member_calls(self) -> dict:
         """For each member a function of rows, to time it."""
 
-    def reads(self, X: Any) -> bool:
-        """Whether these rows need no check: an array of floats, all of which are taken."""
-
     def plain(self, X: Any) -> Any:
         """Rows as the library surely takes them, to ask it again."""
-
-    def single_row(self, thresholds: ExitThresholds) -> Any:
-        """The short path for one row, None where there is none."""
 
 
 def check_ensemble(estimator):

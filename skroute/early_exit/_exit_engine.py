@@ -94,16 +94,15 @@ class ExitEngine:
     def _walk(self, run, thresholds, score, members, side):
         """One block, into the arrays given."""
         rows = np.arange(len(score))
-        locked = np.zeros(len(rows), dtype=bool)
         for k in range(self.n_members):
             now = self._score(run, k, rows)
             score[rows], members[rows] = now, k + 1
             if k == self.n_members - 1:
                 break
-            side[rows] = sides(thresholds, k, now, locked)
+            side[rows] = sides(thresholds, k, now)
             stays = side[rows] == 0
             run.release(rows[~stays])
-            rows, locked = rows[stays], locked[stays]
+            rows = rows[stays]
             if len(rows) == 0:
                 break
 
@@ -111,17 +110,9 @@ class ExitEngine:
         """For each exit a function of rows that goes on to it from the one before."""
         return {k: self.net.stage_call(k, k - 1) for k in range(self.n_members)}
 
-    def reads(self, X):
-        """False: its members check their rows."""
-        return False
-
     def plain(self, X):
         """The rows themselves."""
         return X
-
-    def single_row(self, thresholds):
-        """None: there is no short path."""
-        return None
 
 
 def only_order(order, n_members):

@@ -1,6 +1,5 @@
 """The optimised ensemble as plain arrays, and how to evaluate them without its library."""
 
-import json
 import os
 from collections.abc import Mapping
 from reprlib import repr as short_repr
@@ -16,12 +15,10 @@ from skroute.forests._forest import (
     ZERO_MISSING,
     Forest,
     Trees,
-    member_scores_reference,
 )
-from skroute.forests._rows import cast_numbers
 from skroute.utils._compat import validate_params
 
-__all__ = ["evaluate_exported", "export_ensemble", "load_exported"]
+__all__ = ["export_ensemble"]
 
 FORMAT = "skroute-early-exit"
 VERSION = 1
@@ -40,11 +37,10 @@ def export_ensemble(estimator, path):
     Parameters
     ----------
     estimator : QWYCEnsemble
-        Fitted, with trees as members, and another `stopping` than ``"fan"``.
+        Fitted, with trees as members.
 
     path : str or path-like
-        File to write: ``.npz`` (compressed arrays) or ``.json`` (text, four times as
-        large; numbers round-trip exactly).
+        File to write, whose name ends in ``.npz``: compressed arrays.
 
     Raises
     ------
@@ -55,8 +51,6 @@ def export_ensemble(estimator, path):
     See Also
     --------
     PortableEnsemble : Reads the file and answers by the compiled walk.
-    load_exported : Read the file.
-    evaluate_exported : Predict from it with numpy alone.
 
     Examples
     --------
@@ -69,23 +63,20 @@ def export_ensemble(estimator, path):
     >>> forest = RandomForestClassifier(30, max_depth=4, random_state=0)
     >>> quick = QWYCEnsemble(forest, alpha=0.02, random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     export_ensemble(quick, Path(folder) / "quick.json")
-
-    :func:`evaluate_exported` shows how the file is read and used.
+    ...     export_ensemble(quick, Path(folder) / "quick.npz")
     """
     if not hasattr(estimator, "stopping"):
         raise ValueError(
             "estimator must be a QWYCEnsemble, whose order and thresholds the file holds, got "
-            f"{type(estimator).__name__}. Others (FastForest, QWYCRegressor, QWYCRanker) are "
+            f"{type(estimator).__name__}. Others, such as FastForest, are "
             "pickled, or made anew from the library's model."
         )
     check_is_fitted(estimator)
     forest = getattr(estimator._engine, "forest", None)
-    if forest is None or estimator.stopping == "fan":
+    if forest is None:
         raise ValueError(
-            "Only trees with stopping='thresholds' and without a pipeline before them can be "
-            f"exported; the members of this ensemble are {type(estimator._engine).__name__!r}, "
-            f"stopping={estimator.stopping!r}."
+            "Only trees without a pipeline before them can be exported; this ensemble is "
+            f"evaluated by {type(estimator._engine).__name__!r}."
         )
     if forest.categories:
         raise ValueError(
@@ -104,30 +95,11 @@ def export_ensemble(estimator, path):
     content |= {"format": FORMAT, "version": VERSION}
     content["alpha"] = shares_of(estimator.alpha, estimator.classes_)
     path = os.fspath(path)
-    if path.endswith(".npz"):
-        np.savez_compressed(path, **content)
-    elif path.endswith(".json"):
-        plain = {
-            key: _plain(value) if isinstance(value, np.ndarray) else value
-            for key, value in content.items()
-        }
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(plain, file, allow_nan=False)
-    else:
-        raise ValueError(f"path must end in '.npz' or '.json', got {path!r}.")
+    if not path.endswith(".npz"):
+        raise ValueError(f"path must end in '.npz', got {path!r}.")
+    np.savez_compressed(path, **content)
 
 
-def _plain(values):
-    """Lists in which infinity, which JSON has no number for, is a string."""
-    if values.dtype.kind != "f" or np.isfinite(values).all():
-        return values.tolist()
-    plain = np.where(
-        np.isinf(values), np.where(values > 0, "Infinity", "-Infinity"), values.astype(object)
-    )
-    return plain.tolist()
-
-
-@validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
 def load_exported(path):
     """Read what :func:`export_ensemble` wrote.
 
@@ -140,50 +112,24 @@ def load_exported(path):
     dict
         Arrays and numbers: the nodes (``threshold``, ``feature``, ``child``), ``values``
         of the leaves, the trees in order of evaluation (``roots``, ``member_start``,
-        ``outputs``), the thresholds ``lo`` and ``hi`` of each position, ``classes``. In the
-        JSON file an infinite number is the string ``"Infinity"`` or ``"-Infinity"``.
+        ``outputs``), the thresholds ``lo`` and ``hi`` of each position, ``classes``.
 
     Raises
     ------
     ValueError
         If the file is of another format or version, or its arrays are damaged: a walk
         through them would leave them, or not end.
-
-    Examples
-    --------
-    >>> from skroute.early_exit import load_exported
-    >>> exported = load_exported("quick.json")  # doctest: +SKIP
     """
     path = os.fspath(path)
-    if path.endswith(".json"):
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-        kinds = {
-            "feature": np.int32,
-            "child": np.int32,
-            "cat_words": np.uint32,
-            "classes": None,
-            "threshold": np.float64,
-            "values": np.float64,
-            "offset": np.float64,
-            "alpha": np.float64,
-            "lo": np.float64,
-            "hi": np.float64,
-        }
-        content = {
-            key: _array(key, value, kinds.get(key, np.int32)) if isinstance(value, list) else value
-            for key, value in content.items()
-        }
-    else:
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                content = {
-                    key: value.item() if value.ndim == 0 else value for key, value in file.items()
-                }
-        except ValueError as error:
-            raise ValueError(
-                f"path={path!r} is not an exported ensemble: it holds no plain arrays."
-            ) from error
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            content = {
+                key: value.item() if value.ndim == 0 else value for key, value in file.items()
+            }
+    except ValueError as error:
+        raise ValueError(
+            f"path={path!r} is not an exported ensemble: it holds no plain arrays."
+        ) from error
     if content.get("format") != FORMAT or content.get("version") != VERSION:
         raise ValueError(
             f"{path!r} is not an exported early-exit ensemble of version {VERSION}: format "
@@ -193,29 +139,16 @@ def load_exported(path):
     return content
 
 
-def _array(name, values, dtype):
-    """An array of a list in which infinity is a string, and nothing else is."""
-    if dtype is np.float64:
-        cells = np.array(values, dtype=object).ravel().tolist()
-        texts = {cell for cell in cells if isinstance(cell, str)}
-        if texts - {"Infinity", "-Infinity"}:
-            raise ValueError(
-                f"The entry {name!r} of an exported ensemble has texts that are neither "
-                "'Infinity' nor '-Infinity'."
-            )
-    return np.asarray(values, dtype=dtype)
-
-
 def forest_of(exported):
     """The forest, checked, of what a file holds."""
     if not isinstance(exported, Mapping):
         raise TypeError(
-            "exported must be a dict, as load_exported returns, got "
+            "exported must be a dict of arrays, got "
             f"{type(exported).__name__}. PortableEnsemble.load(path) reads a file."
         )
     if missing := [name for name in _NEEDED if name not in exported]:
         raise ValueError(
-            f"exported has no entry for {missing!r}; it must be what load_exported returns."
+            f"exported has no entry for {missing!r}; it must be what PortableEnsemble.load reads."
         )
     for name in ("lo", "hi", "offset", *NODE.names):
         if not isinstance(exported[name], np.ndarray) or exported[name].ndim != 1:
@@ -239,80 +172,7 @@ def forest_of(exported):
         raise ValueError("The entry 'cast' of an exported ensemble must be '' or 'float32'.")
     forest = Forest(trees, **{name: exported[name] for name in _NUMBERS}, **more)
     trees.checked(forest.n_features, forest.n_outputs)
-    ExitThresholds.per_position(exported["lo"], exported["hi"]).checked(forest.n_members)
+    ExitThresholds(exported["lo"], exported["hi"]).checked(forest.n_members)
     if len(exported["classes"]) not in ((1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)):
         raise ValueError("The classes of an exported ensemble are not as many as its scores.")
     return forest
-
-
-@validate_params({"exported": [dict]}, prefer_skip_nested_validation=True)
-def evaluate_exported(exported, X):
-    """Predict from an exported ensemble with numpy alone.
-
-    A reference for other languages rather than a fast path, which decides ties by its own
-    sums: every tree is evaluated, and
-    rows take the answer of the first position whose threshold they cross.
-
-    Parameters
-    ----------
-    exported : dict
-        From :func:`load_exported`.
-
-    X : array-like of shape (n_samples, n_features)
-        Numbers as the source library reads them.
-
-    Returns
-    -------
-    y_pred : ndarray of shape (n_samples,)
-        Labels.
-
-    members : ndarray of shape (n_samples,), dtype=int64
-        Members that an early-exit evaluation needs.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from skroute.early_exit import (
-    ...     QWYCEnsemble,
-    ...     evaluate_exported,
-    ...     export_ensemble,
-    ...     load_exported,
-    ... )
-    >>> X, y = make_classification(500, class_sep=2.0, random_state=0)
-    >>> forest = RandomForestClassifier(10, max_depth=4, random_state=0)
-    >>> quick = QWYCEnsemble(forest, alpha=0.05, random_state=0).fit(X, y)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "quick.json"
-    ...     export_ensemble(quick, path)
-    ...     exported = load_exported(path)
-    >>> y_pred, members = evaluate_exported(exported, X)
-    >>> bool((y_pred == quick.predict(X)).all() and (members == quick.route(X)).all())
-    True
-    """
-    forest = forest_of(exported)
-    X = np.ascontiguousarray(cast_numbers(forest, np.asarray(X)), dtype=forest.dtype)
-    if X.ndim != 2 or X.shape[1] != forest.n_features or not len(X):
-        raise ValueError(
-            f"X must be a table of at least one row and {forest.n_features} columns, those that "
-            f"the ensemble was fitted on, got shape {X.shape}."
-        )
-    total = forest.offset + np.cumsum(member_scores_reference(forest, X), axis=0)
-    if forest.n_outputs == 1:
-        running, positive = total[:, :, 0], total[-1, :, 0] > forest.beta
-        answers = np.where(positive, len(exported["classes"]) - 1, 0)
-    else:
-        ranked = np.sort(total, axis=2)
-        running = ranked[:, :, -1] - ranked[:, :, -2]
-    up = running > exported["hi"][:, None]
-    leave = up | (running < exported["lo"][:, None])
-    leave[-1] = True
-    at, rows = np.argmax(leave, axis=0), np.arange(len(X))
-    if forest.n_outputs == 1:
-        early = at < len(leave) - 1
-        answers = np.where(early, np.where(up[at, rows], len(exported["classes"]) - 1, 0), answers)
-    else:
-        answers = np.argmax(total[at, rows], axis=1)
-    return exported["classes"][answers], at + 1

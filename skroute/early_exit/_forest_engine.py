@@ -1,18 +1,13 @@
 """Members that are trees: the compiled walk."""
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
 
-from skroute.early_exit._link import TINY, Link
+from skroute.early_exit._link import Link
 from skroute.forests._bitvector import bit_trees
-from skroute.forests._few_rows import readable
-from skroute.forests._row_layout import RowLayout, row_layout
-from skroute.forests._rows import plain_rows, rows_of
-from skroute.utils._tensors import is_dataset
+from skroute.forests._rows import rows_of
 
 # Rows that the kernels walk together.
 _BLOCK = 1024
@@ -83,8 +78,7 @@ class ForestEngine:
     def _walk(self, X, start, stop, thresholds, *out):
         from skroute.early_exit._kernels import walk_scalar, walk_vector
 
-        few = stop - start < _FEWEST_ROWS or thresholds.bins_per_unit > 0
-        stages = None if few else self._stages()
+        stages = None if stop - start < _FEWEST_ROWS else self._stages()
         if stages is None:
             walk = walk_scalar if self.n_outputs == 1 else walk_vector
             walk(X, start, stop, self.forest.trees, self.offset, thresholds, *out)
@@ -124,93 +118,6 @@ class ForestEngine:
         """For each member a function of rows, to time it."""
         return {t: ForestEngine(self.forest.taken([t])).scores for t in range(self.n_members)}
 
-    def reads(self, X):
-        """Whether these rows need no check; see :class:`Engine`."""
-        if is_dataset(X):
-            raise TypeError(
-                f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor "
-                "or a data frame."
-            )
-        return plain_rows(self.forest, X) is not None
-
     def plain(self, X):
         """Rows as the library surely takes them."""
         return X if self.forest.categories else rows_of(self.forest, X)
-
-    def single_row(self, thresholds):
-        """The short path for one row, None where there is none.
-
-        Returns
-        -------
-        SingleRow or None
-        """
-        forest, trees = self.forest, self.forest.trees
-        encodes = forest.categories and forest.encode_arrays
-        one_tree = self.n_outputs == 1 and len(trees.roots) == self.n_members
-        if not one_tree or thresholds.bins_per_unit > 0 or encodes:
-            return None
-        link = Link("") if self.link is None else self.link
-        ends = [forest.beta, self.rounding, link.slope, link.shift, link.kind == "mean"]
-        ends = np.array(ends, dtype=np.float64)
-        layout = row_layout(forest, more=(thresholds.lo, thresholds.hi, ends))
-        if layout is None:
-            return None
-        return SingleRow(np.dtype(forest.cast or forest.dtype), layout, self.rounding)
-
-
-class SingleRow(NamedTuple):
-    """What one row as an array takes: a compiled walk, and nothing made on the way.
-
-    Attributes
-    ----------
-    dtype
-        Of an array in neither single nor double precision.
-
-    layout : RowLayout
-        What the kernels take after the row.
-
-    rounding : float
-        As of the engine.
-    """
-
-    dtype: np.dtype
-    layout: RowLayout
-    rounding: float
-
-    def walk(self, X):
-        """Distance from the decision on the side of the answer, and members evaluated.
-
-        None where this path cannot say: more rows, values that the library may refuse, ties.
-        """
-        if X.ndim != 2 or (X := readable(X, self.dtype, "fiu")) is None:
-            return None
-        distance, members, side = _kernels()[0](X, *self.layout)
-        if side == 0:
-            return None if abs(distance) <= self.rounding else (distance, members)
-        if side == 2:
-            return None
-        return (max(distance, TINY) if side > 0 else min(distance, -TINY)), members
-
-    @property
-    def kernels(self):
-        """A function that returns the compiled walks, which it loads when it is first called."""
-        return _kernels
-
-    def label(self, X):
-        """Position of the label; -1 where `walk` is None."""
-        if X.ndim != 2 or (X := readable(X, self.dtype, "fiu")) is None:
-            return -1
-        return _kernels()[1](X, *self.layout)
-
-    def proba(self, X, proba):
-        """Write the probabilities into an array; False where `walk` is None."""
-        if X.ndim != 2 or (X := readable(X, self.dtype, "fiu")) is None:
-            return False
-        return _kernels()[2](X, *self.layout, proba)
-
-
-@cache
-def _kernels() -> Any:
-    from skroute.early_exit._row_walk import label_row, proba_row, walk_row
-
-    return walk_row, label_row, proba_row

@@ -11,7 +11,7 @@ def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side)
     """Early-exit walk of rows ``start:stop``, one score per row.
 
     A row leaves after member `r` when its partial sum is below the lower or above the
-    upper threshold of that position and, with bins, of its bin. Results go into `score`
+    upper threshold of that position. Results go into `score`
     (the partial sum), `members` (how many were evaluated) and `side` (1 left above, -1
     below, 0 never).
 
@@ -28,19 +28,16 @@ def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side)
     members, side : ndarray of shape (n_samples,)
     """
     n_members = len(trees.member_start) - 1
-    lo, hi, bin_start = thresholds.lo, thresholds.hi, thresholds.start
-    bins_per_unit = thresholds.bins_per_unit
+    lo, hi = thresholds.lo, thresholds.hi
     block = min(1024, stop - start)
     rows = np.empty(block, dtype=np.int64)
     g = np.empty(block, dtype=np.float64)
     leaf = np.empty(block, dtype=np.int64)
-    locked = np.zeros(block, dtype=np.bool_)
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
         for j in range(m):
             rows[j] = begin + j
             g[j] = offset[0]
-            locked[j] = False
         for r in range(n_members):
             for t in range(trees.member_start[r], trees.member_start[r + 1]):
                 leaves(X, rows, m, trees, t, leaf)
@@ -51,23 +48,13 @@ def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side)
             for j in range(m):
                 x = g[j]
                 i = rows[j]
-                b = np.int64(bin_start[r])
-                lock = locked[j]
-                if bins_per_unit > 0.0:
-                    bin_ = np.int64(np.rint(x * bins_per_unit)) - thresholds.first[r]
-                    if 0 <= bin_ < bin_start[r + 1] - bin_start[r]:
-                        b += bin_
-                        lock |= lo[b] != lo[b]
-                    else:
-                        lock = True
-                if last or (not lock and (x < lo[b] or x > hi[b])):
+                if last or x < lo[r] or x > hi[r]:
                     score[i, 0] = x
                     members[i] = r + 1
-                    side[i] = 0 if last else (1 if x > hi[b] else -1)
+                    side[i] = 0 if last else (1 if x > hi[r] else -1)
                 else:
                     g[kept] = x
                     rows[kept] = i
-                    locked[kept] = lock
                     kept += 1
             m = kept
             if m == 0:

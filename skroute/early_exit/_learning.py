@@ -13,7 +13,6 @@ from skroute.base import note_failure
 from skroute.early_exit._calibration import (
     Tradeoff,
     allowed_wrong,
-    cross_fit,
     fewest_rows,
     fixed_sequence,
     hold_out,
@@ -37,7 +36,7 @@ class LearnedExits(NamedTuple):
 
     Attributes
     ----------
-    stopping : {"thresholds", "votes", "fan"}
+    stopping : {"thresholds", "votes"}
         What was taken.
 
     order : ndarray of shape (n_members,), dtype=int64
@@ -118,11 +117,6 @@ def check_supported(engine, mode, stopping):
             "mode='negative' needs two classes: there is no negative class among "
             f"{engine.n_outputs}. Use mode='both'."
         )
-    if engine.n_outputs > 1 and stopping == "fan":
-        raise ValueError(
-            "stopping='fan' needs two classes, the ensemble has "
-            f"{engine.n_outputs}. Use stopping='thresholds'."
-        )
     if stopping == "votes" and not counts_alike(engine):
         raise ValueError(
             "stopping='votes' needs members that count alike, as those of a forest or of bagging, "
@@ -135,11 +129,11 @@ def counts_alike(engine):
     return bool(engine.votes) and np.ptp(engine.weights) == 0
 
 
-def possible_stopping(engine, stopping, order, budget_split):
+def possible_stopping(engine, stopping, order):
     """The parameter `stopping`, "auto" only where there is something to choose from."""
     if stopping != "auto":
         return stopping
-    free = isinstance(order, str) and order == "qwyc" and budget_split == "lagrangian"
+    free = isinstance(order, str) and order == "qwyc"
     return "auto" if free and counts_alike(engine) else "thresholds"
 
 
@@ -186,23 +180,14 @@ def learn_exits(engine, recipe, calibration, limits, X, X_calibration, costs, rn
         with task.step("thresholds or votes"):
             recipe = _better_stopping(recipe, scores, *known, rng, n_answers)
     n_positions = engine.n_members - 1 if isinstance(recipe.order, str) else 0
-    n_folds = calibration.n_folds
-    if n_folds:
-        names = [f"calibrate on fold {k + 1} of {n_folds}" for k in range(n_folds)]
-        steps = [task.step(name, n_positions) for name in names]
-        fold = _folds(full_answers(scores, *begin), n_folds, rng)
-        judged = cross_fit(recipe, scores, *known, fold, steps, n_answers)
     with task.step("order and thresholds", n_positions) as step:
         order, thresholds, values, bad = recipe.learn(scores, *known, step)
-    if not n_folds:
-        seen = scores if held_out is None else held_out
-        if held_out is not None:
-            values, bad = running_values(held_out, order, *begin)
-        spent = np.cumsum(costs[order])
-        judged = judge(thresholds, values, bad, spent, full_answers(seen, *begin), n_answers)
-    in_sample = held_out is None and not n_folds
-    has_bound = held_out is not None
-    chosen, bounds = _choose(judged, recipe.alpha, limits, in_sample, has_bound, classes)
+    in_sample = held_out is None
+    if not in_sample:
+        values, bad = running_values(held_out, order, *begin)
+    answers = full_answers(scores if in_sample else held_out, *begin)
+    judged = judge(thresholds, values, bad, np.cumsum(costs[order]), answers, n_answers)
+    chosen, bounds = _choose(judged, recipe.alpha, limits, in_sample, classes)
     n_rows = judged.n_rows.sum()
     n_wrong = judged.by_answer.sum(axis=1)
     per_answer = np.ndim(recipe.alpha) > 0
@@ -232,21 +217,12 @@ def _better_stopping(recipe, scores, offset, beta, costs, rng, n_answers):
         values, bad = running_values(scores[:, apart], order, offset, beta)
         spent = np.cumsum(costs[order])
         judged = judge(policies, values, bad, spent, answers[apart], n_answers)
-        chosen, _ = _choose(judged, recipe.alpha, None, True, False, None)
+        chosen, _ = _choose(judged, recipe.alpha, None, True, None)
         found.append((judged.cost[chosen], one))
     return min(found, key=lambda one: one[0])[1]
 
 
-def _folds(answers, n_folds, rng):
-    """Fold of each row; each has about as many rows of each answer."""
-    order = rng.permutation(len(answers))
-    order = order[np.argsort(answers[order], kind="stable")]
-    fold = np.empty(len(answers), dtype=np.int64)
-    fold[order] = np.arange(len(answers)) % n_folds
-    return fold
-
-
-def _choose(judged, alpha, limits, in_sample, has_bound, classes):
+def _choose(judged, alpha, limits, in_sample, classes):
     """Thresholds in use, and the upper bounds of what they change: of all rows or by answer."""
     counts, n_rows, shares = judged.so_far, judged.n_rows, np.atleast_1d(alpha)
     if np.ndim(alpha) == 0:
@@ -264,8 +240,6 @@ def _choose(judged, alpha, limits, in_sample, has_bound, classes):
     chosen = max(0, fixed_sequence(counts, allowed))
     if not chosen and len(counts) > 1:
         _warn_of_no_exit(alpha, n_rows, guarantee, confidence, classes.tolist())
-    if not has_bound:
-        return chosen, np.full(len(shares), np.nan)
     if not chosen:
         return chosen, np.zeros(len(shares))
     return chosen, np.array([upper_bound(k, n, confidence) for k, n in zip(allowed, n_rows)])

@@ -143,15 +143,13 @@ class MemberEngine:
         members = np.zeros(n, dtype=np.int64)
         side = np.zeros(n, dtype=np.int8)
         rows = np.arange(n)
-        locked = np.zeros(n, dtype=bool)
         for r in range(self.n_members):
             score[rows] += self.once.rows(r, rows, n, partial(self._asked, r, X))
             members[rows] = r + 1
             if r == self.n_members - 1:
                 break
-            side[rows] = sides(thresholds, r, score[rows], locked)
-            stays = side[rows] == 0
-            rows, locked = rows[stays], locked[stays]
+            side[rows] = sides(thresholds, r, score[rows])
+            rows = rows[side[rows] == 0]
             if len(rows) == 0:
                 break
         return score, members, side
@@ -160,21 +158,13 @@ class MemberEngine:
         """For each member a function of rows, to time it."""
         return {t: _Call(self, t) for t in range(self.n_members)}
 
-    def reads(self, X):
-        """False: its members check their rows."""
-        return False
-
     def plain(self, X):
         """The rows themselves."""
         return X
 
-    def single_row(self, thresholds):
-        """None: there is no short path."""
-        return None
 
-
-def sides(thresholds, r, score, locked):
-    """Where rows leave at a position: 1 above, -1 below, 0 not; updates `locked`.
+def sides(thresholds, r, score):
+    """Where rows leave at a position: 1 above, -1 below, 0 not.
 
     Parameters
     ----------
@@ -183,19 +173,13 @@ def sides(thresholds, r, score, locked):
     score : ndarray of shape (n_samples, n_outputs)
         Partial sums.
 
-    locked : ndarray of shape (n_samples,), dtype=bool
-        Rows that have been in a bin never seen, which are evaluated to the end.
-
     Returns
     -------
     ndarray of shape (n_samples,), dtype=int8
     """
-    low, high = thresholds.of_rows(r, score[:, 0])
-    locked |= np.isnan(low)
     value = score[:, 0] if score.shape[1] == 1 else leader_and_margin(score)[1]
-    side = (value > high).astype(np.int8) - (value < low).astype(np.int8)
-    side[locked] = 0
-    return side
+    above, below = value > thresholds.hi[r], value < thresholds.lo[r]
+    return above.astype(np.int8) - below.astype(np.int8)
 
 
 class _Call:

@@ -18,7 +18,6 @@ def qwyc_order(
     beta,
     costs,
     alpha,
-    budget_split="share",
     use_lo=True,
     use_hi=True,
     spread=0,
@@ -42,9 +41,6 @@ def qwyc_order(
     costs : ndarray of shape (n_members,)
     alpha : float
         Share of rows that may get another answer than from the full ensemble.
-
-    budget_split : {"greedy", "share"}, default="share"
-        How much of the error budget a position may spend.
 
     use_lo, use_hi : bool, default=True
     spread : int, default=0
@@ -101,7 +97,6 @@ def qwyc_order(
             beta,
             costs,
             alpha,
-            budget_split,
             use_lo,
             use_hi,
             spread,
@@ -133,7 +128,6 @@ def search(
     beta,
     costs,
     alpha,
-    budget_split,
     use_lo,
     use_hi,
     spread,
@@ -152,7 +146,7 @@ def search(
     with np.errstate(divide="ignore"):
         rate = np.where(costs > 0, 1.0 / costs, np.inf)
     for r in range(n_members - 1):
-        k = int(allowance(alpha * n_samples, r, budget_split) - used)
+        k = int(allowance(alpha * n_samples, r) - used)
         decided = count(scores, left, active, g, target, max(0, k - spread), k + spread)
         with np.errstate(invalid="ignore"):
             # A free member goes first, whatever it decides.
@@ -175,54 +169,3 @@ def search(
             # Scores of rows that are left move together, or each costs a cache line.
             scores, active = np.take(scores, active, axis=1), np.arange(len(active))
     return np.concatenate([order, left]).astype(np.int64), lo, hi
-
-
-def individual_mse_order(scores):
-    """Members by the squared error of each alone against the full score.
-
-    Both are centred: a constant is known before any member is asked.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_members, n_samples, n_outputs)
-
-    Returns
-    -------
-    ndarray of shape (n_members,), dtype=int64
-    """
-    full = scores.sum(axis=0, dtype=np.float64)
-    full -= full.mean(axis=0)
-    errors = [np.mean((full - (score - score.mean(axis=0))) ** 2) for score in scores]
-    return np.argsort(errors, kind="stable")
-
-
-def greedy_mse_order(scores):
-    """Members so that each next one lowers the squared error of the partial sum most.
-
-    The error is against the full score, centred. Inner products are computed once, so
-    that a position costs ``n_members`` operations.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_members, n_samples, n_outputs)
-
-    Returns
-    -------
-    ndarray of shape (n_members,), dtype=int64
-    """
-    n_members = len(scores)
-    gram = np.zeros((n_members, n_members))
-    for output in range(scores.shape[2]):
-        for start in range(0, scores.shape[1], 4096):
-            part = scores[:, start : start + 4096, output].astype(np.float64)
-            part -= scores[:, :, output].mean(axis=1, dtype=np.float64)[:, None]
-            gram += part @ part.T
-    with_residual = gram.sum(axis=1)
-    left = np.ones(n_members, dtype=bool)
-    order = np.empty(n_members, dtype=np.int64)
-    for r in range(n_members):
-        change = np.where(left, np.diag(gram) - 2.0 * with_residual, np.inf)
-        order[r] = np.argmin(change)
-        left[order[r]] = False
-        with_residual -= gram[order[r]]
-    return order

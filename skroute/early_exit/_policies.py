@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 
 from skroute.early_exit._exit_thresholds import ExitThresholds
-from skroute.early_exit._fan import fan_table, fan_thresholds
-from skroute.early_exit._order import greedy_mse_order, individual_mse_order, qwyc_order
+from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._thresholds import (
     doubtful,
     full_answers,
     lagrangian_path,
     running_values,
-    spend_thresholds,
     widened,
 )
 from skroute.early_exit._votes import vote_path
@@ -25,18 +23,13 @@ N_POLICIES = 40
 PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
 # The same for votes, whose errors are counted by a law in place of rows: it goes further.
 VOTE_PRICES = np.geomspace(65536.0, 0.5, N_POLICIES)
-# Budgets of errors, as multiples of alpha.
-SHARES = np.geomspace(1 / 64, 16, N_POLICIES)
 # More cautious still, for rows on which the first of them is wrong too often: thresholds
 # moved out by these many deviations of what is still to come.
 WIDER = np.geomspace(3.0, 0.02, 16)
-# Fan's deviations of distance, and his bins per standard deviation of the full score.
-GAMMAS = np.geomspace(8.0, 0.25, N_POLICIES)
-FAN_BINS = 20.0
 
 # The order search: errors it may make in all, at least, and as a share of what alpha allows;
 # over how many errors it averages. Chosen on splits of the training rows of Adult,
-# Covertype and Letter by benchmarks/early_exit_constants.py, which prints the evidence.
+# Covertype and Letter.
 SEARCH_ERRORS = 80
 SEARCH_SHARE = 1 / 3
 SEARCH_SPREAD = 10
@@ -53,7 +46,7 @@ class Recipe:
     alpha : float or ndarray of shape (n_classes,)
         Share of all rows that may be answered otherwise, or of the rows of each answer.
 
-    order, stopping, budget_split, n_jobs
+    order, stopping, n_jobs
         As for :class:`~skroute.early_exit.QWYCEnsemble`.
 
     use_lo, use_hi : bool
@@ -66,14 +59,13 @@ class Recipe:
     alpha: Any
     order: object
     stopping: str
-    budget_split: str
     n_jobs: object
     use_lo: bool
     use_hi: bool
     never: bool
 
     def settled(self, n_members, rng):
-        """The recipe with a random or given order resolved, so that folds share it."""
+        """The recipe with a random or given order resolved."""
         if not isinstance(self.order, str):
             order = np.asarray(self.order)
             if order.ndim != 1 or not np.array_equal(np.sort(order), np.arange(n_members)):
@@ -119,7 +111,7 @@ class Recipe:
             sides = self.use_lo, self.use_hi
             path = vote_path(scores[order], offset, beta, costs[order], prices, *sides)
             return order, _from_never(values, path), values, bad
-        policies = self._policies(values, bad, costs[order], beta, share, weights)
+        policies = self._policies(values, bad, costs[order], beta, weights)
         return order, policies, values, bad
 
     def _errors(self, scores, offset, beta):
@@ -146,17 +138,12 @@ class Recipe:
         if self.stopping == "votes" and self.order == "qwyc":
             # Members that count alike: nothing but their cost tells them apart.
             return np.argsort(costs, kind="stable")
-        if self.order == "individual_mse":
-            return individual_mse_order(scores)
-        if self.order == "greedy_mse":
-            return greedy_mse_order(scores)
         return qwyc_order(
             scores,
             offset,
             beta,
             costs,
             max(share * SEARCH_SHARE, min(SEARCH_ERRORS / scores.shape[1], 0.05)),
-            "greedy" if self.budget_split == "greedy" else "share",
             self.use_lo,
             self.use_hi,
             SEARCH_SPREAD,
@@ -164,23 +151,13 @@ class Recipe:
             on_position,
         )[0]
 
-    def _policies(self, values, bad, costs, beta, share, weights):
-        n_members, n_samples = values.shape
+    def _policies(self, values, bad, costs, beta, weights):
         if self.never:
-            return [ExitThresholds.never(n_members)]
-        if self.stopping == "fan":
-            return [ExitThresholds.never(n_members), *fan_policies(values, beta, self.use_hi)]
-        sides = self.use_lo, self.use_hi
-        if self.budget_split == "lagrangian":
-            # Margins of several classes say who leads, not by how much that may change.
-            wrong = doubtful(values, bad, beta, SOFTNESS) if self.use_lo else bad
-            prices = costs.sum() * PRICES
-            path = lagrangian_path(values, wrong, costs, prices, *sides, weights=weights)
-        else:
-            path = [
-                spend_thresholds(values, bad, part * n_samples, self.budget_split, *sides)
-                for part in np.minimum(share * SHARES, 0.5)
-            ]
+            return [ExitThresholds.never(len(values))]
+        # Margins of several classes say who leads, not by how much that may change.
+        wrong = doubtful(values, bad, beta, SOFTNESS) if self.use_lo else bad
+        prices, sides = costs.sum() * PRICES, (self.use_lo, self.use_hi)
+        path = lagrangian_path(values, wrong, costs, prices, *sides, weights=weights)
         return _from_never(values, path)
 
 
@@ -188,17 +165,4 @@ def _from_never(values, path):
     """Policies from "never leave early" over wider thresholds than the first to the last."""
     path = widened(values, *path[0], WIDER) + path
     never = ExitThresholds.never(len(values))
-    return [never, *(ExitThresholds.per_position(lo, hi) for lo, hi in path)]
-
-
-def fan_policies(values, beta, use_hi):
-    """Policies of dynamic scheduling, from cautious to hurried."""
-    width = float(np.std(values[-1].astype(np.float64))) / FAN_BINS or 1.0
-    start, first, mean, deviation = fan_table(values, width)
-    policies = []
-    for gamma in GAMMAS:
-        lo, hi = fan_thresholds(mean, deviation, beta, gamma)
-        if not use_hi:
-            hi = np.where(np.isnan(hi), np.nan, np.inf)
-        policies.append(ExitThresholds(lo, hi, start, first, 1.0 / width))
-    return policies
+    return [never, *(ExitThresholds(lo, hi) for lo, hi in path)]

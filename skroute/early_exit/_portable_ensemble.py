@@ -25,7 +25,7 @@ class PortableEnsemble:
     Parameters
     ----------
     exported : dict
-        From :func:`load_exported`; :meth:`load` does both steps.
+        The arrays of a file of :func:`export_ensemble`; :meth:`load` reads one.
 
     n_jobs : int, default=None
         Threads for batches of rows.
@@ -37,10 +37,6 @@ class PortableEnsemble:
 
     n_features_in_ : int
         Columns of a row.
-
-    See Also
-    --------
-    evaluate_exported : The same in numpy alone, as a definition of the format.
 
     Notes
     -----
@@ -70,7 +66,7 @@ class PortableEnsemble:
         self.n_features_in_ = forest.n_features
         self.n_jobs = n_jobs
         self._engine: Any = ForestEngine(forest)
-        self._thresholds = ExitThresholds.per_position(exported["lo"], exported["hi"])
+        self._thresholds = ExitThresholds(exported["lo"], exported["hi"])
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None) -> Self:
@@ -79,7 +75,7 @@ class PortableEnsemble:
         Parameters
         ----------
         path : str or path-like
-            Ends in ``.npz`` or ``.json``.
+            Ends in ``.npz``.
 
         n_jobs : int, default=None
             Threads for batches of rows.

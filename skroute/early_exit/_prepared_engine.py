@@ -57,17 +57,9 @@ class PreparedEngine(NamedTuple):
             for t, call in self.inner.member_calls().items()
         }
 
-    def reads(self, X):
-        """Rows are for the pipeline to check."""
-        return False
-
     def plain(self, X):
         """Rows as the library surely takes them: the pipeline's own."""
         return X
-
-    def single_row(self, thresholds):
-        """There is no short path through a pipeline."""
-        return None
 
 
 class _Once(NamedTuple):

@@ -32,16 +32,14 @@ from skroute.early_exit._learning import (
 )
 from skroute.early_exit._own_answers import check_same_answers, settle, settled_labels
 from skroute.early_exit._policies import Recipe
-from skroute.early_exit._short_path import ShortPath, prepared
+from skroute.forests._rows import plain_rows
 from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import (
     Integral,
     Interval,
     Real,
-    RealNotInt,
     StrOptions,
     VisualBlock,
-    num_samples,
 )
 from skroute.utils._frozen import unfrozen
 from skroute.utils._once import once_of
@@ -86,30 +84,20 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         class are always evaluated in full, so that their scores can rank them. Two
         classes only.
 
-    order : {"qwyc", "natural", "random", "individual_mse", "greedy_mse"} or array-like of \
-            shape (n_members,), default="qwyc"
-        Order of evaluation: Algorithm 1, the ensemble's own, a random one, by the squared
-        error of each member or of the growing partial sum against the full score, or the
-        permutation given.
+    order : {"qwyc", "natural", "random"} or array-like of shape (n_members,), default="qwyc"
+        Order of evaluation: Algorithm 1, the ensemble's own, a random one, or the permutation
+        given.
 
-    stopping : {"auto", "thresholds", "votes", "fan"}, default="auto"
-        QWYC's thresholds per position; the optimal stopping of a vote [3]_, for members that
-        count alike, which needs no order search; or dynamic scheduling of Fan et al. [2]_ with
-        thresholds per bin of the partial sum (two classes only). "auto" takes votes where
+    stopping : {"auto", "thresholds", "votes"}, default="auto"
+        QWYC's thresholds per position, or the optimal stopping of a vote [2]_, for members that
+        count alike, which needs no order search. "auto" takes votes where
         they cost less than thresholds on a third of the rows to learn from, which neither has
         seen, for forests, bagging and voting in the order "qwyc"; thresholds otherwise.
 
-    budget_split : {"lagrangian", "share", "greedy"}, default="lagrangian"
-        How errors are spent over the positions: one price of an error for all positions,
-        2 % of what is left at each position, or all that is left as soon as it helps.
-
-    calibration : float, int or None, default=0.25
-        On which rows it is decided how hurried the thresholds may be. A float is the
-        share held out, from fitting the ensemble too; ``disagreement_bound_`` needs such
-        rows. An int is a number of folds, for a frozen ensemble: order and thresholds
-        are learned once without each fold and judged on it, then on all rows. That wastes
-        no row, takes that many times longer and gives no bound. None decides on the rows
-        that the thresholds are fitted on, which is optimistic.
+    calibration : float or None, default=0.25
+        Share of the rows that is held out, from fitting the ensemble too, to decide how
+        hurried the thresholds may be; ``disagreement_bound_`` needs such rows. None decides
+        on the rows that the thresholds are fitted on, which is optimistic.
 
     confidence : float, default=0.95
         Confidence of ``disagreement_bound_``.
@@ -144,13 +132,12 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
     order_ : ndarray of shape (n_members,), dtype=int64
         Members in order of evaluation.
 
-    stopping_ : {"thresholds", "votes", "fan"}
+    stopping_ : {"thresholds", "votes"}
         What is used, which ``stopping="auto"`` chose.
 
     thresholds_ : ndarray of shape (n_members, 2), dtype=float64
         Lower and upper threshold of each position, of the partial sum (two classes) or of
-        the margin between the two leading classes; infinite where no row leaves. With
-        ``stopping="fan"`` one row for each bin.
+        the margin between the two leading classes; infinite where no row leaves.
 
     costs_ : ndarray of shape (n_members,), dtype=float64
         Cost of each member, in the ensemble's own order.
@@ -243,16 +230,11 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         "alpha": [Interval(Real, 0, 1, closed="left"), dict],
         "mode": [StrOptions({"both", "negative"})],
         "order": [
-            StrOptions({"qwyc", "natural", "random", "individual_mse", "greedy_mse"}),
+            StrOptions({"qwyc", "natural", "random"}),
             "array-like",
         ],
-        "stopping": [StrOptions({"auto", "thresholds", "votes", "fan"})],
-        "budget_split": [StrOptions({"lagrangian", "share", "greedy"})],
-        "calibration": [
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            Interval(Integral, 2, None, closed="left"),
-            None,
-        ],
+        "stopping": [StrOptions({"auto", "thresholds", "votes"})],
+        "calibration": [Interval(Real, 0, 1, closed="neither"), None],
         "confidence": [Interval(Real, 0, 1, closed="neither")],
         "guarantee": ["boolean"],
         "costs": [StrOptions({"time"}), dict, "array-like", None],
@@ -269,7 +251,6 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         mode="both",
         order="qwyc",
         stopping="auto",
-        budget_split="lagrangian",
         calibration=0.25,
         confidence=0.95,
         guarantee=False,
@@ -283,7 +264,6 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         self.mode = mode
         self.order = order
         self.stopping = stopping
-        self.budget_split = budget_split
         self.calibration = calibration
         self.confidence = confidence
         self.guarantee = guarantee
@@ -329,13 +309,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         labels = column_or_1d(labels, warn=True)
         n = len(labels)
         calibration = Calibration.from_parameter(self.calibration, X_calibration)
-        if calibration.n_folds and not ensemble.frozen:
-            raise ValueError(
-                f"calibration={self.calibration!r} folds need a fitted ensemble: the one that "
-                "fit would fit has seen the rows of every fold. Pass "
-                "FrozenEstimator(ensemble), or a share to hold out such as calibration=0.25."
-            )
-        calibration.check(n, self.guarantee)
+        calibration.check(self.guarantee)
         rng = check_random_state(self.random_state)
         train, held_out = calibration.split(n, rng, labels)
         if held_out is not None:
@@ -373,7 +347,9 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ensemble = as_ensemble(self.estimator)
         if ensemble.frozen:
             ensemble.check()
-            fitted, known = ensemble.content(), None
+            fitted = ensemble.content()
+            # A booster of its own does not know the labels that an earlier fit has seen.
+            known = self.classes_ if vars(self).get("estimator_") is fitted else None
         elif hasattr(self, "estimator_"):
             fitted, known = self.estimator_, self.classes_
         else:
@@ -383,7 +359,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
             )
         X = check_rows(self, X, reset=True)
         calibration = Calibration.from_parameter(self.calibration, X_calibration)
-        calibration.check(num_samples(X), self.guarantee)
+        calibration.check(self.guarantee)
         engine, classes = as_ensemble(fitted).engine(known=known)
         rng = check_random_state(self.random_state)
         self._learn(fitted, engine, classes, X, X_calibration, calibration, rng, task)
@@ -400,8 +376,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         recipe = Recipe(
             alpha=alpha,
             order=only_order(self.order, n_members) if engine.in_order else self.order,
-            stopping=possible_stopping(engine, self.stopping, self.order, self.budget_split),
-            budget_split=self.budget_split,
+            stopping=possible_stopping(engine, self.stopping, self.order),
             n_jobs=self.n_jobs,
             use_lo=engine.n_outputs == 1,
             use_hi=self.mode == "both",
@@ -419,30 +394,15 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         self.thresholds_ = np.column_stack([thresholds.lo, thresholds.hi])
         self._spent = np.concatenate([[0.0], np.cumsum(costs[learned.order])])
         self._engine = engine.taken(learned.order)
-        self._short = self._short_path()
         self._within(self._effective_budget(None))
         self.choices_ = [str(k) for k in range(n_members + 1)]
         warn_of_rare_answers(alpha, learned, self.classes_, self.confidence)
-
-    def _unfit(self):
-        super()._unfit()
-        vars(self).pop("_short", None)
-
-    def __getstate__(self):
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_short"}
 
     def __setstate__(self, state):
         super().__setstate__(state)
         if "tradeoff_" in state:
             for thresholds in self.tradeoff_.thresholds:
                 thresholds.checked(len(self.order_))
-            self._short = self._short_path()
-
-    def _short_path(self):
-        chosen = self.tradeoff_.thresholds[self.tradeoff_.chosen]
-        named = hasattr(self, "feature_names_in_")
-        return ShortPath(self._engine, self.classes_, chosen, self._spent, named)
 
     # Prediction -------------------------------------------------------------------
 
@@ -465,9 +425,6 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ndarray of shape (n_samples,)
             The answers.
         """
-        if budget is None and not context and (short := prepared(self)) is not None:
-            if (one := short.label(X)) is not None:
-                return one
         return super().predict(X, budget=budget, **context)
 
     @available_if(lambda estimator: estimator._offers_proba())
@@ -490,9 +447,6 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        if budget is None and not context and (short := prepared(self)) is not None:
-            if (one := short.proba(X)) is not None:
-                return one
         return super().predict_proba(X, budget=budget, **context)
 
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
@@ -526,21 +480,17 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
         return True
 
     def _respond(self, X, response, *, budget=None, **context):
-        known = vars(self)
-        short = known.get("_short")
-        if short is None or context:
+        # Scikit-learn's checks of one row take ten times as long as its trees. Of a plain array,
+        # where fit saw no names, the trees' own check is enough.
+        forest = getattr(vars(self).get("_engine"), "forest", None)
+        named = hasattr(self, "feature_names_in_")
+        if context or forest is None or named or "choices_" not in vars(self):
             return super()._respond(X, response, budget=budget, **context)
-        rows = short.cells(X)
-        if rows is not None and budget is None and self.budget is None:
-            if (one := short.one_row(rows, response)) is not None:
-                return one
-        if self._engine.reads(X if rows is None else rows) and rows is not None:
-            plan = self._plan(rows, self._effective_budget(budget))
-            y_pred = None if response is None else self._answer(rows, plan, response)
-            return Routed(y_pred, plan.route, plan.cost)
-        found = super()._respond(X, response, budget=budget)
-        short.remember(X)
-        return found
+        if (rows := plain_rows(forest, X)) is None:
+            return super()._respond(X, response, budget=budget, **context)
+        plan = self._plan(rows, self._effective_budget(budget))
+        y_pred = None if response is None else self._answer(rows, plan, response)
+        return Routed(y_pred, plan.route, plan.cost)
 
     def _least(self):
         return self.tradeoff_.cost.min()
@@ -588,6 +538,7 @@ class QWYCEnsemble(ReportMixin, CostAwareMixin, ClassifierMixin, MetaEstimatorMi
             Mean cost per row.
         """
         check_is_fitted(self)
+        X = self._check_X(X)
         n = len(self.tradeoff_.thresholds)
         disagreement, cost, full = np.empty(n), np.empty(n), None
         for i, thresholds in enumerate(self.tradeoff_.thresholds):

@@ -168,44 +168,9 @@ def _between(ordered, cut):
     return 0.5 * (np.float64(ordered[cut - 1]) + np.float64(ordered[cut]))
 
 
-def allowance(total, position, budget_split):
+def allowance(total, position):
     """Wrong answers allowed up to a position (0-based), of `total` in all."""
-    if budget_split == "greedy":
-        return total
     return total * (1.0 - (1.0 - SHARE) ** (position + 1))
-
-
-def spend_thresholds(values, bad, total, budget_split, use_lo=True, use_hi=True):
-    """Thresholds for a fixed order, position after position.
-
-    Parameters
-    ----------
-    values, bad : ndarray of shape (n_members, n_samples)
-        From :func:`running_values`.
-
-    total : float
-        Wrong answers allowed in all.
-
-    budget_split : {"greedy", "share"}
-        Whether a position may spend all that is left, or 2 % of what was left before it.
-
-    Returns
-    -------
-    lo, hi : ndarray of shape (n_members,)
-    """
-    n_members, n_samples = values.shape
-    lo, hi = np.full(n_members, -np.inf), np.full(n_members, np.inf)
-    rows, used = np.arange(n_samples), 0
-    for r in range(n_members - 1):
-        v, wrong_above = values[r, rows], bad[r, rows]
-        k = int(allowance(total, r, budget_split) - used)
-        lo[r], hi[r] = optimal_thresholds(v, wrong_above, k, use_lo, use_hi)
-        up, down = v > hi[r], v < lo[r]
-        used += int(np.sum(up & wrong_above) + np.sum(down & ~wrong_above))
-        rows = rows[~(up | down)]
-        if len(rows) == 0:
-            break
-    return lo, hi
 
 
 def is_wrong(position, side, bad):

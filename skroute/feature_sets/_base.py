@@ -8,32 +8,37 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin
-from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.metrics import accuracy_score, check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
 
 from skroute.base import (
     CostAwareMixin,
     Plan,
+    Routed,
+    affords,
     check_budget,
     check_rows,
     dispatch,
     inherit_member_tags,
     note_failure,
 )
-from skroute.feature_sets._anytime import anytime_plan
 from skroute.feature_sets._costs import (
-    FeatureCosts,
     MeasuredCosts,
-    check_feature_costs,
-    measure_feature_costs,
+    SetCosts,
+    given_costs,
+    measured_costs,
+    timed,
+    timed_rows,
 )
 from skroute.feature_sets._extractors import check_extractors
-from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
+from skroute.feature_sets._sets import NO_FEATURES, indicator, members, set_name
 from skroute.feature_sets._training import SetTrainer
+from skroute.metrics import pareto_front
 from skroute.metrics._report import ReportMixin
 from skroute.utils._compat import (
     BaseComposition,
@@ -47,6 +52,12 @@ from skroute.utils._compat import (
 )
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_numbers
+
+# Sets times queries that are looked at together: they stay near the processor's cache.
+_BLOCK = 200_000
+# Items on which the time beside the features is measured: models are slow.
+_N_ANSWERED = 30
 
 
 class Skyline(NamedTuple):
@@ -55,7 +66,7 @@ class Skyline(NamedTuple):
     Attributes
     ----------
     route : ndarray of shape (n_sets,), dtype=int64
-        Index of each set into ``choices_``.
+        Indices into ``choices_``, by rising cost.
 
     cost : ndarray of shape (n_sets,), dtype=float64
         Cost of each set at the size, rising.
@@ -77,9 +88,11 @@ class BaseFeatureSelector(
     A subclass declares
 
     - ``_max_extractors``: how many extractors it can handle;
-    - ``_choose(trainer, reference) -> Choices``: which sets to train, and the index over
-      them. `reference` is the median training size, None where items have no size. It may
-      set fitted attributes of its own.
+    - ``_choose(trainer, reference) -> masks``: the sets that can be chosen. `reference` is the
+      median training size, None where items have no size. It may set fitted attributes;
+    - ``_lookup(cost, budget) -> route``: which of them to choose, from the cost of each set for
+      each query, of shape (n_queries, n_sets), and the queries' budgets;
+    - ``_goals(budget)``: choices that any-time retrieval may end at, the least preferred first.
     """
 
     _parameter_constraints: dict = {
@@ -97,7 +110,6 @@ class BaseFeatureSelector(
             Interval(Integral, 1, None, closed="left"),
         ],
     }
-    _call_context = ("size", "anytime")
     _max_extractors: int
     _advice = ""
 
@@ -130,19 +142,14 @@ class BaseFeatureSelector(
         self
         """
         if isinstance(params.get("extractors", self.extractors), (list, tuple)):
-            with self._noting_inner_changes(params):
-                self._set_params("extractors", **params)
+            self._set_params("extractors", **params)
             return self
         return super().set_params(**params)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        size: ArrayLike | None = None,
-        **params: Any,
-    ):
-        """Train the models of the feature sets and index them.
+    # Fit --------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, size: ArrayLike | None = None, **params: Any):
+        """Train the models of the feature sets.
 
         Parameters
         ----------
@@ -178,18 +185,25 @@ class BaseFeatureSelector(
         X, y = indexable(X, on_host(y))
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        extractors = self._check_extractors()
+        extractors = check_extractors(self.extractors, X, self._validate_names)
+        self._check_set_names(extractors.names)
         splits = list(check_cv(self.cv, y, classifier=True).split(X, y, **split_params))
         sizes = self._sizes(X, size)
         self.classes_ = np.unique(y)
         self.extractors_ = extractors.fit(X, y)
         self.costs_ = self._feature_costs(X, sizes)
         if sizes is not None:
-            self.costs_.check_sizes(sizes)
+            self._known_sizes(sizes)
+        names, n_extractors = extractors.names, len(extractors.names)
+        prepared = self.extractors_.prepare(X, range(n_extractors))
+
+        def table_of(mask):
+            return self.extractors_.take(prepared, members(mask))
+
         trainer = SetTrainer(
             self.estimator,
-            extractors,
-            extractors.prepare(X, range(len(extractors.names))),
+            table_of,
+            partial(set_name, names),
             y,
             splits,
             check_scoring(self.estimator, scoring=self.scoring),
@@ -199,16 +213,18 @@ class BaseFeatureSelector(
             check_memory(self.memory),
             lambda n_sets: task.step(f"train-{n_sets}-sets"),
         )
-        reference = None if sizes is None else float(np.median(sizes))
-        self._masks, self._set_costs, self.index_ = self._choose(trainer, reference)
-        expanded = np.array(list(trainer.quality), dtype=np.int64)
-        self.expanded_ = indicator(expanded, len(extractors.names))
-        self.expanded_quality_ = np.array(list(trainer.quality.values()))
-        self.n_trained_ = len(expanded) - 1
-        self.candidates_ = indicator(self._masks, len(extractors.names))
+        self._masks = self._choose(trainer, None if sizes is None else float(np.median(sizes)))
+        self.candidates_ = indicator(self._masks, n_extractors)
         self.quality_ = np.array(trainer.evaluate(self._masks.tolist()))
         self.estimators_ = trainer.fit(self._masks)
-        self.choices_ = [set_name(extractors.names, mask) for mask in self._masks]
+        self.expanded_ = indicator(list(trainer.quality), n_extractors)
+        self.expanded_quality_ = np.array(list(trainer.quality.values()))
+        self.n_trained_ = len(self.expanded_) - 1
+        self._set_costs = SetCosts(self.costs_, self._masks)
+        self.choices_ = [set_name(names, mask) for mask in self._masks]
+        if isinstance(self.costs, MeasuredCosts) and self.costs.include_model:
+            seconds = self._seconds_beside_features(X, sizes, table_of)
+            self._set_costs = SetCosts(self.costs_, self._masks, seconds)
 
     def _routed(self, params):
         """Metadata for the models, the scorer and the splitter."""
@@ -216,27 +232,6 @@ class BaseFeatureSelector(
             return params, params, {}
         routed = self._route_metadata(params)
         return routed["estimator"]["fit"], routed["scorer"]["score"], routed["splitter"]["split"]
-
-    def _least(self):
-        # The empty set costs nothing.
-        return 0.0
-
-    def _offers_proba(self):
-        # Not hasattr: the model's own AttributeError says why it is absent.
-        return self.estimator.predict_proba is not None
-
-    def _check_X(self, X):
-        return self._check_columns(X, reset=False)
-
-    def _check_extractors(self):
-        extractors = check_extractors(
-            self.extractors,
-            getattr(self, "n_features_in_", None),
-            getattr(self, "feature_names_in_", None),
-            self._validate_names,
-        )
-        check_set_names(extractors.names, self._max_extractors, type(self).__name__, self._advice)
-        return extractors
 
     def _check_columns(self, X, *, reset):
         """Check X as far as its columns are there to be read; lists of rows become arrays.
@@ -246,10 +241,8 @@ class BaseFeatureSelector(
         names of the columns are checked. Raw items have none.
         """
         of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
-        if of_columns and isinstance(X, list):
-            X = np.asarray(X)
         if of_columns:
-            X = on_host(X)
+            X = np.asarray(X) if isinstance(X, list) else on_host(X)
         if self.extractors is None:
             return check_rows(self, X, reset=reset)
         (X,) = indexable(X)
@@ -261,30 +254,72 @@ class BaseFeatureSelector(
             validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
+    def _check_set_names(self, names):
+        """Refuse more extractors than can be handled, and names like those of sets."""
+        if len(names) > self._max_extractors:
+            raise ValueError(
+                f"{type(self).__name__} handles at most {self._max_extractors} extractors, got "
+                f"{len(names)}. Group columns under one name in extractors{self._advice}."
+            )
+        if ambiguous := [name for name in names if " + " in name or name == NO_FEATURES]:
+            raise ValueError(
+                f"The extractor {ambiguous[0]!r} would be mistaken for a set of extractors: "
+                f'those have " + " between names, or are {NO_FEATURES!r}. Give it another name.'
+            )
+
     def _feature_costs(self, X, sizes):
         """Cost functions of the extractors, given or measured."""
         names = self.extractors_.names
         for attribute in ("measured_sizes_", "measured_costs_"):
             vars(self).pop(attribute, None)
-        measured = MeasuredCosts() if isinstance(self.costs, str) else self.costs
-        if isinstance(measured, MeasuredCosts):
+        if isinstance(self.costs, (str, MeasuredCosts)):
             if not self.extractors_.measurable:
                 raise ValueError(
                     'costs="time" measures transformers, but extractors are columns of X, which '
                     "take no time to compute. Give numbers, polynomials or callables."
                 )
-            functions, self.measured_sizes_, self.measured_costs_ = measure_feature_costs(
-                self.extractors_, X, sizes, measured.check().percentile
+            costs, self.measured_sizes_, self.measured_costs_ = measured_costs(
+                self.extractors_, X, sizes, self._percentile()
             )
-            return FeatureCosts(names, functions)
-        if self.costs is None:
-            if self.extractors is not None:
-                raise ValueError(
-                    "costs=None is allowed with extractors=None only, where each column costs 1; "
-                    f'give the costs of {names!r}, or "time".'
-                )
-            return FeatureCosts(names, [np.ones(1)] * len(names))
-        return FeatureCosts(names, check_feature_costs(self.costs, names))
+            return costs
+        if self.costs is not None:
+            return given_costs(self.costs, names)
+        if self.extractors is not None:
+            raise ValueError(
+                "costs=None is allowed with extractors=None only, where each column costs 1; "
+                f'give the costs of {names!r}, or "time".'
+            )
+        return given_costs([1.0] * len(names), names)
+
+    def _percentile(self):
+        percentile = MeasuredCosts().percentile if self.costs == "time" else self.costs.percentile
+        if not (isinstance(percentile, Real) and 0 < percentile < 1):
+            raise ValueError(
+                "percentile of MeasuredCosts must be a number above 0 and below 1, got "
+                f"{percentile!r}."
+            )
+        return percentile
+
+    def _seconds_beside_features(self, X, sizes, table_of):
+        """What an answer to one item takes beside its features, at most: see MeasuredCosts."""
+        rows = timed_rows(np.zeros(num_samples(X)) if sizes is None else sizes, _N_ANSWERED)
+        percentile, models = self._percentile(), [0.0]
+        for mask, model in zip(self._masks, self.estimators_):
+            if mask:
+                table = table_of(mask)
+                alone = [_safe_indexing(table, [row]) for row in rows]
+                model.predict(alone[0])
+                seconds = [timed(partial(model.predict, row)) for row in alone]
+                models.append(np.quantile(seconds, percentile))
+        own = []
+        for row in rows:
+            # With nothing bought, what remains is skroute's own work.
+            size = None if sizes is None or self.size is not None else sizes[[row]]
+            one = _safe_indexing(X, [row])
+            own.append(timed(lambda one=one, size=size: self.predict(one, budget=0.0, size=size)))
+        return float(max(models) + np.quantile(own, percentile))
+
+    # Sizes and budgets ------------------------------------------------------------
 
     def _sizes(self, X, size):
         """Sizes of the items; None where they have none."""
@@ -292,24 +327,26 @@ class BaseFeatureSelector(
             if self.size is None:
                 return None
             if callable(self.size):
-                rows = range(num_samples(X))
                 # Items of an object array come out of X[i] alone as they went in.
                 frame = not isinstance(X, (list, np.ndarray))
+                rows = range(num_samples(X))
                 size = [self.size(_safe_indexing(X, i) if frame else X[i]) for i in rows]
             else:
                 size = _safe_indexing(X, self.size, axis=1)
-        return check_sizes(size, num_samples(X))
+        return check_numbers(size, "size", shape=(num_samples(X),), low=0)
 
     def _known_sizes(self, sizes):
         """Sizes for a decision: required where costs depend on them."""
-        if not self.costs_.depends_on_size:
-            return 0.0
+        if sizes is not None:
+            sizes = check_numbers(sizes, "size", low=0, high=self.costs_.largest_size or np.inf)
+        if not self.costs_.largest_size:
+            return np.zeros(np.shape(sizes)) if sizes is not None else np.zeros(())
         if sizes is None:
             raise ValueError(
                 "size is needed because the costs depend on it: pass size to the method, or give "
                 "the constructor a column or a callable."
             )
-        return self.costs_.check_sizes(sizes)
+        return sizes
 
     def _effective_budget(self, budget):
         budget = self.budget if budget is None else budget
@@ -322,6 +359,19 @@ class BaseFeatureSelector(
                 f"got {reprlib.repr(budget)}."
             )
         return values
+
+    def _least(self):
+        # The empty set costs nothing.
+        return 0.0
+
+    # Decisions --------------------------------------------------------------------
+
+    def _find(self, sizes, budgets):
+        """The choice for each of the queries, block by block."""
+        step = max(1, _BLOCK // len(self._masks))
+        blocks = [slice(start, start + step) for start in range(0, max(len(sizes), 1), step)]
+        found = [self._lookup(self._set_costs(sizes[rows]), budgets[rows]) for rows in blocks]
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def select(
         self, size: ArrayLike | None = None, budget: ArrayLike | None = None
@@ -342,10 +392,11 @@ class BaseFeatureSelector(
             Indices into ``choices_``, in the broadcast shape of `size` and `budget`.
         """
         check_is_fitted(self)
-        size = 0.0 if size is None and not self.costs_.depends_on_size else size
-        if size is not None:
-            size = check_sizes(size)
-        return self.index_.lookup(self._known_sizes(size), self._effective_budget(budget))
+        sizes = self._known_sizes(size)
+        budget = np.asarray(self._effective_budget(budget))
+        shape = np.broadcast(sizes, budget).shape
+        flat = (np.full(shape, part).reshape(-1) for part in (sizes, budget))
+        return self._find(*flat).reshape(shape)
 
     def skyline(self, size: float | None = None) -> Skyline:
         """The sets that are the best for some budget, for items of one size.
@@ -361,33 +412,50 @@ class BaseFeatureSelector(
             Named tuple ``(route, cost, quality)`` of arrays, by rising cost.
         """
         check_is_fitted(self)
-        size = float(self._known_sizes(size))
-        route = self.index_.skyline(size)
-        return Skyline(
-            route, self._set_costs.chosen(route, np.full(len(route), size)), self.quality_[route]
-        )
+        size = self._known_sizes(size).reshape(1)
+        route = pareto_front(self._set_costs(size)[0], self.quality_)
+        sizes = np.broadcast_to(size, len(route))
+        return Skyline(route, self._set_costs.of(route, sizes), self.quality_[route])
 
     def _plan(self, X, budget, size=None, anytime=False):
         n_samples = num_samples(X)
-        if np.ndim(budget) and budget.shape != (n_samples,):
+        if np.ndim(budget) and np.shape(budget) != (n_samples,):
             raise ValueError(
                 f"budget must be one number or have one for each of the {n_samples} items, got "
-                f"shape {budget.shape!r}."
+                f"shape {np.shape(budget)!r}."
             )
         sizes = np.broadcast_to(self._known_sizes(self._sizes(X, size)), (n_samples,))
-        budgets = np.broadcast_to(budget, (n_samples,))
+        budgets = np.broadcast_to(np.asarray(budget, dtype=np.float64), (n_samples,))
         if anytime:
-            if not hasattr(self, "measured_costs_"):
-                raise ValueError(
-                    'anytime=True watches the clock and needs costs="time" in fit, which measures '
-                    f"seconds; the selector was fitted with costs={self.costs!r}."
-                )
-            estimates = self.costs_(sizes)
-            return Plan(
-                *anytime_plan(self.extractors_, self.index_, self._masks, estimates, X, budgets)
+            return self._watch_the_clock(X, sizes, budgets)
+        route = self._find(sizes, budgets)
+        return Plan(route, self._set_costs.of(route, sizes))
+
+    def _watch_the_clock(self, X, sizes, budgets):
+        """Choose for each item while its features are computed, one after the other."""
+        if not hasattr(self, "measured_costs_"):
+            raise ValueError(
+                'anytime=True watches the clock and needs costs="time" in fit, which measures '
+                f"seconds; the selector was fitted with costs={self.costs!r}."
             )
-        route = self.index_.lookup(sizes, budgets)
-        return Plan(route, self._set_costs.chosen(route, sizes))
+        route, spent, computed = np.empty(len(sizes), dtype=np.int64), np.empty(len(sizes)), []
+        for i, estimate in enumerate(self.costs_(sizes).T):
+            item, features = _safe_indexing(X, [i]), {}
+
+            def compute(j, item=item, features=features):
+                def extract():
+                    features[j] = self.extractors_.extract(item, j)
+
+                return timed(extract)
+
+            goals = self._goals(budgets[i])
+            beside = self._set_costs.beside[goals]
+            position, spent[i] = anytime_walk(
+                self.candidates_[goals], estimate, beside, budgets[i], compute
+            )
+            route[i] = goals[position]
+            computed.append(features)
+        return Plan(route, spent + self._set_costs.beside[route], computed)
 
     def _answer(self, X, plan, response):
         once = once_of(self)
@@ -402,7 +470,8 @@ class BaseFeatureSelector(
             if not wanted:
                 table = np.zeros((len(rows), 1))
             elif plan.state is not None:
-                table = self.extractors_.stack([plan.state[row] for row in rows], wanted)
+                computed = [plan.state[row] for row in rows]
+                table = self.extractors_.take_one_by_one(computed, wanted)
             else:
                 prepared = self.extractors_.prepare(_safe_indexing(X, rows), wanted)
                 table = self.extractors_.take(prepared, wanted)
@@ -410,6 +479,149 @@ class BaseFeatureSelector(
                 return getattr(self.estimators_[choice], response)(table)
 
         return dispatch(plan.route, answer)
+
+    # Views ------------------------------------------------------------------------
+
+    def _check_X(self, X):
+        return self._check_columns(X, reset=False)
+
+    def _view(self, X, response, budget, size, anytime):
+        check_is_fitted(self)
+        rows = self._check_X(X)
+        plan = self._plan(rows, self._effective_budget(budget), size, anytime)
+        y_pred = None if response is None else self._answer(rows, plan, response)
+        return Routed(y_pred, plan.route, plan.cost, None, plan.cost)
+
+    def predict_routed(self, X, budget=None, size=None, anytime=False):
+        """Answers, choices and costs from one pass.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
+            Rows or raw items, as in `fit`.
+
+        budget : float or array-like of shape (n_samples,), default=None
+            What may be spent on each item. None takes the constructor's; ``numpy.inf`` is
+            unlimited.
+
+        size : array-like of shape (n_samples,), default=None
+            Sizes of the items. None takes them from where the constructor's `size` says.
+
+        anytime : bool, default=False
+            Whether to watch the clock: features are computed one after the other, and the
+            set to aim for is revised by the time that was truly spent. It goes on where
+            features came in below their cost and stops early where they came in above.
+            Costs are then the seconds spent, which a single slow extractor may take above
+            the budget, and answers depend on the machine's load. Needs measured costs.
+
+        Returns
+        -------
+        Routed
+            Unpacks into ``y_pred, route, cost``.
+        """
+        return self._view(X, "predict", budget, size, anytime)
+
+    def route(self, X, budget=None, size=None, anytime=False):
+        """Index of the set chosen for each row, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
+            Rows or raw items, as in `fit`.
+
+        budget, size, anytime
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+            Index into ``choices_``.
+        """
+        return self._view(X, None, budget, size, anytime).route
+
+    def predict_cost(self, X, budget=None, size=None, anytime=False):
+        """What `predict` spends on each row, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
+            Rows or raw items, as in `fit`.
+
+        budget, size, anytime
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            Cost per row, in the unit of `costs`.
+        """
+        return self._view(X, None, budget, size, anytime).cost
+
+    def predict(self, X, budget=None, size=None, anytime=False):
+        """Predict with the features that each row's budget allows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
+            Rows or raw items, as in `fit`.
+
+        budget, size, anytime
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The answers.
+        """
+        return self._view(X, "predict", budget, size, anytime).y_pred
+
+    def _offers_proba(self):
+        # Not hasattr: the model's own AttributeError says why it is absent.
+        return self.estimator.predict_proba is not None
+
+    @available_if(lambda selector: selector._offers_proba())
+    def predict_proba(self, X, budget=None, size=None, anytime=False):
+        """Class probabilities with the features that each row's budget allows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
+            Rows or raw items, as in `fit`.
+
+        budget, size, anytime
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._view(X, "predict_proba", budget, size, anytime).y_pred
+
+    def score(self, X, y, sample_weight=None, budget=None, size=None, anytime=False):
+        """Accuracy of `predict` within the budget.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
+            Rows or raw items, as in `fit`.
+
+        y : array-like of shape (n_samples,)
+            True labels.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        budget, size, anytime
+            As in `predict_routed`.
+
+        Returns
+        -------
+        float
+            Share of rows answered correctly.
+        """
+        y_pred = self.predict(X, budget, size, anytime)
+        return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
     def get_metadata_routing(self):
         """Who receives which metadata.
@@ -439,45 +651,36 @@ class BaseFeatureSelector(
         return inherit_member_tags(super().__sklearn_tags__(), [self.estimator])
 
 
-def check_set_names(names, largest, owner, advice):
-    """Refuse more extractors than an estimator handles, and names like those of sets."""
-    if len(names) > largest:
-        raise ValueError(
-            f"{owner} handles at most {largest} extractors, got {len(names)}. Group columns under "
-            f"one name in extractors{advice}."
-        )
-    if ambiguous := [name for name in names if " + " in name or name == NO_FEATURES]:
-        raise ValueError(
-            f"The extractor {ambiguous[0]!r} would be mistaken for a set of extractors: "
-            f'those have " + " between names, or are {NO_FEATURES!r}. Give it another name.'
-        )
-
-
-def check_sizes(size, n_items=None):
-    """Sizes of items as numbers.
+def anytime_walk(sets, estimate, beside, budget, compute):
+    """Buy features one at a time, and revise the goal by what they truly cost.
 
     Parameters
     ----------
-    size : float or array-like of float
-        Sizes.
-
-    n_items : int, default=None
-        How many there must be.
+    sets : ndarray of shape (n_goals, n_extractors), dtype=bool
+        Sets that it may end at, the least preferred first, the empty one among them.
+    estimate : ndarray of shape (n_extractors,)
+        What each feature is expected to cost.
+    beside : ndarray of shape (n_goals,)
+        What each set costs beside its features.
+    budget : float
+    compute : callable
+        ``compute(j)`` computes feature `j` and returns what that cost.
 
     Returns
     -------
-    ndarray of float64
+    position : int
+        The set that it ended at.
+    spent : float
     """
-    try:
-        sizes = np.asarray(size, dtype=np.float64)
-    except (TypeError, ValueError):
-        # What a column or a callable gives may be the text of an item: it is not shown.
-        sizes = np.array(np.nan)
-        shown = "what is no number"
-    else:
-        shown = reprlib.repr(size)
-    right = n_items is None or sizes.shape == (n_items,)
-    if not right or not (np.isfinite(sizes) & (sizes >= 0)).all():
-        each = "" if n_items is None else f" for each of the {n_items} items"
-        raise ValueError(f"size must be a finite number that is not negative{each}, got {shown}.")
-    return sizes
+    missing = sets.copy()
+    spent = 0.0
+    while True:
+        affordable = affords(budget, spent + missing @ estimate + beside)
+        affordable |= ~missing.any(axis=1)
+        goal = int(np.flatnonzero(affordable)[-1])
+        wanted = np.flatnonzero(missing[goal])
+        if len(wanted) == 0:
+            return goal, spent
+        cheapest = int(wanted[np.argmin(estimate[wanted])])
+        spent += compute(cheapest)
+        missing[:, cheapest] = False

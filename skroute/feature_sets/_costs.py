@@ -1,405 +1,327 @@
-"""What features cost as a function of the item's size: given, or measured and fitted."""
+"""What extractors cost as a function of the item's size, given or measured.
 
-import reprlib
+Every cost is a combination, with coefficients that are not negative, of functions of the size
+that are not negative: powers, for polynomials; hat functions, for measured costs; or the user's
+own functions.
+"""
+
 import time
+import warnings
 from collections.abc import Iterable, Mapping
-from numbers import Real
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog, nnls
+from scipy.ndimage import median_filter
+from scipy.optimize import linprog
 from scipy.sparse import eye_array, hstack
 from sklearn.utils import _safe_indexing
 
 from skroute.base import check_costs
-from skroute.feature_sets._index import evaluate_costs
-from skroute.feature_sets._lattice import indicator, set_coefficients
+from skroute.feature_sets._sets import indicator
 from skroute.utils._compat import num_samples
 from skroute.utils._named import by_label
 from skroute.utils._timing import synchronize_device
+from skroute.utils._validation import check_numbers, is_amount
 
 _clock = time.perf_counter
-_MEASURED_ITEMS = 100
-_MEASURED_DEGREE = 2
-# Costs below this lose digits to underflow, and with them their order.
-_LEAST_COST = 1e-300
+
+_N_TIMED = 100
+_N_REPEATS = 3
+# A straight piece rests on some 40 measurements: two of them are above its 95th percentile.
+_N_KNOTS = 8
+# Within a factor of two of the measurements nearby, a fitted cost passes without a warning.
+_FACTOR = 2.0
 
 
 class MeasuredCosts(NamedTuple):
     """Costs of transformers as measured time: what ``costs="time"`` stands for.
 
-    Each transformer is timed in `fit` on at most 100 training items of all sizes, one item
-    at a time. Its cost is a quadratic in the size without negative coefficients (a constant
-    where items have no size), through a percentile of the times by quantile regression.
+    Each extractor is timed on up to 100 single items of the training data, evenly spread over
+    their sizes, three times each. Its cost is the `percentile` of the seconds at each size: a
+    curve of up to seven straight pieces, beyond the largest item in proportion to the size.
 
     Parameters
     ----------
     percentile : float, default=0.95
-        Share of the measured times that must not lie above the fitted cost, between 0 and
-        1. A higher value keeps more items within their budget and leaves more of it unused.
+        Share of the measurements that the cost covers. Raising it keeps more items within
+        the budget in time, and leaves more of the budget unused.
+
+    include_model : bool, default=False
+        Whether a budget is for the whole answer. True adds, to each set but the empty one, what
+        an answer to one item takes beside its features: this percentile of the seconds of the
+        slowest model, and of those that skroute itself takes.
+
+    See Also
+    --------
+    PolyDomSelector : Takes this as `costs`.
+
+    Notes
+    -----
+    Times are seconds, waited for where a device computes. Measure on the machine that will
+    predict, while it is idle. `fit` warns where a cost and the measurements near some size
+    differ by more than a factor of two.
 
     Examples
     --------
     >>> from skroute.feature_sets import MeasuredCosts
     >>> MeasuredCosts(percentile=0.99)
-    MeasuredCosts(percentile=0.99)
+    MeasuredCosts(percentile=0.99, include_model=False)
     """
 
     percentile: float = 0.95
-
-    def check(self):
-        """The same, if the percentile is one."""
-        if not (_is_number(self.percentile) and 0 < self.percentile < 1):
-            raise ValueError(
-                "percentile of MeasuredCosts must be a number above 0 and below 1, got "
-                f"{self.percentile!r}."
-            )
-        return self
+    include_model: bool = False
 
 
-def _is_number(value):
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+class Powers(NamedTuple):
+    """Powers of sizes up to a degree."""
+
+    degree: int
+
+    def __call__(self, sizes):
+        return sizes[:, None] ** np.arange(self.degree + 1)
 
 
-def check_feature_costs(costs, names, *, name="costs"):
-    """Validate the cost function of each extractor.
+class Hats(NamedTuple):
+    """Hat functions on rising knots, two or more.
 
-    Parameters
-    ----------
-    costs : mapping from str to cost, or sequence of costs
-        A cost is a number, a sequence of polynomial coefficients in the size (lowest
-        degree first), or a callable of an array of sizes.
-
-    names : sequence of str
-        The extractors, in the order of the result.
-
-    name : str, default="costs"
-        Parameter name for the messages.
-
-    Returns
-    -------
-    list of ndarray or callable
-        Coefficients, or the callable.
-
-    Raises
-    ------
-    ValueError
-        If a cost is missing, unknown, negative or not finite.
+    A combination of them is the piecewise linear function with the coefficients as values at
+    the knots; constant below the first one, and proportional to the size beyond the last.
     """
-    names, costs = list(names), by_label(costs)
-    if isinstance(costs, Mapping):
-        # The names alone are checked as those of other costs are.
-        check_costs(dict.fromkeys(costs, 0.0), names, name=name)
-        values = [costs[key] for key in names]
-    elif isinstance(costs, Iterable) and not isinstance(costs, str):
-        values = list(costs)
-        if len(values) != len(names):
-            raise ValueError(
-                f"{name} must have one cost for each of {names!r} ({len(names)}), "
-                f"got {len(values)}: {costs!r}."
-            )
-    else:
-        raise ValueError(
-            f"{name} must be a mapping from extractor name to cost, a sequence with one cost "
-            f'for each of {names!r}, or "time", got {costs!r}.'
-        )
-    return [_check_cost(value, key, name) for key, value in zip(names, values)]
+
+    knots: np.ndarray
+
+    def __call__(self, sizes):
+        knots, rows = self.knots, np.arange(len(sizes))
+        at = np.clip(np.searchsorted(knots, sizes, side="right") - 1, 0, len(knots) - 2)
+        share = np.clip((sizes - knots[at]) / (knots[at + 1] - knots[at]), 0, 1)
+        values = np.zeros((len(sizes), len(knots)))
+        values[rows, at], values[rows, at + 1] = 1 - share, share
+        return values * np.maximum(1.0, sizes / knots[-1])[:, None]
 
 
-def _check_cost(value, key, name):
-    if callable(value):
-        return value
-    given = [value] if _is_number(value) else value
-    usable = (
-        isinstance(given, Iterable)
-        and not isinstance(given, (str, Mapping))
-        and len(given := list(given)) > 0
-        and all(_is_number(c) and np.isfinite(c) and c >= 0 for c in given)
-    )
-    if not usable:
-        raise ValueError(
-            f"{name} of {key!r} must be a number, a sequence of polynomial coefficients in the "
-            "size (lowest degree first), all finite and not negative, or a callable of the "
-            f"size, got {value!r}."
-        )
-    return np.array(given, dtype=np.float64)
+class Functions(NamedTuple):
+    """The user's functions by name; polynomials among them as coefficients."""
+
+    functions: dict
+
+    def __call__(self, sizes):
+        values = []
+        for name, given in self.functions.items():
+            polynomial = isinstance(given, np.ndarray)
+            value = Powers(len(given) - 1)(sizes) @ given if polynomial else given(sizes)
+            value = check_numbers(value, f"costs of {name!r}", low=0)
+            values.append(np.broadcast_to(value, sizes.shape))
+        return np.column_stack(values)
 
 
 class FeatureCosts:
-    """Cost of each feature, and of sets of them, as functions of the size (equation 1).
+    """Cost of each extractor as a function of the size; callable.
 
     Parameters
     ----------
     names : list of str
-        The extractors.
-
-    functions : list of ndarray or callable
-        From :func:`check_feature_costs`.
-
-    Attributes
-    ----------
-    coef : ndarray of shape (n_features, degree + 1) or None
-        The polynomials; None if one cost is a callable.
-
-    depends_on_size : bool
-        Whether any cost varies with the size.
-
-    smallest_size : float
-        Below it, and above 0, costs underflow and cannot be compared.
+    coef : ndarray of shape (n_extractors, n_functions)
+        Not negative.
+    basis : callable
+        ``basis(sizes)`` are the values of the functions, of shape (n_sizes, n_functions).
+    largest_size : float, default=numpy.inf
+        Beyond it costs may be beyond all floats. 0 where they do not depend on the size.
     """
 
-    def __init__(self, names, functions):
+    def __init__(self, names, coef, basis, largest_size=np.inf):
         self.names = names
-        self.functions = functions
-        self.coef = None
-        if not any(callable(function) for function in functions):
-            self.coef = np.zeros((len(functions), max(len(c) for c in functions)))
-            for row, c in zip(self.coef, functions):
-                row[: len(c)] = c
-        self.depends_on_size = self.coef is None or bool(self.coef[:, 1:].any())
-        self.smallest_size = 0.0
-        if self.coef is not None and self.depends_on_size:
-            # The least power of the size that is multiplied by the least coefficient.
-            ratio = _LEAST_COST / self.coef[self.coef > 0].min()
-            degree = np.flatnonzero(self.coef.any(axis=0))[-1]
-            self.smallest_size = float(ratio ** (1 / degree) if ratio < 1 else ratio)
-
-    def check_sizes(self, sizes):
-        """Refuse sizes at which costs underflow.
-
-        Parameters
-        ----------
-        sizes : ndarray of float
-            Sizes, finite and not negative.
-
-        Returns
-        -------
-        ndarray of float
-            The same.
-        """
-        if np.any((np.asarray(sizes) > 0) & (sizes < self.smallest_size)):
-            raise ValueError(
-                f"size must be 0 or at least {self.smallest_size:.3g}, got {reprlib.repr(sizes)}: "
-                "below it costs are too small to be told apart. Measure sizes in a smaller unit, "
-                "or costs."
-            )
-        return sizes
+        self.coef = coef
+        self.basis = basis
+        self.largest_size = largest_size
 
     def __call__(self, sizes):
-        """Cost of every feature at every size.
+        """Costs at sizes, of shape (n_extractors, n_sizes)."""
+        return self.coef @ self.basis(np.asarray(sizes, dtype=np.float64)).T
 
-        Parameters
-        ----------
-        sizes : ndarray of shape (n_sizes,)
-            Sizes.
 
-        Returns
-        -------
-        ndarray of shape (n_features, n_sizes)
-        """
-        if self.coef is not None:
-            return evaluate_costs(self.coef, sizes)
-        cost = np.empty((len(self.functions), len(sizes)))
-        for row, name, function in zip(cost, self.names, self.functions):
-            value = function(sizes) if callable(function) else evaluate_costs(function[None], sizes)
-            row[:] = value
-            if not (np.isfinite(row).all() and (row >= 0).all()):
-                raise ValueError(
-                    f"The cost function of {name!r} must return finite costs that are not "
-                    f"negative, got {reprlib.repr(value)} for sizes {reprlib.repr(sizes)}."
-                )
-        return cost
+def given_costs(costs, names):
+    """Costs of extractors from what the user gave."""
+    given = _by_name(costs, names)
+    if any(callable(cost) for cost in given):
+        functions = {
+            name: cost if callable(cost) else _coefficients(cost, name)
+            for name, cost in zip(names, given)
+        }
+        return FeatureCosts(names, np.eye(len(names)), Functions(functions))
+    rows = [_coefficients(cost, name) for name, cost in zip(names, given)]
+    degree = max(map(len, rows)) - 1
+    coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in rows])
+    largest = 1e200 ** (1 / degree) if coef[:, 1:].any() else 0.0
+    return FeatureCosts(names, coef, Powers(degree), largest)
 
-    def of_sets(self, masks):
-        """Cost function of sets.
 
-        Parameters
-        ----------
-        masks : ndarray of shape (n_sets,), dtype=int64
-            Sets of features.
+def _by_name(costs, names):
+    """One cost for each of the names."""
+    costs = by_label(costs)
+    if isinstance(costs, Mapping):
+        # The names alone are checked as those of other costs are.
+        check_costs(dict.fromkeys(costs, 0.0), names)
+        return [costs[name] for name in names]
+    if isinstance(costs, str) or not isinstance(costs, Iterable):
+        raise ValueError(
+            "costs must be a mapping from extractor name to cost, a sequence with one cost for "
+            f'each of {names!r}, or "time", got {costs!r}.'
+        )
+    given = list(costs)
+    if len(given) != len(names):
+        raise ValueError(
+            f"costs must have one cost for each of {names!r} ({len(names)}), got {len(given)}: "
+            f"{costs!r}."
+        )
+    return given
 
-        Returns
-        -------
-        SetCosts
-        """
-        return SetCosts(self, masks)
+
+def _coefficients(cost, name):
+    """Coefficients of a number or of a polynomial in the size."""
+    coef = [cost] if is_amount(cost) else cost
+    try:
+        usable = not isinstance(coef, (str, Mapping)) and all(map(is_amount, coef)) and len(coef)
+    except TypeError:
+        usable = False
+    if not usable:
+        raise ValueError(
+            f"costs of {name!r} must be a number, a sequence of polynomial coefficients in the "
+            "size (lowest degree first), all finite and not negative, or a callable of the "
+            f"size, got {cost!r}."
+        )
+    return np.array(coef, dtype=np.float64)
 
 
 class SetCosts:
-    """Costs of sets of features at sizes; callable.
+    """Cost of sets of extractors as functions of the size (equation 1); callable.
 
     Parameters
     ----------
     features : FeatureCosts
-        Costs of the features.
-
-    masks : ndarray of shape (n_sets,), dtype=int64
-        The sets.
+    masks : ndarray of int
+    beside : float, default=0.0
+        What every set but the empty one costs beside its features.
     """
 
-    def __init__(self, features, masks):
+    def __init__(self, features, masks, beside=0.0):
         self.features = features
-        self.masks = masks
-        coef = features.coef
-        self.coef = None if coef is None else set_coefficients(masks, coef)
+        self.inside = indicator(masks, len(features.names))
+        self.coef = self.inside @ features.coef
+        self.beside = beside * self.inside.any(axis=1)
 
     def __call__(self, sizes):
-        """Cost of every set at every size, of shape (n_sets, n_sizes)."""
-        sizes = np.asarray(sizes, dtype=np.float64)
-        if self.coef is not None:
-            return evaluate_costs(self.coef, sizes)
-        cost = np.zeros((len(self.masks), len(sizes)))
-        inside = indicator(self.masks, len(self.features.names))
-        for j, of_feature in enumerate(self.features(sizes)):
-            cost[inside[:, j]] += of_feature
-        return cost
+        """Costs at sizes, of shape (n_sizes, n_sets)."""
+        return self.features.basis(sizes) @ self.coef.T + self.beside
 
-    def chosen(self, choice, sizes):
-        """Cost of one set per size.
-
-        Parameters
-        ----------
-        choice : ndarray of shape (n_sizes,), dtype=int64
-            Set for each size.
-
-        sizes : ndarray of shape (n_sizes,)
-            Sizes.
-
-        Returns
-        -------
-        ndarray of shape (n_sizes,)
-        """
-        cost = np.empty(len(choice))
-        for s in np.unique(choice):
-            rows = choice == s
-            cost[rows] = SetCosts(self.features, self.masks[[s]])(sizes[rows])[0]
-        return cost
+    def of(self, choice, sizes):
+        """Cost of one set per size, rounded alike whatever is asked beside it."""
+        cost = np.zeros(len(choice))
+        for coef, value in zip(self.coef.T, self.features.basis(sizes).T):
+            cost += coef[choice] * value
+        return cost + self.beside[choice]
 
 
-def seconds_per_item(extract, n_items, n_features, *, n_repeats=3):
-    """Time each extractor on single items.
+def timed(call):
+    """Seconds that a call takes, those of devices included."""
+    synchronize_device()
+    start = _clock()
+    call()
+    synchronize_device()
+    return _clock() - start
 
-    Items and extractors alternate, so that a drifting machine hits all alike.
 
-    Parameters
-    ----------
-    extract : callable
-        Called as ``extract(i, j)``: extractor `j` on item `i`.
+def timed_rows(sizes, n_timed=_N_TIMED):
+    """Positions of the items to time: the smallest, the largest, and evenly between them."""
+    ranks = np.linspace(0, len(sizes) - 1, min(n_timed, len(sizes))).round().astype(int)
+    return np.argsort(sizes, kind="stable")[ranks]
 
-    n_items, n_features : int
-        Numbers of items and of extractors.
 
-    n_repeats : int, default=3
-        Timed calls per item and extractor. Each extractor is called once more before.
+def measured_costs(extractors, X, sizes, percentile):
+    """Costs of transformers as a percentile of their seconds on single items.
 
     Returns
     -------
-    ndarray of shape (n_repeats * n_items, n_features)
-        Seconds; rows run over the items `n_repeats` times.
-    """
-    for j in range(n_features):
-        extract(0, j)
-    seconds = np.empty((n_repeats, n_items, n_features))
-    for repeat in range(n_repeats):
-        for i in range(n_items):
-            for j in range(n_features):
-                synchronize_device()
-                start = _clock()
-                extract(i, j)
-                synchronize_device()
-                seconds[repeat, i, j] = _clock() - start
-    return seconds.reshape(-1, n_features)
-
-
-def fit_cost_polynomial(sizes, seconds, degree, percentile):
-    """Polynomial with coefficients that are not negative, through a percentile of costs.
-
-    Quantile regression as a linear program: of all such polynomials the one with the
-    smallest check loss, so that the share `percentile` of the measurements lies on or
-    below it. A high percentile provisions for slow calls, as the paper does with the
-    worst case. Residuals are taken relative to the mean cost at their size: otherwise
-    only the largest items would count.
-
-    Parameters
-    ----------
+    FeatureCosts
     sizes : ndarray of shape (n_measurements,)
-        Sizes.
+    seconds : ndarray of shape (n_measurements, n_extractors)
+    """
+    known = np.zeros(num_samples(X)) if sizes is None else sizes
+    rows = timed_rows(known)
+    items = [_safe_indexing(X, [row]) for row in rows]
+    every = range(len(extractors.names))
+    for j in every:
+        # The first call is another one: caches are cold.
+        extractors.extract(items[0], j)
+    # Repeats are rounds over all items: a machine that is busy for a while hits all alike.
+    seconds = np.array(
+        [
+            [timed(partial(extractors.extract, item, j)) for j in every]
+            for _ in range(_N_REPEATS)
+            for item in items
+        ]
+    )
+    of_item = np.tile(known[rows], _N_REPEATS)
+    knots = np.unique(np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS)))
+    one = len(knots) == 1
+    basis = Powers(0) if one else Hats(knots)
+    values = basis(of_item)
+    coef = np.array([_fit_percentile(values, of_item, part, percentile) for part in seconds.T])
+    costs = FeatureCosts(extractors.names, coef, basis, 0.0 if one else np.inf)
+    if not one:
+        _warn_where_apart(costs, of_item, seconds, percentile)
+    return costs, of_item, seconds
 
-    seconds : ndarray of shape (n_measurements,)
-        Measured costs.
 
-    degree : int
-        Degree of the polynomial.
+def _fit_percentile(values, sizes, seconds, percentile):
+    """Coefficients, none negative, with which a basis runs through a percentile of seconds.
 
+    Quantile regression: what is above the curve counts `percentile`, what is below it the rest,
+    in shares of the seconds that are typical of the size. In seconds, the noise of large items
+    would outweigh all that is known of small ones.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_measurements, n_functions)
+    sizes, seconds : ndarray of shape (n_measurements,)
     percentile : float
-        Share of measurements that must not lie above, in (0, 1).
 
     Returns
     -------
-    ndarray of shape (degree + 1,)
-        Coefficients, lowest degree first.
+    ndarray of shape (n_functions,)
     """
-    scale = max(float(np.max(sizes, initial=0.0)), 1.0)
-    unit = max(float(np.max(seconds)), np.finfo(float).tiny)
-    powers = (sizes[:, None] / scale) ** np.arange(degree + 1)
-    target = seconds / unit
-    mean = powers @ nnls(powers, target)[0]
-    weight = 1.0 / np.maximum(mean, max(1e-3 * mean.max(), np.finfo(float).tiny))
-    n = len(target)
+    n, m = values.shape
+    order = np.argsort(sizes, kind="stable")
+    typical = np.empty(n)
+    typical[order] = median_filter(seconds[order], size=max(n // 10, 1), mode="nearest")
+    typical = np.maximum(typical, np.finfo(float).tiny)
+    # A curve of m coefficients runs through m points: so many more are to be below it, for as
+    # large a share of new measurements to be.
+    share = min(percentile + m / (n + 1), 1 - 0.5 / n)
     identity = eye_array(n)
     solution = linprog(
-        np.concatenate([np.zeros(degree + 1), percentile * weight, (1 - percentile) * weight]),
-        A_eq=hstack([powers, identity, -identity]).tocsr(),
-        b_eq=target,
+        np.concatenate([np.zeros(m), np.full(n, share), np.full(n, 1 - share)]),
+        A_eq=hstack([values / typical[:, None], identity, -identity]).tocsr(),
+        b_eq=seconds / typical,
         bounds=(0, None),
         method="highs",
     )
-    return np.maximum(solution.x[: degree + 1], 0.0) * unit / scale ** np.arange(degree + 1)
+    return np.maximum(solution.x[:m], 0.0)
 
 
-def measure_feature_costs(extractors, X, sizes, percentile):
-    """Polynomials through a percentile of measured seconds of the extractors.
-
-    Parameters
-    ----------
-    extractors : ItemExtractors
-        Fitted extractors.
-
-    X : list or array of items
-        Items to measure on; at most 100 are used, evenly over the ranks of their sizes.
-
-    sizes : ndarray of shape (n_items,) or None
-        Their sizes. None: costs are constants.
-
-    percentile : float
-        Share of new measurements that should not lie above the fit. The fit itself is
-        made to a share that is higher by ``(degree + 1) / (n_measurements + 1)``: so many
-        of the measurements lie on the curve because it was drawn through them, and a
-        further, exchangeable one is above with at most the probability asked for.
-
-    Returns
-    -------
-    functions : list of ndarray
-        Coefficients for each extractor.
-
-    measured_sizes : ndarray of shape (n_measurements,)
-        Sizes of the timed items.
-
-    seconds : ndarray of shape (n_measurements, n_extractors)
-        Their times.
-    """
-    known = np.zeros(num_samples(X)) if sizes is None else sizes
-    n_items = min(len(known), _MEASURED_ITEMS)
-    # Smallest and largest item included.
-    ranks = np.linspace(0, len(known) - 1, n_items).round().astype(int)
-    rows = np.argsort(known, kind="stable")[ranks]
-    items = [_safe_indexing(X, [row]) for row in rows]
-    seconds = seconds_per_item(
-        lambda i, j: extractors.extract(items[i], j), n_items, len(extractors.names)
-    )
-    measured_sizes = np.tile(known[rows], len(seconds) // n_items)
-    degree = 0 if sizes is None else _MEASURED_DEGREE
-    drawn_through = (degree + 1) / (len(seconds) + 1)
-    share = min(percentile + drawn_through, 1.0 - 0.5 / len(seconds))
-    functions = [fit_cost_polynomial(measured_sizes, column, degree, share) for column in seconds.T]
-    return functions, measured_sizes, seconds
+def _warn_where_apart(costs, sizes, seconds, percentile):
+    """Say where a cost is not near the percentile of the measurements of like size."""
+    order = np.argsort(sizes, kind="stable")
+    for name, own, fitted in zip(costs.names, seconds.T, costs(sizes)):
+        # Fewer measurements have no percentile to speak of.
+        for part in np.array_split(order, max(1, min(8, len(order) // 30))):
+            ratio = np.quantile(own[part] / np.maximum(fitted[part], 1e-12), percentile)
+            if not 1 / _FACTOR <= ratio <= _FACTOR:
+                warnings.warn(
+                    f"The cost of {name!r} is {1 / max(ratio, 1e-12):.2g} times what was measured "
+                    f"for sizes from {sizes[part].min():g} to {sizes[part].max():g}. Measure on "
+                    "an idle machine, or give its cost as a function of the size.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                break

@@ -394,7 +394,7 @@ def exact_sums(reading, X, n_jobs=None):
     def add(start, stop):
         walk(X, start, stop, column, out)
 
-    n_threads = min(effective_n_jobs(n_jobs), -(-n // BLOCK))
+    n_threads = 1 if n <= BLOCK else min(effective_n_jobs(n_jobs), -(-n // BLOCK))
     if n_threads <= 1:
         add(0, n)
         return out

@@ -16,7 +16,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import note_failure
-from skroute.forests._bitvector import FEWEST_ROWS
 from skroute.forests._exact import (
     answer,
     averages,
@@ -27,7 +26,6 @@ from skroute.forests._exact import (
     library_scores,
     probe_rows,
 )
-from skroute.forests._few_rows import FewRows
 from skroute.forests._own_predict import own_predict
 from skroute.forests._rows import plain_rows, rows_of
 from skroute.forests._wrapped import take_apart
@@ -252,7 +250,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             )
 
     def _unfit(self):
-        fitted = "reading_ classes_ n_features_in_ feature_names_in_ _before _quick _columns"
+        fitted = "reading_ classes_ n_features_in_ feature_names_in_ _before"
         for name in fitted.split():
             self.__dict__.pop(name, None)
 
@@ -300,57 +298,23 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
                 if [str(name).replace(" ", "_") for name in given] == names != generic[1]:
                     self.feature_names_in_ = np.asarray(given, dtype=object)
                 validate_data(self, X, reset=False, skip_check_array=True)
-        self._get_ready()
         return self
 
-    def _get_ready(self):
-        """What short paths take, prepared: kept out of pickles."""
-        forest = self.reading_.forest
-        checked = forest.categories and forest.encode_arrays or hasattr(self, "feature_names_in_")
-        self._quick = FewRows(self.reading_, not (checked or self._before))
-
-    def _cells(self, X):
-        """Rows as an array where they need no look at their names, else None."""
-        known = self.__dict__
-        if (quick := known.get("_quick")) is None:
+    def _scores(self, X):
+        """Sums of the leaves, from rows that are checked: by scikit-learn but for plain arrays."""
+        if "reading_" not in vars(self):
             check_is_fitted(self, "reading_")
-        if type(X) is np.ndarray:
-            return X if quick.takes_arrays else None
-        columns = getattr(X, "columns", None)
-        last = known.get("_columns")
-        # A frame with the columns of the last one.
-        if last is None or columns is None or not hasattr(X, "to_numpy"):
-            return None
-        return X.to_numpy() if columns is last or last.equals(columns) else None
-
-    def _scores(self, X, cells):
-        quick = self._quick
-        few = cells is not None and cells.ndim == 2 and 0 < len(cells) < FEWEST_ROWS
-        if few and cells.shape[1] == self.reading_.forest.n_features:
-            # Rows that the library refuses take the long path, which says so.
-            if (found := quick.sums(cells)) is not None:
-                return found
-        rows = None if cells is None else plain_rows(self.reading_.forest, cells)
+        checked = self._before or hasattr(self, "feature_names_in_")
+        rows = None if checked else plain_rows(self.reading_.forest, X)
         if rows is None:
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)
-            rows = X
             for transformer in self._before:
-                rows = transformer.transform(rows)
-            rows = rows_of(self.reading_.forest, rows)
-            self._remember(X)
-        if len(rows) < FEWEST_ROWS and (found := quick.sums(rows)) is not None:
-            return found
+                X = transformer.transform(X)
+            rows = rows_of(self.reading_.forest, X)
         self._check_n_jobs()
         return exact_sums(self.reading_, rows, self.n_jobs)
-
-    def _remember(self, X):
-        """Keep the columns of a frame that has been checked: the next one may have the same."""
-        plain = not (self._before or self.reading_.forest.categories)
-        columns = getattr(X, "columns", None)
-        if plain and hasattr(columns, "equals") and hasattr(self, "feature_names_in_"):
-            self._columns = columns
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """What the ensemble predicts.
@@ -366,13 +330,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             Labels of a classifier, else numbers; for a booster what its own ``predict``
             returns, also of shape (n_samples, n_classes).
         """
-        quick = self.__dict__.get("_quick")
-        if quick is not None and (label := quick.quick_label(X)) is not None:
-            return label
-        cells = self._cells(X)
-        if cells is not None and (label := self._quick.label(cells)) is not None:
-            return label
-        scores = self._scores(X, cells)
+        scores = self._scores(X)
         reading = self.reading_
         if reading.classes is None:
             return answer(reading, scores)
@@ -392,13 +350,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``, in the precision of the library.
         """
-        quick = self.__dict__.get("_quick")
-        if quick is not None and (proba := quick.quick_proba(X)) is not None:
-            return proba
-        cells = self._cells(X)
-        if cells is not None and (proba := self._quick.proba(cells)) is not None:
-            return proba
-        return answer(self.reading_, self._scores(X, cells))
+        scores = self._scores(X)
+        return answer(self.reading_, scores)
 
     @available_if(_has_scores)
     def decision_function(self, X: ArrayLike) -> np.ndarray:
@@ -415,7 +368,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             The ``decision_function`` of scikit-learn, ``raw_score`` of LightGBM and
             ``output_margin`` of XGBoost.
         """
-        scores = self._scores(X, self._cells(X))
+        scores = self._scores(X)
         found = decision(self.reading_, scores)
         return found[:, 0] if found.shape[1] == 1 else found
 
@@ -446,14 +399,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         state = super().__getstate__()
         if "reading_" in state:
             state = state | {"estimator": None}
-            for name in ("_quick", "_columns"):
-                state.pop(name, None)
         return state
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        if hasattr(self, "reading_"):
-            self._get_ready()
 
     def __sklearn_clone__(self):
         # A forest from a file is what it is, as a frozen estimator.

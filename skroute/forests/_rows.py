@@ -5,6 +5,7 @@ from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_array
 
 from skroute.utils._compat import num_samples
+from skroute.utils._tensors import is_dataset
 
 
 def plain_rows(forest, X):
@@ -61,6 +62,11 @@ def rows_of(forest, X):
     rows = plain_rows(forest, X)
     if rows is not None:
         return rows
+    if is_dataset(X):
+        raise TypeError(
+            f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor or a "
+            "data frame."
+        )
     if issparse(X):
         X = _dense(X, forest.absent)
     if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):

@@ -1,4 +1,4 @@
-"""Numba kernels of the betting bounds. Values are float64, C-contiguous and in [0, 1]."""
+"""Numba kernels of bets: for a bound, and against a promise for as long as one likes."""
 
 import numpy as np
 from numba import njit
@@ -8,11 +8,11 @@ from numba import njit
 def log_capital(values, mean, n_population, cap, prior, aim):
     """Largest log capital of the bets against "the mean is at least `mean`".
 
-    Bets of Waudby-Smith and Ramdas (2024), eq. (26), with the cap ``cap / (1 - mean)``, the
-    variance `prior` before the first value, which weighs as much as one row in a hundred, and
-    ``aim = log(1 / level)`` for the level that the bets are tuned to. `n_population` rows in
-    all are drawn from without replacement; 0 stands for independent draws. Infinity: no rest
-    of the population could reach `mean`.
+    Values are float64, C-contiguous and in [0, 1]. Bets of Waudby-Smith and Ramdas (2024), eq.
+    (26), with the cap ``cap / (1 - mean)``, the variance `prior` before the first value, which
+    weighs as much as one row in a hundred, and ``aim = log(1 / level)`` for the level that the
+    bets are tuned to. `n_population` rows in all are drawn from without replacement; 0 stands for
+    independent draws. Infinity: no rest of the population could reach `mean`.
     """
     n = values.shape[0]
     capital = best = total = 0.0
@@ -39,40 +39,29 @@ def log_capital(values, mean, n_population, cap, prior, aim):
 
 
 @njit(cache=True, nogil=True)
-def running_bounds(values, grid, aim, cap, prior, lower, upper):
-    """Bounds of the mean after each value, into `lower` and `upper` (n,): a betting sequence.
+def restarted_bets(values, n, promised, bets, money, threshold, every):
+    """Bet that the mean is above `promised`, with a new bettor before every so many values.
 
-    Waudby-Smith and Ramdas (2024), theorem 3, on `grid` (g,), which rises from 0 to 1: a point
-    is out once the capital of the bets against it has reached ``exp(aim)``, and stays out. The
-    capital is monotone in the mean, so that what is left is an interval, and only its points
-    are bet against.
+    The k-th of them starts with a share of 1 / (j log(j)^2), j = k + 2, of one unit of money, by
+    its sum over all j (2.1097), and divides it among fixed `bets`. Money on the same bet grows
+    alike from then on, whoever's it is: its log, in `money`, is one number for each bet, changed
+    in place. `n` values were bet on before. While the promise is kept all money together is a
+    supermartingale: by Ville's inequality it ever reaches ``exp(threshold)`` with a probability
+    of at most ``exp(-threshold)``.
+
+    Returns the position of the first value at which it does, -1 for none.
     """
-    g = grid.shape[0]
-    above = np.zeros(g)
-    below = np.zeros(g)
-    first, last = 0, g - 1
-    total = 0.0
-    spread, variance = 10 * prior, prior
+    first = -1
     for i in range(values.shape[0]):
-        x = values[i]
-        size = np.sqrt(2.0 * aim / (variance * (i + 1) * np.log(i + 2.0)))
-        for k in range(first, last + 1):
-            mean = grid[k]
-            if mean > 0.0:
-                below[k] += np.log1p(min(size, cap / mean) * (x - mean))
-            elif x > 0.0:
-                below[k] = np.inf
-            if mean < 1.0:
-                above[k] += np.log1p(-min(size, cap / (1.0 - mean)) * (x - mean))
-            elif x < 1.0:
-                above[k] = np.inf
-        while first < last and below[first] >= aim:
-            first += 1
-        while last > first and above[last] >= aim:
-            last -= 1
-        # The last point that is out is still a bound; the true mean lies between two points.
-        lower[i] = grid[max(first - 1, 0)]
-        upper[i] = grid[min(last + 1, g - 1)]
-        total += x
-        spread += (x - (0.5 + total) / (i + 2)) ** 2
-        variance = spread / (i + 11)
+        if (n + i) % every == 0:
+            j = (n + i) // every + 2.0
+            share = -np.log(2.11 * j * np.log(j) ** 2 * bets.shape[0])
+            for b in range(bets.shape[0]):
+                money[b] = np.logaddexp(money[b], share)
+        for b in range(bets.shape[0]):
+            money[b] += np.log1p(bets[b] * (values[i] - promised))
+        if first < 0:
+            top = money.max()
+            if top + np.log(np.exp(money - top).sum()) >= threshold:
+                first = i
+    return first

@@ -162,11 +162,27 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
             "together: give one label per row, or two indicator matrices of the same shape."
         )
     if y_true.ndim == 1:
+        if _holds_texts(y_true) != _holds_texts(y_pred):
+            raise ValueError(
+                f"y_true holds {_kind_of(y_true)} and y_pred {_kind_of(y_pred)}: no answer could "
+                "be right. Give labels of the type that fit saw."
+            )
         return (y_true == y_pred).astype(np.float64)
     true, named = y_true != 0, y_pred != 0
     both = np.count_nonzero(true & named, axis=1)
     either = np.count_nonzero(true | named, axis=1)
     return np.where(either == 0, 1.0, both / np.maximum(either, 1))
+
+
+def _holds_texts(labels):
+    """Whether labels are texts, by the first one that is there."""
+    if labels.dtype.kind != "O":
+        return labels.dtype.kind in "UST"
+    return isinstance(next((label for label in labels if label is not None), ""), str)
+
+
+def _kind_of(labels):
+    return "texts" if _holds_texts(labels) else "numbers"
 
 
 def quality_name(estimator):
@@ -380,7 +396,7 @@ def _curve_over_blocks(estimator, X, y, limits, sample_weight, row_quality, para
     """The curve of a Dask collection: one pass over its blocks, of whose rows nothing is kept."""
     router = router_in(estimator)
     own = router._objective() if row_quality is None and quality_name(router) is not None else None
-    if own is not None and (own.ratio or own.by_class):
+    if own is not None and own.by_class:
         raise ValueError(
             f"quality={router.quality!r} is no mean over rows: over blocks give row_quality, a "
             "function of (y, y_pred), or take rows in memory."

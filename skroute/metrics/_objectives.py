@@ -1,4 +1,4 @@
-"""What an answer is worth: right or wrong, money, a proper score, a ratio of sums, minus a loss."""
+"""What an answer is worth: right or wrong, money, a proper score, minus a loss."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,8 +18,7 @@ class RowQuality(NamedTuple):
     Attributes
     ----------
     quality : ndarray of shape (n_samples,), dtype=float64
-        Higher is better. Their mean is the quality of all answers, also where that is a ratio
-        of sums.
+        Higher is better. Their mean is the quality of all answers.
 
     route : ndarray of shape (n_samples,), dtype=int64
         Index of the choice made.
@@ -33,28 +32,6 @@ class RowQuality(NamedTuple):
     cost: NDArray[np.float64]
 
 
-class Sums(NamedTuple):
-    """What a ratio of sums is made of.
-
-    Attributes
-    ----------
-    above, below : ndarray
-        Of each row, and of each member where there are several.
-    """
-
-    above: NDArray[np.float64]
-    below: NDArray[np.float64]
-
-    def ratio(self, weight=None):
-        """The ratio of the sums over rows, one for each column."""
-        above, below = (np.average(part, axis=0, weights=weight) for part in self)
-        return np.divide(above, below, out=np.zeros_like(above), where=below != 0)
-
-    def linear(self, level, scale):
-        """``level + (above - level * below) / scale``: larger sums are larger ratios."""
-        return level + (self.above - level * self.below) / scale
-
-
 class Objective:
     """One quality: from true and given answers, encoded, to one number per row.
 
@@ -63,23 +40,20 @@ class Objective:
     name : str
         For displays and messages.
     function : callable
-        From true and given answers, or probabilities, to one number per row; to a pair of them
-        where `ratio`.
+        From true and given answers, or probabilities, to one number per row.
     asks : {"predict", "predict_proba"}, default="predict"
-    ratio : bool, default=False
-        Whether the quality is a ratio of two sums.
     money : bool, default=False
         Whether it is in the unit of a cost matrix, which prices may share.
     by_class : bool, default=False
         Whether all true classes weigh the same, however many rows they have.
     """
 
-    def __init__(self, name, function, *, asks="predict", ratio=False, money=False, by_class=False):
+    def __init__(self, name, function, *, asks="predict", money=False, by_class=False):
         self.name, self.function, self.asks = name, function, asks
-        self.ratio, self.money, self.by_class = ratio, money, by_class
+        self.money, self.by_class = money, by_class
 
     def of(self, target, answers):
-        """One number per row, or a pair of them where this is a ratio."""
+        """One number per row."""
         found = self.function(target, answers)
         if not self.by_class:
             return found
@@ -117,30 +91,13 @@ class Objective:
 
         Returns
         -------
-        ndarray of shape (n_rows, n_members), or Sums of such
-            Sums where this is a ratio.
+        ndarray of shape (n_rows, n_members)
         """
-        columns = [self.of(target, part) for part in responses]
-        if self.ratio:
-            return Sums(*(np.column_stack(part) for part in zip(*columns)))
-        return np.column_stack(columns)
+        return np.column_stack([self.of(target, part) for part in responses])
 
     def rows(self, target, answers, weight=None):
         """One number per row whose weighted mean is the quality of all answers."""
-        objective = self.bound(target, weight)
-        found = objective.of(target, answers)
-        if not self.ratio:
-            return found
-        sums = Sums(*found)
-        below = float(np.average(sums.below, weights=weight))
-        return sums.linear(float(sums.ratio(weight)), below if below != 0 else 1.0)
-
-
-def means_of(table, weight=None):
-    """Quality of each member over all rows, ndarray of shape (n_members,)."""
-    if isinstance(table, Sums):
-        return table.ratio(weight)
-    return np.average(table, axis=0, weights=weight)
+        return self.bound(target, weight).of(target, answers)
 
 
 def _class_weights(target, weight):
@@ -173,15 +130,9 @@ def _minus_brier(target, proba):
     return -(error**2).sum(axis=1) / (2.0 if proba.shape[1] == 2 else 1.0)
 
 
-def _f1_sums(target, answers):
-    true, given = target == 1, answers == 1
-    return 2.0 * (true & given), true.astype(np.float64) + given
-
-
 OF_LABELS = {
     "accuracy": lambda: Objective("accuracy", _right),
     "balanced_accuracy": lambda: Objective("balanced_accuracy", _right, by_class=True),
-    "f1": lambda: Objective("f1", _f1_sums, ratio=True),
     "probability": lambda: Objective("probability", _true_probability, asks="predict_proba"),
     "log_loss": lambda: Objective("log_loss", _log_probability, asks="predict_proba"),
     "brier": lambda: Objective("brier", _minus_brier, asks="predict_proba"),
@@ -274,7 +225,7 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     ValueError
     """
     found = _objective_of_labels(quality, classes, several)
-    linear = found.asks == "predict" and not found.ratio
+    linear = found.asks == "predict"
     if takes is not None and not (found.name in takes or (found.name == "callable" and linear)):
         raise ValueError(
             f"{who} has no rule for quality={_told(quality)}: it keeps or replaces labels by their "
@@ -297,24 +248,18 @@ def _objective_of_labels(quality, classes, several):
             raise ValueError(
                 f"quality={quality!r} is none of {list(OF_LABELS)!r}. It may also be a cost "
                 "matrix, a function of true and given labels, or a pair of "
-                '"predict_proba" or "ratio" and a function.'
+                '"predict_proba" and a function.'
             )
         if several and quality != "accuracy":
             raise ValueError(
                 f"quality={quality!r} is for one label per row. With several labels it may be "
                 '"accuracy", the labels in common by those in either, or a function.'
             )
-        if quality == "f1" and len(classes) != 2:
-            raise ValueError(
-                f"quality='f1' is for two classes, the second of them positive, but y has "
-                f'{len(classes)}. "balanced_accuracy", a cost matrix or a pair ("ratio", '
-                "function) are for more."
-            )
         return OF_LABELS[quality]()
     if is_pair(quality):
-        if len(quality) != 2 or quality[0] not in ("predict_proba", "ratio"):
+        if len(quality) != 2 or quality[0] != "predict_proba":
             raise ValueError(
-                'quality as a pair must be ("predict_proba", function) or ("ratio", function), got '
+                'quality as a pair must be ("predict_proba", function), got '
                 f"one that begins with {quality[0]!r} and has {len(quality)} entries."
             )
         kind, function = quality
@@ -447,23 +392,9 @@ def _called(function, classes, several, kind):
         return target if several else classes[target]
 
     def of(target, answers):
-        found = function(true(target), told(answers))
-        if kind != "ratio":
-            return _checked(found, len(target))
-        if not isinstance(found, tuple) or len(found) != 2:
-            raise ValueError(
-                'quality=("ratio", function) needs a function that returns a tuple of two: what '
-                f"is summed above and what below, got {type(found).__name__}."
-            )
-        above, below = (_checked(part, len(target)) for part in found)
-        if (below < 0).any():
-            raise ValueError(
-                'quality=("ratio", function): what is summed below must not be negative.'
-            )
-        return above, below
+        return _checked(function(true(target), told(answers)), len(target))
 
-    asks = "predict_proba" if kind == "predict_proba" else "predict"
-    return Objective("callable", of, asks=asks, ratio=kind == "ratio")
+    return Objective("callable", of, asks=kind)
 
 
 def _checked(found: Any, n_rows):

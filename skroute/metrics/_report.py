@@ -237,10 +237,7 @@ def certified_path(router):
     certificate = getattr(router, "certificate_", None)
     if certificate is None:
         return None, router
-    points = router.operating_points_
-    names = [name for name, _ in router.estimator] if isinstance(router.estimator, list) else []
-    owner = names.index(certificate.path) if names else int(points.path[0])
-    return certificate, router.estimators_[owner]
+    return certificate, router.estimator_
 
 
 def own_budget(router, certificate):

@@ -323,10 +323,9 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
             check_default_reads(X, _READABLE_INSTEAD)
         log = self._read(X, y, costs, choice, propensity)
         check_consistent_length(X, log.quality)
-        if self.abstain_cost is not None:
-            log = log.with_handing_over(self.abstain_cost)
         budget = check_budget(self.budget)
-        check_affordable(budget, log.cheapest() + self.routing_cost)
+        cheapest = log.cheapest() if self.abstain_cost is None else 0.0
+        check_affordable(budget, cheapest + self.routing_cost)
         folds = folds_of(self.cv, X, log.quality, **routed["splitter"]["split"])
         self.cost_estimator_ = None
         if self.cost_estimator is not None:
@@ -342,6 +341,8 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
                 fit_params=routed["cost_estimator"]["fit"],
             )
             log = replace(log, planned=np.maximum(planned, 0.0))
+        if self.abstain_cost is not None:
+            log = log.with_handing_over(self.abstain_cost)
         self._learned = learn_policy(
             log.quality_reader(self.quality_estimator, default_quality_estimator),
             X,
@@ -380,6 +381,10 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return read_answers(
             X, y, choice, propensity, costs, self.costs, self.cost_estimator is not None
         )
+
+    def _seen(self, X):
+        """Which rows equal rows of `fit`."""
+        return np.isin(row_keys(X), self._row_keys)
 
     def _warn_of_overlap(self):
         found = self.overlap_
@@ -447,7 +452,14 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        return once_of(self).whole("costs", lambda: predict_costs(self.cost_estimator_, X))
+        costs = once_of(self).whole("costs", lambda: predict_costs(self.cost_estimator_, X))
+        return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
+
+    def _alone(self, X, name, response, costs=None, **call):
+        found = super()._alone(X, name, response)
+        if not self._learned.per_row:
+            return found
+        return replace(found, cost=self._row_costs(X, costs)[:, self.choices_.index(name)])
 
     def _answer(self, X, plan, response):
         if self._named:

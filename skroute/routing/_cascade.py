@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import (
     CostAwareMixin,
     Plan,
+    Routed,
     check_affordable,
     check_budget,
     check_rows,
@@ -32,7 +33,7 @@ from skroute.routing._cascade_log import as_columns, names_of_columns, split_sig
 from skroute.routing._cascade_rules import Log, candidates, fixed_order
 from skroute.routing._cascade_run import CascadeRun
 from skroute.routing._cascade_walk import known_scores, walk
-from skroute.routing._fit_tables import check_matrix, column_names
+from skroute.routing._fit_tables import check_matrix, check_row_costs, column_names
 from skroute.routing._mixtures import Mixture
 from skroute.routing._priced import cross_fit
 from skroute.routing._priced_views import standard_error
@@ -426,6 +427,15 @@ class CascadeRouter(ReportMixin, CostAwareMixin, MetaEstimatorMixin, BaseEstimat
         plain = any(all(isinstance(a, kinds) for a in answers) for kinds in _PLAIN)
         # What is of several kinds, or a list, stays what the models said.
         return np.array(answers.tolist()) if plain else answers
+
+    def _alone(self, X, name, response, costs=None, **call):
+        """Every row answered by one model, without a decision."""
+        n, at = num_samples(X), self.model_names_.index(name)
+        row_costs = np.tile(self.costs_, (n, 1))
+        if costs is not None:
+            row_costs = check_row_costs(costs, self._frame_columns, row_costs.shape)
+        answers = np.full(n, name if self._named else at)
+        return Routed(answers, np.full(n, at), row_costs[:, at])
 
     def models_asked(self, X, budget=None, **context):
         """Which models each row pays for.

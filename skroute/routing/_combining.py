@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from skroute.base import dispatch
+from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import objective_of_labels
 from skroute.routing._members import MemberRouter
@@ -98,6 +98,22 @@ class CombiningRouter(MemberRouter):
     def choice_costs_(self):
         """Cost of each choice, all members that it asks included."""
         return np.array([self._member_costs[row].sum() for row in self.choice_members_])
+
+    def _alone(self, X, name, response, **call):
+        n, at = num_samples(X), self.member_names_.index(name)
+        route = np.full(n, self.choices_.index(name) if name in self.choices_ else -1)
+        y_pred = None if response is None else self._answers_alone(X, at, response)
+        return Routed(y_pred, route, np.full(n, float(self.costs_[at])))
+
+    def _answers_alone(self, X, at, response):
+        """What one member answers to every row, as it does where no other is asked."""
+        if self._multilabel:
+            once_of(self).count(self.member_names_[at], num_samples(X))
+            return self.estimators_[at].predict(X)
+        scores = self._asked_answers(X).ask(at, np.arange(num_samples(X)))
+        if response == "predict_proba":
+            return scores
+        return self._target.labels(self._target.decide(scores, None))
 
     def _answers_to(self, X, plan, response, rows):
         route = plan.route[rows]

@@ -7,7 +7,9 @@ from sklearn.utils import _safe_indexing
 
 from skroute.routing._draws import row_keys
 from skroute.routing._estimates import cross_fit, error_deviation, part_of, predict_matrix
+from skroute.routing._log import with_last
 from skroute.routing._policy import Policy
+from skroute.utils._handing import is_handing
 
 # Rows that occur this often are decided in `fit` as they will be later: all alike.
 _OFTEN = 20
@@ -54,17 +56,21 @@ def learn_policy(
         Metadata for the estimator's `fit`.
     """
     planned = log.paid if log.planned is None else log.planned
-    fitted, estimate, as_new = cross_fit(
+    # What handing over is worth is known.
+    handing = float(log.quality[0, -1]) if is_handing(log.names[-1]) else None
+    estimated = slice(None if handing is None else -1)
+    fitted, *found = cross_fit(
         estimator,
         X,
-        log.quality,
+        log.quality[:, estimated],
         folds,
         task=task or NoTask(),
         name="quality_estimator",
-        costs=planned,
+        costs=planned[..., estimated],
         n_jobs=n_jobs,
         fit_params=fit_params,
     )
+    estimate, as_new = found if handing is None else (with_last(part, handing) for part in found)
     known, quality, noise = log.known, log.quality, 1.0
     sigma = error_deviation(estimate, quality) if known is None else known.deviation(estimate)
     if known is not None:
@@ -78,10 +84,10 @@ def learn_policy(
             kind[rows] = code
             again = _safe_indexing(X, first)
             as_new = as_new.copy()
-            as_new[rows] = predict_matrix(fitted, again, "quality_estimator")[code]
+            as_new[rows, estimated] = predict_matrix(fitted, again, "quality_estimator")[code]
             if cost_estimator is not None:
                 planned_as_new = planned.copy()
-                planned_as_new[rows] = predict_costs(cost_estimator, again)[code]
+                planned_as_new[rows, estimated] = predict_costs(cost_estimator, again)[code]
     return Policy(
         estimator=fitted,
         estimate=estimate,
@@ -98,6 +104,7 @@ def learn_policy(
         noise=noise,
         planned_as_new=planned_as_new,
         kind=kind,
+        handing=handing,
     )
 
 

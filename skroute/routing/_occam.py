@@ -17,7 +17,7 @@ from skroute.routing._stream import Look
 from skroute.routing._targets import Numbers, SingleLabel
 from skroute.routing._warnings import warn_of_fit
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._once import once_of
+from skroute.utils._once import EVERY, once_of
 from skroute.utils._timing import seconds_per_sample
 
 
@@ -182,6 +182,14 @@ class Occam(MemberRouter):
             return None
         k = self._embedder
         return {(k, "predict_proba"): proba, (k, "predict"): proba.argmax(axis=1)}
+
+    def _alone(self, X, name, response, **call):
+        state = None
+        if name == self.embedding and once_of(self) is not EVERY:
+            # Within a walk this member has answered when it embedded.
+            kept, _ = self._kept(X, None, None)
+            _, state = self._estimated(X, self._policy().restricted(kept))
+        return super()._alone(X, name, response, state=state)
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
         kept, allowed = self._kept(X, exclude, allowed)

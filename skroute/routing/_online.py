@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.base import CostAwareMixin, Plan, check_affordable, check_budget, check_costs
+from skroute.base import CostAwareMixin, Plan, Routed, check_affordable, check_budget, check_costs
 from skroute.routing._online_beliefs import LEVEL_VARIANCE, PRIOR_VARIANCE, new_beliefs
 from skroute.routing._online_inputs import (
     ask_prior,
@@ -24,7 +24,14 @@ from skroute.routing._online_inputs import (
 )
 from skroute.routing._online_pacer import new_pacer, note_row
 from skroute.routing._online_serving import Decision, OnlineStatus, Serving
-from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    Interval,
+    Real,
+    check_sample_weight,
+    num_samples,
+)
 from skroute.utils._named import check_rows_match
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import whole_rows
@@ -152,7 +159,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     """
 
     # Each choice is one call, of which a log may say what it cost.
-    _takes_bills = True
     _acts_at_once = ("budget", "costs")
 
     _parameter_constraints: dict = {
@@ -340,9 +346,10 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)
         serving = self._serving
-        if self.costs is None:
+        if self.costs is None and self.prior is None:
             raise ValueError("costs must stay a price list, got None.")
-        prices = checked_prices(self.costs, serving.names)
+        # Without costs the price list is that of `prior`.
+        prices = serving.prices if self.costs is None else checked_prices(self.costs, serving.names)
         if not np.array_equal(prices, serving.prices):
             serving.reprice(prices)
         return serving
@@ -364,6 +371,13 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         serving = self._current()
         check_affordable(budget, serving.least())
         return Plan(**serving.plan(*self._features(X), budget))
+
+    def _alone(self, X, name, response, **call):
+        """Every row answered by one choice, without a decision."""
+        n, at = num_samples(X), self.choices_.index(name)
+        plan = Plan(np.full(n, at), np.full(n, self.costs_[at]))
+        y_pred = None if response is None else self._answer(X, plan, response)
+        return Routed(y_pred, plan.route, plan.cost)
 
     def _answer(self, X, plan, response):
         return np.asarray(self.choices_)[plan.route] if self._named else plan.route

@@ -158,8 +158,12 @@ class Policy:
     kind : ndarray of shape (n_rows,), dtype=int64, default=None
         Number of the kind of a row that occurs often, -1 for others; None where none does.
 
+    handing : float, default=None
+        What handing a row over is worth, which is the last choice then; None where it is none.
+
     columns : ndarray of int, default=None
-        Outputs of the estimator that are the choices; None where all are.
+        Outputs of the estimator, with `handing` behind them, that are the choices; None where
+        all are.
     """
 
     estimator: Any
@@ -178,6 +182,7 @@ class Policy:
     noise: float = 1.0
     planned_as_new: np.ndarray | None = None
     kind: np.ndarray | None = None
+    handing: float | None = None
     columns: np.ndarray | None = None
     _kept: dict = field(default_factory=dict, repr=False)
 
@@ -273,7 +278,8 @@ class Policy:
 
     def estimates(self, X):
         """Estimated quality of each choice for each row, before the penalty."""
-        return self._chosen(predict_matrix(self.estimator, X, "quality_estimator"))
+        outputs = predict_matrix(self.estimator, X, "quality_estimator")
+        return self._chosen(outputs, self.handing)
 
     def estimates_and_std(self, X):
         """Estimated quality of each choice, and the standard deviation of its error."""
@@ -281,14 +287,17 @@ class Policy:
             with note_failure("quality_estimator", num_samples(X), "predict"):
                 found = self.estimator.predict(X, return_std=True)
             return tuple(
-                self._chosen(np.asarray(part, dtype=np.float64).reshape(num_samples(X), -1))
-                for part in found
+                self._chosen(np.asarray(part, dtype=np.float64).reshape(num_samples(X), -1), known)
+                for part, known in zip(found, (self.handing, 0.0))
             )
         estimates = self.estimates(X)
         levels = zip(estimates.T, error_by_level(self.estimate, self.quality))
         return estimates, np.column_stack([np.interp(part, *level) for part, level in levels])
 
-    def _chosen(self, outputs):
+    def _chosen(self, outputs, handing):
+        """What the estimator says of the choices, with what is known of handing over."""
+        if self.handing is not None:
+            outputs = np.column_stack([outputs, np.full(len(outputs), handing)])
         return outputs if self.columns is None else outputs[:, self.columns]
 
     def decide(self, values, costs, budget, *, draw, policy="online", told=False, allowed=None):

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, affords
+from skroute.base import CostAwareMixin, Plan, Routed, affords
 from skroute.ledgers import Ledger
 from skroute.routing._log import kept_choices
 from skroute.routing._stream import BudgetStream
@@ -78,6 +78,13 @@ class Router(CostAwareMixin):
                 f"{', '.join(name for name in known)}."
             )
         return super()._respond(X, response, budget, **call)
+
+    def _alone(self, X, name, response, state=None, **call):
+        """Every row answered by one choice, without a decision."""
+        n, at = num_samples(X), self.choices_.index(name)
+        plan = Plan(np.full(n, at), np.full(n, float(self.costs_[at])), state)
+        y_pred = None if response is None else self._answer(X, plan, response)
+        return Routed(y_pred, plan.route, plan.cost)
 
     def _kept(self, X, exclude, allowed):
         """Positions of the choices that are left, and which of them each row may make."""

@@ -11,22 +11,23 @@ _CONTRADICTS = 0.1
 
 def warn_of_fit(policy, names, budget):
     """At most one warning about a fit: costs that contradict, a budget too large, no gain."""
-    for check in (_warn_if_the_log_contradicts, _warn_if_a_single_choice_is_better):
+    for check in (_warn_if_the_log_contradicts, _warn_of_slack, _warn_if_a_single_choice_is_better):
         if check(policy, names, budget):
             return
-    warn_of_slack(policy, budget)
 
 
-def warn_of_slack(policy, budget):
+def _warn_of_slack(policy, names, budget):
     """Say so when a budget is above what any choice costs: its unit may be another."""
     costs = policy.planned if policy.noise > 1 else policy.paid
     most = float(np.max(costs, axis=-1).mean()) + policy.deciding
-    if budget < np.inf and not affords(most, budget):
-        warn(
-            f"budget={float(budget)!r} has no effect: the most expensive choice for each row costs "
-            f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
-            "(not per thousand where costs are per call); None is unlimited.",
-        )
+    if budget == np.inf or affords(most, budget):
+        return False
+    warn(
+        f"budget={float(budget)!r} has no effect: the most expensive choice for each row costs "
+        f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
+        "(not per thousand where costs are per call); None is unlimited.",
+    )
+    return True
 
 
 def _warn_if_the_log_contradicts(policy, names, budget):

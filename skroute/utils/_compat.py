@@ -4,6 +4,7 @@ When a new scikit-learn moves one of them, this is the only file to mend.
 """
 
 from sklearn.base import _fit_context
+from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._param_validation import (
     HasMethods,
     Integral,
@@ -42,6 +43,7 @@ __all__ = [
     "check_response_method",
     "check_sample_weight",
     "is_fitted",
+    "get_column_indices",
     "num_samples",
     "process_routing",
     "raise_for_params",

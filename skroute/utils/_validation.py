@@ -1,6 +1,5 @@
 """Checks of what users give: numbers, rows, weights, probabilities."""
 
-import reprlib
 import sys
 from numbers import Real
 
@@ -50,18 +49,22 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
             array = values.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             array = np.asarray(on_host(values), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numbers, got {reprlib.repr(values)}.") from None
+    except (TypeError, ValueError, OverflowError):
+        # By its type: the text of a row may be something that nobody else should read.
+        raise ValueError(f"{name} must be numbers, got {type(values).__name__}.") from None
     if shape is not None and (
         array.ndim != len(shape)
         or any(want is not None and want != got for want, got in zip(shape, array.shape))
     ):
         wanted = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
         raise ValueError(f"{name} must have shape {wanted}, got shape {array.shape}.")
+    right = (array >= low) & (array <= high) & np.isfinite(array)
+    if right.all():
+        return array
     missing = np.isnan(array)
     if missing.any() and not allow_nan:
         raise ValueError(f"{name} must have no missing values: {missing.sum()} are NaN.")
-    wrong = ~missing & ~((array >= low) & (array <= high) & np.isfinite(array))
+    wrong = ~missing & ~right
     if wrong.any():
         span = f"from {low:g} to {high:g}" if np.isfinite(high) else f"at least {low:g}"
         span = "" if np.isinf(low) and np.isinf(high) else f" and {span}"

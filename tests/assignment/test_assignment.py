@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 
 from skroute.assignment import (
     _exact,
-    _greedy,
+    _hulls,
     _kernels,
     assignment_path,
     choose_at_price,
@@ -119,7 +119,7 @@ def test_highs_meets_the_cap_exactly():
 def test_a_core_too_hard_for_the_search_goes_to_highs(monkeypatch):
     values, costs, budget = random_problem(3, 200, 5, per_row=True, degenerate=False)
     expected = solve_assignment(values, costs, budget, solver="highs")
-    monkeypatch.setattr(_exact, "MAX_NODES", 4)
+    monkeypatch.setattr(_exact, "_MAX_NODES", 4)
     exact = solve_assignment(values, costs, budget, solver="exact")
     assert exact.objective == pytest.approx(expected.objective, rel=1e-9)
     assert exact.status == "optimal"
@@ -163,7 +163,6 @@ def test_path_is_the_linear_relaxation(seed, per_row, degenerate):
         b_eq=np.ones(n),
     )
     assert path.objective(budget) == pytest.approx(-lp.fun / n, abs=1e-9)
-    # By a sort here, by selection in the solver.
     solved = solve_assignment(values, costs, budget, solver="greedy").price
     assert path.price(budget) == np.inf or path.price(budget) == pytest.approx(solved, rel=1e-9)
     assert (np.diff(path.budgets) > 0).all() and (np.diff(path.prices) < 0).all()
@@ -199,22 +198,8 @@ def test_a_lower_price_never_buys_less():
     assert (np.diff(spent) >= -1e-15).all()
 
 
-def test_large_problems_bracket_the_price(monkeypatch):
-    values = np.random.default_rng(1).random((30_000, 7))
-    problem = check_problem(values, OCCAM_COSTS, 0.4)
-    hulls = _greedy.build_hulls(problem)
-    price = _greedy.dual_price(problem, hulls)
-    room = problem.total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
-    plain = _kernels.select_price(hulls.efficiency.copy(), hulls.extra_cost.copy(), room)
-    assert price == plain
-    # A sample that misleads on either side costs time, not correctness.
-    for bracket in [(0.9, np.inf), (0.0, 1e-9)]:
-        monkeypatch.setattr(_greedy, "_bracket", lambda hulls, room, b=bracket: b)
-        assert _greedy.dual_price(problem, hulls) == plain
-
-
-def numpy_choose_at_price(values, costs, price):
-    """Twin of the kernel: walk each row's points by cost, keep the best score so far."""
+def best_by_definition(values, costs, price):
+    """By the definition: walk each row's points by cost, keep the best score so far."""
     full = np.broadcast_to(costs, values.shape)
     choices = np.empty(len(values), int)
     for j, (v, c) in enumerate(zip(values, full)):
@@ -228,11 +213,11 @@ def numpy_choose_at_price(values, costs, price):
 
 
 @pytest.mark.parametrize("per_row", [False, True])
-def test_kernel_equals_its_numpy_twin(per_row):
+def test_a_price_chooses_by_definition(per_row):
     values, costs, _ = random_problem(2, 400, 6, per_row=per_row, degenerate=False)
     for price in [0.0, 0.1, 0.5, 2.0]:
         np.testing.assert_array_equal(
-            choose_at_price(values, costs, price), numpy_choose_at_price(values, costs, price)
+            choose_at_price(values, costs, price), best_by_definition(values, costs, price)
         )
 
 
@@ -334,7 +319,7 @@ def test_a_worse_plan_of_highs_is_not_taken(monkeypatch):
 
     values = np.random.default_rng(5).random((40, 7))
     problem = check_problem(values, OCCAM_COSTS, 0.4)
-    greedy = _greedy.solve_greedy(problem, 0.0)
+    greedy = _hulls.solve_greedy(problem, 0.0)
 
     def cheapest(core, tolerance, allowed):
         return np.where(allowed, core.costs, np.inf).argmin(axis=1), np.inf
@@ -380,7 +365,35 @@ def test_single_changes_stop_where_nothing_gains():
     values, costs, _ = random_problem(3, 30, 4, per_row=False, degenerate=False)
     problem = check_problem(values, costs, None)
     best = values.argmax(axis=1)
-    np.testing.assert_array_equal(_greedy._overshoot(problem, best, 0.0, 0.0), best)
+    np.testing.assert_array_equal(_hulls._overshoot(problem, best, 0.0, 0.0), best)
     worst = values.argmin(axis=1)
+    changed = _hulls._fill(problem, worst, 1e9, 0.0)
+    assert (changed != worst).sum() == _hulls._MAX_CHANGES
+
+
+def test_the_search_of_the_core_stops_finishes_or_is_closed_at_once():
+    rng = np.random.default_rng(0)
+    n_rows, width = 30, 3
+    starts = np.arange(n_rows + 1) * width
+    loss, extra = np.sort(rng.random(n_rows * width)) / 1000, rng.random(n_rows * width)
+    stopped, finished, closed = (
+        _kernels.expand_core(starts, loss, extra, 1.0, 4.0, 4.0, 0.0, tolerance, max_nodes)
+        for tolerance, max_nodes in ((0.0, 20_000), (1e-3, 200_000), (9.0, 20_000))
+    )
+    assert (stopped[-1], finished[-1], closed[-1]) == (False, True, True)
+    assert len(stopped[2]) > 1024 and len(closed[2]) == 0
+    assert stopped[0] < 0.1
     changed = _greedy._fill(problem, worst, 1e9, 0.0)
     assert (changed != worst).sum() == _greedy._MAX_CHANGES
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000), degenerate=st.booleans())
+def test_the_bound_of_cvxpys_plan_is_one(seed, degenerate):
+    """A solver that stops on a gap reports a value below the optimum as if it bounded it."""
+    pytest.importorskip("cvxpy")
+    values, costs, budget = random_problem(seed, 4, 3, per_row=False, degenerate=degenerate)
+    loose = {"solver": "SCIPY", "scipy_options": {"mip_rel_gap": 0.9}}
+    for options in (None, loose):
+        plan = solve_assignment(values, costs, budget, solver="cvxpy", solver_options=options)
+        assert plan.upper_bound >= brute_force(values, costs, budget) - 1e-9

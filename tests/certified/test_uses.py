@@ -66,11 +66,9 @@ def rows(n, seed=0):
 OPTIONS = {"max_loss": 0.1, "reference": "full", "n_points": 10, "random_state": 0}
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_what_a_call_says_about_its_rows_reaches_the_wrapped_estimator(several):
+def test_what_a_call_says_about_its_rows_reaches_the_wrapped_estimator():
     X, y, size = rows(600)
-    fitted = FrozenEstimator(Sized().fit(X, y))
-    given = [("a", fitted), ("b", fitted)] if several else fitted
+    given = FrozenEstimator(Sized().fit(X, y))
     router = CertifiedRouter(given, **OPTIONS).fit(X, y, size=size)
     # Each evidence row with what was said about itself.
     order = np.random.RandomState(0).permutation(600)[6:]
@@ -84,7 +82,7 @@ def test_what_a_call_says_about_its_rows_reaches_the_wrapped_estimator(several):
     for view in ("predict", "route", "predict_routed"):
         getattr(router, view)(X, size=size)
     router.score(X, y, size=size)
-    with pytest.raises(TypeError, match="does not take 'colour'"):
+    with pytest.raises(TypeError, match="colour"):
         router.predict(X, colour=size)
     with pytest.raises(ValueError, match="one entry per row"):
         router.predict(X, size=size[:3])
@@ -94,7 +92,7 @@ def test_what_a_call_says_about_its_rows_reaches_the_wrapped_estimator(several):
     assert batch.cost.mean() > 1.5
     with pytest.raises(TypeError, match="colour"):
         router.recertify(X, y, colour=size)
-    with pytest.raises(ValueError, match="colour"):
+    with pytest.raises(TypeError, match="colour"):
         CertifiedRouter(given, **OPTIONS).fit(X, y, colour=size)
 
 
@@ -107,14 +105,14 @@ def test_metadata_routing_decides_who_is_told_what():
         told = Sized().set_fit_request(size=True).set_predict_request(size=True)
         router = CertifiedRouter(told, **OPTIONS).fit(X, y, size=size)
         # The rows that are learned from, and the others, each with their own.
-        assert len(router.estimators_[0].fit_size_) == 420
+        assert len(router.estimator_.fit_size_) == 420
         assert router.certificate_.cost > 1.5
         np.testing.assert_allclose(
             router.predict_cost(X, size=size), size * router.predict_cost(X), rtol=1e-12
         )
         alias = Sized().set_fit_request(size=False).set_predict_request(size="weight")
         router = CertifiedRouter(alias, **OPTIONS).fit(X, y, weight=size)
-        assert router.estimators_[0].fit_size_ is None and router.certificate_.cost > 1.5
+        assert router.estimator_.fit_size_ is None and router.certificate_.cost > 1.5
         assert router.predict_cost(X, weight=size).mean() > 1.5 * router.predict_cost(X).mean()
         # Through what stands around it.
         chain = make_pipeline(FunctionTransformer(), CertifiedRouter(told, **OPTIONS))
@@ -125,8 +123,6 @@ def test_metadata_routing_decides_who_is_told_what():
         search = GridSearchCV(CertifiedRouter(told, **OPTIONS), {"max_loss": [0.1, 0.2]}, cv=2)
         search.fit(X, y, size=size)
         assert search.best_estimator_.certificate_.cost > 1.5
-    with pytest.raises(Exception, match="size"):
-        CertifiedRouter(Sized(), **OPTIONS).fit(X, y, size=size)
 
 
 @pytest.fixture(scope="module")
@@ -185,21 +181,15 @@ def test_a_router_makes_its_monitor(logged):
     made = CertifiedRouter(FrozenEstimator(router), **options, budget=4.5, max_cost=6).fit(X, Q)
     monitor = made.monitor(audit_rate=0.5, random_state=0)
     assert (monitor.max_loss, monitor.budget) == (0.2, 4.5)
-    assert list(monitor.choices) == made.choices_
-    small = monitor.choices["small"]
-    served = made.route(X) == 0
-    assert small.max_loss > (Q[served, 1] - Q[served, 0]).mean() and small.budget < 6
     rng = np.random.default_rng(1)
     drawn = rng.integers(len(X), size=4000)
     seen = made.predict_routed(X[drawn])
     loss = (Q[drawn, 1] - Q[drawn, seen.route]).astype(float)
     loss[~monitor.audit(4000)] = np.nan
-    assert monitor.update(cost=seen.cost, route=seen.route, loss=loss) is None
+    assert monitor.update(cost=seen.cost, loss=loss) is None
     # The small model is changed for the worse.
     worse = np.where(seen.route == 0, Q[drawn, 1], 0.0)
-    monitor.update(cost=seen.cost, route=seen.route, loss=worse)
-    assert {(a.kind, a.choice) for a in monitor.alarms_} >= {("loss", "small")}
-    assert all(a.choice != "large" for a in monitor.alarms_)
+    assert monitor.update(cost=seen.cost, loss=worse).kind == "loss"
     few = certified(table(200), max_loss=0.001, fallback="safe")
     with pytest.raises(ValueError, match="nothing to watch"):
         few.monitor()
@@ -213,26 +203,8 @@ def test_a_budget_above_all_costs_is_watched(logged, budget, max_cost):
     options = {"budget": budget, "max_cost": max_cost, "n_points": 3, "random_state": 0}
     made = CertifiedRouter(FrozenEstimator(router), **options).fit(X, Q)
     monitor, routed = made.monitor(), made.predict_routed(X)
-    assert monitor.update(cost=routed.cost, route=routed.route) is None
-    monitor.update(cost=np.full(len(X), 3 * budget), route=routed.route)
-    assert ("cost", None) in {(alarm.kind, alarm.choice) for alarm in monitor.alarms_}
-
-
-def test_bounds_of_choices_hold_over_fresh_draws():
-    """The bounds are those of the choice's own rows, at the operating point that was chosen."""
-    X = table(3000)
-    rng = np.random.default_rng(3)
-    broken, n_draws, level = 0, 15, 0.2
-    for _ in range(n_draws):
-        drawn = X[rng.integers(len(X), size=500)]
-        router = certified(drawn, max_loss=0.15, confidence=1 - level, max_cost=14.5)
-        routed = router.predict_routed(X)
-        for j, (_, promise) in enumerate(router.monitor().choices.items()):
-            mine = routed.route == j
-            loss = (X[mine, 2] - routed.y_pred[mine]).mean()
-            broken += promise.max_loss is not None and loss > promise.max_loss
-            broken += promise.budget is not None and routed.cost[mine].mean() > promise.budget
-    assert broken <= level * n_draws
+    assert monitor.update(cost=routed.cost) is None
+    assert monitor.update(cost=np.full(len(X), 3 * budget)).kind == "cost"
 
 
 def test_every_refusal_says_what_can_be_promised_and_what_it_takes():
@@ -266,7 +238,7 @@ def test_scores_are_those_of_the_wrapped():
     numbers.fit(X[:100], target[:100])
     for fitted, y, loss in ((router, Q, None), (numbers, target, lambda t, p: np.abs(t - p) > 1)):
         certified = CertifiedRouter(
-            [("one", FrozenEstimator(fitted)), ("two", FrozenEstimator(fitted))],
+            FrozenEstimator(fitted),
             max_loss=0.3,
             loss=loss,
             loss_range=1.0,
@@ -280,7 +252,7 @@ def test_scores_are_those_of_the_wrapped():
     by_name = CertifiedRouter(FrozenEstimator(router), max_loss=0.3, n_points=3).fit(X, Q)
     frame = pd.DataFrame(Q, columns=list(prices))
     assert by_name.score(X, frame[["large", "small"]]) == by_name.score(X, Q)
-    with pytest.raises(ValueError, match="one column of quality per choice"):
+    with pytest.raises(ValueError, match="y must have shape"):
         by_name.score(X, Q[:, [0, 1, 1]])
 
 

@@ -298,8 +298,7 @@ def compare(library, data, seed):
             np.testing.assert_array_equal(quick.predict(rows), expected)
             np.testing.assert_allclose(quick.predict_proba(rows), proba, rtol=1e-4, atol=1e-5)
             if isinstance(rows, np.ndarray) and not (np.abs(rows) > 1e38).any():
-                # What has no short path for one row says the same by batches.
-                for i in range(5 if quick._short.single else 1):
+                for i in range(5):
                     for one in (rows[i : i + 1].copy(), rows[i : i + 1].astype(np.float32)):
                         again = np.ravel(model.predict(one))
                         np.testing.assert_array_equal(quick.predict(one), again)

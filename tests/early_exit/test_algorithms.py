@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2, budget splits, Fan, calibration: against brute force and twins."""
+"""Algorithms 1 and 2, thresholds, calibration: against brute force and twins."""
 
 import itertools
 
@@ -10,21 +10,14 @@ from hypothesis import strategies as st
 from skroute.early_exit._calibration import allowed_wrong, fixed_sequence, upper_bound
 from skroute.early_exit._engines import MemberEngine
 from skroute.early_exit._exit_thresholds import ExitThresholds
-from skroute.early_exit._fan import fan_table, fan_thresholds
-from skroute.early_exit._order import (
-    greedy_mse_order,
-    individual_mse_order,
-    qwyc_order,
-)
+from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._thresholds import (
-    allowance,
     doubtful,
     is_wrong,
     lagrangian_path,
     leader_and_margin,
     optimal_thresholds,
     running_values,
-    spend_thresholds,
     sweep_back,
 )
 from tests.early_exit.reference import leaving, most_decided, qwyc_order_reference
@@ -80,16 +73,15 @@ def test_algorithm_2_decides_as_many_rows_as_any_thresholds_can(rows, k, sides):
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-@pytest.mark.parametrize("split", ["greedy", "share"])
 @pytest.mark.parametrize("sides", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("spread", [0, 3])
-def test_kernel_order_search_equals_its_numpy_twin(n_outputs, split, sides, spread):
+def test_kernel_order_search_equals_its_numpy_twin(n_outputs, sides, spread):
     if n_outputs > 1:
         sides = (False, True)
     for seed in range(4):
         scores = random_scores(seed, n_outputs=n_outputs)
         costs = np.random.RandomState(seed).randint(1, 4, len(scores)).astype(float)
-        arguments = (scores, np.full(n_outputs, 0.1), 0.2, costs, 0.08, split, *sides, spread)
+        arguments = (scores, np.full(n_outputs, 0.1), 0.2, costs, 0.08, *sides, spread)
         expected = qwyc_order_reference(*arguments)
         for n_jobs in (None, 2):
             for got, twin in zip(qwyc_order(*arguments, n_jobs=n_jobs), expected):
@@ -150,7 +142,7 @@ def test_greedy_equals_brute_force_in_the_special_case(sizes, costs):
     # Rows in a group are positive by their member alone; the others are negative.
     n = 8
     scores, costs = pipeline_example(n, sizes), np.array(costs)
-    order, lo, hi = qwyc_order(scores, ZERO, 0.5, costs, 0.0, "greedy", False, True)
+    order, lo, hi = qwyc_order(scores, ZERO, 0.5, costs, 0.0, False, True)
     values, bad = running_values(scores, order, ZERO, 0.5)
     position, side = leaving(values, lo, hi)
     assert not is_wrong(position, side, bad).any()
@@ -177,33 +169,13 @@ def test_greedy_is_within_factor_four_of_brute_force(seed, alpha):
     rng = np.random.RandomState(seed)
     scores = rng.randint(-2, 3, (3, 5, 1)).astype(np.float32)
     costs = np.array([1.0, 2.0, 1.0])
-    order, lo, hi = qwyc_order(scores, ZERO, 0.5, costs, alpha, "greedy")
+    order, lo, hi = qwyc_order(scores, ZERO, 0.5, costs, alpha)
     values, bad = running_values(scores, order, ZERO, 0.5)
     position, side = leaving(values, lo, hi)
     assert is_wrong(position, side, bad).sum() <= alpha * 5
     cost = np.cumsum(costs[order])[position].mean()
     best = best_cost_of_any_order(scores, 0.5, alpha, costs)
     assert best - 1e-9 <= cost <= 4 * best
-
-
-@pytest.mark.parametrize("split", ["greedy", "share"])
-@pytest.mark.parametrize("alpha", [0.0, 0.02, 0.1])
-def test_spent_thresholds_keep_the_budget_and_greedy_spends_first(split, alpha):
-    values, bad = running_values(random_scores(3), np.arange(8), ZERO, 0.0)
-    lo, hi = spend_thresholds(values, bad, alpha * 200, split)
-    position, side = leaving(values, lo, hi)
-    assert is_wrong(position, side, bad).sum() <= alpha * 200
-    assert allowance(10.0, 0, "greedy") == 10.0
-    assert allowance(10.0, 0, "share") == pytest.approx(0.2)
-
-
-def test_search_and_fixed_order_thresholds_are_the_same_thing():
-    scores = random_scores(1)
-    order, lo, hi = qwyc_order(scores, ZERO, 0.0, np.ones(8), 0.05)
-    values, bad = running_values(scores, order, ZERO, 0.0)
-    again = spend_thresholds(values, bad, 0.05 * 200, "share")
-    np.testing.assert_allclose(again[0], lo, atol=1e-5)
-    np.testing.assert_allclose(again[1], hi, atol=1e-5)
 
 
 def objective(values, bad, costs, price, lo, hi):
@@ -298,53 +270,6 @@ def test_margins_of_several_classes():
     assert np.all(values >= 0)
 
 
-def test_mse_orders_against_brute_force():
-    scores = random_scores(5, n_members=6, n_outputs=2).astype(np.float64)
-    centred = scores - scores.mean(axis=1, keepdims=True)
-    full = centred.sum(axis=0)
-    errors = ((full - centred) ** 2).sum(axis=(1, 2))
-    np.testing.assert_array_equal(individual_mse_order(scores), np.argsort(errors))
-    partial, left, expected = np.zeros_like(full), list(range(6)), []
-    while left:
-        t = min(left, key=lambda t: ((full - partial - centred[t]) ** 2).sum())
-        expected.append(t)
-        left.remove(t)
-        partial = partial + centred[t]
-    np.testing.assert_array_equal(greedy_mse_order(scores), expected)
-
-
-def test_fan_table_by_hand_and_walk_against_twin():
-    values = np.array([[0.0, 0.1, 1.0, 1.1], [2.0, 4.0, 1.0, 1.0]], dtype=np.float32)
-    start, first, mean, deviation = fan_table(values, 0.5)
-    np.testing.assert_array_equal(start[:2], [0, 3])
-    assert first[0] == 0
-    np.testing.assert_allclose(mean[:3], [2.95, np.nan, -0.05], atol=1e-6)
-    np.testing.assert_allclose(deviation[0], 0.95, atol=1e-6)
-    lo, hi = fan_thresholds(mean, deviation, 0.5, 2.0)
-    np.testing.assert_allclose(hi[0], 0.5 - 2.95 + 1.9, atol=1e-6)
-    np.testing.assert_allclose(lo[0], 0.5 - 2.95 - 1.9, atol=1e-6)
-
-    # Sums on the edge of a bin would hang on single precision.
-    scores = np.random.RandomState(7).randn(8, 300, 1).astype(np.float32)
-    values, _ = running_values(scores[:, :150], np.arange(8), ZERO, 0.0)
-    start, first, mean, deviation = fan_table(values, 0.4)
-    lo, hi = fan_thresholds(mean, deviation, 0.0, 0.7)
-    # Rows that the table has not seen fall into unseen bins too.
-    values, _ = running_values(scores, np.arange(8), ZERO, 0.0)
-    policy = ExitThresholds(lo, hi, start, first, 1 / 0.4)
-    position, side = policy.leaving(values)
-    rows = np.arange(300)
-
-    def member(t):
-        return lambda X: scores[t, np.asarray(X)[:, 0].astype(int), 0]
-
-    engine = MemberEngine([member(t) for t in range(8)], np.array([0, 1]), np.ones(8))
-    _, members, sides = engine.walk(rows[:, None], policy)
-    np.testing.assert_array_equal(members, position + 1)
-    np.testing.assert_array_equal(sides, side)
-    assert 1 < members.mean() < 8
-
-
 def test_member_engine_asks_only_undecided_rows():
     asked = []
 
@@ -354,7 +279,7 @@ def test_member_engine_asks_only_undecided_rows():
 
     X = np.array([[5.0], [-5.0], [0.1], [0.2]])
     engine = MemberEngine([member] * 3, np.array([0, 1]), np.ones(3))
-    policy = ExitThresholds.per_position(np.full(3, -1.0), np.full(3, 1.0))
+    policy = ExitThresholds(np.full(3, -1.0), np.full(3, 1.0))
     _, members, _ = engine.walk(X, policy)
     assert asked == [4, 2, 2]
     np.testing.assert_array_equal(members, [1, 1, 3, 3])

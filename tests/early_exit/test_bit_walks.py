@@ -35,7 +35,7 @@ def thresholds_near(rng, engine, X, kind):
         low[:] = -np.inf
     if rng.random() < 0.1:
         low[-1], high[-1] = np.inf, -np.inf
-    return ExitThresholds.per_position(low, high)
+    return ExitThresholds(low, high)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """Files that were changed are refused: compiled walks trust their arrays."""
 
-import json
 import pickle
 
 import numpy as np
@@ -10,8 +9,10 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
-from skroute.early_exit import QWYCEnsemble, evaluate_exported, export_ensemble, load_exported
+from skroute.early_exit import QWYCEnsemble, export_ensemble
+from skroute.early_exit._export import load_exported
 from skroute.forests import read_forest
+from tests.early_exit.reference import evaluate_exported
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +24,9 @@ def quick():
 
 @pytest.fixture(scope="module")
 def content(quick, tmp_path_factory):
-    path = tmp_path_factory.mktemp("exported") / "quick.json"
+    path = tmp_path_factory.mktemp("exported") / "quick.npz"
     export_ensemble(quick[0], path)
-    return path, json.loads(path.read_text())
+    return path, dict(np.load(path))
 
 
 @settings(max_examples=60, deadline=None)
@@ -35,11 +36,11 @@ def test_whatever_is_changed_in_the_structure_is_noticed(data, quick, content):
     path, whole = content
     names = ["child", "feature", "roots", "depths", "outputs", "member_start", "cat_start"]
     name = data.draw(st.sampled_from(names))
-    changed = json.loads(json.dumps(whole))
+    changed = {name: values.copy() for name, values in whole.items()}
     at = data.draw(st.integers(0, len(changed[name]) - 1))
     changed[name][at] = data.draw(st.sampled_from([-1, 0, 3, 10**6, 2**31 - 1]))
-    other = path.with_name("changed.json")
-    other.write_text(json.dumps(changed))
+    other = path.with_name("changed.npz")
+    np.savez(other, **changed)
     try:
         exported = load_exported(other)
     except ValueError as error:
@@ -55,12 +56,12 @@ def test_whatever_is_changed_in_the_structure_is_noticed(data, quick, content):
 @pytest.mark.parametrize("name", ["version", "format", "lo", "child", "classes"])
 def test_what_is_missing_or_short_is_named(name, content):
     path, whole = content
-    other = path.with_name("changed.json")
-    other.write_text(json.dumps({key: value for key, value in whole.items() if key != name}))
+    other = path.with_name("changed.npz")
+    np.savez(other, **{key: value for key, value in whole.items() if key != name})
     with pytest.raises(ValueError, match=r"version|no entry"):
         load_exported(other)
     if name in ("lo", "child"):
-        other.write_text(json.dumps(whole | {name: whole[name][:1]}))
+        np.savez(other, **(whole | {name: whole[name][:1]}))
         with pytest.raises(ValueError, match=r"damaged|differ in length"):
             load_exported(other)
 
@@ -99,19 +100,10 @@ def test_a_forest_that_is_whole_passes(quick):
 
 def test_numbers_that_are_none_are_refused(content, tmp_path):
     """Found from outside: a threshold of NaN was read, and nothing left at it."""
-    path = tmp_path / "quick.json"
-    for name, value, message in [
-        ("lo", "NaN", "texts that are neither"),
-        ("hi", "nan", "texts that are neither"),
-        ("offset", "1.0", "texts that are neither"),
-        ("threshold", None, "'threshold' of an exported ensemble must not be NaN"),
-        ("beta", float("nan"), "'beta' of an exported ensemble must not be NaN"),
-    ]:
-        damaged = json.loads(content[0].read_text())
-        if isinstance(damaged[name], list):
-            damaged[name][0] = value
-        else:
-            damaged[name] = value
-        path.write_text(json.dumps(damaged))
+    path = tmp_path / "quick.npz"
+    for name in ("lo", "hi", "offset", "threshold", "beta"):
+        damaged = content[1] | {name: np.full_like(content[1][name], np.nan)}
+        np.savez(path, **damaged)
+        message = f"{name!r} of an exported ensemble must not be NaN"
         with pytest.raises(ValueError, match=message):
             load_exported(path)

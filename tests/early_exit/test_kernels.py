@@ -14,31 +14,20 @@ from skroute.early_exit import (
 )
 from skroute.early_exit._engines import ensemble_engine
 from skroute.early_exit._exit_thresholds import ExitThresholds
-from skroute.early_exit._fan import fan_table, fan_thresholds
-from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._thresholds import lagrangian_path, running_values
-from skroute.forests import FastForest, _bitvector_kernels, leaf_sums
+from skroute.forests import FastForest, _bitvector_kernels
 from skroute.forests import _kernels as forest_kernels
-from skroute.forests._row_layout import row_layout
 from tests.early_exit.reference import leaving
 
 lgb = pytest.importorskip("lightgbm")
-
-
-def row_modules():
-    """Compiled as soon as they are imported: not while tests are collected, by all workers."""
-    from skroute.early_exit import _row_walk
-    from skroute.forests import _row_kernels
-
-    return _row_kernels, _row_walk
 
 
 @pytest.fixture
 def interpreted(monkeypatch):
     def switch():
         modules = _kernels, forest_kernels, _bitvector_kernels, _bit_walks
-        for module in (*modules, *row_modules()):
+        for module in modules:
             for name, item in list(vars(module).items()):
                 if hasattr(item, "py_func"):
                     monkeypatch.setattr(module, name, item.py_func)
@@ -95,68 +84,20 @@ def test_everything_interpreted(kind, interpreted, monkeypatch):
             if engine.n_outputs > 1 and options != sides:
                 continue
             known = scores, engine.offset, engine.beta, np.ones(n), 0.06
-            found = qwyc_order(*known, "greedy", *options)
-            out += qwyc_order(*known, "share", *options, 4)
+            found = qwyc_order(*known, *options)
+            out += qwyc_order(*known, *options, 4)
             values, bad = running_values(scores, found[0], engine.offset, engine.beta)
             path = lagrangian_path(values, bad, np.ones(n), [40.0, 3.0, 0.1], *options)
             out += [*found, *np.ravel(path)]
         # A part of the rows leaves at each position.
         lo, hi = np.quantile(values, [0.2, 0.7], axis=1)
-        out += engine.walk(X, ExitThresholds.per_position(lo, hi))
-        if engine.n_outputs == 1:
-            start, first, mean, deviation = fan_table(values[:, :60], 0.3)
-            lo, hi = fan_thresholds(mean, deviation, engine.beta, 1.0)
-            out += engine.walk(X, ExitThresholds(lo, hi, start, first, 1 / 0.3))
+        out += engine.walk(X, ExitThresholds(lo, hi))
         return out
 
     compiled = run()
     interpreted()
     for one, two in zip(compiled, run()):
         np.testing.assert_allclose(one, two)
-
-
-@pytest.mark.parametrize("kind", ["numbers", "special", "levels"])
-def test_one_row_interpreted(kind, interpreted):
-    if kind == "levels":
-        cat = pytest.importorskip("catboost")
-        model, X = None, model_and_rows("numbers")[1]
-        model = cat.CatBoostClassifier(
-            iterations=6, depth=3, verbose=0, thread_count=1, allow_writing_files=False
-        )
-        model.fit(X, X[:, 3] > 0)
-    else:
-        model, X = model_and_rows(kind)
-    forest = ensemble_engine(model)[0].forest
-    spread = np.linspace(0.4, 0.1, forest.n_members)
-    exits = ExitThresholds.per_position(-spread, spread)
-    single = ForestEngine(forest).single_row(exits)
-    layout = row_layout(forest, how=1)
-    _row_kernels, _row_walk = row_modules()
-    assert layout.pack[layout.pack[0] + 3] == {"numbers": 0, "special": 2, "levels": 1}[kind]
-
-    def sums_of(rows):
-        out = np.empty((len(rows), 1))
-        _row_kernels.row_sums(rows, *layout, out)
-        return out[:, 0]
-
-    def run():
-        with np.errstate(over="ignore"):
-            return [
-                (*_row_walk.walk_row(X[i : i + 1], *single.layout),
-                 _row_walk.label_row(X[i : i + 1], *single.layout),
-                 _row_kernels.row_label(X[i : i + 1], *layout),
-                 *sums_of(X[i : i + 2]))
-                for i in range(0, len(X) - 1, 3)
-            ]  # fmt: skip
-
-    X = X.astype(forest.dtype)
-    compiled = run()
-    assert min(one[1] for one in compiled) < max(one[1] for one in compiled)
-    assert {-1, 1} <= {one[2] for one in compiled}
-    sums = forest.offset + leaf_sums(forest, X)
-    np.testing.assert_array_equal([one[-2:] for one in compiled][0], sums[:2, 0])
-    interpreted()
-    np.testing.assert_array_equal(compiled, run())
 
 
 def test_thresholds_without_rows_left():

@@ -18,7 +18,8 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import FixedThresholdClassifier
 
-from skroute.early_exit import PortableEnsemble, QWYCEnsemble, export_ensemble, load_exported
+from skroute.early_exit import PortableEnsemble, QWYCEnsemble, export_ensemble
+from skroute.early_exit._export import load_exported
 
 lgb = pytest.importorskip("lightgbm")
 xgb = pytest.importorskip("xgboost")
@@ -49,13 +50,12 @@ def rows(n_classes, n=900):
 @given(
     kind=st.sampled_from(sorted(MODELS)),
     n_classes=st.integers(2, 3),
-    ending=st.sampled_from(["npz", "json"]),
     text=st.booleans(),
     shares=st.booleans(),
     missing=st.booleans(),
 )
 def test_answers_are_those_of_the_estimator(
-    kind, n_classes, ending, text, shares, missing, tmp_path_factory
+    kind, n_classes, text, shares, missing, tmp_path_factory
 ):
     n_classes = 2 if kind == "moved" else n_classes
     X, y = rows(n_classes)
@@ -67,7 +67,7 @@ def test_answers_are_those_of_the_estimator(
     alpha = dict.fromkeys(np.unique(labels), 0.1) if shares else 0.05
     quick = QWYCEnsemble(FrozenEstimator(model), alpha=alpha, random_state=0)
     quick.optimize(X[500:])
-    path = tmp_path_factory.mktemp("portable") / f"quick.{ending}"
+    path = tmp_path_factory.mktemp("portable") / "quick.npz"
     export_ensemble(quick, path)
     portable = PortableEnsemble.load(path)
     np.testing.assert_array_equal(portable.classes_, quick.classes_)
@@ -105,8 +105,8 @@ def test_reading_takes_no_library_and_no_pickle(tmp_path):
 def test_what_is_refused(tmp_path):
     X, y = rows(2)
     quick = QWYCEnsemble(MODELS["gradient"](), alpha=0.05, random_state=0).fit(X, y)
-    export_ensemble(quick, tmp_path / "quick.json")
-    exported = load_exported(tmp_path / "quick.json")
+    export_ensemble(quick, tmp_path / "quick.npz")
+    exported = load_exported(tmp_path / "quick.npz")
     portable = PortableEnsemble(exported)
     with pytest.raises(TypeError, match="X is sparse"):
         portable.predict(sp.csr_array(X))

@@ -407,7 +407,7 @@ def test_reordered_forest_adds_the_same_scores():
 def test_threads_change_nothing():
     X, y = data(n=2500)
     engine, _ = ensemble_engine(lgb.LGBMClassifier(n_estimators=9, verbose=-1).fit(X, y))
-    policy = ExitThresholds.per_position(np.full(9, -0.3), np.full(9, 0.4))
+    policy = ExitThresholds(np.full(9, -0.3), np.full(9, 0.4))
     for one, two in zip(engine.walk(X, policy), engine.walk(X, policy, n_jobs=2)):
         np.testing.assert_array_equal(one, two)
 

@@ -1,6 +1,5 @@
 """The estimator: what it promises to a user of scikit-learn, and what it computes."""
 
-import pickle
 import re
 import warnings
 
@@ -9,33 +8,21 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
-from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    check_param_validation,
-)
 
-from skroute.feature_sets import (
-    CostFitDisplay,
-    GreedyFeatureSelector,
-    MeasuredCosts,
-    PolyDomSelector,
-)
-from skroute.feature_sets._extractors import check_extractors
+from skroute.feature_sets import GreedyFeatureSelector, MeasuredCosts, PolyDomSelector
 from tests.feature_sets._items import CALLS, CLOCK, Moment, make_extractors, make_items
 
 POLYNOMIALS = {"mean": 1.0, "spread": [1.0, 0.1], "both": [2.0, 0.3]}
@@ -66,19 +53,6 @@ def selector(strategy="poly_dom", **params):
 @pytest.fixture(scope="module")
 def fitted(items):
     return selector(alpha=0.0).fit(*items)
-
-
-CHECKED = [
-    PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
-    GreedyFeatureSelector(LogisticRegression(), trade_offs=[0.0], cv=2),
-]
-
-
-@pytest.mark.parametrize("model", CHECKED)
-@pytest.mark.filterwarnings("ignore:The guarantee assumes")
-def test_checks_outside_the_list(model):
-    check_param_validation(type(model).__name__, clone(model))
-    check_dataframe_column_names_consistency(type(model).__name__, clone(model))
 
 
 # What is chosen
@@ -112,12 +86,6 @@ def test_chosen_cost_is_within_every_budget(items, alpha):
         [np.ones(len(X)), 1 + 0.1 * sizes, 2 + 0.3 * sizes]
     )
     assert_allclose(cost, np.diag(expected))
-
-
-def test_scores_rise_with_budget(fitted):
-    for size in (4, 20, 60):
-        budgets = np.linspace(0, 40, 50)
-        assert (np.diff(fitted.quality_[fitted.select(size, budgets)]) >= 0).all()
 
 
 def test_route_select_and_skyline_agree(fitted, items):
@@ -235,15 +203,6 @@ def test_each_column_is_an_extractor_by_default(table):
     assert names_in(unnamed) <= {"(none)", *(f"x{j}" for j in range(6))}
 
 
-def test_missing_values_where_the_model_takes_them(table):
-    X, y = table
-    X = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.05, np.nan, X)
-    tree = DecisionTreeClassifier(max_depth=3, random_state=0)
-    PolyDomSelector(tree, alpha=0.5, cv=2, monotonicity_tol=1.0, max_models=5).fit(X, y).predict(X)
-    with pytest.raises(ValueError, match="Input X contains NaN"):
-        PolyDomSelector(GaussianNB(), cv=2).fit(X, y)
-
-
 def first_cell(row):
     return abs(np.asarray(row)[0])
 
@@ -273,17 +232,6 @@ def test_sparse_input_lists_and_size_columns(table):
     sizes = X[:, 5]
     thin = clone(model).set_params(size=None).fit(sparse.csr_matrix(X), y, size=sizes)
     assert_array_equal(thin.predict(sparse.csr_matrix(X), budget=4.0, size=sizes), dense.y_pred)
-
-
-def test_string_labels_and_score(items):
-    X, y = items
-    named = np.array(["a", "b", "c"])[y]
-    model = selector().fit(X, named)
-    assert set(model.predict(X)) <= {"a", "b", "c"}
-    assert model.score(X, named, budget=9.0) == np.mean(model.predict(X, budget=9.0) == named)
-    weight = np.arange(len(y))
-    right = model.predict(X) == named
-    assert model.score(X, named, weight) == pytest.approx(np.average(right, weights=weight))
 
 
 def test_text_through_sparse_transformers():
@@ -321,7 +269,7 @@ def test_fixed_size_is_constant_costs(items):
     model = selector(costs={"mean": 1, "spread": 3, "both": 8}, size=None).fit(X, y)
     assert_array_equal(model.route(X, budget=4), model.select(budget=4))
     assert model.skyline().cost[0] == 0.0
-    assert model.index_.n_ranges == 1
+    assert_array_equal(model.select(size=[1, 50], budget=4), model.select(budget=[4, 4]))
 
 
 def test_callable_costs_choose_as_polynomials_do(items):
@@ -357,35 +305,39 @@ def test_measured_costs(items, monkeypatch):
     monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
     X, y = items
     model = selector(costs="time").fit(X, y)
-    for (name, fitted_coef), truth in zip(
-        zip(model.costs_.names, model.costs_.functions), POLYNOMIALS.values()
-    ):
-        truth = np.resize(truth, 2) if np.ndim(truth) else np.array([truth, 0.0])
-        assert_allclose(fitted_coef, [*truth, 0.0], atol=1e-6, err_msg=name)
+    sizes = np.unique([np.size(item) for item in X])
+    assert_allclose(model.costs_(sizes), [1 + 0 * sizes, 1 + 0.1 * sizes, 2 + 0.3 * sizes])
     assert model.measured_costs_.shape == (3 * len(X), 3)
     assert_array_equal(np.sort(model.measured_sizes_[: len(X)]), sorted(map(np.size, X)))
     constant = selector(costs="time", size=None).fit(X, y)
-    assert_array_equal([len(c) for c in constant.costs_.functions], 1)
+    assert (constant.costs_([0.0])[1:] > 1).all()
     assert not hasattr(constant.set_params(costs=[1, 1, 1]).fit(X, y), "measured_costs_")
 
 
-def test_cost_display(items, monkeypatch):
+class SlowNB(GaussianNB):
+    """Takes a second of the fake clock for a call."""
+
+    def predict(self, X):
+        CLOCK.now += 1.0
+        return super().predict(X)
+
+
+def test_the_models_own_time_can_be_part_of_the_cost(items, monkeypatch):
     monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
-    plt = pytest.importorskip("matplotlib.pyplot")
     X, y = items
-    model = selector(costs="time").fit(X, y)
-    _, ax = plt.subplots()
-    display = CostFitDisplay.from_estimator(model, ax=ax)
-    assert display.ax_ is ax and display.figure_ is ax.figure
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mean", "spread", "both"]
-    assert len(display.lines_) == len(display.points_) == 3
-    assert_allclose(display.lines_[1].get_ydata(), 1 + 0.1 * display.curve_sizes, atol=1e-6)
-    assert ax.get_xscale() == "log"
-    without = CostFitDisplay.from_estimator(selector(costs="time", size=None).fit(X, y))
-    assert without.ax_.get_xscale() == "linear"
-    plt.close("all")
-    with pytest.raises(ValueError, match=re.escape('need costs="time"')):
-        CostFitDisplay.from_estimator(selector().fit(X, y))
+    model = selector(costs=MeasuredCosts(include_model=True), alpha=None)
+    model.set_params(estimator=SlowNB()).fit(X, y)
+    plain = clone(model).set_params(costs="time").fit(X, y)
+    assert model.choices_ == plain.choices_
+    for budget in (0.5, 1.503, 4.003, 9.003, np.inf):
+        routed = model.predict_routed(X, budget=budget + 1.0)
+        expected = plain.predict_routed(X, budget=budget)
+        assert_array_equal(routed.route, expected.route)
+        assert_allclose(routed.cost, expected.cost + (expected.route > 0))
+        walked = model.predict_routed(X, budget=budget + 1.0, anytime=True)
+        assert (walked.cost <= budget + 1.0 + 1e-9).all()
+    assert_array_equal(model.predict_cost(X, budget=0.5), 0)
+    assert_allclose(model.skyline(20).cost[1:], plain.skyline(20).cost[1:] + 1.0)
 
 
 # Any-time
@@ -395,7 +347,6 @@ def test_cost_display(items, monkeypatch):
 def timed(items, monkeypatch):
     """A selector whose extractors take exactly their cost on a fake clock."""
     monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
-    monkeypatch.setattr("skroute.feature_sets._anytime._clock", CLOCK)
 
     def fit(**params):
         return selector(costs="time", **params).fit(*items)
@@ -660,37 +611,6 @@ def test_nested_parameters():
     assert "Moment" in selector()._repr_html_()
 
 
-def test_grid_search_over_alpha(table):
-    X, y = table
-    model = PolyDomSelector(GaussianNB(), GROUPS, costs=GROUP_COSTS, budget=4.0, cv=2)
-    model.set_params(monotonicity_tol=1.0)
-    search = GridSearchCV(model, {"alpha": [0.0, 0.2], "estimator__var_smoothing": [1e-9, 1e-3]})
-    assert search.fit(X, y).best_score_ > 0.5
-
-
-@pytest.mark.parametrize("Selector", [PolyDomSelector, GreedyFeatureSelector])
-@pytest.mark.filterwarnings("ignore:The guarantee assumes")
-def test_round_trips(table, Selector, tmp_path):
-    X, y = table
-    model = Selector(GaussianNB(), GROUPS, costs=GROUP_COSTS).fit(X, y)
-    expected = model.predict(X, budget=4.0)
-    joblib.dump(model, tmp_path / "model.joblib")
-    assert_array_equal(joblib.load(tmp_path / "model.joblib").predict(X, budget=4.0), expected)
-    assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X, budget=4.0), expected)
-    skops.io.dump(model, tmp_path / "model.skops")
-    trusted = skops.io.get_untrusted_types(file=tmp_path / "model.skops")
-    assert all(name.startswith("skroute.") or "builtins.slice" == name for name in trusted)
-    loaded = skops.io.load(tmp_path / "model.skops", trusted=trusted)
-    assert_array_equal(loaded.predict(X, budget=4.0), expected)
-
-
-def test_models_without_probabilities(table):
-    X, y = table
-    model = PolyDomSelector(RidgeClassifier(), GROUPS, costs=GROUP_COSTS, monotonicity_tol=0.2)
-    assert model.fit(X, y).predict(X, budget=4.0).shape == y.shape
-    assert not hasattr(model, "predict_proba")
-
-
 # What is refused
 
 
@@ -741,14 +661,16 @@ def test_unfitted_methods(items):
         ({"costs": None}, "costs=None is allowed with extractors=None only"),
         ({"extractors": [("a + b", Moment("x"))], "costs": [1]}, "'a + b' would be mistaken for"),
         ({"extractors": [("(none)", Moment("x"))], "costs": [1]}, "'(none)' would be mistaken"),
+        ({"costs": {**POLYNOMIALS, "mean": [1, None]}}, "costs of 'mean' must be a number"),
         ({"costs": MeasuredCosts(1.0)}, "percentile of MeasuredCosts must be a number above 0"),
         ({"extractors": []}, "a non-empty list of (name, transformer) tuples, got []"),
         ({"extractors": [("a", 3)], "costs": [1]}, "The extractor 'a' must have fit and transform"),
         ({"extractors": [("a__b", Moment("x"))], "costs": [1]}, "must not contain __"),
-        ({"extractors": {"a": [0]}}, "selects columns of a two-dimensional X"),
+        ({"extractors": {"a": [0]}}, "select columns of a two-dimensional X"),
+        ({"extractors": None}, "select columns of a two-dimensional X"),
         ({"scoring": "neg_log_loss"}, "scoring must give finite scores that are not negative"),
-        ({"size": lambda item: -1.0}, "size must be a finite number that is not negative for each"),
-        ({"size": lambda item: 1e-305}, "size must be 0 or at least 1e-299, got"),
+        ({"size": lambda item: -1.0}, "size must be finite and at least 0, got -1.0"),
+        ({"size": lambda item: 1e120, "costs": [[0, 0, 1], 1, 1]}, "from 0 to 1e+100"),
     ],
 )
 def test_refused_in_fit(params, message):
@@ -785,7 +707,7 @@ def test_errors_show_no_text_of_an_item():
         costs={"length": [0, 1.0]},
         size=str,
     )
-    with pytest.raises(ValueError, match="got what is no number") as error:
+    with pytest.raises(ValueError, match="size must be numbers, got list") as error:
         model.fit(texts, [0, 1] * 6)
     assert "secret" not in str(error.value)
     model.set_params(size=len).fit(texts, [0, 1] * 6)
@@ -803,16 +725,20 @@ def test_errors_show_no_text_of_an_item():
     ("extractors", "message"),
     [
         ({}, "extractors must name at least one extractor, got {}"),
-        ({"a": []}, "extractors['a'] must select at least one column"),
-        ({"a": [7]}, "extractors['a'] must select at least one column of the 6 columns of X"),
-        ({"a": "b"}, "extractors['a'] must select at least one column: ['b'] are not among"),
-        ({"a": [0.5]}, "as a slice or as a boolean mask of the 6 columns, got [0.5]"),
-        ({"a": [True, False]}, "as a slice or as a boolean mask"),
+        ({"a": []}, "extractors['a'] must select at least one column, got []"),
+        ({"a": [7]}, "all features must be in [0, 5] or [-6, 0]"),
+        ({"a": "b"}, "only supported for dataframes"),
+        ({"a": [0.5]}, "No valid specification of the columns"),
+        ({"a": [True, False]}, "all features must be in"),
     ],
 )
 def test_refused_columns(table, extractors, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
         PolyDomSelector(GaussianNB(), extractors, costs=[1]).fit(*table)
+    assert (
+        "extractors['a']" in "".join([str(error.value), *getattr(error.value, "__notes__", ())])
+        or not extractors
+    )
 
 
 def test_refused_tables():
@@ -826,8 +752,6 @@ def test_refused_tables():
         GreedyFeatureSelector(GaussianNB()).fit(np.tile(X, 16), y)
     with pytest.raises(ValueError, match="requires y to be passed"):
         PolyDomSelector(GaussianNB()).fit(X, None)
-    with pytest.raises(ValueError, match="X has no columns"):
-        check_extractors(None, None, None, None)
 
 
 def test_refused_features(items):
@@ -835,7 +759,7 @@ def test_refused_features(items):
     flat = [("mean", FunctionTransformer(lambda X: np.zeros(len(X))))]
     with pytest.raises(ValueError, match=r"Extractor 'mean' must return one row.*\(90, n_features"):
         selector(costs=[1]).set_params(extractors=flat).fit(X, y)
-    with pytest.raises(ValueError, match="The cost function of 'mean' must return finite costs"):
+    with pytest.raises(ValueError, match="costs of 'mean' must be finite and at least 0"):
         selector(costs={**POLYNOMIALS, "mean": lambda n: -n}).fit(X, y).predict(X, budget=3)
 
 
@@ -849,11 +773,9 @@ def test_refused_budgets_and_sizes(fitted, items):
         fitted.predict(X, budget=-np.ones(len(X)))
     with pytest.raises(ValueError, match=r"one for each of the 90 items, got shape \(3,\)"):
         fitted.predict(X, budget=[1.0, 2.0, 3.0])
-    with pytest.raises(
-        ValueError, match="size must be a finite number that is not negative for each"
-    ):
+    with pytest.raises(ValueError, match=r"size must have shape \(90,\), got shape \(1,\)"):
         fitted.predict(X, budget=1.0, size=[1.0])
-    with pytest.raises(ValueError, match="size must be a finite number that is not negative, got"):
+    with pytest.raises(ValueError, match="size must be finite and from 0 to .*, got -1.0"):
         fitted.select(-1.0, 1.0)
     with pytest.raises(ValueError, match="size is needed because the costs depend on it"):
         fitted.select(budget=1.0)
@@ -871,76 +793,38 @@ def test_budget_of_the_constructor(items):
     assert_array_equal(model.select([np.size(item) for item in X]), model.route(X))
 
 
-def test_unlimited_in_every_spelling(fitted, items):
-    X, y = items
-    best = fitted.route(X, budget=np.inf)
-    assert_array_equal(fitted.route(X), best)
-    assert_array_equal(selector(alpha=0.0, budget=np.inf).fit(X, y).route(X), best)
-    assert fitted.min_budget_ == 0.0
-
-
-def test_sizes_at_which_costs_underflow_are_refused(fitted):
-    with pytest.raises(ValueError, match="size must be 0 or at least 1e-299, got"):
-        fitted.select(1e-305, 1.0)
-    with pytest.raises(ValueError, match="size must be 0 or at least"):
-        fitted.skyline(1e-305)
-    assert fitted.select(0.0, 1.0) >= 0
-
-
-@pytest.mark.parametrize("kind", [PolyDomSelector, GreedyFeatureSelector])
-@pytest.mark.parametrize("named", ["names", "numbers", "slices", "mask"])
-def test_raw_frames_behind_a_column_transformer(kind, named):
-    """Each set's model is the transformer of its columns, as one would write it by hand."""
+def test_raw_frames_behind_a_column_transformer():
+    """Each set's model selects its columns by their type, whatever is there."""
     rng = np.random.default_rng(0)
     y = np.where(rng.random(150) < 0.5, "ill", "well")
     frame = pd.DataFrame(
         {
             "ward": rng.choice(["a", "b", "rare"], 150, p=[0.6, 0.38, 0.02]),
             "hb": rng.normal(size=150) + (y == "ill"),
-            "crp": rng.normal(size=150) - (y == "ill"),
             "finding": np.where((y == "ill") ^ (rng.random(150) < 0.2), "shadow", "clear"),
         }
     )
     frame = frame.mask(rng.random(frame.shape) < 0.1)
-    texts, numbers = {
-        "names": (["ward", "finding"], ["hb", "crp"]),
-        "numbers": ([0, -1], [1, 2]),
-        "slices": ([0, 3], slice("hb", "crp")),
-        "mask": ([0, 3], [False, True, True, False]),
-    }[named]
-    encode = ColumnTransformer(
-        [
-            ("texts", OneHotEncoder(handle_unknown="ignore"), texts),
-            ("numbers", SimpleImputer(), numbers),
-        ]
+    encode = make_column_transformer(
+        (SimpleImputer(), make_column_selector(dtype_include=float)),
+        (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude=float)),
     )
-    extractors = {"form": ["ward"], "blood": ["hb", "crp"], "scan": "finding"}
-    options = {"costs": {"form": 1, "blood": 3, "scan": 9}, "cv": 2}
-    options |= {"alpha": None} if kind is PolyDomSelector else {"trade_offs": [0.0]}
     pipe = make_pipeline(encode, LogisticRegression())
-    model = kind(pipe, extractors, **options).fit(frame[:100], y[:100])
-    new, sets = frame[100:], (["ward"], ["hb", "crp"], ["finding"])
+    extractors = {"form": "ward", "blood": ["hb"], "scan": "finding"}
+    model = PolyDomSelector(pipe, extractors, costs=[1, 3, 9], cv=2, alpha=None)
+    model.fit(frame[:100], y[:100])
     for budget in (3.5, 9, np.inf):
-        routed = model.predict_routed(new, budget=budget)
+        routed = model.predict_routed(frame[100:], budget=budget)
         chosen = model.candidates_[routed.route[0]]
-        columns = [column for own, there in zip(sets, chosen) if there for column in own]
-        words = [column for column in columns if column in ("ward", "finding")]
-        others = [column for column in columns if column not in words]
-        parts = [("texts", OneHotEncoder(handle_unknown="ignore"), words)]
-        parts += [("numbers", SimpleImputer(), others)]
-        by_hand = make_pipeline(ColumnTransformer(parts), LogisticRegression())
-        by_hand.fit(frame[:100][columns], y[:100])
-        assert_array_equal(routed.y_pred, by_hand.predict(new[columns]))
+        columns = [c for c, there in zip(["ward", "hb", "finding"], chosen) if there]
+        by_hand = clone(pipe).fit(frame[:100][columns], y[:100])
+        assert_array_equal(routed.y_pred, by_hand.predict(frame[100:][columns]))
         # What was not bought is not looked at.
-        masked = new[columns].reindex(columns=frame.columns)
+        masked = frame[100:][columns].reindex(columns=frame.columns)
         assert_array_equal(model.predict(masked, budget=budget), routed.y_pred)
-    # The user's own transformer is as it was.
-    assert model.estimator[0].transformers[0][2] == texts
-
-
-def test_a_column_transformer_that_names_other_columns_is_refused():
-    frame = pd.DataFrame({"a": [0.0, 1.0] * 10, "b": [1.0, 2.0] * 10})
-    encode = ColumnTransformer([("numbers", SimpleImputer(), ["a", "c"])])
-    model = PolyDomSelector(make_pipeline(encode, LogisticRegression()), cv=2)
-    with pytest.raises(ValueError, match=r"names \['c'\], which are not among the columns"):
-        model.fit(frame, [0, 1] * 10)
+    by_name = clone(model).set_params(
+        estimator=make_pipeline(make_column_transformer((SimpleImputer(), ["hb"])), GaussianNB())
+    )
+    with pytest.raises(ValueError, match="not columns of the dataframe") as error:
+        by_name.fit(frame, y)
+    assert "'form'" in error.value.__notes__[0]

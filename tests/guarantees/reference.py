@@ -31,27 +31,15 @@ def log_capital(values, mean, n_population, cap, prior, aim):
     return max(capital)
 
 
-def running_bounds(values, grid, aim, cap, prior):
-    """`_kernels.running_bounds`: all points of the grid at all times."""
-    values = np.asarray(values, dtype=float)
-    out_low, out_high = np.zeros(len(grid), bool), np.zeros(len(grid), bool)
-    below, above = np.zeros(len(grid)), np.zeros(len(grid))
-    lower, upper = [], []
-    for i, x in enumerate(values):
-        seen = values[:i]
-        means = [(0.5 + values[: j + 1].sum()) / (j + 2) for j in range(i)]
-        variance = (10 * prior + sum((seen - means) ** 2)) / (i + 10)
-        size = np.sqrt(2 * aim / (variance * (i + 1) * np.log(i + 2)))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            up = np.minimum(size, cap / grid)
-            down = np.minimum(size, cap / (1 - grid))
-            below += np.where(grid > 0, np.log(1 + up * (x - grid)), np.inf if x > 0 else 0)
-            above += np.where(grid < 1, np.log(1 - down * (x - grid)), np.inf if x < 1 else 0)
-        out_low |= below >= aim
-        out_high |= above >= aim
-        lower.append(grid[out_low].max(initial=0.0))
-        upper.append(grid[out_high].min(initial=1.0))
-    return np.array(lower), np.array(upper)
+def money(values, promised, bets, every):
+    """All money after each value: each bettor's, for himself, on each of his bets."""
+    values, total = np.asarray(values, dtype=float), np.zeros(len(values))
+    sum_of_shares = 2.11
+    for k, start in enumerate(range(0, len(values), every)):
+        share = 1 / ((k + 2) * np.log(k + 2) ** 2) / sum_of_shares
+        for bet in bets:
+            total[start:] += share / len(bets) * np.cumprod(1 + bet * (values[start:] - promised))
+    return total
 
 
 def trinomial_p_value(n, lost, won, limit):

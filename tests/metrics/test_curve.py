@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator
+from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
@@ -27,7 +28,12 @@ from skroute.metrics import (
     mean_cost_scorer,
 )
 from skroute.metrics._curve import _quality_of_answers, find_router, sample_quality
-from skroute.routing import BudgetRouter, OccamRouterClassifier, OracleRouterClassifier
+from skroute.routing import (
+    BudgetRouter,
+    FrugalMLClassifier,
+    OccamRouterClassifier,
+    OracleRouterClassifier,
+)
 from tests.metrics._stub import RankRouter, problem
 
 X, y = problem()
@@ -271,3 +277,15 @@ def test_quality_that_is_not_known_does_not_count():
     assert_allclose(curve.quality, Q[200:][known, route[known]].mean())
     with pytest.raises(ValueError, match="not known, for every choice"):
         accuracy_cost_curve(router, X[200:], np.full((100, 2), np.nan), [0.5])
+
+
+def test_labels_of_another_type_are_refused():
+    """They were wrong answers all, and the quality 0."""
+    X, y = make_classification(200, random_state=0)
+    members = [("bayes", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=3))]
+    router = FrugalMLClassifier(members, costs=[1, 10], budget=5).fit(X, y)
+    texts = y.astype(str)
+    with pytest.raises(ValueError, match="y_true holds texts and y_pred numbers"):
+        accuracy_cost_curve(router, X, texts, [5])
+    with pytest.raises(ValueError, match="texts"):
+        router.score(X, texts)

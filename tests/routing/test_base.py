@@ -9,13 +9,11 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.routing import (
+    DummyRouterClassifier,
     FrugalMCTClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
-    OracleRouterClassifier,
     SequentialRouterClassifier,
-    SingleBestClassifier,
-    VoteClassifier,
 )
 
 COSTS = [1.0, 3.0]
@@ -144,16 +142,17 @@ class Reversed(ClassifierMixin, BaseEstimator):
 def routers(members, **params):
     return [
         OccamRouterClassifier(members, costs=COSTS, quality="probability", **params),
-        SingleBestClassifier(members, costs=COSTS, quality="probability", **params),
-        OracleRouterClassifier(members, costs=COSTS, quality="probability", **params),
+        DummyRouterClassifier(members, costs=COSTS, quality="probability", **params),
+        DummyRouterClassifier(
+            members, strategy="oracle", costs=COSTS, quality="probability", **params
+        ),
         FrugalMLClassifier(members, costs=COSTS, **params),
         FrugalMCTClassifier(members, costs=COSTS, **params),
         SequentialRouterClassifier(members, costs=COSTS, n_prices=3, **params),
-        VoteClassifier(members, costs=COSTS, voting="soft", **params),
     ]
 
 
-@pytest.mark.parametrize("at", range(7))
+@pytest.mark.parametrize("at", range(6))
 @pytest.mark.filterwarnings("ignore:On validation rows")
 def test_classes_may_be_unsorted(at):
     rng = np.random.default_rng(1)
@@ -188,7 +187,7 @@ class Scores(GaussianNB):
         }[self.kind]()
 
 
-@pytest.mark.parametrize("at", range(7))
+@pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("kind", ["logits", "sum", "missing"])
 def test_what_is_no_probability_is_refused(kind, at):
     y = np.arange(N) % 3
@@ -206,7 +205,7 @@ def test_what_is_no_probability_is_refused(kind, at):
         fine.predict_proba(rows)
 
 
-@pytest.mark.parametrize("at", range(7))
+@pytest.mark.parametrize("at", range(6))
 def test_no_jobs_do_nothing(at):
     members = [("a", GaussianNB()), ("b", GaussianNB())]
     with pytest.raises(ValueError, match="'n_jobs' parameter"):

@@ -11,10 +11,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from skroute.routing import (
+    DummyRouterClassifier,
     FrugalMLClassifier,
-    RandomRouterClassifier,
     SequentialRouterClassifier,
-    _draws,
 )
 
 COSTS = {"cheap": 1.0, "expensive": 5.0}
@@ -46,7 +45,7 @@ class Constant(ClassifierMixin, BaseEstimator):
 
 MEMBERS = [("cheap", Constant(0)), ("expensive", Constant(1))]
 DRAWING = {
-    "random": RandomRouterClassifier(MEMBERS, costs=COSTS),
+    "random": DummyRouterClassifier(MEMBERS, strategy="random", costs=COSTS),
     "FrugalML": FrugalMLClassifier(MEMBERS, costs=COSTS, base="cheap"),
     "Sequential": SequentialRouterClassifier(MEMBERS, costs=COSTS, base="cheap", n_prices=3),
     "FrugalML, any base": FrugalMLClassifier(MEMBERS, costs=COSTS),
@@ -148,7 +147,9 @@ def test_rows_that_are_alike_are_interchangeable(seed, text):
 def test_random_state_gives_other_draws():
     X, y = np.random.default_rng(0).normal(size=(300, 2)), np.arange(300) % 2
     routes = [
-        RandomRouterClassifier(MEMBERS, costs=COSTS, budget=3.0, random_state=state)
+        DummyRouterClassifier(
+            MEMBERS, strategy="random", costs=COSTS, budget=3.0, random_state=state
+        )
         .fit(X, y)
         .route(X)
         for state in (0, 0, 1)
@@ -184,17 +185,3 @@ def test_a_data_set_is_not_loaded_to_be_drawn():
     router.__dict__.pop("n_features_in_")
     route = router.route(Rows(), budget=3.0)
     assert not loaded and len(set(route)) == 2
-
-
-def test_the_keys_of_a_tensor_are_computed_alike_on_a_gpu():
-    """The arithmetic for CUDA, in signed integers, run here on the CPU."""
-    torch = pytest.importorskip("torch")
-    X = np.random.default_rng(0).normal(size=(100, 7))
-    X[X < -1] = 0.0
-    X[::9, 3] = np.nan
-    X[::5, 4] = -0.0
-    for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        tensor = torch.from_numpy(X).to(dtype)
-        keys = _draws._cuda_keys(tensor, _draws._weights(7), torch)
-        np.testing.assert_array_equal(keys, _draws.row_keys(tensor))
-        np.testing.assert_array_equal(keys, _draws.row_keys(tensor.double().numpy()))

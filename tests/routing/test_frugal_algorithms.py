@@ -1,4 +1,4 @@
-"""The pure functions behind FrugalML, FrugalMCT and Sequential, against brute force."""
+"""The pure functions behind FrugalML and FrugalMCT, against brute force."""
 
 from itertools import product
 
@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import jaccard_score
 
 from skroute.metrics import sample_quality
-from skroute.routing._combiner import (
+from skroute.routing._combining import (
     GRID,
     combine,
     named_labels,
@@ -18,17 +18,11 @@ from skroute.routing._combiner import (
     search_combinations,
     search_threshold,
 )
-from skroute.routing._frugal_mct import addon_options
-from skroute.routing._label_options import label_groups, label_options, label_rules
-from skroute.routing._mixtures import (
-    best_mixture,
-    price_curve,
-    reduced_budget,
-    search_delta,
-    spread_prices,
-)
-from skroute.routing._predictors import default_predictor
-from skroute.routing._rollout import member_sets, next_member, roll_back, split_outputs
+from skroute.routing._estimates import answers_forest
+from skroute.routing._frugal_mct import addon_options, search_delta
+from skroute.routing._frugal_ml import label_groups, label_options, label_rules
+from skroute.routing._mixtures import best_mixture
+from skroute.routing._policy import Policy
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -142,18 +136,12 @@ def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
     assert hull.quality_at(budget) == pytest.approx(best)
 
 
-def test_price_curve_and_prices():
-    from skroute.assignment import assignment_path
-
-    rng = np.random.default_rng(0)
-    values, costs = rng.random((50, 3)), np.array([1.0, 2.0, 4.0])
-    path = assignment_path(values, costs)
-    prices = spread_prices(path, 9)
-    assert (np.diff(prices) < 0).all() and prices[-1] == 0
-    cost, value = price_curve(values, values, costs, prices)
-    assert (np.diff(cost) >= 0).all() and cost[0] == pytest.approx(1)
-    assert value[-1] == pytest.approx(values.max(axis=1).mean())
-    assert reduced_budget(5.0, 1.0, 0.25) == 4.0
+def policy_of(estimate, quality, costs, deciding):
+    """A policy of estimates that are out of sample as they stand."""
+    n, sigma = len(estimate), np.zeros(len(costs))
+    part = np.zeros(n, dtype=int)
+    table = (None, estimate, estimate, quality, costs, costs, part, sigma)
+    return Policy(*table, deciding=deciding)
 
 
 @given(seeds)
@@ -163,10 +151,11 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
     n, costs = 200, np.array([1.0, 3.0])
     estimate = rng.random((n, 2))
     realised = (rng.random((n, 2)) < estimate).astype(float)
-    delta = search_delta(estimate, realised, costs, 1.0, 2.0)
+    policy = policy_of(estimate, realised, costs, 1.0)
+    delta = search_delta(policy, 3.0)
     assert np.isclose(delta * n / np.log(n), np.arange(-10, 11)).any()
-    assert search_delta(estimate, realised, costs, 1.0, np.inf) == 0
-    assert search_delta(estimate[:3], realised[:3], costs, 1.0, 2.0) == 0
+    assert search_delta(policy, np.inf) == 0
+    assert search_delta(policy_of(estimate[:3], realised[:3], costs, 1.0), 3.0) == 0
 
 
 def test_delta_is_the_largest_where_none_keeps_the_budget():
@@ -175,7 +164,7 @@ def test_delta_is_the_largest_where_none_keeps_the_budget():
     costly, _ = np.array_split(np.random.default_rng(0).permutation(n), 2)
     estimate = np.column_stack([np.zeros(n), np.linspace(0.1, 0.2, n)])
     estimate[costly, 1] += 1.0
-    delta = search_delta(estimate, estimate, np.array([0.0, 1.0]), 0.0, budget)
+    delta = search_delta(policy_of(estimate, estimate, np.array([0.0, 1.0]), 0.0), budget)
     assert delta == 10 * np.log(n) / n
 
 
@@ -221,7 +210,7 @@ def test_estimates_that_set_a_price_are_spread_as_those_of_later_rows():
         rng = np.random.default_rng(seed)
         X = rng.random((1200, 3)).astype(np.float32)
         right = (rng.random(1200) < 0.4 + 0.4 * X[:, 0]).astype(float)
-        forest = default_predictor(200).fit(X[:200], right[:200])
+        forest = answers_forest(200).fit(X[:200], right[:200])
         ratio.append(forest.oob_prediction_.std() / forest.predict(X[200:]).std())
     assert abs(np.mean(ratio) - 1) < 0.06
 
@@ -250,77 +239,3 @@ def test_label_policies_are_the_best_plans(seed, budget):
 def test_rare_labels_share_a_group():
     labels = np.repeat([0, 1, 2], [40, 3, 30])
     assert_array_equal(label_groups(labels, 4, 30), [1, 0, 3, 0])
-
-
-def test_member_sets():
-    members, following = member_sets(3, 2)
-    assert_array_equal(members.sum(axis=1), [1, 1, 1, 2, 2, 2])
-    for state, row in enumerate(following):
-        for k, after in enumerate(row):
-            if after >= 0:
-                assert not members[state, k]
-                assert_array_equal(members[after], members[state] | (np.arange(3) == k))
-            else:
-                assert members[state, k] or members[state].sum() == 2
-    assert len(member_sets(4, 9)[0]) == 15
-
-
-def test_decide_takes_what_pays_and_stops_at_ties():
-    stop = np.array([0.5, 0.5, 0.5, 0.9])
-    value = np.array([[0.7, 0.9], [0.8, 0.8], [0.6, 0.7], [1.0, 1.0]])
-    assert_array_equal(next_member(stop, value, np.array([1.0, 2.0]), 0.1), [1, 0, -1, -1])
-
-
-def test_split_outputs():
-    outputs = np.arange(14.0).reshape(2, 7)
-    ways, value = split_outputs(outputs, 1, 2, 3)
-    assert_array_equal(ways, [[0], [7]])
-    assert_array_equal(value[1], [[8, 9, 10], [11, 12, 13]])
-
-
-@given(seeds)
-@settings(max_examples=15, deadline=None)
-def test_roll_back_with_full_knowledge_is_the_best_set_of_each_row(seed):
-    """Told the truth, the policy ends each row in the set with the best net value."""
-    rng = np.random.default_rng(seed)
-    n, costs, prices = 20, np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.0])
-    members, following = member_sets(3, 3)
-    realised = [rng.random((n, 1 if row.sum() == 1 else 1 + row.sum())) for row in members]
-    rollout = roll_back(following, realised, costs, prices, lambda state, target: (None, target))
-    set_costs = members @ costs
-    for state, row in enumerate(members):
-        reachable = [s for s, other in enumerate(members) if (other >= row).all()]
-        for j, price in enumerate(prices):
-            net = np.column_stack(
-                [
-                    realised[s].max(axis=1) - price * (set_costs[s] - set_costs[state])
-                    for s in reachable
-                ]
-            )
-            expected = net.max(axis=1).mean()
-            found = rollout.quality[state][:, j] - price * rollout.cost[state][:, j]
-            assert found.mean() == pytest.approx(expected)
-
-
-def test_roll_back_leaves_out_what_is_not_reached():
-    _, following = member_sets(2, 2)
-    realised = [np.ones((5, 1)), np.ones((5, 1)), np.ones((5, 3))]
-    asked = []
-
-    def fit(state, target):
-        asked.append(state)
-        return state, target
-
-    rollout = roll_back(following, realised, np.ones(2), np.array([0.0]), fit, states=[0, 2])
-    assert asked == [2, 0]
-    assert rollout.models == [0, None, 2]
-    assert rollout.quality[1] is None and rollout.cost[1] is None
-
-
-def test_roll_back_with_nothing_to_decide():
-    _, following = member_sets(2, 1)
-    realised = [np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
-    rollout = roll_back(following, realised, np.ones(2), np.array([0.5, 0.0]), None)
-    assert rollout.models == [None, None]
-    assert_array_equal(rollout.quality, np.repeat(realised, 2, axis=2))
-    assert_array_equal(rollout.cost, np.zeros((2, 2, 2)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
+from skroute.routing._offers import PriceLookup
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.ledgers import BudgetExhaustedError
@@ -19,7 +20,6 @@ from skroute.routing import (
     OccamRouterClassifier,
     Ticket,
 )
-from skroute.routing._offers import PriceLookup
 
 COSTS = [1.0, 2.0, 5.0]
 

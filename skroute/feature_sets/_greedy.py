@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from skroute.base import affords
 from skroute.feature_sets._base import BaseFeatureSelector
-from skroute.feature_sets._choices import greedy_choices
-from skroute.feature_sets._sequences import default_trade_offs
+from skroute.feature_sets._costs import SetCosts
+from skroute.metrics import pareto_front
 
 
 class GreedyFeatureSelector(BaseFeatureSelector):
@@ -24,9 +25,9 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     Parameters
     ----------
     estimator : classifier
-        Model that is cloned for every set of features. Must have `fit` and `predict`. Where it
-        is a pipeline that begins with a `ColumnTransformer`, this one transforms those of its
-        columns that are in the set.
+        Model that is cloned for every set of features. Must have `fit` and `predict`. It
+        sees the columns of one set at a time: a `ColumnTransformer` in it selects its columns by
+        :class:`~sklearn.compose.make_column_selector`, not by names that may be absent.
 
     extractors : mapping from str to columns or list of (str, transformer), default=None
         Where features come from. At most 62.
@@ -43,9 +44,9 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         Cost of each extractor on one item, in any unit. A cost is a number, a sequence of
         polynomial coefficients in the size (lowest degree first, none negative, as
         :mod:`numpy.polynomial`), or a callable of an array of sizes. ``"time"`` measures
-        transformers, see :class:`MeasuredCosts`. None is allowed with ``extractors=None``
-        only: each column costs 1, and `budget` is a number of columns. The time that the
-        model itself takes is not part of the cost.
+        transformers, see :class:`MeasuredCosts`, with which the model's own time can be part of
+        the cost. None is allowed with ``extractors=None`` only: each column costs 1, and
+        `budget` is a number of columns.
 
     trade_offs : array-like of float, default=None
         The quality that a unit of cost must bring, one sequence for each. ``[0]`` looks at
@@ -102,9 +103,6 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     n_trained_ : int
         Number of sets trained, the empty set not counted.
 
-    index_ : object
-        What :meth:`select` looks sets up in.
-
     costs_ : FeatureCosts
         Costs of the extractors as functions of the size; ``costs_(sizes)`` returns an
         array of shape (n_extractors, n_sizes).
@@ -130,19 +128,6 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     See Also
     --------
     PolyDomSelector : At most 20 extractors, with a guarantee.
-
-    Notes
-    -----
-    Every method that takes rows also takes, by keyword,
-
-    - ``size``, array-like of shape (n_samples,): the sizes of the items, in place of those
-      that the constructor's `size` finds;
-    - ``budget``, which may have one number per item, as in the constructor;
-    - ``anytime``, bool: watch the clock. Features are computed one after the other, and the
-      set to aim for is revised by the time that was truly spent: the method goes on when
-      features came in below their estimate and stops early when they came in above. Needs
-      measured costs. Costs are then the seconds spent, which a single slow extractor may
-      take above the budget, and answers depend on the machine's load.
 
     References
     ----------
@@ -202,24 +187,106 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         self.n_jobs = n_jobs
 
     def _choose(self, trainer, reference):
-        if reference is None and self.costs_.depends_on_size:
+        if reference is None and self.costs_.largest_size:
             raise ValueError(
                 "Greedy sequences grow at the median training size, but the items have no size. "
                 "Give size, here or to the constructor."
             )
-        reference = 0.0 if reference is None else reference
-        trade_offs = self._trade_offs(self.costs_(np.array([reference]))[:, 0])
-        return greedy_choices(
-            trainer.evaluate, trainer.quality[0], self.costs_, reference, trade_offs
+        reference = np.array([reference or 0.0])
+        cost = self.costs_(reference)[:, 0]
+        found = [
+            greedy_sequence(trainer.evaluate, trainer.quality[0], cost, trade_off)
+            for trade_off in self._trade_offs(cost)
+        ]
+        masks, positions = np.unique(found, return_inverse=True)
+        self._sequences = positions.reshape(np.shape(found))
+        quality = np.array(trainer.evaluate(masks.tolist()))
+        self._followed = followed_sequences(
+            self._sequences, SetCosts(self.costs_, masks)(reference)[0], quality
         )
+        return masks
 
     def _trade_offs(self, cost):
-        if self.trade_offs is None:
-            return default_trade_offs(cost)
-        given = np.asarray(self.trade_offs, dtype=np.float64)
-        if given.ndim != 1 or len(given) == 0 or not (given >= 0).all():
+        if self.trade_offs is not None:
+            given = np.asarray(self.trade_offs, dtype=np.float64)
+            if given.ndim == 1 and len(given) and (given >= 0).all():
+                return given
             raise ValueError(
                 "trade_offs must be a one-dimensional sequence of at least one number, none "
                 f"negative, got {self.trade_offs!r}."
             )
-        return given
+        # From quality alone to nearly cost alone.
+        total = cost.sum()
+        scale = np.geomspace(1e-3, 3.0, 8) / (total if total > 0 else 1.0)
+        return np.concatenate([[0.0], scale])
+
+    def _goals(self, budget):
+        least, sequence = self._followed
+        return self._sequences[sequence[np.searchsorted(least, budget, side="right") - 1]]
+
+    def _lookup(self, cost, budget):
+        """The longest part of the budget's sequence that fits the budget at the item's size."""
+        goals = self._goals(budget)
+        # Costs rise along a sequence, so those that fit are its beginning.
+        fits = affords(budget[:, None], np.take_along_axis(cost, goals, axis=1))
+        return np.take_along_axis(goals, fits.sum(axis=1)[:, None] - 1, axis=1)[:, 0]
+
+
+def greedy_sequence(evaluate, empty_quality, cost, trade_off):
+    """One sequence of Algorithm 4 (Greedy Candidate-Sequences).
+
+    Parameters
+    ----------
+    evaluate : callable
+        ``evaluate(masks)`` returns the qualities of sets.
+    empty_quality : float
+    cost : ndarray of shape (n_extractors,)
+        At the reference size.
+    trade_off : float
+        Quality that a unit of cost must bring; infinity looks at cost alone.
+
+    Returns
+    -------
+    ndarray of shape (n_extractors + 1,), dtype=int64
+        Masks, each contained in the next, from the empty set to the full one.
+    """
+    left = list(np.argsort(cost, kind="stable"))
+    mask, quality = 0, empty_quality
+    sequence = [mask]
+    while left:
+        # Only cost decides: the alternatives need no training.
+        asked = left[:1] if np.isinf(trade_off) else left
+        reached = np.asarray(evaluate([mask | 1 << int(j) for j in asked]))
+        weight = 0.0 if np.isinf(trade_off) else trade_off
+        # Ties go to the cheaper feature, which comes first.
+        best = int(np.argmax(reached - quality - weight * cost[asked]))
+        mask |= 1 << int(left.pop(best))
+        quality = reached[best]
+        sequence.append(mask)
+    return np.array(sequence, dtype=np.int64)
+
+
+def followed_sequences(sequences, cost, quality):
+    """Which sequence to follow at a budget: that of the best set it buys at the reference size.
+
+    Parameters
+    ----------
+    sequences : ndarray of shape (n_sequences, n_extractors + 1)
+        Positions of sets, the empty one first.
+    cost, quality : ndarray of shape (n_sets,)
+        At the reference size.
+
+    Returns
+    -------
+    least : ndarray of shape (n_steps,)
+        Rising budgets from which on
+    sequence : ndarray of shape (n_steps,)
+        each of these sequences is followed.
+    """
+    on = pareto_front(cost, quality)
+    sequence = np.array([int(np.argmax((sequences == i).any(axis=1))) for i in on])
+    if len(on) > 1 and on[0] == sequences[0, 0]:
+        # The empty set starts every sequence. A budget that buys nothing at the
+        # reference size follows the sequence of the cheapest set that is something.
+        sequence[0] = sequence[1]
+    return cost[on], sequence

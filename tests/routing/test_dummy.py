@@ -1,4 +1,4 @@
-"""The baselines' own rules; what they share with routers is in `tests/router_checks.py`."""
+"""The dummies; what they share with routers is in `tests/router_checks.py`."""
 
 import numpy as np
 import pytest
@@ -7,44 +7,32 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 from skroute.metrics import accuracy_cost_curve, mean_quality_scorer
-from skroute.routing import (
-    OracleRouterClassifier,
-    RandomRouterClassifier,
-    SingleBestClassifier,
-)
+from skroute.routing import DummyRouterClassifier
 from tests.estimators import COSTS, members
 
 X, Y = make_classification(120, n_features=4, n_informative=3, n_redundant=0, random_state=0)
 
 
-@pytest.mark.parametrize("budget", [1.0, 1.5, 2.3, 3.0])
-def test_a_random_batch_spends_its_cap_and_no_more(budget):
-    router = RandomRouterClassifier(members(), costs=COSTS, budget=budget, policy="batch")
-    routed = router.fit(X, Y).predict_routed(X)
-    assert routed.cost.sum() <= budget * len(X)
-    if budget < 2.0:
-        # Chance likes either member: up to the mean of their costs, all of the cap is spent.
-        assert routed.cost.sum() > budget * len(X) - 2
-    np.testing.assert_array_equal(routed.cost, np.array([1.0, 3.0])[routed.route])
-
-
-def test_an_oracle_is_told_only_labels_that_fit_has_seen():
-    oracle = OracleRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2).fit(X, Y)
+def test_an_oracle_takes_only_labels_that_fit_has_seen():
+    oracle = DummyRouterClassifier(members(), strategy="oracle", costs=COSTS, budget=2.0, cv=2).fit(
+        X, Y
+    )
     right = oracle.member_quality(X, Y)
     assert right.shape == (len(X), 2) and set(np.unique(right)) <= {0.0, 1.0}
     for unseen in (2, -1):
-        with pytest.raises(ValueError, match="a label that fit has not seen, in row .*; known are"):
+        with pytest.raises(ValueError, match="labels that fit has not seen: .*; known are"):
             oracle.predict_routed(X, y_true=np.where(np.arange(len(Y)) == 5, unseen, Y))
 
 
 @pytest.mark.parametrize("quality", ["accuracy", "balanced_accuracy"])
-def test_an_oracle_is_told_by_all_that_know(quality):
-    oracle = OracleRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, quality=quality)
+def test_score_curve_and_scorer_give_the_oracle_the_answers(quality):
+    oracle = DummyRouterClassifier(
+        members(), strategy="oracle", costs=COSTS, budget=2.0, cv=2, quality=quality
+    )
     oracle.fit(X, Y)
-    best = oracle.row_quality(X, Y, y_true=Y).quality.mean()
+    best = oracle.row_quality(X, Y).quality.mean()
     assert best > oracle.score(X, Y, budget=1.0)
     for found in (
-        oracle.row_quality(X, Y).quality.mean(),
         mean_quality_scorer(oracle, X, Y),
         accuracy_cost_curve(oracle, X, Y, [2.0]).quality[0],
     ):
@@ -62,7 +50,7 @@ def test_an_oracle_is_told_by_all_that_know(quality):
     ],
 )
 def test_members_that_are_none(estimators, message):
-    router = SingleBestClassifier(estimators, costs=COSTS)
+    router = DummyRouterClassifier(estimators, costs=COSTS)
     with pytest.raises(ValueError, match=message):
         router.fit(X, Y)
     assert not hasattr(router, "choices_")
@@ -71,7 +59,7 @@ def test_members_that_are_none(estimators, message):
 def test_a_dropped_member_receives_no_metadata():
     with sklearn.config_context(enable_metadata_routing=True):
         named = [(n, m.set_fit_request(sample_weight=True)) for n, m in members()]
-        router = SingleBestClassifier([*named, ("third", "drop")], costs=[1.0, 3.0], cv=2)
+        router = DummyRouterClassifier([*named, ("third", "drop")], costs=[1.0, 3.0], cv=2)
         assert "third" not in str(router.get_metadata_routing())
         weight = np.where(Y == 1, 9.0, 0.1)
         router = clone(router).fit(X, Y, sample_weight=weight)

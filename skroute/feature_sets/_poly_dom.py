@@ -6,28 +6,18 @@ from typing import NamedTuple
 import numpy as np
 
 from skroute.feature_sets._base import BaseFeatureSelector
-from skroute.feature_sets._choices import lattice_choices
 from skroute.feature_sets._lattice import (
-    MAX_LATTICE_FEATURES,
+    MAX_LATTICE_EXTRACTORS,
     LatticeSearch,
     expand_all,
     monotonicity_violations,
-    set_name,
 )
+from skroute.feature_sets._sets import best_affordable, indicator, set_name, undominated
 from skroute.utils._compat import Integral, Interval, Real
 
 
 class MonotonicityViolation(NamedTuple):
-    """A set of extractors that one of its subsets beats.
-
-    Attributes
-    ----------
-    subset, superset : str
-        Names of the two sets.
-
-    drop : float
-        By how much the quality of the superset is lower.
-    """
+    """A set of extractors that one of its subsets beats, by how much."""
 
     subset: str
     superset: str
@@ -40,8 +30,8 @@ class PolyDomSelector(BaseFeatureSelector):
     A feature costs what its extractor costs on the item at hand, which depends on the
     item's size. For every set of extractors worth it, `fit` trains a clone of
     `estimator` on the features of that set. Given an item's size and its budget,
-    `predict` finds the set in two binary searches, computes the features of that set and
-    no others, and asks its model.
+    `predict` takes the best set whose features the budget pays for, computes the features of
+    that set and no others, and asks its model.
 
     The answer has a guarantee: among all sets of extractors that the budget allows, none is
     better than ``1 + alpha`` times the chosen one. Quality here is the cross-validated
@@ -53,9 +43,9 @@ class PolyDomSelector(BaseFeatureSelector):
     Parameters
     ----------
     estimator : classifier
-        Model that is cloned for every set of features. Must have `fit` and `predict`. Where it
-        is a pipeline that begins with a `ColumnTransformer`, this one transforms those of its
-        columns that are in the set.
+        Model that is cloned for every set of features. Must have `fit` and `predict`. It
+        sees the columns of one set at a time: a `ColumnTransformer` in it selects its columns by
+        :class:`~sklearn.compose.make_column_selector`, not by names that may be absent.
 
     extractors : mapping from str to columns or list of (str, transformer), default=None
         Where features come from. At most 20.
@@ -72,9 +62,9 @@ class PolyDomSelector(BaseFeatureSelector):
         Cost of each extractor on one item, in any unit. A cost is a number, a sequence of
         polynomial coefficients in the size (lowest degree first, none negative, as
         :mod:`numpy.polynomial`), or a callable of an array of sizes. ``"time"`` measures
-        transformers, see :class:`MeasuredCosts`. None is allowed with ``extractors=None``
-        only: each column costs 1, and `budget` is a number of columns. The time that the
-        model itself takes is not part of the cost.
+        transformers, see :class:`MeasuredCosts`, with which the model's own time can be part of
+        the cost. None is allowed with ``extractors=None`` only: each column costs 1, and
+        `budget` is a number of columns.
 
     alpha : float or None, default=0.1
         Accepted factor of quality: the best set within the budget is at most ``1 + alpha``
@@ -153,9 +143,6 @@ class PolyDomSelector(BaseFeatureSelector):
         Named tuples ``(subset, superset, drop)`` for every trained set that a subset of it
         beats by more than `monotonicity_tol`, the largest drop first.
 
-    index_ : object
-        What :meth:`select` looks sets up in.
-
     costs_ : FeatureCosts
         Costs of the extractors as functions of the size; ``costs_(sizes)`` returns an
         array of shape (n_extractors, n_sizes).
@@ -181,19 +168,6 @@ class PolyDomSelector(BaseFeatureSelector):
     See Also
     --------
     GreedyFeatureSelector : For more extractors; trains few sets and promises nothing.
-
-    Notes
-    -----
-    Every method that takes rows also takes, by keyword,
-
-    - ``size``, array-like of shape (n_samples,): the sizes of the items, in place of those
-      that the constructor's `size` finds;
-    - ``budget``, which may have one number per item, as in the constructor;
-    - ``anytime``, bool: watch the clock. Features are computed one after the other, and the
-      set to aim for is revised by the time that was truly spent: the method goes on when
-      features came in below their estimate and stops early when they came in above. Needs
-      measured costs. Costs are then the seconds spent, which a single slow extractor may
-      take above the budget, and answers depend on the machine's load.
 
     References
     ----------
@@ -228,7 +202,7 @@ class PolyDomSelector(BaseFeatureSelector):
         "max_models": [None, Interval(Integral, 1, None, closed="left")],
         "max_seconds": [None, Interval(Real, 0, None, closed="left")],
     }
-    _max_extractors = MAX_LATTICE_FEATURES
+    _max_extractors = MAX_LATTICE_EXTRACTORS
     _advice = ", or use GreedyFeatureSelector"
 
     def __init__(
@@ -277,7 +251,16 @@ class PolyDomSelector(BaseFeatureSelector):
             ).run(self.alpha)
         self.alpha_ = found.alpha
         self._report_violations(found)
-        return lattice_choices(found, self.costs_)
+        coef = indicator(found.masks, n_extractors) @ self.costs_.coef
+        kept = undominated(found.quality, coef)
+        self._tied = len(np.unique(found.quality[kept])) < len(kept)
+        return found.masks[kept]
+
+    def _lookup(self, cost, budget):
+        return best_affordable(cost, self.quality_, budget, self._tied)
+
+    def _goals(self, budget):
+        return np.arange(len(self.quality_))
 
     def _report_violations(self, found):
         """Say where the assumption of the guarantee did not hold on the trained sets."""
@@ -297,5 +280,5 @@ class PolyDomSelector(BaseFeatureSelector):
                 f"monotonicity_tol={np.ceil(worst.drop * 1e4) / 1e4:.4g} would hold on these "
                 "sets; see monotonicity_violations_.",
                 UserWarning,
-                stacklevel=9,
+                stacklevel=2,
             )

@@ -30,7 +30,6 @@ FUNCTIONS = {
 }
 INTERNAL = {
     # Asked by estimators that say themselves what they take.
-    "features.needs_encoding",
     "base.affords",
     "base.check_affordable",
     "base.dispatch",

@@ -100,37 +100,32 @@ print(f"cross-validated: accuracy {search.best_score_:.3f}, cost {search.best_co
 # %%
 # New patients are keys in a database
 # -----------------------------------
-# One table for each panel. The connection counts the cells that its queries return, by
-# patient, so that we need not believe the receipt.
-
-
-class Counting:
-    def __init__(self):
-        self.connection = duckdb.connect()
-        self.cells = {}
-
-    def execute(self, query, keys=None):
-        done = self.connection.execute(query, keys)
-        self.description, self.rows = done.description, done.fetchall()
-        for key, *cells in self.rows:
-            self.cells[key] = self.cells.get(key, 0) + len(cells)
-        return self
-
-    def fetchall(self):
-        return self.rows
+# One table for each panel. The source counts the cells that its queries return, by patient, so
+# that we need not believe the receipt.
 
 
 keys = [f"P{number}" for number in range(len(new))]
-database = Counting()
+database, cells = duckdb.connect(), {}
 for panel, columns in PANELS.items():
     panel_rows = new[columns].assign(patient=keys)
-    database.connection.execute(f"CREATE TABLE {panel} AS SELECT * FROM panel_rows")
+    database.execute(f"CREATE TABLE {panel} AS SELECT * FROM panel_rows")
 
-queries = {
-    panel: f"SELECT patient, {', '.join(columns)} FROM {panel} WHERE patient IN ({{keys}})"
-    for panel, columns in PANELS.items()
-}
-lazy = LazyFeatures.from_sql(database, queries, keys)
+
+def panels_of(columns, rows):
+    """One query for each panel that some of the columns are of."""
+    found = pd.DataFrame(index=[keys[row] for row in rows])
+    for panel in [name for name, own in PANELS.items() if set(own) & set(columns)]:
+        names = ", ".join(["patient", *PANELS[panel]])
+        holders = ", ".join("?" * len(rows))
+        query = f"SELECT {names} FROM {panel} WHERE patient IN ({holders})"
+        part = database.execute(query, found.index.tolist()).df().set_index("patient")
+        for key in part.index:
+            cells[key] = cells.get(key, 0) + part.shape[1]
+        found = found.join(part)
+    return found[columns]
+
+
+lazy = LazyFeatures(panels_of, n_samples=len(new))
 routed = search.predict_routed(lazy)
 print(f"accuracy {(routed.y_pred == y_new).mean():.3f}, mean cost {routed.cost.mean():.2f}")
 
@@ -147,7 +142,7 @@ for columns, rows in lazy.acquisition_log_:
         fetched[rows, at] |= panel[0] in columns
 
 sizes = np.array([len(columns) for columns in PANELS.values()])
-counted = np.array([database.cells.get(key, 0) for key in keys])
+counted = np.array([cells.get(key, 0) for key in keys])
 print("cells as on the receipt:", np.array_equal(counted, fetched @ sizes))
 print("cost of these panels:", np.allclose(fetched @ list(PRICES.values()), routed.cost))
 

@@ -25,7 +25,6 @@ from skroute.datasets import make_four_clusters, make_hard_centre
 from skroute.gating import (
     AdaptGatingClassifier,
     BoostedGate,
-    L1GatingClassifier,
     LinearGate,
 )
 
@@ -73,22 +72,20 @@ plt.show()
 # Four clusters, two features, each of cost 1. Seen by one linear model, feature 0 is the best
 # buy: it isolates cluster 1. A gate built on it must send the other three clusters to the full
 # model, which then pays for feature 1 as well: 1.75 on average. It is better to buy feature
-# 1, let the cheap model tell cluster 3 from cluster 4, and send clusters 1 and 2: 1.5. The L1
-# baseline chooses its feature before there is a gate and cannot find this.
+# 1, let the cheap model tell cluster 3 from cluster 4, and send clusters 1 and 2: 1.5. A feature
+# that is chosen before there is a gate cannot be this one.
 
 X, y, cluster = make_four_clusters(400, random_state=0)
 # Both features, on one scale: any such model separates the clusters.
 full = CalibratedClassifierCV(SVC(gamma=1.0, C=10), ensemble=False)
 linear = LinearGate(max_iter=30)
 shares = (0.1, 0.25, 0.4, 0.5, 0.55, 0.6, 0.7, 0.76, 0.8, 0.9)
-curves = {"Adapt-Lin": [], "L1 baseline": []}
+curves = {"Adapt-Lin": []}
 for p_full in shares:
     for gamma in (0.01, 0.02):
         curves["Adapt-Lin"].append(
             AdaptGatingClassifier(full, gate=linear, p_full=p_full, gamma=gamma)
         )
-    for gamma in (0.1, 0.2):
-        curves["L1 baseline"].append(L1GatingClassifier(full, p_full=p_full, gamma=gamma))
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 best = AdaptGatingClassifier(full, gate=linear, p_full=0.55, gamma=0.02).fit(X, y)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.features._raw_rows import RawRows, missing
+from skroute.utils._frames import RawRows, columns_of, is_frame
 
 # Training rows on which it is verified that a transformer keeps groups apart.
 _VERIFIED = 20_000
@@ -46,18 +46,19 @@ class ByGroup(NamedTuple):
         -------
         ndarray of shape (n_rows, n_outputs)
         """
-        return dense(self.transform(self.raw.frame(cells, n_rows)))
+        return dense(self.transform(self.raw.rows(cells, n_rows)))
 
     def raw_columns(self, outputs):
         """Positions of the raw columns of the groups that some outputs are made of."""
         return np.flatnonzero(np.isin(self.raw_group_of, self.group_of[outputs]))
 
 
-def find_groups(transform, X, raw_group_of, hint=None):
+def find_groups(transform, X, raw_group_of):
     """The group that each output of a transformer is made of.
 
     Each group is transformed beside one training row's cells in all other columns. An output
-    belongs to the group that gives, alone, what all columns gave, on all rows looked at.
+    belongs to the group that gives, alone, what all columns gave, on all rows looked at; one
+    that is constant there, to the group of which another cell moves it.
 
     Parameters
     ----------
@@ -66,51 +67,43 @@ def find_groups(transform, X, raw_group_of, hint=None):
     X : dataframe or ndarray of shape (n_samples, n_raw_columns)
         Training rows.
     raw_group_of : ndarray of shape (n_raw_columns,), dtype=int
-    hint : ndarray of shape (n_outputs,), dtype=int, default=None
-        The group that takes an output which is constant here; -1 where none is known.
 
     Returns
     -------
     by_group : ByGroup
-    mixed : dict from int to list of int
-        For each output that is made of several groups, these groups.
+    mixed : ndarray of int
+        Groups that an output is made of together.
     """
     raw = RawRows.of(X)
-    X = X[:_VERIFIED] if hasattr(X, "columns") else np.asarray(X)[:_VERIFIED]
-    cells = raw.cells(X)
-    n_rows = len(X)
+    X = X[:_VERIFIED] if is_frame(X) else np.asarray(X)[:_VERIFIED]
+    columns, n_rows = columns_of(X)[1], len(X)
     whole = dense(transform(X))
-    n_groups = int(raw_group_of.max()) + 1
 
-    def of(groups):
-        own = {at: cells[at] for at in np.flatnonzero(np.isin(raw_group_of, groups))}
-        return dense(transform(raw.frame(own, n_rows)))
+    def same(groups):
+        own = {at: columns[at] for at in np.flatnonzero(np.isin(raw_group_of, groups))}
+        return _same(dense(transform(raw.rows(own, n_rows))), whole)
 
-    every = np.arange(n_groups)
-    alone = np.array([_same(of([g]), whole) for g in every])
+    every = np.arange(int(raw_group_of.max()) + 1)
+    alone = np.array([same([group]) for group in every])
+    mixed, lost = every[:0], ~alone.any(axis=0)
+    if lost.any():
+        mixed = every[[not same(every[every != group])[lost].all() for group in every]]
     group_of = alone.argmax(axis=0)
-    mixed, constant = {}, alone.sum(axis=0) > 1
-    if constant.any():
-        known = np.full(len(group_of), -1) if hint is None else hint
-        known = np.where(known >= 0, known, _moved_by(transform, raw, raw_group_of, n_groups))
-        known = np.where(constant, known, -1)
-        group_of = np.where(known >= 0, known, group_of)
-    if not alone.any(axis=0).all():
-        at = np.flatnonzero(~alone.any(axis=0))
-        acts = np.array([~_same(of(every[every != g]), whole)[at] for g in every])
-        mixed = {int(o): np.flatnonzero(acts[:, i]).tolist() for i, o in enumerate(at)}
+    if (constant := alone.sum(axis=0) > 1).any():
+        moved = _moved_by(transform, raw, raw_group_of)
+        group_of = np.where(constant & (moved >= 0), moved, group_of)
     return ByGroup(transform, raw, raw_group_of, group_of), mixed
 
 
-def _moved_by(transform, raw, raw_group_of, n_groups):
-    """The group whose cells move each output away from that of the filler; -1 where none does."""
-    still = dense(transform(raw.frame({}, 1)))
+def _moved_by(transform, raw, raw_group_of):
+    """The group whose cells move each output of one row; -1 where none does."""
+    still = dense(transform(raw.rows({}, 1)))
     found = np.full(still.shape[1], -1)
-    for group in range(n_groups):
+    for group in np.unique(raw_group_of):
         for other in (_moved, lambda cell: None):
             cells = {at: [other(raw.filler[at])] for at in np.flatnonzero(raw_group_of == group)}
             try:
-                moved = ~_same(dense(transform(raw.frame(cells, 1))), still)
+                moved = ~_same(dense(transform(raw.rows(cells, 1))), still)
             except (ValueError, TypeError):
                 # What the transformer does not take.
                 continue
@@ -119,7 +112,7 @@ def _moved_by(transform, raw, raw_group_of, n_groups):
 
 
 def _moved(cell):
-    return cell if isinstance(cell, str) or missing(cell) else 2 * cell + 1
+    return cell if cell is None or isinstance(cell, str) else 2 * cell + 1
 
 
 def _same(ours, theirs):
@@ -128,43 +121,3 @@ def _same(ours, theirs):
         texts = (np.array([[str(v) for v in row] for row in part]) for part in (ours, theirs))
         return np.equal(*texts).all(axis=0)
     return np.isclose(ours, theirs, rtol=1e-9, atol=1e-12, equal_nan=True).all(axis=0)
-
-
-def structural_groups(transformer, raw, raw_group_of, n_outputs):
-    """The group of each output as far as a ColumnTransformer says it; -1 where it does not."""
-    found = np.full(n_outputs, -1)
-    asked = getattr(transformer, "_transformer_to_input_indices", None)
-    places = getattr(transformer, "output_indices_", None)
-    if (
-        asked is None
-        or places is None
-        or max((p.stop for p in places.values()), default=0) > n_outputs
-    ):
-        return found
-    for name, place in places.items():
-        groups = np.unique(raw_group_of[np.asarray(asked.get(name, []), dtype=int)])
-        if len(groups) == 1:
-            found[place] = groups[0]
-        elif len(groups) > 1:
-            _by_name(transformer, name, place, raw, raw_group_of, asked[name], found)
-    return found
-
-
-def _by_name(transformer, name, place, raw, raw_group_of, inputs, found):
-    """Groups of outputs whose name tells their column, as those of encoders do."""
-    own = transformer.named_transformers_.get(name)
-    try:
-        columns = [raw.names[at] for at in inputs]
-        names = own.get_feature_names_out([str(column) for column in columns])
-    except (AttributeError, ValueError, TypeError):
-        return
-    for at, output in zip(range(place.start, place.stop), names):
-        fits = [
-            (len(str(column)), position)
-            for column, position in zip(columns, inputs)
-            if str(output) == str(column)
-            or str(output).startswith(f"{column}_")
-            or str(output).endswith(f"_{column}")
-        ]
-        if fits:
-            found[at] = raw_group_of[max(fits)[1]]

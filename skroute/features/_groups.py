@@ -18,15 +18,15 @@ class FeatureGroupsMixin:
     @contextmanager
     def _made_of(self, raw_names, group_of):
         """Groups name raw columns while this lasts; `group_of` is of the columns seen."""
-        self._raw = raw_names, group_of
+        self._made_from = raw_names, group_of
         try:
             yield
         finally:
-            del self._raw
+            del self._made_from
 
     def _set_groups(self):
         """``group_of_``, ``group_costs_``, ``group_names_`` from the parameters."""
-        names, made_of = vars(self).get("_raw", (self._column_names(), None))
+        names, made_of = vars(self).get("_made_from", (self._column_names(), None))
         self.group_names_, group_of = self._read_groups(names)
         group_of = group_of if made_of is None else made_of
         self.group_of_ = np.asarray(group_of).astype(np.intp)

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from skroute.features._raw_rows import missing
-from skroute.features._sql import SqlSource
+from skroute.utils._frames import is_missing
 
 
 class Purchase(NamedTuple):
@@ -41,7 +40,7 @@ class LazyFeatures:
         ``(len(rows), len(columns))`` or a data frame; `columns` are the names seen in fit, or
         positions if fit saw none, `rows` are positions (ndarray of int). A mapping has for each
         column an array-like of shape ``(n_samples,)`` or a callable ``f(rows)`` that
-        returns the values of those rows. For a database see :meth:`from_sql`.
+        returns the values of those rows.
 
     n_samples : int, default=None
         Number of rows. May be left out for a mapping that holds an array.
@@ -114,61 +113,6 @@ class LazyFeatures:
         self.n_samples = int(n_samples)
         self.acquisition_log_ = []
         self._positions = None
-
-    @classmethod
-    def from_sql(cls, connection, queries, keys, *, max_keys=10_000):
-        """Features in a database: one query for each group and batch of rows.
-
-        Parameters
-        ----------
-        connection : DB-API 2.0 connection
-            Of DuckDB, SQLite, PostgreSQL (psycopg) and others. It is used as it is: no
-            transaction is opened or closed here.
-
-        queries : mapping from str to str
-            For each group of columns an SQL query that selects the key and then the columns,
-            with the names that `fit` saw. ``{keys}`` stands where the list of keys goes, as in
-            ``SELECT patient, hb, crp FROM blood WHERE patient IN ({keys})``.
-
-        keys : array-like of shape (n_samples,)
-            The key of each row. A key that a query finds no row for has missing values there.
-
-        max_keys : int, default=10000
-            Keys in one query; databases bound the number of parameters. Raising it asks
-            less often.
-
-        Returns
-        -------
-        LazyFeatures
-
-        Raises
-        ------
-        ValueError
-            If a query has no ``{keys}``, or two queries select the same column; in a call,
-            if a query finds a key twice.
-
-        Notes
-        -----
-        Each query is run once at first, for no row, to read the names of its columns. Queries
-        are text of yours; keys are passed as parameters and never become part of the text.
-
-        Examples
-        --------
-        >>> import sqlite3
-        >>> import numpy as np
-        >>> from skroute.features import LazyFeatures
-        >>> database = sqlite3.connect(":memory:")
-        >>> _ = database.execute("CREATE TABLE blood (patient, hb, crp)")
-        >>> _ = database.execute("INSERT INTO blood VALUES (7, 13.5, 2), (8, 11, 40)")
-        >>> query = "SELECT patient, hb, crp FROM blood WHERE patient IN ({keys})"
-        >>> lazy = LazyFeatures.from_sql(database, {"blood": query}, keys=[8, 9, 7])
-        >>> lazy.read(["hb"], np.arange(3))
-        array([[11. ],
-               [ nan],
-               [13.5]])
-        """
-        source = SqlSource(connection, queries, keys, max_keys)
-        return cls(source, n_samples=len(source.keys))
 
     def __len__(self):
         return self.n_samples
@@ -305,7 +249,7 @@ def as_numbers(values, shape, columns):
     ):
         # pandas' NA is no number, but missing.
         cells = np.asarray(values)
-        gone = [missing(cell) for cell in cells.ravel()]
+        gone = [is_missing(cell) for cell in cells.ravel()]
         values = np.where(np.reshape(gone, cells.shape), np.nan, cells)
     try:
         values = check_array(

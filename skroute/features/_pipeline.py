@@ -8,11 +8,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.features._by_group import dense, find_groups, structural_groups
+from skroute.features._by_group import find_groups
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures
-from skroute.features._raw_rows import RawRows
 from skroute.utils._compat import routing_enabled
+from skroute.utils._frames import RawRows
 from skroute.utils._validation import refuse_source
 from skroute.utils._views import DelegatedViewsMixin
 
@@ -130,56 +130,22 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         last = self._final_estimator
         if not isinstance(last, FeatureGroupsMixin):
             return Xt
-        if self._has_transformers():
+        if any(step not in (None, "passthrough") for _, step in self.steps[:-1]):
             raw = RawRows.of(X)
             group_names, raw_group_of = last._read_groups(raw.names)
-            costs = last._group_costs(group_names)
-            self._by_group = self._keep_apart(X, raw, raw_group_of, group_names, costs)
+            self._by_group, mixed = find_groups(self[:-1].transform, X, raw_group_of)
+            if len(mixed):
+                raise ValueError(
+                    f"The transformers mix columns of the groups "
+                    f"{[group_names[group] for group in mixed]!r}: what they make of them cannot "
+                    "be bought in parts, and would cost "
+                    f"{last._group_costs(group_names)[mixed].sum():.6g} for each row. Give each "
+                    "group a transformer of its own, in a ColumnTransformer, make one group of "
+                    "them, or put the transformer into the models that need it."
+                )
             known = last._made_of(raw.names, self._by_group.group_of)
             self._while_fitting.enter_context(known)
         return Xt.toarray() if hasattr(Xt, "toarray") else Xt
-
-    def _has_transformers(self):
-        return any(step not in (None, "passthrough") for _, step in self.steps[:-1])
-
-    def _keep_apart(self, X, raw, raw_group_of, group_names, costs):
-        """The groups that the output is made of; refuse a transformer that mixes them."""
-        before = self[:-1]
-        by_group, mixed = find_groups(
-            before.transform, X, raw_group_of, self._structure(before, raw, raw_group_of)
-        )
-        if mixed:
-            name, groups = self._who_mixes(X, raw, raw_group_of)
-            raise ValueError(
-                f"The transformer {name!r} mixes columns of the groups "
-                f"{[group_names[g] for g in groups]!r}: what it makes of them cannot be bought in "
-                f"parts, and would cost {costs[groups].sum():.6g} for each row. Give each group a "
-                "transformer of its own, in a ColumnTransformer, make one group of them, or put "
-                "the transformer into the models that need it."
-            )
-        return by_group
-
-    def _structure(self, before, raw, raw_group_of):
-        """What a single ColumnTransformer says about its outputs."""
-        (step, *others) = [s for _, s in before.steps if s not in (None, "passthrough")]
-        if others:
-            return None
-        n_outputs = dense(step.transform(raw.frame({}, 1))).shape[1]
-        return structural_groups(step, raw, raw_group_of, n_outputs)
-
-    def _who_mixes(self, X, raw, raw_group_of):
-        """The first step that mixes groups, or the part of it, and the groups."""
-        for end in range(1, len(self.steps)):
-            before = self[:end]
-            _, mixed = find_groups(before.transform, X, raw_group_of)
-            if mixed:
-                break
-        output = min(mixed)
-        name, step = self.steps[end - 1]
-        for part, place in getattr(step, "output_indices_", {}).items():
-            if place.start <= output < place.stop:
-                name = f"{name}__{part}"
-        return name, sorted({g for groups in mixed.values() for g in groups})
 
     # The cost protocol ----------------------------------------------------------------
 

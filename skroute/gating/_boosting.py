@@ -14,9 +14,12 @@ one group bought by different trees are charged each.
 
 import os
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from skroute.forests import Forest, leaf_sums, read_lightgbm
@@ -28,11 +31,12 @@ from skroute.gating._objective import (
     modelled_probabilities,
     q_step,
 )
-from skroute.gating._pairs import BoostedPair
 
 # Gradients are rounded to multiples of this. Sums of them in double precision are then
 # exact, so that ties do not depend on row order.
 _RESOLUTION = 2.0**-20
+# Rows below which more than one thread costs more than it gains, on a busy machine by far.
+_SMALL = 20_000
 _forked = False
 
 
@@ -45,13 +49,78 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 
 
-def safe_threads(n_threads):
-    """One thread in a forked child: OpenMP's threads do not come along, and it waits for them."""
-    return 1 if _forked else n_threads
+def threads_for(n_rows, n_jobs):
+    """Threads of LightGBM: one for few rows, and in a forked child.
+
+    OpenMP's threads do not come along there, and it waits for them.
+    """
+    return 1 if _forked or n_rows < _SMALL else effective_n_jobs(n_jobs)
 
 
 # LightGBM's kZeroThreshold.
 _ZERO = 1e-35
+
+
+@dataclass
+class BoostedPair:
+    """Boosted cheap model f1 and gate ``g(x) = a * doubt(f1(x)) + b + trees(x)``.
+
+    Attributes
+    ----------
+    forest : Forest
+        One output for each of f1, and one more for the gate's trees.
+    base : ndarray of shape (n_outputs,)
+        Scores of f1 before the first tree.
+    doubt : ndarray of shape (2,)
+        ``(a, b)``.
+    by_trees : bool, default=True
+        Whether the gate has trees of its own; else it is the doubt alone.
+    """
+
+    forest: Forest
+    base: NDArray[np.float64]
+    doubt: NDArray[np.float64]
+    by_trees: bool = True
+    reads_cheap = True
+
+    def __post_init__(self):
+        cheap = range(len(self.base))
+        self.cheap_features = self.forest.features_of(cheap)
+        # The gate reads f1's doubt, so it reads all that f1 reads.
+        every = range(self.forest.n_outputs) if self.by_trees else cheap
+        self.gate_features = self.forest.features_of(every if self.has_gate else [])
+
+    @property
+    def has_gate(self):
+        """Whether there are trees for a gate."""
+        return self.forest.n_outputs > len(self.base)
+
+    def cheap_scores(self, values):
+        """Scores of f1, shape (n_rows, n_outputs)."""
+        return leaf_sums(self.forest, values, range(len(self.base))) + self.base
+
+    def gate_scores(self, values, scores):
+        """Scores of the gate, shape (n_rows,)."""
+        slope, offset = self.doubt
+        gate = slope * doubt(scores) + offset
+        if self.by_trees:
+            gate += leaf_sums(self.forest, values, [len(self.base)])[:, 0]
+        return gate
+
+    @property
+    def simpler(self):
+        """The pair whose gate is the doubt alone, for where this gate gains nothing."""
+        if not self.has_gate or not self.by_trees:
+            return None
+        return replace(self, doubt=np.array([1.0, 0.0]), by_trees=False)
+
+    def gate_of(self, values):
+        """Scores of the gate for complete rows."""
+        return self.gate_scores(values, self.cheap_scores(values))
+
+    def lowered(self, level):
+        """The pair with its gate lowered by a constant."""
+        return replace(self, doubt=self.doubt - np.array([0.0, level]))
 
 
 class TrainingRows(NamedTuple):
@@ -59,8 +128,8 @@ class TrainingRows(NamedTuple):
 
     Attributes
     ----------
-    y : ndarray of shape (n_rows,), dtype=int
-    full_loss, weight : ndarray of shape (n_rows,)
+    y : ndarray of shape (n_samples,), dtype=int
+    full_loss, weight : ndarray of shape (n_samples,)
     n_features : int
     data : lightgbm.Dataset
     """
@@ -73,40 +142,9 @@ class TrainingRows(NamedTuple):
 
 
 def training_rows(X, y, full_loss, weight, categorical=None):
-    """Merge equal rows into one with the sum of their weights, sort, and bin.
-
-    LightGBM takes the borders of bins from counts of rows, and, at each split, estimates
-    counts from hessians and stops its scan where they are used up. Neither sees weights. A
-    row of weight 2 is the same as two rows only if LightGBM is given the same data for
-    both. The order of the rows in X leaves no trace either.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        NaN equals NaN.
-    y : ndarray of shape (n_samples,), dtype=int
-    full_loss : ndarray of shape (n_samples,)
-        ``-log p0(y_i | x_i)``, out of sample; of equal rows, the mean is taken.
-    weight : ndarray of shape (n_samples,)
-        Positive.
-    categorical : ndarray of shape (n_features,), dtype=bool, default=None
-        Columns of codes of categories.
-
-    Returns
-    -------
-    TrainingRows
-    """
+    """Bin rows for LightGBM, each value of few a bin of its own."""
     import lightgbm
 
-    order = np.lexsort((y, *X.T))
-    X, y, full_loss, weight = X[order], y[order], full_loss[order], weight[order]
-    differs = (X[1:] != X[:-1]) & ~(np.isnan(X[1:]) & np.isnan(X[:-1]))
-    first = np.append(True, differs.any(axis=1) | (y[1:] != y[:-1]))
-    if not first.all():
-        merged = np.cumsum(first) - 1
-        total = np.bincount(merged, weights=weight)
-        full_loss = np.bincount(merged, weights=weight * full_loss) / total
-        X, y, weight = X[first], y[first], total
     params = {
         "min_data_in_bin": 1,
         "bin_construct_sample_cnt": max(len(X), 2),
@@ -200,7 +238,7 @@ def boost(
         "cegb_penalty_feature_coupled": prices[group_of].tolist(),
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": safe_threads(n_threads),
+        "num_threads": n_threads,
         "verbosity": -1,
     }
     booster = lightgbm.Booster(params, rows.data)

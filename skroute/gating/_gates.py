@@ -1,4 +1,8 @@
-"""Kinds of gate and cheap model, as parameters of :class:`AdaptGatingClassifier`."""
+"""Kinds of gate and cheap model, as parameters of :class:`AdaptGatingClassifier`.
+
+A kind has three methods: ``ready`` what does not depend on the problem, ``fit_pair`` a cheap
+model and a gate, and ``level`` above which held-out rows are sent.
+"""
 
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -6,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skroute.gating._boosting import best_round, boost, training_rows
-from skroute.gating._levels import find_cuts, lowest_level, most_accurate_level
-from skroute.gating._linear import adapt_linear, adapt_linear_multistart
-from skroute.gating._linear_columns import LinearColumns
-from skroute.gating._losses import KL, LEAST_SQUARES
-from skroute.gating._pairs import LinearPair
-from skroute.utils._compat import Integral, Interval, Real, StrOptions
+from skroute.gating._boosting import best_round, boost, threads_for, training_rows
+from skroute.gating._levels import best_level, find_cuts, lowest_level
+from skroute.gating._linear import Standardised, adapt_linear, adapt_linear_multistart
+from skroute.utils._compat import Integral, Interval, Real
+
+__all__ = ["BoostedGate", "LinearGate"]
 
 
 class Rows(NamedTuple):
@@ -23,7 +26,7 @@ class Rows(NamedTuple):
     values : ndarray of shape (n_rows, n_features)
     y : ndarray of shape (n_rows,), dtype=int
     full_loss, weight : ndarray of shape (n_rows,)
-    full_right : ndarray of shape (n_rows,)
+    full_quality : ndarray of shape (n_rows,)
         1 where the full model answers correctly, out of sample.
     """
 
@@ -31,7 +34,7 @@ class Rows(NamedTuple):
     y: Any
     full_loss: Any
     weight: Any
-    full_right: Any
+    full_quality: Any
 
     def of(self, kept):
         """Some of the rows."""
@@ -76,17 +79,13 @@ class FittedPair(NamedTuple):
 
 
 class LinearGate(BaseEstimator):
-    """Linear cheap model and gate with a group-sparse penalty: Adapt-Lin and Adapt-LstSq.
+    """Linear cheap model and gate with a group-sparse penalty: Adapt-Lin.
 
     For the parameter `gate` of :class:`AdaptGatingClassifier`. The penalty is the convex
     relaxation ``gamma * sum_a sqrt(c_a) ||(g_a, f1_a)||`` (Algorithm 1).
 
     Parameters
     ----------
-    divergence : {"kl", "least_squares"}, default="kl"
-        Distance of the gate to the assignment q: the Kullback-Leibler divergence
-        (Adapt-Lin), or the squared distance of g to the log-odds of q (Adapt-LstSq).
-
     max_iter : int, default=10
         Largest number of alternations. Raising it may lower the objective.
 
@@ -102,77 +101,38 @@ class LinearGate(BaseEstimator):
     """
 
     _parameter_constraints: dict = {
-        "divergence": [StrOptions({"kl", "least_squares"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, divergence="kl", max_iter=10, tol=1e-5):
-        self.divergence = divergence
+    def __init__(self, *, max_iter=10, tol=1e-5):
         self.max_iter = max_iter
         self.tol = tol
 
-    def _ready(self, rows, categorical=None):
+    def ready(self, rows, categorical=None):
+        """Rows made ready for any number of fits."""
         return Standardised.of(rows, categorical)
 
-    def _fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
-        how = {
-            "loss": KL if self.divergence == "kl" else LEAST_SQUARES,
-            "max_iter": self.max_iter,
-            "tol": self.tol,
-            "progress": progress or nullcontext,
-        }
+    def fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
+        """The pair of a problem, by alternation from `start` or from two starts."""
         solve = adapt_linear_multistart if start is None else adapt_linear
-        how |= {} if start is None else {"start": start}
-        weight = rows.weight / rows.weight.sum()
-        problem = ready.problem(problem)
         W, intercept, objectives = solve(
-            ready.values, rows.y, rows.full_loss, weight, **problem._asdict(), **how
+            ready.values,
+            rows.y,
+            rows.full_loss,
+            rows.weight / rows.weight.sum(),
+            **ready.problem(problem)._asdict(),
+            **({} if start is None else {"start": start}),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=progress or nullcontext,
         )
         start = (W, intercept) if problem.p_full > 0 else None
-        pair = ready.raw(W, intercept)
-        return FittedPair(pair, objectives, [], len(objectives), start)
+        return FittedPair(ready.raw(W, intercept), objectives, [], len(objectives), start)
 
-    def _level(self, pair, gate, rows, p_full):
+    def level(self, gate, gain, weight, p_full, sure):
         """The logistic fit puts it at 0, unless more than `p_full` is sent from there."""
-        return max(0.0, lowest_level(find_cuts(gate, rows.weight), p_full))
-
-
-class Standardised(NamedTuple):
-    """Columns of a linear model with mean 0 and variance 1, so that one penalty suits all.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_rows, n_columns)
-    columns : LinearColumns
-    mean, scale : ndarray of shape (n_columns,)
-    """
-
-    values: Any
-    columns: LinearColumns
-    mean: Any
-    scale: Any
-
-    @classmethod
-    def of(cls, rows, categorical=None):
-        """Standardise rows by their own weighted moments."""
-        weight = rows.weight / rows.weight.sum()
-        columns = LinearColumns.of(rows.values, weight, categorical)
-        values = columns.expand(rows.values)
-        mean = weight @ values
-        scale = np.sqrt(weight @ (values - mean) ** 2)
-        # A constant column carries nothing; rounding must not blow it up.
-        scale[scale <= 1e-12 * np.abs(mean)] = np.inf
-        return cls((values - mean) / scale, columns, mean, scale)
-
-    def problem(self, problem):
-        """The problem with the groups of these columns: those of their raw columns."""
-        return problem._replace(group_of=problem.group_of[self.columns.origin])
-
-    def raw(self, W, intercept):
-        """The pair of these coefficients, for raw columns."""
-        coef = W / self.scale[:, None]
-        return LinearPair(self.columns, coef, intercept - self.mean @ coef)
+        return max(0.0, lowest_level(find_cuts(gate, weight), p_full))
 
 
 class BoostedGate(BaseEstimator):
@@ -230,10 +190,12 @@ class BoostedGate(BaseEstimator):
         self.l2_regularization = l2_regularization
         self.max_iter = max_iter
 
-    def _ready(self, rows, categorical=None):
-        return training_rows(*rows[:4], categorical)
+    def ready(self, rows, categorical=None):
+        """Rows made ready for any number of fits."""
+        return training_rows(rows.values, rows.y, rows.full_loss, rows.weight, categorical)
 
-    def _fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
+    def fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
+        """The pair of a problem, of the rounds that are best on held-out rows."""
         boosted = boost(
             ready,
             **problem._asdict(),
@@ -242,7 +204,7 @@ class BoostedGate(BaseEstimator):
             learning_rate=self.learning_rate,
             max_leaf_nodes=self.max_leaf_nodes,
             l2_regularization=self.l2_regularization,
-            n_threads=n_jobs or 1,
+            n_threads=threads_for(len(rows.y), n_jobs),
             progress=progress or nullcontext,
         )
         if problem.p_full == 0:
@@ -252,10 +214,6 @@ class BoostedGate(BaseEstimator):
         pair = boosted.pair(best.rounds, best.doubt)
         return FittedPair(pair, boosted.objectives, best.objectives, best.rounds)
 
-    def _level(self, pair, gate, rows, p_full):
-        """Where sending held-out rows raises accuracy most."""
-        scores = pair.cheap_scores(rows.values)
-        answers = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
-        gain = rows.full_right - (answers == rows.y)
-        # The doubt alone is a second try: that it gains must not be luck.
-        return most_accurate_level(gate, gain, rows.weight, p_full, 0.0 if pair.by_trees else 1.0)
+    def level(self, gate, gain, weight, p_full, sure):
+        """Where sending held-out rows raises quality most, by so many standard errors."""
+        return best_level(gate, gain, weight, p_full, sure)

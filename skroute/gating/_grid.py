@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import affords, check_affordable, check_budget
-from skroute.gating._adapt_gating import AdaptGatingClassifier
+from skroute.gating._adapt import AdaptGatingClassifier
 from skroute.metrics import AccuracyCostDisplay, pareto_front
 from skroute.utils._compat import Integral, validate_params
 
@@ -80,30 +80,6 @@ class AdaptGrid:
         check_affordable(budget, self.cost.min(), advice="Extend the grid to a larger gamma.")
         within = self.frontier[affords(budget, self.cost[self.frontier])]
         return self.estimators[within[-1]]
-
-    def cheapest_with(self, accuracy):
-        """The cheapest setting whose validation accuracy is at least the one given.
-
-        Parameters
-        ----------
-        accuracy : float
-
-        Returns
-        -------
-        AdaptGatingClassifier
-
-        Raises
-        ------
-        ValueError
-            If no setting is that accurate.
-        """
-        good = self.frontier[self.accuracy[self.frontier] >= accuracy]
-        if not len(good):
-            raise ValueError(
-                f"accuracy must be at most {self.accuracy.max():.6g}, the best of the grid, "
-                f"got {accuracy!r}. Extend the grid to a larger p_full or a smaller gamma."
-            )
-        return self.estimators[good[0]]
 
     def plot(self, *, ax=None, name=None, curve_kwargs=None):
         """Draw all settings, and the frontier as a curve.

@@ -155,15 +155,15 @@ class Ranks(NamedTuple):
         return low + (high - low) * row_draws(keys)
 
 
-def most_accurate_level(gate, gain, weight, p_full, sure=0.0):
-    """Level above which sending rows raises accuracy most.
+def best_level(gate, gain, weight, p_full, sure=0.0):
+    """Level above which sending rows raises quality most.
 
     Parameters
     ----------
     gate : ndarray of shape (n_samples,)
         Held-out gate scores.
     gain : ndarray of shape (n_samples,)
-        1 where the full model is right and the cheap one wrong, -1 the other way round.
+        By how much the full model's answers are better.
     weight : ndarray of shape (n_samples,)
     p_full : float
         Largest share of weight above the level.

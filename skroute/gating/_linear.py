@@ -1,18 +1,208 @@
-"""Adapt-Lin and Adapt-LstSq: linear gate and cheap model with group-sparse features.
+"""Adapt-Lin: linear gate and cheap model with group-sparse features.
 
 The coefficients ``W`` have one column per output of f1 and a last one for the gate g.
 Rows of W that belong to features bought together form one group.
 """
 
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
 
-from skroute.gating._losses import KL, cheap_curvature, cheap_part
-from skroute.gating._objective import class_losses
+from skroute.gating._objective import class_losses, kl_objective, modelled_probabilities, q_step
 
 # Keeps the optimum finite on separable data, and the duality gap finite at every point.
 RIDGE = 1e-4
+
+
+# What a column of the linear model reads of its raw column.
+NUMBER, LEVEL, MISSING = range(3)
+# A category of fewer rows says nothing that a linear model could learn.
+RARE = 2
+
+
+class LinearColumns(NamedTuple):
+    """How raw columns become those of a linear model.
+
+    Attributes
+    ----------
+    origin : ndarray of shape (n_columns,), dtype=int
+        Raw column of each.
+    kind : ndarray of shape (n_columns,), dtype=int
+    level : ndarray of shape (n_columns,)
+        Code of the category, where it is one.
+    mean : ndarray of shape (n_features,)
+        Stands for missing numbers.
+    """
+
+    origin: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    level: NDArray[np.float64]
+    mean: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, values, weight, categorical=None):
+        """From training rows with their weights, and which columns hold codes of categories."""
+        found, mean = [], np.zeros(values.shape[1])
+        for at, column in enumerate(values.T):
+            there = ~np.isnan(column)
+            if categorical is not None and categorical[at]:
+                levels, counts = np.unique(column[there], return_counts=True)
+                found += [(at, LEVEL, level) for level in levels[counts >= RARE]]
+            else:
+                found.append((at, NUMBER, 0.0))
+                if there.any():
+                    mean[at] = np.average(column[there], weights=weight[there])
+            if not there.all():
+                found.append((at, MISSING, 0.0))
+        origin, kind, level = map(np.array, zip(*found))
+        return cls(origin.astype(np.int64), kind.astype(np.int64), level, mean)
+
+    def expand(self, values, columns=None):
+        """The columns of the linear model, all of them or some.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_features)
+        columns : ndarray of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+        """
+        columns = np.arange(len(self.origin)) if columns is None else columns
+        raw = values[:, self.origin[columns]]
+        kind, there = self.kind[columns], ~np.isnan(raw)
+        number = np.where(there, raw, self.mean[self.origin[columns]])
+        sign = np.where(kind == LEVEL, raw == self.level[columns], ~there)
+        return np.where(kind == NUMBER, number, sign)
+
+
+class Standardised(NamedTuple):
+    """Columns of a linear model with mean 0 and variance 1, so that one penalty suits all.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+    columns : LinearColumns
+    mean, scale : ndarray of shape (n_columns,)
+    """
+
+    values: Any
+    columns: LinearColumns
+    mean: Any
+    scale: Any
+
+    @classmethod
+    def of(cls, rows, categorical=None):
+        """Standardise rows by their own weighted moments."""
+        weight = rows.weight / rows.weight.sum()
+        columns = LinearColumns.of(rows.values, weight, categorical)
+        values = columns.expand(rows.values)
+        mean = weight @ values
+        scale = np.sqrt(weight @ (values - mean) ** 2)
+        # A constant column carries nothing; rounding must not blow it up.
+        scale[scale <= 1e-12 * np.abs(mean)] = np.inf
+        return cls((values - mean) / scale, columns, mean, scale)
+
+    def problem(self, problem):
+        """The problem with the groups of these columns: those of their raw columns."""
+        return problem._replace(group_of=problem.group_of[self.columns.origin])
+
+    def raw(self, W, intercept):
+        """The pair of these coefficients, for raw columns."""
+        coef = W / self.scale[:, None]
+        return LinearPair(self.columns, coef, intercept - self.mean @ coef)
+
+
+@dataclass
+class LinearPair:
+    """Linear cheap model f1 and gate g.
+
+    Attributes
+    ----------
+    columns : LinearColumns
+        What they read of the raw columns.
+    coef : ndarray of shape (n_columns, n_outputs + 1)
+        The gate's are the last.
+    intercept : ndarray of shape (n_outputs + 1,)
+    """
+
+    columns: LinearColumns
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    reads_cheap = False
+    simpler = None
+
+    def __post_init__(self):
+        self._cheap = np.flatnonzero(self.coef[:, :-1].any(axis=1))
+        self._gate = np.flatnonzero(self.coef[:, -1])
+        self.cheap_features = np.unique(self.columns.origin[self._cheap])
+        self.gate_features = np.unique(self.columns.origin[self._gate])
+
+    def cheap_scores(self, values):
+        """Scores of f1, shape (n_rows, n_outputs)."""
+        used = self._cheap
+        return self.columns.expand(values, used) @ self.coef[used, :-1] + self.intercept[:-1]
+
+    def gate_scores(self, values, scores):
+        """Scores of the gate, shape (n_rows,)."""
+        used = self._gate
+        return self.columns.expand(values, used) @ self.coef[used, -1] + self.intercept[-1]
+
+    def gate_of(self, values):
+        """Scores of the gate for complete rows."""
+        return self.gate_scores(values, None)
+
+    def lowered(self, level):
+        """The pair with its gate lowered by a constant."""
+        intercept = self.intercept.copy()
+        intercept[-1] -= level
+        return replace(self, intercept=intercept)
+
+
+def cheap_curvature(n_classes):
+    """Bound of the Hessian of the logistic loss in the scores of f1."""
+    return 0.25 if n_classes == 2 else 0.5
+
+
+def loss_kl(scores, y, q, weight):
+    """Smooth part of (OPT2) for given q, and its gradient in the scores.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_outputs + 1)
+        Outputs of f1, and the gate last.
+    y : ndarray of shape (n_samples,), dtype=int
+    q : ndarray of shape (n_samples,)
+    weight : ndarray of shape (n_samples,)
+        Sums to 1.
+
+    Returns
+    -------
+    value : float
+    gradient : ndarray of shape (n_samples, n_outputs + 1)
+    """
+    gate = scores[:, -1]
+    value, gradient = cheap_part(scores, y, q, weight)
+    value += (weight * (np.logaddexp(0, gate) - q * gate)).sum()
+    gradient[:, -1] = weight * (expit(gate) - q)
+    return float(value), gradient
+
+
+def cheap_part(scores, y, q, weight):
+    """What f1 adds to the loss; the gate's column of the gradient is left open."""
+    cheap = scores[:, :-1]
+    columns = cheap.shape[1]
+    kept = weight * (1 - q)
+    # One output stands for the second of two classes.
+    target = y[:, None] == (np.arange(1, 2) if columns == 1 else np.arange(columns))
+    gradient = np.empty_like(scores)
+    gradient[:, :-1] = kept[:, None] * (modelled_probabilities(cheap) - target)
+    return (kept * class_losses(cheap, y)).sum(), gradient
 
 
 def group_norms(W, group_of, n_groups):
@@ -153,7 +343,6 @@ def adapt_linear(
     gamma,
     group_of,
     group_costs,
-    loss=KL,
     max_iter,
     tol,
     start=None,
@@ -177,8 +366,6 @@ def adapt_linear(
     gamma : float
     group_of : ndarray of shape (n_features,), dtype=int
     group_costs : ndarray of shape (n_groups,)
-    loss : Loss, default=KL
-        ``KL`` for Adapt-Lin, ``LEAST_SQUARES`` for Adapt-LstSq.
     max_iter : int
         Alternations.
     tol : float
@@ -202,12 +389,12 @@ def adapt_linear(
     thresholds = gamma * np.sqrt(group_costs)
     if p_full == 0:
         return _cheap_alone(X, y, weight, columns, thresholds, group_of, tol, solver_iter)
-    curvature = loss.curvature(n_classes) * squared_norm(X, weight)
+    curvature = cheap_curvature(n_classes) * squared_norm(X, weight)
 
     def solve(q, W, intercept):
         return accelerated_proximal_gradient(
             X,
-            lambda scores: loss.smooth(scores, y, q, weight),
+            lambda scores: loss_kl(scores, y, q, weight),
             W,
             intercept,
             group_of,
@@ -220,7 +407,7 @@ def adapt_linear(
     def objective(q, W, intercept):
         scores = X @ W + intercept
         cheap_loss = class_losses(scores[:, :-1], y)
-        value = loss.objective(q, cheap_loss, full_loss, scores[:, -1], weight)
+        value = kl_objective(q, cheap_loss, full_loss, scores[:, -1], weight)
         return value + penalty(W, intercept, group_of, thresholds)
 
     if start is None:
@@ -232,7 +419,7 @@ def adapt_linear(
     for _ in range(max_iter):
         with progress():
             scores = X @ W + intercept
-            proposal, _ = loss.q_step(
+            proposal, _ = q_step(
                 class_losses(scores[:, :-1], y), full_loss, scores[:, -1], p_full, weight
             )
             if q is None or objective(proposal, W, intercept) <= objectives[-1]:
@@ -294,7 +481,7 @@ def adapt_linear_multistart(X, y, full_loss, weight, *, group_of, group_costs, n
         return best
     columns = best[0].shape[1]
     q = np.full(len(X), min(how["p_full"], 0.5))
-    _, gradient = KL.smooth(np.zeros((len(X), columns)), y, q, weight)
+    _, gradient = loss_kl(np.zeros((len(X), columns)), y, q, weight)
     promise = group_norms(X.T @ (gradient - gradient.mean(axis=0)), group_of, n_groups)
     promise -= how["gamma"] * np.sqrt(group_costs)
     alone = None

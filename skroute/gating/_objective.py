@@ -9,7 +9,7 @@ sent to the full model f0, ``g`` the gate (``g > 0`` sends to f0), ``f1`` the ch
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit, log_expit, log_softmax, logit, softmax, xlogy
+from scipy.special import expit, log_expit, log_softmax, softmax, xlogy
 
 # p0 is clipped so that one row, confidently wrong out of sample, has a bounded loss.
 MIN_PROBABILITY = 1e-3
@@ -127,87 +127,6 @@ def kl_objective(q, cheap_loss, full_loss, gate, weight):
     entropy = -xlogy(q, q) - xlogy(1 - q, 1 - q)
     value = (1 - q) * cheap_loss + q * (full_loss - gate) + either - entropy
     return float(weight @ value)
-
-
-def lstsq_objective(q, cheap_loss, full_loss, gate, weight):
-    """The same with the symmetrised distance ``(logit(q) - g)^2`` in place of the KL."""
-    value = (1 - q) * cheap_loss + q * full_loss + (logit(q) - gate) ** 2
-    return float((weight * value).sum())
-
-
-def lstsq_q_step(cheap_loss, full_loss, gate, p_full, weight, n_grid=64):
-    """q-step of Adapt-LstSq: a scalar problem per row, in ``t = logit(q)``.
-
-    Minimises ``sigma(t) d + (t - g)^2`` with ``d = full_loss - cheap_loss + beta``. Every
-    stationary point lies between ``g`` and ``g - d / 8`` since the sigmoid's slope is at
-    most 1/4. The problem is convex where ``|d| < 20.8``; beyond, it may have two valleys,
-    which a grid finds: both are followed to their ends, and the deeper one is taken.
-
-    Parameters
-    ----------
-    cheap_loss, full_loss, gate : ndarray of shape (n_samples,)
-    p_full : float
-        Largest mean of q, positive.
-    weight : ndarray of shape (n_samples,)
-        Sample weights that sum to 1.
-    n_grid : int, default=64
-        Points of the grid.
-
-    Returns
-    -------
-    q : ndarray of shape (n_samples,)
-    beta : float
-    """
-    fractions = np.linspace(0.0, 1.0, n_grid)
-
-    def minimise(beta):
-        slope = full_loss - cheap_loss + beta
-        far = gate - slope / 8
-        low, high = np.minimum(gate, far), np.maximum(gate, far)
-        t = _valley_floor(slope, gate, low, high, gate)
-        rows = np.flatnonzero(np.abs(slope) > 20)
-        if len(rows):
-            t[rows] = _deeper_valley(slope[rows], gate[rows], far[rows], fractions)
-        return expit(t)
-
-    beta = smallest_price(lambda price: (weight * minimise(price)).sum(), p_full)
-    return minimise(beta), beta
-
-
-def _deeper_valley(slope, gate, far, fractions):
-    """Minimum of ``sigma(t) slope + (t - gate)^2`` between `gate` and `far`, by row."""
-    grid = gate[:, None] + fractions * (far - gate)[:, None]
-    value = expit(grid) * slope[:, None] + (grid - gate[:, None]) ** 2
-    edge = np.full((len(grid), 1), np.inf)
-    around = np.hstack([edge, value, edge])
-    floor = (value <= around[:, :-2]) & (value <= around[:, 2:])
-    at, last = np.arange(len(grid)), len(fractions) - 1
-    found = []
-    for best in (floor.argmax(axis=1), last - floor[:, ::-1].argmax(axis=1)):
-        one, two = grid[at, np.maximum(best - 1, 0)], grid[at, np.minimum(best + 1, last)]
-        low, high = np.minimum(one, two), np.maximum(one, two)
-        found.append(_valley_floor(slope, gate, low, high, grid[at, best]))
-    near, other = (expit(t) * slope + (t - gate) ** 2 for t in found)
-    return np.where(near <= other, *found)
-
-
-def _valley_floor(slope, gate, low, high, t):
-    """Newton's method, safeguarded by bisection, between `low` and `high`."""
-    for _ in range(60):
-        sigmoid = expit(t)
-        curve = sigmoid * (1 - sigmoid)
-        gradient = slope * curve + 2 * (t - gate)
-        low = np.where(gradient <= 0, t, low)
-        high = np.where(gradient >= 0, t, high)
-        second = slope * curve * (1 - 2 * sigmoid) + 2
-        step = t - gradient / np.where(second > 0, second, 1.0)
-        inside = (second > 0) & (step >= low) & (step <= high)
-        moved = np.where(inside, step, 0.5 * (low + high))
-        change = np.abs(moved - t).max()
-        t = moved
-        if change < 1e-13:
-            break
-    return t
 
 
 def doubt(scores):

@@ -19,7 +19,7 @@ def fit_full(estimator, X, y, params):
 
 
 def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
-    """``p0(y_i | x_i)`` without having seen row i.
+    """Probabilities ``p0(. | x_i)`` without having seen row i.
 
     Parameters
     ----------
@@ -35,31 +35,30 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
 
     Returns
     -------
-    ndarray of shape (n_samples, 2)
-        Probability of the row's own label, and 1 where it is the largest (0 where not):
-        from the out-of-bag votes where the fitted model offers them, from the model itself
-        if it is frozen, cross-validated otherwise.
+    ndarray of shape (n_samples, n_classes)
+        In the order of the sorted classes: from the out-of-bag votes where the fitted model
+        offers them, from the model itself if it is frozen, cross-validated otherwise.
 
     Raises
     ------
     ValueError
         If the splits leave out a row.
     """
-    n_samples = num_samples(X)
+    n_samples, classes = num_samples(X), np.unique(y)
     if isinstance(estimator, FrozenEstimator):
         with note_failure("full", n_samples, "predict_proba"):
             proba = check_probabilities(fitted.predict_proba(X), "estimator")
-        return of_label(proba, fitted.classes_, y)
+        return in_order(proba, fitted.classes_, classes)
     votes = getattr(fitted, "oob_decision_function_", None)
     # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
     if votes is not None and np.ndim(votes) == 2 and (votes.sum(axis=1) > 0).all():
-        return of_label(votes, fitted.classes_, y)
+        return in_order(votes, fitted.classes_, classes)
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_fold)(estimator, X, y, train, test, params) for train, test in splits
     )
-    total, count = np.zeros((n_samples, 2)), np.zeros(n_samples)
-    for (_, test), proba in zip(splits, folds):
-        total[test] += proba
+    total, count = np.zeros((n_samples, len(classes))), np.zeros(n_samples)
+    for (_, test), (proba, known) in zip(splits, folds):
+        total[test] += in_order(proba, known, classes)
         count[test] += 1
     if not count.all():
         raise ValueError(
@@ -74,20 +73,16 @@ def _fold(estimator, X, y, train, test, params):
         model = clone(estimator).fit(
             _safe_indexing(X, train), y[train], **check_method_params(X, params, indices=train)
         )
-    proba = check_probabilities(model.predict_proba(_safe_indexing(X, test)), "estimator")
-    return of_label(proba, model.classes_, y[test])
+    proba = model.predict_proba(_safe_indexing(X, test))
+    return check_probabilities(proba, "estimator"), model.classes_
 
 
-def of_label(proba, classes, y):
-    """Probability of each row's own label, and whether it is the answer.
-
-    Both are 0 for a class that the model has not seen.
-    """
-    order = np.argsort(classes)
-    at = order[np.clip(np.searchsorted(classes, y, sorter=order), 0, len(classes) - 1)]
-    known = classes[at] == y
-    own = np.where(known, proba[np.arange(len(y)), at], 0.0)
-    return np.column_stack([own, known & (proba.argmax(axis=1) == at)])
+def in_order(proba, known, classes):
+    """Probabilities of all classes, 0 for one that the model has not seen."""
+    found = np.zeros((len(proba), len(classes)))
+    for at, label in enumerate(known):
+        found[:, classes == label] = proba[:, [at]]
+    return found
 
 
 def find_splits(cv, X, y, params):

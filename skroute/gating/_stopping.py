@@ -1,277 +1,231 @@
-"""When to stop buying: the value of going on, learned backwards from paths of held-out rows."""
+"""When to stop buying and what to buy next, learned backwards over sets from held-out rows.
+
+At a price of cost, the value of a larger set is what answering with it is expected to be worth,
+less its price, or what going on from there is worth: backward induction as for American options,
+with a mean for each bin of the answer so far in place of a regression.
+"""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.gating._levels import GOLDEN
-
-_N_PRICES = 60
-
-
-def calibration(confidence, right):
-    """Slope and offset of the log-odds of being right, over the log-odds of the confidence."""
-    from sklearn.linear_model import LogisticRegression
-
-    if right.all() or not right.any():
-        return np.array([1.0, 0.0])
-    model = LogisticRegression(C=1e4).fit(log_odds(confidence)[:, None], right)
-    return np.array([max(model.coef_[0, 0], 0.05), model.intercept_[0]])
+_PRICES = 40
+_MOST_BINS = 24
+# Rows of a bin at least.
+_ROWS_OF_A_BIN = 25
+STOP = -1
 
 
-def log_odds(confidence):
-    """Log-odds of probabilities, finite."""
-    kept = np.clip(confidence, 1e-4, 1 - 1e-4)
-    return np.log(kept / (1 - kept))
-
-
-def calibrated(confidence, line):
-    """Probability of being right of a confidence."""
-    return 1 / (1 + np.exp(-(line[0] * log_odds(confidence) + line[1])))
-
-
-class StopTable(NamedTuple):
-    """Price up to which it pays to go on, by the step and the confidence.
+class Policies(NamedTuple):
+    """Where rows go on to, at each of some prices.
 
     Attributes
     ----------
-    borders : ndarray of shape (n_steps, n_bins)
-        Confidence at the middle of each bin, rising.
-    log_price : ndarray of shape (n_steps, n_bins)
-        Logarithm of the price, per unit of cost.
+    prices : ndarray of shape (n_prices,)
+        Quality that a unit of cost must bring, rising; the last ends every row where it is.
+    borders : list of ndarray
+        For each set the borders between the bins of its answers.
+    tables : list of ndarray of shape (n_prices, n_sets, n_bins), dtype=int
+        The set that a row buys next, or -1: the last table for any number of rounds, or for the
+        most, and the ones before it for fewer.
+    is_limited : bool
+        Whether there is a table for each number of purchases that are left.
     """
 
-    borders: Any
-    log_price: Any
+    prices: Any
+    borders: list
+    tables: list
+    is_limited: bool
 
-    def prices(self, step, confidence):
-        """Highest price at which rows go on from their steps.
+    @classmethod
+    def learn(cls, value, key, sets, costs, allowed, n_rounds=None):
+        """From held-out rows.
 
         Parameters
         ----------
-        step : ndarray of shape (n_rows,), dtype=int
-        confidence : ndarray of shape (n_rows,)
+        value : ndarray of shape (n_sets, n_rows)
+            What answering each row with each set is expected to be worth.
+        key : ndarray of shape (n_sets, n_rows)
+            What is known of the row there, as one number.
+        sets : ndarray of shape (n_sets, n_groups), dtype=bool
+            By cost.
+        costs : ndarray of shape (n_sets,)
+        allowed : ndarray of shape (n_sets,), dtype=bool
+            Sets that may be bought.
+        n_rounds : int, default=None
+            Purchases at most; None is any number.
+        """
+        prices = price_grid(value, costs)
+        borders = [borders_of(own) for own in key]
+        n_bins = 1 + max(len(own) for own in borders)
+        bins = bins_of(borders, key)
+        worth = np.repeat(value[None], len(prices), axis=0)
+        tables = []
+        for _ in range(1 if n_rounds is None else n_rounds):
+            # Without a limit, what is behind a larger set is known when a smaller one is decided.
+            behind = worth if n_rounds is None else worth.copy()
+            table = np.full((len(prices), len(sets), n_bins), STOP, dtype=np.int16)
+            for at in range(len(sets) - 1, -1, -1):
+                larger = [
+                    to
+                    for to in range(at + 1, len(sets))
+                    if allowed[to] and costs[to] > costs[at] and (sets[at] <= sets[to]).all()
+                ]
+                if larger:
+                    table[:, at] = _best(
+                        behind, value[at], bins[at], n_bins, larger, costs - costs[at], prices
+                    )
+                    go = table[:, at][:, bins[at]]
+                    rows = np.arange(value.shape[1])
+                    paid = prices[:, None] * (costs[go] - costs[at])
+                    on = behind[np.arange(len(prices))[:, None], go, rows] - paid
+                    worth[:, at] = np.where(go == STOP, value[at], on)
+            tables.append(table)
+        return cls(prices, borders, tables, n_rounds is not None)
+
+    def next_sets(self, price, at, key, left=None):
+        """The set that rows which stand at one set buy next, -1 where they stop.
+
+        Parameters
+        ----------
+        price : int
+            Position of the price.
+        at : int
+            Position of the set.
+        key : ndarray of shape (n_rows,)
+        left : int, default=None
+            Purchases that are left; None is any number.
+        """
+        if left == 0:
+            return np.full(len(key), STOP)
+        table = self.tables[-1 if left is None else left - 1]
+        return table[price, at, self._bins(at, key)]
+
+    def reach(self, at, key, left=None):
+        """The highest price, by position, at which rows buy on from a set; -1 where none is."""
+        if left == 0:
+            return np.full(len(key), -1)
+        goes = self.tables[-1 if left is None else left - 1][:, at] != STOP
+        last = len(goes) - 1 - goes[::-1].argmax(axis=0)
+        return np.where(goes.any(axis=0), last, -1)[self._bins(at, key)]
+
+    def goes_on(self, at, spending, left=None):
+        """Whether some row buys on from a set."""
+        if left == 0:
+            return False
+        table = self.tables[-1 if left is None else left - 1]
+        return bool((table[[spending.price, spending.lower], at] != STOP).any())
+
+    def _bins(self, at, key):
+        return np.searchsorted(self.borders[at], key, side="right")
+
+    def ends(self, key, left=None):
+        """The set that rows end at, from every set and at every price.
+
+        Parameters
+        ----------
+        key : ndarray of shape (n_sets, n_rows)
+            Of rows of which all is known.
+        left : int, default=None
+            Purchases that are left; None is any number.
 
         Returns
         -------
-        ndarray of shape (n_rows,)
+        ndarray of shape (n_prices, n_sets, n_rows), dtype=int
         """
-        found = np.empty(len(step))
-        for at in np.unique(step):
-            own = step == at
-            row = min(at, len(self.borders) - 1)
-            found[own] = np.interp(confidence[own], self.borders[row], self.log_price[row])
-        return np.exp(found)
+        n_sets, n_rows = key.shape
+        bins, rows = bins_of(self.borders, key), np.arange(n_rows)
+        start = np.broadcast_to(np.arange(n_sets)[:, None], key.shape)
+        ends = np.repeat(start[None], len(self.prices), axis=0).astype(np.int16)
+        for table in self.tables[:left]:
+            behind = ends.copy() if self.is_limited else ends
+            for at in range(n_sets - 1, -1, -1):
+                go = table[:, at][:, bins[at]]
+                on = behind[np.arange(len(self.prices))[:, None], go, rows]
+                ends[:, at] = np.where(go == STOP, at, on)
+        return ends
 
 
-def learn_stopping(value, costs, *, n_bins=24):
-    """Price up to which it pays to go on, by backward induction over paths.
-
-    At a price, the value of a path at a step is the larger of its value there and of what the
-    rest of the path is worth, less the price of the cost; the latter is regressed on the
-    confidence at the step, in bins of paths (Longstaff and Schwartz, 2001). The highest price
-    at which going on is worth it is kept for each bin, so that the policies of all prices
-    are nested.
-
-    Parameters
-    ----------
-    value : ndarray of shape (n_paths, n_steps + 1)
-        Probability of being right after each purchase.
-    costs : ndarray of shape (n_paths, n_steps)
-        Cost of each purchase.
-    n_bins : int, default=24
-
-    Returns
-    -------
-    StopTable
-    """
-    n_paths, n_steps = costs.shape
-    n_bins = int(np.clip(n_paths // 25, 1, n_bins))
-    mean_cost = max(costs.mean(), 1e-300)
-    prices = np.geomspace(1e-5, 1.0, _N_PRICES) / mean_cost
-    borders = np.empty((max(n_steps, 1), n_bins))
-    highest = np.full((max(n_steps, 1), n_bins), prices[0] * 0.5)
-    if n_steps == 0:
-        borders[:] = np.linspace(0, 1, n_bins)
-        return StopTable(borders, np.log(highest))
-    future = np.tile(value[:, -1], (_N_PRICES, 1))
-    for step in range(n_steps - 1, -1, -1):
-        now = value[:, step]
-        future -= prices[:, None] * costs[:, step]
-        order = np.argsort(now, kind="stable")
-        starts = np.linspace(0, n_paths, n_bins, endpoint=False).astype(int)
-        sizes = np.diff(np.append(starts, n_paths))
-        middle = np.add.reduceat(now[order], starts) / sizes
-        lead = np.add.reduceat(future[:, order] - now[order], starts, axis=1) / sizes
-        lead = _smooth(lead)
-        goes = lead > 0
-        # Bins with one confidence are one bin.
-        borders[step] = np.maximum.accumulate(middle + 1e-12 * np.arange(n_bins))
-        paid = np.flatnonzero(goes.any(axis=0))
-        last = len(prices) - 1 - goes[::-1, paid].argmax(axis=0)
-        highest[step, paid] = _crossing(prices, lead[:, paid], last)
-        bin_of = np.empty(n_paths, dtype=np.int64)
-        bin_of[order] = np.repeat(np.arange(n_bins), sizes)
-        go_on = highest[step][bin_of][None, :] > prices[:, None]
-        future = np.where(go_on, future, now)
-    return StopTable(borders, np.log(highest))
+def price_grid(value, costs):
+    """Prices from none to one at which nothing is bought."""
+    spread = max(float(np.ptp(value.mean(axis=1))), 1e-9)
+    unit = spread / max(float(costs[costs > 0].mean()) if (costs > 0).any() else 1.0, 1e-300)
+    grid = unit * np.geomspace(1e-3, 1e2, _PRICES - 2)
+    return np.concatenate([[0.0], grid, [1e12 * unit]])
 
 
-def _crossing(prices, lead, last):
-    """Where the lead of each bin falls to 0 behind the last price at which it is positive."""
-    bins, behind = np.arange(len(last)), np.minimum(last + 1, len(prices) - 1)
-    a, b = lead[last, bins], lead[behind, bins]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        between = prices[last] + (prices[behind] - prices[last]) * a / (a - b)
-    return np.where(last < behind, between, prices[-1] * 2)
+def borders_of(key):
+    """Borders of bins of equally many rows; rows that are alike share a bin."""
+    n_bins = int(np.clip(len(key) // _ROWS_OF_A_BIN, 1, _MOST_BINS))
+    rising = np.sort(key)
+    cuts = np.linspace(0, len(key), n_bins, endpoint=False).astype(int)[1:]
+    # Between two rows that differ by more than rounding.
+    gaps = np.flatnonzero(np.diff(rising) > 1e-9 * max(1.0, np.abs(rising).max()))
+    if not len(gaps) or not len(cuts):
+        return np.empty(0)
+    at = np.unique(gaps[np.minimum(np.searchsorted(gaps, cuts - 1), len(gaps) - 1)])
+    return 0.5 * (rising[at] + rising[at + 1])
+
+
+def bins_of(borders, key):
+    """The bin of each row at each set."""
+    found = [np.searchsorted(own, part, side="right") for own, part in zip(borders, key)]
+    return np.array(found, dtype=np.int64).reshape(key.shape)
+
+
+def _best(behind, now, bins, n_bins, larger, extra, prices):
+    """The larger set with the highest mean lead over stopping, by price and bin."""
+    order = np.argsort(bins, kind="stable")
+    there, starts, counts = np.unique(bins[order], return_index=True, return_counts=True)
+    best = np.zeros((len(prices), len(there)))
+    table = np.full((len(prices), n_bins), STOP, dtype=np.int16)
+    for to in larger:
+        lead = behind[:, to] - now
+        lead = np.add.reduceat(lead[:, order], starts, axis=1) / counts
+        lead = _smooth(lead - prices[:, None] * extra[to])
+        better = lead > best + 1e-12
+        best = np.where(better, lead, best)
+        table[:, there] = np.where(better, to, table[:, there])
+    return table
 
 
 def _smooth(lead):
-    """Averages with the neighbouring bins."""
+    """Averages with the neighbouring bins, which are as noisy."""
     if lead.shape[1] < 3:
         return lead
     wide = np.pad(lead, ((0, 0), (1, 1)), mode="edge")
     return 0.25 * wide[:, :-2] + 0.5 * wide[:, 1:-1] + 0.25 * wide[:, 2:]
 
 
-class Paths(NamedTuple):
-    """What held-out rows met on the way to everything bought.
-
-    Attributes
-    ----------
-    confidence : ndarray of shape (n_rows, n_steps + 1)
-    right : ndarray of shape (n_rows, n_steps + 1), dtype=bool
-    loss : ndarray of shape (n_rows, n_steps + 1)
-    costs : ndarray of shape (n_rows, n_steps)
-    """
-
-    confidence: Any
-    right: Any
-    loss: Any
-    costs: Any
-
-    def until(self, n_rounds):
-        """The first rounds of the paths."""
-        n = min(n_rounds, self.costs.shape[1])
-        return Paths(
-            self.confidence[:, : n + 1],
-            self.right[:, : n + 1],
-            self.loss[:, : n + 1],
-            self.costs[:, :n],
-        )
-
-
-def stops(reach, price):
-    """Step at which each path stops: the first that does not go on at the price."""
-    stop = np.column_stack([reach <= price, np.ones(len(reach), dtype=bool)])
-    return stop.argmax(axis=1)
-
-
-def price_of_budget(reach, costs, budget):
-    """The lowest price whose realised mean cost is within the budget.
-
-    Parameters
-    ----------
-    reach : ndarray of shape (n_rows, n_steps)
-        Price up to which each path goes on at each step.
-    costs : ndarray of shape (n_rows, n_steps)
-    budget : float
-
-    Returns
-    -------
-    float
-        -1 where everything can be bought.
-    """
-    total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])
-    rows = np.arange(len(reach))
-    if total[:, -1].mean() <= budget * (1 + 1e-12):
-        return -1.0
-    # The path's own price: what it must be paid at all steps before.
-    lowest = np.minimum.accumulate(reach, axis=1)
-    found = np.unique(lowest)
-    low, high = -1, len(found) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if total[rows, stops(reach, found[middle])].mean() <= budget * (1 + 1e-12):
-            high = middle
-        else:
-            low = middle
-    return float(found[high])
-
-
-# Share of a budget that may be left over, and groups of rows that are barred at most.
-_LEFT = 0.005
-_MOST_BARRED = 4
-
-
-def at_bar(reach, barred):
-    """Which reaches are among those barred, up to rounding."""
-    found = np.zeros(np.shape(reach), dtype=bool)
-    for value in barred:
-        found |= np.abs(reach - value) <= 1e-9 * value
-    return found
-
-
 class Spending(NamedTuple):
-    """How rows spend a budget.
+    """How a budget is spent: at one price, and by a share of the rows at a lower one.
 
     Attributes
     ----------
-    price : float
-    barred : tuple of float
-        Reaches of rows that stop, whatever the price.
+    price, lower : int
+        Positions of the prices.
     share : float
-        Share that goes on of the rows that reach up to the price itself.
-    reach : ndarray of shape (n_rows, n_steps)
-        That of rows that stop is negative, and that of rows that go on above the price.
+        Of the rows that buy at the lower price.
     """
 
-    price: float
-    barred: tuple
+    price: int
+    lower: int
     share: float
-    reach: Any
 
 
-def spend_budget(reach, costs, budget):
-    """The price of a budget, where many rows reach up to the same one.
-
-    After a category has been bought there are as few reaches as levels, and at the price of one of
-    them a large part of the rows goes on at once. Where the budget does not pay for it, these
-    rows stop, and the rest is spent on others at a lower price. Where there are none, such as
-    behind three levels of a third of the rows each, it pays for a share of them.
+def spend(cost, budget):
+    """Prices between which a budget is spent in the mean.
 
     Parameters
     ----------
-    reach, costs, budget
-        As in :func:`price_of_budget`.
-
-    Returns
-    -------
-    Spending
+    cost : ndarray of shape (n_prices,)
+        Mean cost at each price.
+    budget : float
+        At least the cost at the last price.
     """
-    first = price, barred = price_of_budget(reach, costs, budget), ()
-    rows, kept = np.arange(len(reach)), reach
-    total = np.column_stack([np.zeros(len(costs)), np.cumsum(costs, axis=1)])
-
-    def spent(reach, price):
-        return total[rows, stops(reach, price)].mean()
-
-    while 0 < price < np.inf and len(barred) < _MOST_BARRED:
-        if spent(kept, price) >= budget * (1 - _LEFT):
-            break
-        without = np.where(at_bar(kept, (price,)), -2.0, kept)
-        lower = price_of_budget(without, costs, budget)
-        if not 0 < lower < price:
-            break
-        price, barred, kept = lower, (*barred, price), without
-    if 0 < price < np.inf and spent(kept, price) < budget * (1 - _LEFT):
-        price, barred = first
-        tied = at_bar(reach, (price,))
-        least, most = (spent(np.where(tied, own, reach), price) for own in (-2.0, np.inf))
-        if most > least:
-            share = float(np.clip((budget - least) / (most - least), 0, 1))
-            goes = (GOLDEN * rows) % 1.0 < share
-            kept = np.where(tied, np.where(goes, np.inf, -2.0)[:, None], reach)
-            return Spending(price, (), share, kept)
-        kept = reach
-    return Spending(price, barred, 0.0, kept)
+    within = cost <= budget * (1 + 1e-12)
+    price = int(np.argmax(np.where(within, cost, -np.inf)))
+    if within.all():
+        return Spending(price, price, 0.0)
+    lower = int(np.argmin(np.where(within, np.inf, cost)))
+    return Spending(price, lower, float((budget - cost[price]) / (cost[lower] - cost[price])))

@@ -13,7 +13,8 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skroute.features import FrameEncoder, needs_encoding
+from skroute.quality._frame_encoder import FrameEncoder
+from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_masked
 

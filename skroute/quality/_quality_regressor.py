@@ -9,7 +9,6 @@ from sklearn.model_selection import KFold
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.features import FrameEncoder, needs_encoding
 from skroute.quality._corrections import corrected, rounding_unit, sizes_of
 from skroute.quality._family import (
     MEMBERS,
@@ -21,6 +20,7 @@ from skroute.quality._family import (
     unpack,
 )
 from skroute.quality._floors import Floor, floors_of_folds, laid_out, lift
+from skroute.quality._frame_encoder import FrameEncoder
 from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
 from skroute.quality._trees import join
 from skroute.quality._uncertainty import (
@@ -30,6 +30,7 @@ from skroute.quality._uncertainty import (
     standard_errors,
 )
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
+from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import checked_rows, refuse_masked
 
@@ -114,7 +115,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     See Also
     --------
     BaggedNeighborsRegressor : OCCAM's estimator of the same.
-    skroute.features.FrameEncoder : What reads texts and data frames.
+    skroute.quality.FrameEncoder : What reads texts and data frames.
 
     Notes
     -----
@@ -160,7 +161,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ----------
         X : array-like or data frame of shape (n_samples, n_features), or sequence of str
             Rows of numbers; texts and categories, also of a data frame, are made numbers by
-            :class:`~skroute.features.FrameEncoder` first.
+            :class:`~skroute.quality.FrameEncoder` first.
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Quality of each choice, finite numbers of any scale.

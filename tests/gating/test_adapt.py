@@ -1,7 +1,5 @@
 """The estimators: protocol, budgets, real savings, bad input, persistence."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,19 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils import get_tags
-from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
-from sklearn.utils.estimator_checks import check_param_validation as param_validation
 
-from skroute.gating import (
-    AdaptGatingClassifier,
-    BoostedGate,
-    BudgetPruneClassifier,
-    GreedyMiserClassifier,
-    L1GatingClassifier,
-    LinearGate,
-)
+from skroute.gating import LinearGate
 from skroute.metrics import best_within_budget, mean_cost_scorer
-from tests.decision_checks import answered_elsewhere
 from tests.gating.kinds import adapt_of
 
 
@@ -74,7 +62,7 @@ class Counting(ClassifierMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("method", ["gbrt", "lin", "lstsq"])
+@pytest.mark.parametrize("method", ["gbrt", "lin"])
 def test_protocol(method, n_classes):
     # Where the full model gains something on held-out rows.
     X, y, X_new, y_new = problem(n_classes=n_classes, seed=n_classes - 2)
@@ -219,25 +207,6 @@ def test_model_costs():
         assert_array_equal(odd.route(X_new, budget=30), odd.route(X_new))
 
 
-def test_nested_stages_cost_less_than_they_would_apart():
-    X, y, X_new, _ = problem(1200, seed=3)
-    inner = adapt(gamma=0.002, p_full=0.6)
-    model = adapt(inner, gamma=0.02, p_full=0.5).fit(X, y)
-    routed = model.predict_routed(X_new)
-    assert len(np.unique(routed.cost)) == 3
-    sent = routed.route == 1
-    assert_array_equal(routed.y_pred[sent], model.estimator_.predict(X_new[sent]))
-    assert_array_equal(
-        model.predict_proba(X_new)[sent], model.estimator_.predict_proba(X_new[sent])
-    )
-    assert model.cost_table_["full"] < model.full_cost_bound_ == 8
-    budget = 0.5 * (model.cost_table_["cheap"] + routed.cost.mean())
-    for policy, slack in (("online", 0.3), ("batch", 0.0)):
-        model.set_params(policy=policy)
-        assert model.predict_cost(X_new, budget=budget).mean() <= budget + slack
-    assert clone(model).set_params(p_full=0.0).fit(X, y).cost_table_["full"] == 8
-
-
 def test_sample_weight_and_metadata_routing():
     X, y, X_new, _ = problem()
     weight = np.random.default_rng(0).random(len(y))
@@ -323,8 +292,6 @@ def test_bad_data():
     frozen = FrozenEstimator(LogisticRegression().fit(X, np.where(y == "ant", "ape", "bee")))
     with pytest.raises(ValueError, match="estimator must know the classes"):
         adapt(frozen).fit(X, y)
-    with pytest.raises(ValueError, match="Give it to the innermost"):
-        adapt(adapt(), full_features=[0, 1]).fit(X, y)
     with pytest.raises(TypeError, match="[Ss]parse"):
         adapt().fit(__import__("scipy.sparse").sparse.csr_array(X), y)
 
@@ -350,34 +317,6 @@ def test_inner_failure_is_named():
         model.predict(X_new)
     rows = int(model.route(X_new).sum())
     assert caught.value.__notes__ == [f"This happened in predict of 'full' with {rows} rows."]
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        adapt(),
-        adapt(method="lin", tol=1e-3),
-        adapt(adapt(gamma=0.005)),
-        GreedyMiserClassifier(gamma=0.03, n_estimators=10),
-        L1GatingClassifier(LogisticRegression(), gamma=0.05, cv=3),
-        BudgetPruneClassifier(n_estimators=4, random_state=0),
-    ],
-    ids=lambda m: f"{type(m).__name__}-{type(getattr(m, 'gate', None)).__name__}",
-)
-def test_round_trips(model):
-    X, y, X_new, _ = problem()
-    expected = model.fit(X, y).predict_routed(X_new)
-    for ours, theirs in zip(expected, answered_elsewhere(model, X_new)):
-        assert_array_equal(ours, theirs)
-    sio = pytest.importorskip("skops.io")
-    dumped = sio.dumps(model)
-    trusted = sio.get_untrusted_types(data=dumped)
-    assert all(name.startswith(("skroute.", "sklearn.", "numpy.")) for name in trusted), trusted
-    loaded = sio.loads(dumped, trusted=trusted)
-    for ours, theirs in zip(expected, loaded.predict_routed(X_new)):
-        assert_array_equal(ours, theirs)
-    if "full" in model.cost_table_:
-        assert type(model.estimator).__name__ in model._repr_html_()
 
 
 def test_grid_search_for_the_best_within_a_budget():
@@ -433,8 +372,7 @@ def test_progress_callback(method, alternations):
     assert len(alternate) >= 2
 
 
-@pytest.mark.parametrize("method", ["gbrt", "lin", "lstsq"])
-def test_an_integer_weight_is_a_repetition(method):
+def test_an_integer_weight_is_a_repetition():
     """More rows than LightGBM has bins; all that is fitted, gate's level included."""
     X, y, X_new, _ = problem(800, n_classes=3, seed=1)
     rng = np.random.default_rng(0)
@@ -443,7 +381,7 @@ def test_an_integer_weight_is_a_repetition(method):
     fold = rng.integers(0, 3, len(y))
     repeated = rng.permutation(np.repeat(np.arange(len(y)), weight))
     full = LogisticRegression(tol=1e-10, max_iter=1000)
-    how = {"method": method, "tol": 1e-3, "n_estimators": 15}
+    how = {"method": "lin", "tol": 1e-3}
     one = adapt(full, cv=PredefinedSplit(fold), **how).fit(X, y, sample_weight=weight)
     other = adapt(full, cv=PredefinedSplit(fold[repeated]), **how).fit(X[repeated], y[repeated])
     assert one.cost_table_ == other.cost_table_
@@ -451,27 +389,3 @@ def test_an_integer_weight_is_a_repetition(method):
     assert_allclose(one.gate_function(X_new), other.gate_function(X_new), rtol=1e-4, atol=1e-4)
     assert np.mean(one.route(X_new) != other.route(X_new)) <= 0.005
     assert_allclose(one.predict_proba(X_new), other.predict_proba(X_new), atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "model", [adapt(LogisticRegression(), n_estimators=5), GreedyMiserClassifier(n_estimators=5)]
-)
-def test_checks_outside_the_common_list(model):
-    name = type(model).__name__
-    check_dataframe_column_names_consistency(name, model)
-    param_validation(name, model)
-
-
-def test_documented_defaults_are_the_defaults():
-    import inspect
-
-    for cls in (
-        AdaptGatingClassifier, GreedyMiserClassifier, L1GatingClassifier, BudgetPruneClassifier,
-        BoostedGate, LinearGate,
-    ):  # fmt: skip
-        for parameter in inspect.signature(cls).parameters.values():
-            if parameter.default is inspect.Parameter.empty:
-                continue
-            line = re.search(rf"^    {parameter.name} : .*default=(.*)$", cls.__doc__, re.M)
-            assert line, (cls, parameter.name)
-            assert eval(line[1]) == parameter.default

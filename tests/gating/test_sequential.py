@@ -1,20 +1,19 @@
-"""Features bought one group at a time: limits, paths and what a policy may see."""
+"""Features bought a set at a time: limits, paths and what a policy may see."""
 
-from typing import NamedTuple
+import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 from skroute.features import LazyFeatures
-from skroute.gating import SequentialFeatureClassifier, _acquirer
-from skroute.gating._acquirer import walk
-from skroute.gating._points import HeldOut, Limits, Outcome
-from skroute.gating._stopping import learn_stopping, price_of_budget, spend_budget, stops
-from tests.gating.test_linear import raw_frame
+from skroute.gating import SequentialFeatureClassifier
+from skroute.gating._sets import undominated
+from skroute.gating._stopping import STOP, Policies, spend
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 0.0, "d": 3.0}
 GROUPS = {"a": [0, 1], "b": [2], "c": [3], "d": [4, 5]}
@@ -33,26 +32,8 @@ def rows():
 def model(rows):
     X, y, _, _ = rows
     return SequentialFeatureClassifier(
-        feature_groups=GROUPS, feature_costs=COSTS, random_state=0
+        feature_groups=GROUPS, feature_costs=COSTS, quality="accuracy", random_state=0
     ).fit(X, y)
-
-
-def test_a_policy_sees_only_what_was_bought(model, rows):
-    """Other values in what a path has not bought leave the path as it is."""
-    X = rows[2][:60]
-    rng = np.random.default_rng(0)
-    groups = model._groups
-    for name, policy in model._learned.policies.items():
-        free = ~groups.priced
-        bought = walk(policy, X, free, 3).bought
-        for step in range(1, 3):
-            known = np.tile(free, (len(X), 1))
-            for at in range(step):
-                known[np.arange(len(X)), bought[:, at]] = True
-            hidden = ~known[:, groups.group_of]
-            garbled = np.where(hidden, rng.normal(scale=9, size=X.shape), X)
-            again = walk(policy, garbled, free, step + 1).bought
-            np.testing.assert_array_equal(again, bought[:, : step + 1], err_msg=name)
 
 
 @pytest.mark.parametrize("policy", ["online", "batch"])
@@ -78,7 +59,7 @@ def test_no_purchase_and_all_purchases(model, rows):
     assert model.predict_cost(X, max_rounds=0).max() == 0
     assert model.predict_cost(X, budget=0).max() == 0
     point = model.operating_point(max_cost=6.0)
-    assert point.cost <= 6 and 0 < point.quality <= 1 and point.quality_std_error > 0
+    assert point.cost <= 6 and 0 < point.quality <= 1 and point.quality_se > 0
 
 
 @pytest.mark.parametrize("budget", [1.0, 2.5, None])
@@ -99,6 +80,16 @@ def test_what_is_fetched_is_what_is_paid(model, rows, budget):
         np.testing.assert_array_equal(own, theirs)
     paid = sum(cost * fetched[:, GROUPS[name]].any(axis=1) for name, cost in COSTS.items())
     np.testing.assert_allclose(paid, routed.cost)
+
+
+def test_a_policy_sees_only_what_was_bought(model, rows):
+    """Other values in what a row does not buy leave its answer as it is."""
+    X, rng = rows[2], np.random.default_rng(0)
+    for limits in ({"budget": 1.5}, {"budget": 3.0}, {"max_cost": 3.0}):
+        bought = model.bought(X, **limits) > 0
+        other = np.where(bought[:, model.group_of_], X, rng.normal(scale=9, size=X.shape))
+        assert_array_equal(model.bought(other, **limits) > 0, bought)
+        assert_allclose(model.predict_proba(other, **limits), model.predict_proba(X, **limits))
 
 
 def test_what_is_known_is_not_paid_for(model, rows):
@@ -130,58 +121,6 @@ def test_a_model_of_the_user(rows):
     assert "in fit of 'estimator'" in str(caught.value.__notes__)
 
 
-def test_the_table_stops_where_going_on_gains_nothing():
-    """Half of the paths gain from one purchase, and their confidence tells them apart."""
-    n = 400
-    sure = np.arange(n) % 2 == 0
-    value = np.column_stack([np.where(sure, 0.95, 0.5), np.where(sure, 0.95, 0.9)])
-    costs = np.ones((n, 1))
-    table = learn_stopping(value, costs)
-    reach = table.prices(np.zeros(n, dtype=int), value[:, 0])
-    assert (reach[~sure] > 0.3).all() and (reach[sure] < 0.5 * reach[~sure].min()).all()
-    price = price_of_budget(reach[:, None], costs, 0.5)
-    assert stops(reach[:, None], price).mean() == 0.5
-
-
-def test_the_price_is_the_lowest_within_the_budget():
-    """Against all prices tried one by one."""
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        reach, costs = rng.random((30, 4)), rng.random((30, 4))
-        total = np.column_stack([np.zeros(30), np.cumsum(costs, axis=1)])
-        budget = total[:, -1].mean() * rng.random()
-        price = price_of_budget(reach, costs, budget)
-
-        def spent(price, reach=reach, total=total):
-            return total[np.arange(30), stops(reach, price)].mean()
-
-        assert spent(price) <= budget
-        lower = np.unique(reach)[np.unique(reach) < price]
-        assert all(spent(p) > budget or spent(p) == spent(price) for p in lower[-1:])
-
-
-def test_a_budget_is_spent_where_many_rows_reach_up_to_one_price():
-    """Sixty rows of a hundred want to go on at once, and the budget does not pay for them."""
-    reach = np.column_stack([np.full(100, 5.0), np.full(100, 2.0)])
-    reach[60:, 1] = np.linspace(0.1, 1.0, 40)
-    costs = np.ones((100, 2))
-    assert price_of_budget(reach, costs, 1.2) == 2.0
-    price, barred, share, kept = spend_budget(reach, costs, 1.2)
-    assert barred == (2.0,) and share == 0 and stops(kept, price).mean() == 1.2
-    # Where the budget pays for them nothing is barred.
-    price, barred, *_ = spend_budget(reach, costs, 1.7)
-    assert barred == () and stops(reach, price).mean() == pytest.approx(1.7, abs=0.011)
-
-
-def test_a_budget_is_spent_behind_a_category_of_few_levels():
-    """A third of the rows each reach up to three prices, and none of them can be paid for whole."""
-    reach = np.column_stack([np.full(300, 9.0), np.tile([3.0, 2.0, 1.0], 100)])
-    for budget, price, share in ((1.2, 3.0, 0.6), (1.5, 2.0, 0.5), (1.9, 1.0, 0.7)):
-        found = spend_budget(reach, np.ones((300, 2)), budget)
-        assert found.price == price and found.share == pytest.approx(share)
-        assert stops(found.reach, price).mean() == pytest.approx(budget, abs=0.01)
-
-
 def test_fresh_rows_spend_a_budget_behind_a_category():
     """Three levels, two of which say little; 1.0 was spent of 1.2, and 1.33 of 1.5."""
     rng = np.random.default_rng(0)
@@ -196,66 +135,6 @@ def test_fresh_rows_spend_a_budget_behind_a_category():
         # The shares of the levels differ by chance: those of 300 held-out rows by .027.
         assert cost.mean() == pytest.approx(budget, abs=0.06)
         assert 0 < model.operating_point(budget).share < 1
-
-
-def test_what_an_order_buys_for_all_rows_is_answered_by_the_model_of_its_set():
-    """Unless that is surely worse, by two standard errors."""
-
-    class Told(HeldOut):
-        def outcomes(self, limits):
-            return self.paths
-
-    for n_more, chosen in ((6, "static sets"), (20, "static order")):
-        right = np.ones((2, 400), dtype=bool)
-        right[0, : 25 - n_more // 2], right[1, 25 - n_more // 2 : 50] = False, False
-        order, own = right
-        alike = [
-            Outcome("static order", 1, 0.0, np.ones(400), order),
-            Outcome("static sets", 1, -1.0, np.ones(400), own),
-        ]
-        parted = [alike[0]._replace(cost=np.arange(400) % 2), alike[1]]
-        limits = Limits(np.inf, np.inf, np.inf)
-        assert Told(alike, {}, None).choose(limits).candidate == chosen
-        assert Told(parted, {}, None).choose(limits).candidate == "static order"
-
-
-def test_held_out_rows_choose_the_depth_of_a_set(monkeypatch):
-    """Of many rows a set has two models, and the one that is right more often is kept."""
-    monkeypatch.setattr(_acquirer, "LARGE", 200)
-    asked = []
-
-    class Constant(NamedTuple):
-        size: int
-        deep: bool
-
-        def proba(self, X):
-            # Class 0 is the more frequent one: of four columns the deep model is wrong more often.
-            wrong = self.deep == (self.size == 4)
-            return np.tile([0.4, 0.6] if wrong else [0.6, 0.4], (len(X), 1))
-
-    def fit_set(task, columns, deep=False):
-        asked.append((len(columns), deep))
-        return Constant(len(columns), deep)
-
-    monkeypatch.setattr(_acquirer.Task, "fit_set", fit_set)
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 6))
-    y = (X[:, 0] + rng.normal(size=400) > -1).astype(int)
-    model = SequentialFeatureClassifier(random_state=0).fit(X, y)
-    assert {size for size, deep in asked if deep} == {3, 4, 5, 6}
-    kept = {size: own.deep for size, own in model._learned.sets.items()}
-    assert kept == {1: False, 2: False, 3: True, 4: False, 5: True, 6: True}
-
-
-def test_rows_that_choose_between_two_models_do_not_judge_them():
-    rng = np.random.default_rng(0)
-    draws = rng.random((2000, 2, 40)) < 0.5
-    judged = np.array([_acquirer.better_of(right).mean() for right in draws])
-    # Two coins: what the better one has on the rows that chose it is above a half.
-    assert draws.mean(axis=2).max(axis=1).mean() > 0.54
-    assert abs(judged.mean() - 0.5) < 3 * judged.std() / np.sqrt(len(judged))
-    sure = np.array([np.zeros(40, dtype=bool), np.ones(40, dtype=bool)])
-    assert _acquirer.better_of(sure).all() and not _acquirer.better_of(sure[[0, 0]]).any()
 
 
 def test_frames_with_categories_are_read_as_they_are():
@@ -293,42 +172,6 @@ def test_frames_with_categories_are_read_as_they_are():
     model.predict(rows)
 
 
-def test_rows_that_pick_a_candidate_do_not_say_how_good_it_is():
-    """Candidates that are coins: the quality told is a half, that of the winner is more."""
-
-    class Coins(HeldOut):
-        def outcomes(self, limits):
-            return self.paths
-
-    told, best = np.empty(200), np.empty(200)
-    for seed in range(200):
-        right = np.random.default_rng(seed).random((6, 100)) < 0.5
-        coins = [Outcome(str(i), 1, 0.0, np.ones(100), right[i]) for i in range(6)]
-        told[seed] = Coins(coins, {}, None).choose(Limits(np.inf, np.inf, np.inf)).quality
-        best[seed] = right.mean(axis=1).max()
-    error = told.std() / np.sqrt(200)
-    assert abs(told.mean() - 0.5) < 3 * error < best.mean() - 0.5
-
-
-@pytest.mark.parametrize("n_more, chosen", [(2, "static order"), (12, "nearest rows")])
-def test_where_rows_are_many_a_policy_that_adapts_must_surely_lead(n_more, chosen):
-    """They differ on 50 rows; without the rule the one that is right once more is taken."""
-
-    class Told(HeldOut):
-        def outcomes(self, limits):
-            return self.paths
-
-    order, nearest = np.ones((2, 400), dtype=bool)
-    order[: 25 + n_more // 2], nearest[25 + n_more // 2 : 50] = False, False
-    found = [
-        Outcome("static order", 1, 0.0, np.ones(400), order),
-        Outcome("nearest rows", 1, 0.0, np.ones(400), nearest),
-    ]
-    limits = Limits(np.inf, np.inf, np.inf)
-    assert Told(found, {}, None, 0.5).choose(limits).candidate == chosen
-    assert Told(found, {}, None).choose(limits).candidate == "nearest rows"
-
-
 @pytest.mark.parametrize("cell", [np.nan, "False", 3.2, 1])
 def test_known_of_a_frame_is_booleans(model, rows, cell):
     X = rows[2][:2]
@@ -344,22 +187,152 @@ def test_known_of_a_frame_is_booleans(model, rows, cell):
     )
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_answers_do_not_depend_on_the_names_of_labels(n_classes):
-    """Names, and with them the order of the classes, turn nothing but the answers' names."""
-    frame, y = raw_frame(240, 3)
-    y = np.where((y == "ill") & (frame["lab"] > 1), 2, y == "ill") if n_classes == 3 else y == "ill"
-    y = y.astype(int)
-    found = []
-    for names in (np.array(["b", "a", "c"]), np.array([-1, 7, 3])):
-        own = SequentialFeatureClassifier(random_state=0).fit(frame[:200], names[y[:200]])
-        columns = np.searchsorted(own.classes_, names[: y.max() + 1])
-        for limits in ({"budget": 1.5}, {"max_cost": 2}, {}):
-            routed = own.predict_routed(frame[200:], **limits)
-            proba = own.predict_proba(frame[200:], **limits)
-            assert_array_equal(own.classes_[proba.argmax(axis=1)], routed.y_pred)
-            codes = (routed.y_pred[:, None] == names).argmax(axis=1)
-            found.append((codes, routed.cost, proba[:, columns]))
-    for one, other in zip(found[:3], found[3:]):
-        for a, b in zip(one, other):
-            assert_array_equal(a, b)
+def test_policies_are_those_of_brute_force():
+    """Two bins, three nested sets: at each price the best of all tables of where to go."""
+    rng = np.random.default_rng(0)
+    n = 50
+    sets = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)
+    costs = np.array([0.0, 1.0, 3.0])
+    for _ in range(20):
+        key = np.tile(np.linspace(0, 1, n), (3, 1))
+        bins = (np.arange(n) >= 25).astype(int)
+        value = np.cumsum(rng.normal(0.3, 1, (3, 2)), axis=0)[:, bins] + 0.1 * rng.random((3, n))
+        policies = Policies.learn(value, key, sets, costs, np.ones(3, dtype=bool))
+        ends = policies.ends(key)[:, 0]
+        tables = list(itertools.product((STOP, 1, 2), (STOP, 1, 2), (STOP, 2), (STOP, 2)))
+        for at, price in enumerate(policies.prices[:-1]):
+            best = -np.inf
+            for low, high, low_next, high_next in tables:
+                first = np.where(bins == 1, high, low)
+                then = np.where(bins == 1, high_next, low_next)
+                end = np.where(first == STOP, 0, np.where((first == 1) & (then == 2), 2, first))
+                best = max(best, (value[end, np.arange(n)] - price * costs[end]).mean())
+            own = (value[ends[at], np.arange(n)] - price * costs[ends[at]]).mean()
+            assert own == pytest.approx(best, abs=1e-9)
+        assert (ends[-1] == 0).all()
+
+
+def test_a_limit_of_purchases_is_one_of_moves():
+    key = np.linspace(0, 1, 50)[None].repeat(3, axis=0)
+    value = np.array([0.0, 1.0, 1.5])[:, None].repeat(50, axis=1)
+    sets = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)
+    fixed = sets, np.array([0.0, 1.0, 3.0]), np.ones(3, dtype=bool)
+    policies = Policies.learn(value, key, *fixed, n_rounds=2)
+    assert (policies.ends(key, 0)[:, 0] == 0).all()
+    dear = np.flatnonzero((policies.prices > 0.3) & (policies.prices < 0.9))[0]
+    assert (policies.ends(key, 1)[dear, 0] == 1).all() and (policies.ends(key, 1)[0, 0] == 2).all()
+
+
+def test_a_budget_is_spent_between_two_prices():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        cost = np.sort(rng.random(9))[::-1] + rng.normal(0, 0.02, 9)
+        budget = cost[-1] + rng.random()
+        price, lower, share = spend(cost, budget)
+        spent = (1 - share) * cost[price] + share * cost[lower]
+        assert spent <= budget + 1e-12
+        if cost.max() > budget:
+            assert spent == pytest.approx(budget) and cost[lower] > budget
+        else:
+            assert spent == cost.max()
+
+
+def test_undominated_sets_are_those_that_nothing_cheaper_beats():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        costs, losses = rng.integers(0, 6, 20), rng.integers(0, 6, 20)
+        found = undominated(costs, losses)
+        for at in range(20):
+            no_dearer = (costs <= costs[at]) & (losses <= losses[at])
+            beaten = no_dearer & ((costs < costs[at]) | (losses < losses[at]))
+            equal = (costs[found] == costs[at]) & (losses[found] == losses[at])
+            assert equal.any() == (not beaten.any())
+
+
+def rare(n=3000, seed=3):
+    """A tenth is positive; form and blood say much, and the panel that says most is dear."""
+    X, y = make_classification(
+        2 * n, n_features=8, n_informative=7, n_redundant=1, weights=[0.9], flip_y=0.02,
+        class_sep=0.9, n_clusters_per_class=3, random_state=seed,
+    )  # fmt: skip
+    return X[:n], y[:n], X[n:], y[n:]
+
+
+PANELS = {"form": [0, 1], "blood": [2, 3], "scan": [4, 5], "gene": [6, 7]}
+PRICES = {"form": 1, "blood": 3, "scan": 6, "gene": 10}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rare_positives_are_bought_for(seed):
+    """What a budget pays for is bought, and it ranks as the same spent on one set for all does."""
+    from lightgbm import LGBMClassifier
+
+    X, y, X_test, y_test = rare()
+    model = SequentialFeatureClassifier(
+        feature_groups=PANELS, feature_costs=PRICES, random_state=seed
+    ).fit(X, y)
+    for budget in (4, 7, 10):
+        sets = [
+            names
+            for k in range(1, 5)
+            for names in itertools.combinations(PANELS, k)
+            if sum(PRICES[name] for name in names) <= budget
+        ]
+        fixed = []
+        for names in sets:
+            columns = [column for name in names for column in PANELS[name]]
+            alone = LGBMClassifier(verbose=-1, n_jobs=1).fit(X[:, columns], y)
+            fixed.append(roc_auc_score(y_test, alone.predict_proba(X_test[:, columns])[:, 1]))
+        cost = model.predict_cost(X_test, budget=budget).mean()
+        auc = roc_auc_score(y_test, model.predict_proba(X_test, budget=budget)[:, 1])
+        assert 0.9 * budget < cost < 1.1 * budget
+        assert auc > max(fixed) - 0.01
+
+
+def test_where_nothing_is_bought_it_is_said():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
+    with pytest.warns(UserWarning, match="Nothing is bought within budget=0.5: the cheapest set"):
+        model = SequentialFeatureClassifier(budget=0.5, random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="costs 1 for each row. Raise the budget"):
+        assert model.predict_cost(X).max() == 0
+    with pytest.warns(UserWarning, match="Nothing is bought"):
+        model.predict(X, budget=0.9)
+    _, y_rare = rare()[:2]
+    with pytest.warns(UserWarning, match="no set of groups within it raised quality='accuracy'"):
+        noise = rng.normal(size=(len(y_rare), 2))
+        SequentialFeatureClassifier(budget=1, quality="accuracy", random_state=0).fit(noise, y_rare)
+
+
+@pytest.mark.parametrize(
+    "quality", ["accuracy", "brier", "log_loss", "matrix", "balanced_accuracy"]
+)
+def test_what_is_bought_is_chosen_by_the_quality_asked_for(quality):
+    """Its value on held-out rows is that of fresh ones, at what the budget buys."""
+    X, y, X_test, y_test = rare(2000)
+    matrix = {"matrix": [[0.0, 1.0], [9.0, 0.0]]}.get(quality, quality)
+    model = SequentialFeatureClassifier(budget=2, quality=matrix, random_state=0).fit(X, y)
+    point = model.operating_point()
+    proba = model.predict_proba(X_test)
+    response = proba if quality in ("brier", "log_loss") else proba.argmax(axis=1)
+    realised = model._bound.of(y_test, response).mean()
+    assert realised == pytest.approx(point.quality, abs=5 * point.quality_se + 0.02)
+
+
+def test_rows_that_choose_do_not_say_how_good_the_choice_is():
+    """Labels that are coins: the quality of the point is a half."""
+    told = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(150, 5)), rng.integers(0, 2, 150)
+        model = SequentialFeatureClassifier(quality="accuracy", random_state=seed).fit(X, y)
+        told.append(model.operating_point(3).quality)
+    assert abs(np.mean(told) - 0.5) < 3 * np.std(told) / np.sqrt(len(told)) + 0.01
+
+
+def test_points_of_many_budgets_are_not_kept():
+    X, y = make_classification(200, random_state=0)
+    model = SequentialFeatureClassifier(random_state=0).fit(X, y)
+    for budget in np.linspace(1, 5, 30):
+        model.predict(X[:2], budget=budget)
+    assert len(model._choices) <= 8

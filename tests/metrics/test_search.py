@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skroute.features import CostAwarePipeline, LazyFeatures
-from skroute.gating import GreedyMiserClassifier
+from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.metrics import BudgetSearchCV, best_within_budget, mean_cost_scorer
 
 X, Y = make_classification(160, n_features=6, n_informative=4, random_state=0)
@@ -18,7 +19,8 @@ GRID = [0.0005, 0.02, 0.05]
 
 
 def miser(**params):
-    return GreedyMiserClassifier(n_estimators=5, **params)
+    how = {"gate": BoostedGate(n_estimators=5), "p_full": 0, "cv": 2} | params
+    return AdaptGatingClassifier(DummyClassifier(), **how)
 
 
 SCALED = [("scale", StandardScaler()), ("buy", miser())]
@@ -28,7 +30,7 @@ SCALED = [("scale", StandardScaler()), ("buy", miser())]
     "model, name",
     [
         (miser(), "gamma"),
-        (make_pipeline(StandardScaler(), miser()), "greedymiserclassifier__gamma"),
+        (make_pipeline(StandardScaler(), miser()), "adaptgatingclassifier__gamma"),
         (CostAwarePipeline(SCALED), "buy__gamma"),
     ],
     ids=["plain", "pipeline", "cost-aware pipeline"],

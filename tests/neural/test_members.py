@@ -294,9 +294,7 @@ def test_joblib_round_trip(tmp_path, frozen):
     nets = members()
     if frozen:
         nets = [(name, FrozenEstimator(net.fit(X, y))) for name, net in nets]
-    router = OccamRouterClassifier(nets, costs=COSTS, budget=3.0, embedding="small", cv=2).fit(
-        X, y
-    )
+    router = OccamRouterClassifier(nets, costs=COSTS, budget=3.0, embedding="small", cv=2).fit(X, y)
     joblib.dump(router, tmp_path / "router.joblib")
     loaded = joblib.load(tmp_path / "router.joblib")
     for part, same in zip(loaded.predict_routed(X), router.predict_routed(X)):

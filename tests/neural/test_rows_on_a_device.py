@@ -6,14 +6,11 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
-from skroute.features import FrameEncoder
 from skroute.gating import (
     AdaptGatingClassifier,
-    BudgetPruneClassifier,
-    GreedyMiserClassifier,
-    L1GatingClassifier,
     SequentialFeatureClassifier,
 )
+from skroute.quality import FrameEncoder
 from skroute.routing import OnlineBudgetRouter
 from tests.estimators import ESTIMATORS
 
@@ -22,11 +19,8 @@ from tests.neural.test_exit_states import OnDevice  # noqa: E402
 
 READERS = (
     AdaptGatingClassifier,
-    BudgetPruneClassifier,
     FrameEncoder,
     GreedyFeatureSelector,
-    GreedyMiserClassifier,
-    L1GatingClassifier,
     OnlineBudgetRouter,
     PolyDomSelector,
     SequentialFeatureClassifier,

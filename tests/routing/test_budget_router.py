@@ -682,8 +682,9 @@ def test_a_splitter_without_its_groups_says_how_to_get_them():
 def test_an_estimator_of_numbers_says_what_makes_texts_numbers():
     pd = pytest.importorskip("pandas")
     texts, Q = [f"question {i}" for i in range(40)], np.ones((40, 2))
-    for X in (texts, pd.DataFrame({"words": np.arange(40.0), "text": texts})):
-        with pytest.raises(ValueError) as failure:
+    frame = pd.DataFrame({"words": np.arange(40.0), "text": texts})
+    for X, where in ((texts, "and X holds texts"), (frame, r"column\(s\) \['text'\] of X holds")):
+        with pytest.raises(ValueError, match=f"{where}.*skroute.quality.FrameEncoder") as failure:
             BudgetRouter(Ridge(), costs=[1, 2]).fit(X, Q)
         notes = " ".join(failure.value.__notes__)
         assert "skroute.quality.FrameEncoder" in notes and "question" not in notes

@@ -1,4 +1,4 @@
-"""Rows of a log as numbers: text columns, categories and numbers."""
+"""Rows of a log as numbers: texts, categories, dates and numbers."""
 
 from typing import Self
 
@@ -8,10 +8,13 @@ from scipy.sparse import hstack, issparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.preprocessing import OneHotEncoder, normalize
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.utils._compat import HasMethods, Integral, Interval, StrOptions, _fit_context
+from skroute.utils._frames import CATEGORY, ColumnReader, columns_of, is_frame, texts_of
 from skroute.utils._tensors import on_host
 
 # A column of strings with at most this many different values is one of categories.
@@ -52,7 +55,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     kinds_ : list of str
-        For each column ``"number"``, ``"category"`` or ``"text"``.
+        For each column ``"number"``, ``"date"``, ``"category"`` or ``"text"``.
 
     n_features_in_ : int
         Number of columns seen during `fit`.
@@ -71,7 +74,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skroute.features import FrameEncoder
+    >>> from skroute.quality import FrameEncoder
     >>> log = pd.DataFrame({
     ...     "prompt": [f"What is {i} plus {i + 1}?" for i in range(60)],
     ...     "tenant": ["red", "blue"] * 30,
@@ -132,24 +135,18 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_outputs), dtype=float64
         """
-        self.__dict__.pop("kinds_", None)
-        names, columns = columns_of(X)
-        if not columns or len(columns[0]) == 0:
-            raise ValueError(
-                "Found 0 sample(s) or 0 feature(s) in X while a minimum of 1 is required by "
-                "FrameEncoder."
-            )
+        vars(self).pop("kinds_", None)
+        vars(self).pop("feature_names_in_", None)
+        names, columns = _checked_columns(X)
         self.n_features_in_ = len(columns)
-        self.__dict__.pop("feature_names_in_", None)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
-        readers, parts = [], []
-        for column, name in zip(columns, names or range(len(columns))):
-            reader = _reader(column, name, self)
-            parts.append(reader.fit_transform(column))
-            readers.append(reader)
-        self._readers = readers
-        self.kinds_ = [reader.kind for reader in readers]
+        self._columns = [
+            _Column(column, at if names is None else names[at], self)
+            for at, column in enumerate(columns)
+        ]
+        parts = [own.fit_transform(column) for own, column in zip(self._columns, columns)]
+        self.kinds_ = [own.kind for own in self._columns]
         return np.hstack(parts)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -170,7 +167,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
             For other columns than `fit` saw.
         """
         check_is_fitted(self)
-        names, columns = columns_of(X)
+        names, columns = _checked_columns(X)
         own = getattr(self, "feature_names_in_", None)
         if names is not None and own is not None:
             if sorted(names) != sorted(own):
@@ -181,9 +178,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
                 f"X has {len(columns)} features, but FrameEncoder is expecting "
                 f"{self.n_features_in_} features as input."
             )
-        return np.hstack(
-            [reader.transform(column) for reader, column in zip(self._readers, columns)]
-        )
+        return np.hstack([own.transform(column) for own, column in zip(self._columns, columns)])
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "kinds_")
@@ -196,200 +191,85 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def columns_of(X):
-    """Names of the columns, or None, and the columns as arrays."""
-    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-        keys = list(X.columns)
-        names = [str(key) for key in keys]
-        if len(set(names)) < len(names):
-            raise ValueError(f"X must not have two columns of the same name, got {names!r}.")
-        return names, [_without_na(np.asarray(X[key])) for key in keys]
+def _checked_columns(X):
+    """Names of the columns as strings, or None, and the columns; refuses what has none."""
     if isinstance(X, (str, bytes)) or np.isscalar(X):
         raise TypeError(f"X must be rows, got {type(X).__name__}. One row is a list of one.")
     if hasattr(X, "toarray"):
         raise TypeError("FrameEncoder got a sparse X, and sparse rows are numbers already.")
-    found = np.asarray(on_host(X))
-    if found.dtype.kind == "c":
-        raise ValueError("Complex data not supported: X must hold real numbers, or strings.")
-    if 0 in found.shape:
-        what = "sample" if len(found) == 0 else "feature"
-        raise ValueError(
-            f"Found array with 0 {what}(s) (shape={found.shape}) while a minimum of 1 is required "
-            "by FrameEncoder."
-        )
-    if found.ndim == 1:
-        if len(found) and not _holds_strings(found):
+    if not is_frame(X):
+        X = np.asarray(on_host(X))
+        if X.dtype.kind == "c":
+            raise ValueError("Complex data not supported: X must hold real numbers, or strings.")
+        if X.ndim == 0 or X.ndim > 2:
+            raise ValueError(f"X must have rows and columns, got {X.ndim} dimensions.")
+        if X.ndim == 1 and len(X) and not any(isinstance(cell, str) for cell in X):
             raise ValueError(
                 "Expected 2D array, got 1D array instead. Reshape your data using "
                 "array.reshape(-1, 1) if it has a single feature."
             )
-        return None, [_without_na(found)]
-    if found.ndim != 2:
-        raise ValueError(f"X must have rows and columns, got {found.ndim} dimensions.")
-    return None, [_without_na(column) for column in found.T]
+    if 0 in X.shape:
+        what = "sample" if X.shape[0] == 0 else "feature"
+        raise ValueError(
+            f"Found array with 0 {what}(s) (shape={tuple(X.shape)}) while a minimum of 1 is "
+            "required by FrameEncoder."
+        )
+    names, columns = columns_of(X)
+    return None if names is None else [str(name) for name in names], columns
 
 
-def _without_na(column):
-    """A column whose missing entries of pandas' own kind, which compare with nothing, are None."""
-    if column.dtype.kind != "O":
-        return column
-    missing = np.array([type(value).__name__ in ("NAType", "NaTType") for value in column], bool)
-    return np.where(missing, None, column) if missing.any() else column
+class _Column:
+    """One column: what its cells are, and a transformer of them."""
 
-
-def needs_encoding(X):
-    """Whether rows hold texts or categories that a regressor of numbers does not read.
-
-    Parameters
-    ----------
-    X : indexable
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> from skroute.features import needs_encoding
-    >>> needs_encoding(["a text", "another"]), needs_encoding([[1.0, 2.0]])
-    (True, False)
-    """
-    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-        return any(_holds_strings(np.asarray(X[key])) for key in list(X.columns))
-    if hasattr(X, "toarray") or hasattr(X, "__array_namespace__") and not hasattr(X, "dtype"):
-        return False
-    if isinstance(X, np.ndarray) and X.dtype.kind not in "OUST":
-        return False
-    if isinstance(X, (list, tuple)):
-        return len(X) > 0 and isinstance(X[0], str)
-    try:
-        found = np.asarray(X)
-    except Exception:
-        return False
-    if found.dtype.kind not in "OUST" or found.ndim not in (1, 2):
-        return False
-    columns = [found] if found.ndim == 1 else list(found.T)
-    return all(_plain(column) for column in columns) and any(map(_holds_strings, columns))
-
-
-def _holds_strings(column):
-    if column.dtype.kind in "UST":
-        return not _numbers(column)
-    if column.dtype.kind != "O":
-        return False
-    return any(isinstance(value, str) for value in column) and not _numbers(column)
-
-
-def _numbers(column):
-    """Whether all entries are numbers, or strings that say one."""
-    try:
-        np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _plain(column):
-    kinds = (str, int, float, bool, np.generic, type(None))
-    return column.dtype.kind != "O" or all(isinstance(value, kinds) for value in column)
-
-
-def _reader(column, name, encoder):
-    if not _holds_strings(column):
-        if not _numbers(column) or column.dtype.kind in "Mmc":
-            raise TypeError(
-                f"Column {name!r} must hold numbers, strings or booleans, got entries of dtype "
-                f"{column.dtype}. Turn it into one of them first."
+    def __init__(self, column, name, encoder):
+        self.reader = ColumnReader.fit(column, name)
+        self.kind = self.reader.kind
+        if self.kind != CATEGORY:
+            scaled = make_pipeline(
+                StandardScaler(),
+                SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
             )
-        return _Number(name, column)
-    texts = _texts(column)
-    different = len(set(texts))
-    if different <= min(_MOST_CATEGORIES, max(2, len(texts) // 2)) and different < len(texts):
-        return _Category()
-    n_components = min(encoder.n_components, max(1, len(texts) // 5))
-    if isinstance(encoder.text, str):
-        return _Text(n_components, encoder.random_state)
-    return _Encoded(encoder.text, name, n_components, encoder.random_state)
+            self.transformer = make_union(scaled, MissingIndicator(error_on_new=False))
+            return
+        texts = self._cells(column)
+        different = len(np.unique(texts))
+        few = different <= min(_MOST_CATEGORIES, max(2, len(texts) // 2))
+        if few and different < len(texts):
+            self.transformer = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+            return
+        self.kind = "text"
+        n_components = min(encoder.n_components, max(1, len(texts) // 5))
+        how = n_components, encoder.random_state
+        is_hashed = isinstance(encoder.text, str)
+        self.transformer = _Text(*how) if is_hashed else _Encoded(encoder.text, name, *how)
 
-
-def _texts(column):
-    """Strings; what is missing is an empty one."""
-    return ["" if _missing(value) else str(value) for value in column]
-
-
-def _missing(value):
-    return value is None or value != value
-
-
-def _float_or_nan(value):
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return np.nan
-
-
-class _Number:
-    kind = "number"
-
-    def __init__(self, name, column):
-        self.name = name
-        self.strings = column.dtype.kind in "UST"
-        if column.dtype.kind == "O":
-            self.strings = any(isinstance(value, str) for value in column)
-
-    def _read(self, column):
-        try:
-            values = np.asarray(column, dtype=np.float64)
-        except (TypeError, ValueError):
-            values = None
-        if values is None and self.strings:
-            values = np.array([_float_or_nan(value) for value in column])
-        if values is None:
-            # Outside, so that what numpy said, which quotes the entry, is not told along.
-            raise ValueError(f"Column {self.name!r} held numbers in fit, and now something else.")
-        if np.isinf(values).any():
-            raise ValueError(f"Column {self.name!r} must be finite, got infinity.")
-        return values
+    def _cells(self, column):
+        if self.reader.kind == CATEGORY:
+            texts = texts_of(column)
+            texts[[text is None for text in texts]] = ""
+            return texts.astype(object)[:, None]
+        numbers = self.reader.read(column)
+        if np.isinf(numbers).any():
+            raise ValueError(f"Column {self.reader.name!r} must be finite, got infinity.")
+        return numbers[:, None]
 
     def fit_transform(self, column):
-        values = self._read(column)
-        known = values[~np.isnan(values)]
-        # Of a column of which nothing is known, any entry of a later call is missing, too.
-        self.strings |= len(known) == 0
-        # In a unit in which squares are no infinity.
-        unit = float(np.abs(known).max(initial=0.0)) or 1.0
-        self.mean = float((known / unit).mean()) * unit if len(known) else 0.0
-        spread = float((known / unit).std()) * unit if len(known) else 0.0
-        self.spread = spread if spread > 1e-12 * max(abs(self.mean), 1e-300) else 1.0
-        self.had_missing = len(known) < len(values)
-        return self.transform(column)
+        """The column as numbers, learned from it."""
+        # A column without a known number has no moments; all of it becomes 0.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.transformer.fit_transform(self._cells(column))
 
     def transform(self, column):
-        values = self._read(column)
-        missing = np.isnan(values)
-        scaled = np.where(missing, 0.0, (values - self.mean) / self.spread)
-        return np.column_stack([scaled, missing] if self.had_missing else [scaled])
-
-
-class _Category:
-    kind = "category"
-
-    def fit_transform(self, column):
-        self.encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-        return self.encoder.fit_transform(np.array(_texts(column), dtype=object)[:, None])
-
-    def transform(self, column):
-        return self.encoder.transform(np.array(_texts(column), dtype=object)[:, None])
+        """Another column as numbers."""
+        return self.transformer.transform(self._cells(column))
 
 
 class _Text:
-    kind = "text"
-
     def __init__(self, n_components, seed):
         self.n_components, self.seed = n_components, seed
 
     def _counts(self, column):
-        texts = _texts(column)
+        texts = column[:, 0]
         how = {"n_features": 2**17, "alternate_sign": False, "norm": None, "dtype": np.float32}
         words = HashingVectorizer(ngram_range=(1, 2), **how)
         characters = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), **how)
@@ -427,8 +307,6 @@ class _Text:
 
 
 class _Encoded:
-    kind = "text"
-
     def __init__(self, encoder, name, n_components, seed):
         self.encoder, self.name = encoder, name
         self.n_components, self.seed = n_components, seed
@@ -454,7 +332,7 @@ class _Encoded:
         return found[place]
 
     def fit_transform(self, column):
-        texts = _texts(column)
+        texts = column[:, 0]
         if hasattr(self.encoder, "transform"):
             self.encoder = clone(self.encoder).fit(texts)
         vectors, self.directions = self._vectors(texts), None
@@ -464,7 +342,7 @@ class _Encoded:
         return self._reduced(vectors)
 
     def transform(self, column):
-        return self._reduced(self._vectors(_texts(column)))
+        return self._reduced(self._vectors(column[:, 0]))
 
     def _reduced(self, vectors):
         reduced = vectors if self.directions is None else vectors @ self.directions

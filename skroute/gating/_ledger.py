@@ -4,6 +4,8 @@ from copy import copy
 
 import numpy as np
 
+from skroute.utils._frames import cells_of
+
 
 def check_bought(values, columns, *, allow_nan):
     """Refuse bought features that a matrix could not have.
@@ -62,7 +64,7 @@ class FeatureLedger:
         for column, own in zip(columns, cells):
             if column not in self.cells:
                 self.cells[column] = np.full(len(self._values), None, dtype=object)
-            self.cells[column][rows] = np.asarray(own, dtype=object)
+            self.cells[column][rows] = cells_of(own)
 
     def plan(self, rows, columns):
         """Note that these rows will need these columns."""

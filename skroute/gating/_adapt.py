@@ -1,0 +1,689 @@
+"""Adapt: learn when the cheap model is enough (Nan and Saligrama, 2017)."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from skroute.base import ROUNDING, Plan, check_affordable, check_costs, dispatch, note_failure
+from skroute.gating._buyer import FeatureBuyer
+from skroute.gating._gates import BoostedGate, LinearGate, Problem, Rows
+from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys
+from skroute.gating._objective import full_losses, log_probabilities
+from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
+from skroute.utils._compat import (
+    HasMethods,
+    Interval,
+    Real,
+    StrOptions,
+    VisualBlock,
+    num_samples,
+    routing_enabled,
+)
+from skroute.utils._once import once_of
+from skroute.utils._tensors import on_host
+from skroute.utils._warn import warn
+
+__all__ = ["AdaptGatingClassifier"]
+
+
+class Prepared:
+    """What a fit needs and what does not depend on `p_full` and `gamma`.
+
+    Parameters
+    ----------
+    rows : Rows
+    held_out : ndarray of shape (n_rows,), dtype=bool
+        Rows that set the level of the gate. Without a gate all rows are learned from.
+    ready : callable
+        Makes of rows what fits to them share.
+    """
+
+    def __init__(self, rows, held_out, ready):
+        self.rows = rows
+        self.held_out = held_out
+        self._ready = ready
+
+    @cached_property
+    def gated(self):
+        """Rows to learn a cheap model and a gate from, made ready."""
+        rows = self.rows.of(~self.held_out)
+        return rows, self._ready(rows)
+
+    @cached_property
+    def alone(self):
+        """Rows to learn a cheap model alone from, made ready."""
+        return self.rows, self._ready(self.rows)
+
+
+class HeldOutRows(NamedTuple):
+    """Held-out rows, each decided by what the other half of them says.
+
+    Attributes
+    ----------
+    rank : ndarray of shape (n_rows,)
+        Share of rows sent from which a row is sent, by the other half's scores.
+    wanted : ndarray of shape (n_rows,), dtype=bool
+        Whether the row lies above the other half's level.
+    cheap, full : ndarray of shape (n_rows,)
+        Quality of the two answers.
+    weight : ndarray of shape (n_rows,)
+    """
+
+    rank: Any
+    wanted: Any
+    cheap: Any
+    full: Any
+    weight: Any
+
+    @classmethod
+    def of(cls, level, gate, keys, cheap, rows):
+        """From scores of a gate; `level` gives one of some of the rows."""
+        n = len(gate)
+        rank, wanted = np.zeros(n), np.zeros(n, dtype=bool)
+        for own, other in ((np.arange(0, n, 2), np.arange(1, n, 2)),) * (n > 1):
+            for judged, by in ((own, other), (other, own)):
+                if rows.weight[by].any():
+                    ranks = Ranks.of(gate[by], rows.weight[by])
+                    rank[judged] = ranks.of_rows(gate[judged], keys[judged])
+                    wanted[judged] = gate[judged] > level(by)
+        return cls(rank, wanted, cheap, rows.full_quality, rows.weight)
+
+
+class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
+    """Buy cheap features first, and the rest only for rows that need the full model.
+
+    Learns a cheap model f1 and a gate g on few, cheap features. A row with ``g > 0`` goes
+    to the full model f0, `estimator`, which pays for the features that it reads and that
+    were not bought before; the others are answered by f1. The three are trained to
+    minimise
+
+    .. math::
+
+        \\frac1N \\sum_i (1-q_i) A_i + q_i B_i - H(q_i)
+        + \\gamma \\sum_a c_a [a \\text{ is used by } f_1 \\text{ or } g],
+        \\qquad \\tfrac1N \\sum_i q_i \\le p_{full},
+
+    by alternating a closed-form step for the assignment q with a step for f1 and g [1]_.
+
+    Parameters
+    ----------
+    estimator : classifier with predict_proba
+        The full model f0. Fitted on all rows, and by `cv` to learn how good it is on rows
+        that it has not seen; out-of-bag votes are used instead where it offers them
+        (``oob_score=True``). A :class:`~sklearn.frozen.FrozenEstimator` is used as it is, and
+        the rows given to `fit` should then be new to it.
+
+    gate : BoostedGate or LinearGate, default=None
+        The kind of f1 and g, with its parameters: :class:`BoostedGate` (Algorithm 2) or
+        :class:`LinearGate` (Algorithm 1). None: ``BoostedGate()``. To search its
+        parameters, give one: ``gate=BoostedGate()`` has ``gate__learning_rate``.
+
+    p_full : float, default=0.3
+        Upper bound of the share of rows sent to the full model: exact on the training
+        rows, and on new rows but for the luck of the rows held out. Rows that the gate
+        scores alike are sent together or not at all. Raising it raises accuracy and cost.
+        With 0 the full model is never asked, and f1 alone is GreedyMiser [2]_: boosted trees
+        that pay for each feature once.
+
+    gamma : float, default=0.001
+        Price of features: a feature of cost c is bought if it lowers the mean loss, in
+        nats, by ``gamma * c``. Raising it leaves fewer features to f1 and g.
+
+    feature_costs : array-like or mapping, default=None
+        Cost of each feature, or of each group if `feature_groups` is given, in any one
+        unit. A mapping goes by column name (by position, if X has no names) or by name of
+        the group. None: each costs 1.
+
+    feature_groups : mapping, default=None
+        Name of each group of features that are bought together, to the list of its columns
+        (names or positions). Every column is in one group. None: each column is its own.
+
+    full_features : array-like of column names or positions, default=None
+        What the full model is given, in `fit` and later. None: all columns.
+
+    model_costs : mapping, default=None
+        Cost of evaluating ``"gate"``, ``"cheap"`` and ``"full"`` for a row, in the unit of
+        `feature_costs`. A :class:`BoostedGate` reads the cheap model's output, so
+        that the cheap model is evaluated on every row. None: all 0.
+
+    cv : int, cross-validation generator or iterable, default=None
+        Splits for all that is learned out of sample: the probabilities of the full model,
+        and the level of the gate. The test rows of the first splits, as many as make a
+        tenth of the rows, are not learned from by f1 and g. None: 5-fold. A splitter that
+        needs groups gets them through metadata routing; a list of splits needs none.
+
+    quality : str, cost matrix or callable, default="accuracy"
+        What an answer is worth when the level of the gate is set and in ``validation_quality_``,
+        as in :class:`~skroute.routing.OccamRouterClassifier`. f1 and g are trained on log loss
+        whatever it is, as the full model is on its own.
+
+    budget : float, default=None
+        Mean cost per sample, in the unit of `feature_costs`. The rows with the highest gate
+        are sent while it lasts, and never one with ``g <= 0``; rows that tie where it ends are
+        drawn by what the gate reads, and equal rows of a call are spread evenly. None: unlimited.
+
+    policy : {"online", "batch"}, default="online"
+        ``"online"`` compares the gate with a threshold learned on held-out rows, so that the
+        budget holds on average; ``"batch"`` sorts the gate and never exceeds it.
+
+    n_jobs : int, default=None
+        Jobs for the cross-validation of the full model, and threads of LightGBM (one in a
+        forked process, where OpenMP would wait for ever).
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    estimator_ : classifier
+        The fitted full model.
+
+    choices_ : list of str
+        ``["cheap", "full"]``, what `route` indexes.
+
+    features_used_ : dict of ndarray
+        Positions of the columns that the ``"gate"``, the ``"cheap"`` and the ``"full"`` model
+        read.
+
+    cost_table_ : dict of float
+        Cost of a row up to the ``"gate"``'s decision, if answered by the ``"cheap"`` model,
+        and by the ``"full"`` one. Features are paid once.
+
+    objective_ : ndarray
+        The objective on the rows learned from at each alternation. Never rises for a
+        :class:`LinearGate`.
+
+    held_out_objective_ : ndarray
+        For a :class:`BoostedGate`, the objective on held-out rows, without feature costs;
+        its minimum decides ``n_iter_``. Empty otherwise, and without a gate.
+
+    n_iter_ : int
+        Boosting rounds kept, or alternations.
+
+    min_budget_ : float
+        The smallest feasible budget.
+
+    validation_quality_, validation_cost_ : float
+        Mean `quality` of the held-out rows at `budget`, by online decisions, and what they
+        cost. Each half of them is decided at the level and the threshold of the other half.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of the two, as estimates for new rows. None of the four is there with
+        ``p_full=0``, which holds no rows out.
+
+    group_names_, group_of_, group_costs_ : list, ndarray, ndarray
+        The groups, the group of each column and the cost of each group.
+
+    n_features_in_ : int
+        Number of columns.
+
+    feature_names_in_ : ndarray of str
+        Names of the columns, if X has names.
+
+    See Also
+    --------
+    SequentialFeatureClassifier : Many decisions per row, and no full model that is given.
+    adapt_grid : Many values of `p_full` and `gamma` with one fit of the full model.
+    skroute.features.LazyFeatures : Features fetched when a row needs them.
+
+    Notes
+    -----
+    A row of a call may also be given as :class:`~skroute.features.LazyFeatures` or a mapping.
+
+    Every share and budget is read off gate scores of held-out rows, which the pair in use
+    has not seen: boosted trees look better on their training rows than they are, and
+    another pair has another scale.
+
+    The gate of a :class:`BoostedGate` is ``a * doubt(f1(x)) + b + trees(x)``: besides
+    trees, it reads the log-odds that f1 gives against its own answer, which cost nothing
+    more. The level of ``g > 0`` is set so that the held-out rows that are sent, at most a
+    share `p_full`, gain the most quality: probabilities of a full model need not be
+    calibrated for that, its answers count. The paper leaves the level where the logistic
+    fit puts it, and so does a :class:`LinearGate` (but for `p_full`, which always binds).
+
+    References
+    ----------
+    .. [1] F. Nan, V. Saligrama, "Adaptive Classification for Prediction Under a Budget",
+       NeurIPS 2017, (OPT), Algorithms 1 and 2.
+    .. [2] Z. Xu, K. Weinberger, O. Chapelle, "The Greedy Miser: Learning under Test-time
+       Budgets", ICML 2012.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.gating import AdaptGatingClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> forest = RandomForestClassifier(oob_score=True, random_state=0)
+    >>> gate = AdaptGatingClassifier(forest, p_full=0.1, gamma=0.01).fit(X[::2], y[::2])
+    >>> bool(gate.predict_cost(X[1::2]).mean() < X.shape[1] / 2)
+    True
+    >>> gate.predict_routed(X[1:10:2]).route.shape
+    (5,)
+    """
+
+    _parameter_constraints: dict = {
+        **FeatureBuyer._parameter_constraints,
+        "gate": [BoostedGate, LinearGate, None],
+        "quality": [str, Mapping, "array-like", callable, tuple],
+        "estimator": [HasMethods(["fit", "predict", "predict_proba"])],
+        "p_full": [Interval(Real, 0, 1, closed="both")],
+        "gamma": [Interval(Real, 0, None, closed="left")],
+        "full_features": ["array-like", None],
+        "model_costs": [Mapping, None],
+        "cv": ["cv_object"],
+        "policy": [StrOptions({"online", "batch"})],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        estimator,
+        *,
+        gate=None,
+        p_full=0.3,
+        gamma=1e-3,
+        feature_costs=None,
+        feature_groups=None,
+        full_features=None,
+        model_costs=None,
+        cv=None,
+        quality="accuracy",
+        budget=None,
+        policy="online",
+        n_jobs=None,
+    ):
+        self.estimator = estimator
+        self.gate = gate
+        self.p_full = p_full
+        self.gamma = gamma
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_features = full_features
+        self.model_costs = model_costs
+        self.cv = cv
+        self.quality = quality
+        self.budget = budget
+        self.policy = policy
+        self.n_jobs = n_jobs
+
+    # Fit ------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None, **params):
+        """Fit the full model, then the cheap model and the gate.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            Rows; NaN is allowed where the full model takes it. Columns of a data frame may be
+            categories, as texts: boosted trees read them as LightGBM's categories, linear
+            models one by one, with a sign for what is missing. The full model gets the frame as
+            it is, so that it may be a pipeline with encoders of its own.
+
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights; passed to the full model too, if it takes them.
+
+        **params : dict
+            With metadata routing enabled: parameters for the full model's `fit`, and
+            ``groups`` for `cv`.
+
+        Returns
+        -------
+        self
+            After a failure it is not fitted.
+        """
+        return super().fit(X, y, sample_weight=sample_weight, **params)
+
+    def _fit(self, X, y, *, task, sample_weight=None, **params):
+        with task.step("fit full"):
+            prepared = self._prepare(X, y, sample_weight, params)
+        self._fit_prepared(prepared, progress=lambda: task.step("alternate"))
+
+    def _prepare(self, X, y, sample_weight, params):
+        """Fit the full model, and all else that does not depend on `p_full` and `gamma`."""
+        X, y = indexable(on_host(X), on_host(y))
+        values, encoded, weight = self._checked(X, y, sample_weight)
+        y, objective = self.classes_[encoded], self._objective().bound(encoded, weight)
+        self._gate._validate_params()
+        fit_params, split_params = self._inner_params(sample_weight, weight, params)
+        names = ["gate", "cheap", "full"]
+        costs = dict.fromkeys(names, 0.0) if self.model_costs is None else self.model_costs
+        self.model_costs_ = check_costs(costs, names, name="model_costs")
+        columns = self._full_columns()
+        splits = find_splits(self.cv, X, y, split_params)
+        held_out = hold_out(splits, encoded, weight)
+        if self.full_features is not None:
+            X = _safe_indexing(X, columns, axis=1)
+        self.estimator_ = full = fit_full(self.estimator, X, y, fit_params)
+        if not np.array_equal(np.sort(full.classes_), self.classes_):
+            raise ValueError(
+                f"estimator must know the classes {self.classes_!r} of y, but its classes_ are "
+                f"{full.classes_!r}."
+            )
+        p0 = out_of_sample_proba(self.estimator, full, X, y, splits, fit_params, self.n_jobs)
+        self._full = columns
+        own = p0[np.arange(len(y)), encoded]
+        quality = objective.of(encoded, _response(objective, p0))
+        # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
+        kept = weight > 0
+        rows = Rows(values, encoded, full_losses(own), weight, quality).of(kept)
+        return Prepared(
+            rows, held_out[kept], lambda rows: self._gate.ready(rows, self._categorical)
+        )
+
+    def _inner_params(self, sample_weight, weight, params):
+        """Parameters for the full model's `fit` and for the splitter."""
+        extra = {} if sample_weight is None else {"sample_weight": weight}
+        if routing_enabled():
+            routed = self._route_metadata(extra | params)
+            return routed["estimator"]["fit"], routed["splitter"]["split"]
+        self._route_metadata(params)
+        takes_weight = has_fit_parameter(self.estimator, "sample_weight")
+        if extra and not takes_weight and not isinstance(self.estimator, FrozenEstimator):
+            raise ValueError(
+                f"sample_weight was given, but the full model {self.estimator!r} does not take it. "
+                "Leave it out, or enable metadata routing to weight the cheap model and the gate "
+                "only."
+            )
+        return extra, {}
+
+    def _full_columns(self):
+        if self.full_features is None:
+            return np.arange(self.n_features_in_)
+        columns = [self._position(column, "full_features") for column in self.full_features]
+        if not columns:
+            raise ValueError("full_features must name at least one column, got none.")
+        return np.unique(columns)
+
+    def _fit_prepared(self, prepared, start=None, progress=None):
+        """Fit f1 and g for the present `p_full` and `gamma`; the start for the next `p_full`."""
+        rows, ready = prepared.gated if self.p_full > 0 else prepared.alone
+        problem = Problem(
+            len(self.classes_), self.p_full, self.gamma, self.group_of_, self.group_costs_
+        )
+        held_out = prepared.rows.of(prepared.held_out)
+        fitted = self._gate.fit_pair(
+            rows, held_out, ready, problem, start=start, n_jobs=self.n_jobs, progress=progress
+        )
+        self.objective_ = np.array(fitted.objectives)
+        self.held_out_objective_ = np.array(fitted.held_out_objectives)
+        self.n_iter_ = fitted.n_iter
+        self._set_level(fitted.pair, prepared.rows, prepared.held_out)
+        self._set_costs()
+        budget = self._effective_budget(None)
+        self._check_feasible(budget)
+        if self.p_full > 0 and self.cuts_ is None and np.isfinite(budget):
+            self._warn_of_nobody(budget)
+        self.choices_ = ["cheap", "full"]
+        return fitted.start
+
+    @property
+    def _gate(self):
+        return BoostedGate() if self.gate is None else self.gate
+
+    def _set_level(self, pair, rows, held_out):
+        """Lower the gate to a level that comes from rows that the pair has not seen.
+
+        Where no level of a gate gains, the pair that is simpler is tried; where none does,
+        nobody is sent.
+        """
+        self.pair_, self.cuts_, self._held_out = pair, None, None
+        if self.p_full == 0:
+            return
+        out, objective = rows.of(held_out), self._objective().bound(rows.y, rows.weight)
+        while pair is not None:
+            gate = pair.gate_of(rows.values)
+            least = lowest_level(find_cuts(gate, rows.weight), self.p_full)
+            gate = gate[held_out]
+            proba = np.exp(log_probabilities(pair.cheap_scores(out.values)))
+            cheap = objective.of(out.y, _response(objective, proba))
+            gain = out.full_quality - cheap
+            # A simpler gate is a second try: that it gains must not be luck.
+            sure = 0.0 if pair.simpler is not None else 1.0
+
+            def level(part, gate=gate, gain=gain, least=least, sure=sure):
+                """From some of the held-out rows."""
+                own = gate[part], gain[part], out.weight[part]
+                return max(self._gate.level(*own, self.p_full, sure), least)
+
+            keys = row_keys(out.values[:, pair.gate_features])
+            found = HeldOutRows.of(level, gate, keys, cheap, out)
+            self._held_out = found if self._held_out is None else self._held_out
+            chosen = level(np.arange(len(gate)))
+            if chosen < np.inf:
+                self._held_out = found
+                self.cuts_ = find_cuts(gate, out.weight).lowered(chosen)
+                self._ranks = Ranks.of(gate - chosen, out.weight)
+                self.pair_ = pair.lowered(chosen)
+                return
+            pair = pair.simpler
+
+    def _set_costs(self):
+        """What a row costs by the choice that is made for it."""
+        pair, (gate, cheap, full) = self.pair_, self.model_costs_
+        gate_features = pair.gate_features
+        if self.cuts_ is None:
+            # Nobody is sent, and no gate is asked.
+            gate, gate_features = 0.0, gate_features[:0]
+        self.features_used_ = {
+            "gate": gate_features,
+            "cheap": pair.cheap_features,
+            "full": self._full,
+        }
+        looked = gate + (cheap if pair.reads_cheap else 0.0)
+        of_both = self._feature_cost(gate_features, pair.cheap_features)
+        self.cost_table_ = {
+            "gate": float(self._feature_cost(gate_features) + looked),
+            "cheap": float(of_both + gate + cheap),
+            "full": float(self._feature_cost(gate_features, self._full) + looked + full),
+        }
+
+    def _warn_of_nobody(self, budget):
+        """Say that a budget is left over, since on held-out rows nothing was to be had for it."""
+        found = self._held_out
+        cheap, full = (np.average(own, weights=found.weight) for own in (found.cheap, found.full))
+        warn(
+            f"budget={budget!r} is left over: the cheap model answers every row, at a cost of "
+            f"{self.cost_table_['cheap']:.6g}. On the held-out rows its quality is {cheap:.3g} and "
+            f"that of the full model {full:.3g}, and no part of them that the gate could send "
+            "would gain. A larger gamma makes the cheap model cheaper; a better estimator would "
+            "be asked."
+        )
+
+    # Held-out rows --------------------------------------------------------------------
+
+    def _on_held_out(self):
+        """Quality and cost of each held-out row at the budget, and weights."""
+        found = self._held_out
+        if found is None:
+            raise AttributeError(
+                f"{type(self).__name__} holds no rows out where p_full=0, and has no validation "
+                "figures. Use cross_val_score."
+            )
+        sent = found.wanted & (found.rank < self._share(self._effective_budget(None)))
+        if self.cuts_ is None:
+            sent = np.zeros(len(sent), dtype=bool)
+        cost = np.where(sent, self.cost_table_["full"], self.cost_table_["cheap"])
+        return np.where(sent, found.full, found.cheap), cost, found.weight
+
+    @property
+    def validation_quality_(self):
+        """Mean quality of the held-out rows at `budget`, by online decisions."""
+        quality, _, weight = self._on_held_out()
+        return float(np.average(quality, weights=weight))
+
+    @property
+    def validation_quality_se_(self):
+        """Standard error of `validation_quality_` as an estimate for new rows."""
+        quality, _, weight = self._on_held_out()
+        return standard_error(quality, weight)
+
+    @property
+    def validation_cost_(self):
+        """Mean cost of the held-out rows at `budget`, decided as in `validation_quality_`."""
+        _, cost, weight = self._on_held_out()
+        return float(np.average(cost, weights=weight))
+
+    @property
+    def validation_cost_se_(self):
+        """Standard error of `validation_cost_` as an estimate for new rows."""
+        _, cost, weight = self._on_held_out()
+        return standard_error(cost, weight)
+
+    # Predict --------------------------------------------------------------------------
+
+    def _least(self):
+        return min(self.cost_table_["cheap"], self.cost_table_["full"])
+
+    def _check_feasible(self, budget):
+        check_affordable(budget, self._least(), advice="Raise gamma to buy fewer features.")
+
+    def _plan(self, X, budget):
+        """Run the gate and plan what answers will need."""
+        self._check_feasible(budget)
+        ledger, rows = self._ledger(X), np.arange(num_samples(X))
+        gate_cost, cheap_cost, full_cost = self.model_costs_
+        scores, sent = None, np.zeros(len(rows), dtype=bool)
+        evaluation = np.zeros(len(rows))
+        if self.cuts_ is not None:
+            ledger.plan(rows, self.pair_.gate_features)
+            gate, scores = once_of(self).whole("look", lambda: self._look(ledger, rows))
+
+            def keys():
+                values = ledger.take(rows, self.pair_.gate_features)
+                return row_keys(values[:, self.pair_.gate_features])
+
+            sent = self._send(gate, budget, keys)
+            evaluation += gate_cost
+        ledger.plan(rows[~sent], self.pair_.cheap_features)
+        ledger.plan(rows[sent], self._full)
+        evaluation[~sent] += cheap_cost
+        evaluation[sent] += full_cost + (cheap_cost if self.pair_.reads_cheap else 0.0)
+        cost = ledger.planned @ self.group_costs_ + evaluation
+        return Plan(sent.astype(np.int64), cost, (ledger, scores))
+
+    def _look(self, ledger, rows):
+        """Gate scores of rows, and the cheap model's where the gate reads them."""
+        values = ledger.take(rows, self.pair_.gate_features)
+        scores = self.pair_.cheap_scores(values) if self.pair_.reads_cheap else None
+        return self.pair_.gate_scores(values, scores), scores
+
+    def _share(self, budget):
+        """Share of rows that a budget sends; infinite where it pays for all."""
+        cheap, full = self.cost_table_["cheap"], self.cost_table_["full"]
+        if full <= cheap or budget >= full * (1 - ROUNDING):
+            return np.inf
+        return max((budget - cheap) / (full - cheap), 0.0)
+
+    def _send(self, gate, budget, keys):
+        """Rows that go to the full model: gate > 0, the highest first while the budget lasts.
+
+        Of rows that tie as many are sent as the budget pays for, by their keys.
+        """
+        sent = gate > 0
+        if self.policy == "batch" and np.isfinite(budget):
+            cheap = self.cost_table_["cheap"]
+            extra = self.cost_table_["full"] - cheap
+            if extra > 0:
+                spare = max((budget - cheap) * len(gate), 0.0)
+                affordable = int(spare / extra * (1 + ROUNDING))
+                order = np.argsort(-gate, kind="stable")
+                sent[order[affordable:]] = False
+        elif self.policy == "online" and (share := self._share(budget)) < 1:
+            sent &= self._ranks.of_rows(gate, keys()) < share * (1 + ROUNDING)
+        return sent
+
+    def _answer(self, X, plan, response):
+        ledger, scores = plan.state
+
+        def answer(sent, rows):
+            if sent:
+                return self._full_answer(ledger, rows, response, X)
+            own = None if scores is None else scores[rows]
+            if own is None:
+                own = self.pair_.cheap_scores(ledger.take(rows, self.pair_.cheap_features))
+            return self._answers_of(np.exp(log_probabilities(own)), response)
+
+        return dispatch(plan.route, answer)
+
+    def _full_answer(self, ledger, rows, response, X):
+        model = self.estimator_
+
+        def ask(rows):
+            with note_failure("full", len(rows), response):
+                return getattr(model, response)(self._input(ledger, rows, self._full, X))
+
+        answer = once_of(self).rows(("full", response), rows, len(ledger.planned), ask)
+        return answer[:, np.argsort(model.classes_)] if response == "predict_proba" else answer
+
+    def gate_function(self, X):
+        """The gate g; rows with ``g > 0`` go to the full model.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
+            The rows. Of lazy features only those of the gate are asked for.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            ``-inf`` everywhere if no row is ever sent: with ``p_full=0``, and where no share of the
+            held-out rows would have gained.
+        """
+        check_is_fitted(self)
+        X = self._check_X(X)
+        ledger, rows = self._ledger(X), np.arange(num_samples(X))
+        if self.cuts_ is None:
+            return np.full(len(rows), -np.inf)
+        return self._look(ledger, rows)[0]
+
+    def get_metadata_routing(self):
+        """Routing of `sample_weight` and other metadata to the full model and the splitter.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        split = MethodMapping().add(caller="fit", callee="split")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(estimator=self.estimator, method_mapping=fit)
+        return router.add(splitter=check_cv(self.cv, classifier=True), method_mapping=split)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # Tags are asked for before parameters are validated.
+        if hasattr(self.estimator, "predict_proba"):
+            # A pipeline does not say what its transformers take; its own fit does.
+            tags.input_tags.allow_nan = isinstance(self.estimator, Pipeline) or (
+                get_tags(self.estimator).input_tags.allow_nan
+            )
+        return tags
+
+    def _sk_visual_block_(self):
+        return VisualBlock("parallel", [self.estimator], names=["full"], dash_wrapped=False)
+
+
+def _response(objective, proba):
+    """What an objective judges: probabilities, or the most likely class."""
+    return proba if objective.asks == "predict_proba" else proba.argmax(axis=1)
+
+
+def standard_error(values, weight):
+    """Standard error of a weighted mean of independent rows."""
+    mean, n = np.average(values, weights=weight), max(int((weight > 0).sum()), 2)
+    spread = np.sqrt(np.sum((weight * (values - mean)) ** 2)) / weight.sum()
+    return float(spread * np.sqrt(n / (n - 1)))

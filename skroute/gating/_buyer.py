@@ -1,0 +1,139 @@
+"""What the gating estimators share: rows whose features are bought."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import _safe_indexing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_X_y, validate_data
+
+from skroute.base import CostAwareMixin
+from skroute.features._groups import FeatureGroupsMixin
+from skroute.features._lazy import LazyFeatures
+from skroute.gating._ledger import FeatureLedger, check_bought
+from skroute.metrics._objectives import objective_of_labels
+from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
+from skroute.utils._frames import FrameReader, RawRows, is_frame
+from skroute.utils._once import once_of
+from skroute.utils._tensors import on_host
+
+
+class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):
+    """Base of the estimators that buy features row by row."""
+
+    # How a frame is read and made anew; None where `fit` was given numbers.
+    _reader: FrameReader | None = None
+    _raw: RawRows | None = None
+    _parameter_constraints: dict = {
+        "feature_costs": ["array-like", Mapping, None],
+        "feature_groups": [Mapping, None],
+        "budget": [Interval(Real, 0, None, closed="both"), None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+    def _offers_proba(self):
+        return True
+
+    def _finite(self):
+        # What is missing of a frame with categories is for the models to take or to refuse.
+        if self._categorical.any():
+            return "allow-nan"
+        return "allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True
+
+    @property
+    def _categorical(self):
+        """Which columns hold codes of categories."""
+        if self._reader is None:
+            return np.zeros(self.n_features_in_, dtype=bool)
+        return self._reader.categorical
+
+    def _checked(self, X, y, sample_weight):
+        """Numeric rows, positions of classes and weights; sets ``classes_`` and the groups."""
+        X, y = on_host(X), on_host(y)
+        self._reader = self._raw = None
+        if is_frame(X):
+            validate_data(self, X, skip_check_array=True)
+            self._reader, self._raw = FrameReader.fit(X), RawRows.of(X)
+            values = self._reader.read(X)
+        else:
+            values = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
+        values, y = check_X_y(values, y, dtype=np.float64, ensure_all_finite=self._finite())
+        self._set_groups()
+        check_classification_targets(y)
+        weight = check_sample_weight(
+            sample_weight, values, dtype=np.float64, ensure_non_negative=True
+        )
+        self.classes_, encoded = np.unique(y, return_inverse=True)
+        present = np.unique(encoded[weight > 0])
+        if len(present) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs rows of at least 2 classes with positive weight, got "
+                f"one class: {self.classes_[present]!r}."
+            )
+        return values, encoded, weight
+
+    def _objective(self):
+        """What an answer is worth, by `quality`."""
+        return objective_of_labels(self.quality, self.classes_)
+
+    def _feature_cost(self, *columns):
+        """Cost of buying all of these columns."""
+        groups = np.unique(self.group_of_[np.concatenate(columns)])
+        return float(self.group_costs_[groups].sum())
+
+    def _check_X(self, X):
+        if isinstance(X, LazyFeatures):
+            return X
+        return LazyFeatures(X) if isinstance(X, Mapping) else on_host(super()._check_X(X))
+
+    def _ledger(self, X):
+        """The rows as a ledger: bought already if X is a table, else to be asked for."""
+        return once_of(self).whole("ledger", lambda: self._new_ledger(X)).anew()
+
+    def _new_ledger(self, X):
+        groups = self.group_of_, len(self.group_costs_)
+        if not isinstance(X, LazyFeatures):
+            # Feature names were checked on X itself.
+            values = X if self._reader is None else self._reader.read(X)
+            values = check_array(values, dtype=np.float64, ensure_all_finite=self._finite())
+            return FeatureLedger(*values.shape, *groups, values=values)
+        names, allow_nan = self._column_names(), self._finite() == "allow-nan"
+
+        def read(columns, rows):
+            asked = [names[column] for column in columns]
+            if self._reader is None:
+                values = X.read(asked, rows)
+            else:
+                cells = X.fetch(asked, rows)
+                readers = [self._reader.columns[column] for column in columns]
+                try:
+                    values = np.column_stack([own.read(part) for own, part in zip(readers, cells)])
+                except ValueError as error:
+                    raise ValueError(f"The feature source returned other cells: {error}") from None
+                ledger.keep(columns, rows, cells)
+            check_bought(values, asked, allow_nan=allow_nan)
+            return values
+
+        ledger = FeatureLedger(num_samples(X), self.n_features_in_, *groups, read=read)
+        return ledger
+
+    def _input(self, ledger, rows, columns, X):
+        """Rows of some columns as a user's model was fitted on them: arrays, or frames."""
+        if not isinstance(X, LazyFeatures):
+            part = _safe_indexing(X, rows)
+            every = len(columns) == self.n_features_in_
+            return part if every else _safe_indexing(part, columns, axis=1)
+        values = ledger.take(rows, columns)
+        if self._reader is None:
+            return values[:, columns]
+        cells = {column: ledger.cells[column][rows] for column in columns}
+        return _safe_indexing(self._raw.rows(cells, len(rows)), columns, axis=1)
+
+    def _answers_of(self, proba, response):
+        """Answers of probabilities."""
+        return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]

@@ -1,0 +1,800 @@
+"""Buy features a set at a time, and stop where the next is not worth its price."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import Plan, check_budget, dispatch
+from skroute.gating._boosting import threads_for
+from skroute.gating._buyer import FeatureBuyer
+from skroute.gating._levels import row_draws, row_keys
+from skroute.gating._set_models import OwnModel, SetModel, Task, fit_again, fit_judged
+from skroute.gating._sets import find_sets
+from skroute.gating._stopping import STOP, Policies, spend
+from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptions, num_samples
+from skroute.utils._once import EVERY, once_of
+from skroute.utils._tensors import on_host
+from skroute.utils._warn import warn
+
+__all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
+
+# Share of the rows that is held out, and rows at most.
+_HELD_OUT = 1 / 3
+_MOST_HELD_OUT = 5000
+# Fewer rows than this leave a part without any.
+_FEWEST = 6
+# Limits whose policies and points are remembered.
+_REMEMBERED = 8
+_ROOM = 1 + 1e-9
+
+
+class Limits(NamedTuple):
+    """What a call may spend.
+
+    Attributes
+    ----------
+    budget : float
+        Mean cost per row.
+    max_rounds : int or None
+        Purchases of each row.
+    max_cost : float
+        Cost of each row, infinity where unlimited.
+    """
+
+    budget: float
+    max_rounds: int | None
+    max_cost: float
+
+
+class OperatingPoint(NamedTuple):
+    """How rows are bought for within a budget, and what that was worth on held-out rows.
+
+    Attributes
+    ----------
+    first : list
+        Names of the groups that every row buys at once.
+
+    price : float
+        Quality that a unit of cost must bring for a row to buy on from there; infinite where no
+        row does.
+
+    share : float
+        Of the rows, drawn by what they have shown, that buy at the next lower price instead, so
+        that the whole budget is spent.
+
+    cost, cost_se : float
+        Mean cost of the held-out rows, and its standard error.
+
+    quality, quality_se : float
+        Mean quality of the held-out rows, and its standard error. Each half of them is judged by
+        what the other half says, the choice of `first` included.
+
+    Examples
+    --------
+    >>> from skroute.gating import OperatingPoint
+    >>> OperatingPoint(["blood"], 0.1, 0.0, 3.0, 0.2, 0.9, 0.01).first
+    ['blood']
+    """
+
+    first: list
+    price: float
+    share: float
+    cost: float
+    cost_se: float
+    quality: float
+    quality_se: float
+
+
+class _Choice(NamedTuple):
+    """A set to begin with, how the rest of the budget is spent, and what to say about it."""
+
+    start: int
+    spending: Any
+    left: Any
+    point: OperatingPoint
+
+
+class SequentialFeatureClassifier(FeatureBuyer):
+    """Buy features a set at a time, until the next one is not worth its price.
+
+    The field calls this active feature acquisition. `fit` looks for the best set of groups
+    within each cost and fits a model of each. All rows buy one set first; behind it each row
+    stops or buys up to a larger set, which one depends on its answer so far. At each budget the
+    first set and the price of going on are those that were best on held-out rows; a fixed set
+    for all rows, the best within the budget, is always among them.
+
+    Parameters
+    ----------
+    estimator : classifier with predict_proba, default=None
+        The model, of which clones are fitted twice for each of some thirty sets, each on the
+        columns of its set. None: LightGBM, which needs no tuning here. The sets are looked for
+        by LightGBM in either case.
+
+    feature_costs : array-like or mapping, default=None
+        Cost of each feature, or of each group if `feature_groups` is given. A group of cost 0
+        is bought for every row. None: each costs 1.
+
+    feature_groups : mapping, default=None
+        Name of each group of features that are bought together, to the list of its columns
+        (names or positions). Every column is in one group. None: each column is its own.
+
+    quality : str, cost matrix or callable, default="log_loss"
+        What an answer is worth, as in :class:`~skroute.routing.OccamRouterClassifier`: first
+        sets, what is bought next and when a row stops are chosen for it. The default suits
+        probabilities, rankings and money alike; where positives are rare, accuracy sees no
+        difference between a good set and none. Sets and models are found by log loss whatever
+        it is.
+
+    max_rounds : int, default=None
+        Purchases of a row, one after the other: how often a patient is called back. A set is
+        bought in one. None: any number.
+
+    max_cost : float, default=None
+        Cost that no row exceeds, in the unit of `feature_costs`. None: unlimited.
+
+    budget : float, default=None
+        Mean cost per row, in the unit of `feature_costs`. None: unlimited, what `max_rounds`
+        and `max_cost` allow is bought where it raised the quality of held-out rows.
+
+    policy : {"online", "batch"}, default="online"
+        ``"online"`` decides each row alone, at the price at which held-out rows spent the
+        budget; it holds on average. ``"batch"`` never exceeds it on the rows of a call: where it
+        ends, the rows that would buy on at the highest price are served first.
+
+    random_state : int, RandomState instance or None, default=None
+        Draws the held-out rows, a third of them and at most five thousand.
+
+    n_jobs : int, default=None
+        Threads in `fit`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    choices_ : list of str
+        ``["0 groups", "1 group", ...]``: `route` is the number of groups bought.
+
+    sets_ : list of list
+        Names of the groups of each set, by cost: the free groups first, all groups last.
+
+    set_costs_ : ndarray of shape (n_sets,)
+        Cost of each set.
+
+    group_names_, group_of_, group_costs_ : list, ndarray, ndarray
+        The groups, the group of each column and the cost of each group.
+
+    min_budget_ : float
+        0: without a purchase a row gets the shares of the classes, or what the free groups say.
+
+    n_features_in_ : int
+        Number of columns.
+
+    feature_names_in_ : ndarray of str
+        Names of the columns, if X has names.
+
+    See Also
+    --------
+    AdaptGatingClassifier : One decision per row: the cheap model, or the full one.
+    skroute.features.LazyFeatures : Features fetched when a row needs them.
+
+    Notes
+    -----
+    When to stop and what to buy next is learned backwards over the sets from held-out rows [1]_:
+    at a price, the value of a larger set is regressed on the answer with the smaller one, by bins.
+
+    `fit`, `predict` and the other calls warn where a budget above 0 buys nothing.
+
+    References
+    ----------
+    .. [1] F. Longstaff, E. Schwartz, "Valuing American Options by Simulation: A Simple
+       Least-Squares Approach", Review of Financial Studies 2001.
+    .. [2] I. Covert et al., "Learning to Maximize Mutual Information for Dynamic Feature
+       Selection", ICML 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from skroute.gating import SequentialFeatureClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = SequentialFeatureClassifier(budget=2, random_state=0).fit(X[::2], y[::2])
+    >>> routed = model.predict_routed(X[1::2])
+    >>> bool((routed.y_pred == y[1::2]).mean() > 0.9), bool(routed.cost.mean() < 2.5)
+    (True, True)
+    >>> bool(model.predict_cost(X, max_cost=3).max() <= 3)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **FeatureBuyer._parameter_constraints,
+        "estimator": [HasMethods(["fit", "predict_proba"]), None],
+        "quality": [str, Mapping, "array-like", callable, tuple],
+        "max_rounds": [Interval(Integral, 0, None, closed="left"), None],
+        "max_cost": [Interval(Real, 0, None, closed="both"), None],
+        "policy": [StrOptions({"online", "batch"})],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        estimator=None,
+        *,
+        feature_costs=None,
+        feature_groups=None,
+        quality="log_loss",
+        max_rounds=None,
+        max_cost=None,
+        budget=None,
+        policy="online",
+        random_state=None,
+        n_jobs=None,
+    ):
+        self.estimator = estimator
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.quality = quality
+        self.max_rounds = max_rounds
+        self.max_cost = max_cost
+        self.budget = budget
+        self.policy = policy
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def __getstate__(self):
+        # Larger than all the rest, and learned again where another budget is asked for.
+        state = super().__getstate__()
+        return state | {"_ends": []} if "_ends" in state else state
+
+    # Fit ------------------------------------------------------------------------------
+
+    def fit(self, X, y):
+        """Learn what to buy, when to stop and how to answer.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            Rows with all that can be bought; NaN where a value is missing. Columns of a data
+            frame may be categories, as texts, and dates.
+
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        Returns
+        -------
+        self
+            After a failure it is not fitted.
+        """
+        return super().fit(X, y)
+
+    def _fit(self, X, y, *, task):
+        values, encoded, _ = self._checked(X, y, None)
+        if len(values) < _FEWEST:
+            raise ValueError(
+                f"X has {len(values)} rows; at least {_FEWEST} are needed, since what is learned "
+                "is judged on rows held out."
+            )
+        objective = self._objective()
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        whole = Task(
+            values,
+            encoded,
+            len(self.classes_),
+            self.group_of_,
+            self.group_costs_,
+            self._categorical,
+            threads_for(len(values), self.n_jobs),
+            seed,
+        )
+        fitted, out = held_out_part(encoded, seed)
+        with task.step("search"):
+            self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
+        with task.step("judge"):
+            rows = None if self.estimator is None else on_host(X)
+            self._judged = self._fit_models(whole, fitted, rows, out)
+            of_rows = [self._own_rows(model, whole.X, rows, out) for model in self._judged]
+            proba = [model.proba(own) for model, own in zip(self._judged, of_rows)]
+            self._bound = objective.bound(encoded)
+            self._held_out = (
+                np.array([self._value(own) for own in proba]),
+                np.array([self._key(own) for own in proba]),
+                np.array([self._quality_of(encoded[out], own) for own in proba]),
+            )
+        with task.step("fit"):
+            every = np.arange(len(values))
+            self._models = self._fit_models(whole, every, rows, None)
+        names = np.array(self.group_names_, dtype=object)
+        self.sets_ = [names[groups].tolist() for groups in self._sets]
+        self.set_costs_ = self._sets @ self.group_costs_
+        self._policies, self._ends, self._choices = [], [], []
+        n_groups = len(self.group_costs_)
+        self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
+        self._choice(self._limits(self._effective_budget(None), None, None), warns=True)
+
+    def _fit_models(self, whole, fitted, rows, out):
+        """A model for each set: judged ones learn from some rows, the others from all."""
+        task = whole.of(fitted)
+        task = task._replace(n_threads=1)
+        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        if self.estimator is None and out is not None:
+            judge = whole.of(out)
+            return parallel(delayed(fit_judged)(task, groups, judge) for groups in self._sets)
+        if self.estimator is None:
+            return parallel(delayed(fit_again)(task, model) for model in self._judged)
+        models = []
+        for groups in self._sets:
+            columns = task.columns(groups)
+            if not len(columns):
+                models.append(SetModel(columns, None, task.shares))
+                continue
+            part = _safe_indexing(_safe_indexing(rows, fitted), columns, axis=1)
+            own = OwnModel.fit(self.estimator, columns, part, task.y, self.classes_)
+            models.append(own)
+        return models
+
+    @staticmethod
+    def _own_rows(model, values, rows, at):
+        """Rows as a model reads them."""
+        if isinstance(model, SetModel):
+            return values[at]
+        return _safe_indexing(_safe_indexing(rows, at), model.columns, axis=1)
+
+    def _quality_of(self, y, proba):
+        """Quality of answering rows by these probabilities."""
+        response = proba if self._bound.asks == "predict_proba" else proba.argmax(axis=1)
+        return np.asarray(self._bound.of(y, response), dtype=np.float64)
+
+    def _value(self, proba):
+        """Quality that answering by these probabilities is expected to have, if they are right."""
+        n_rows, n_classes = proba.shape
+        every = (self._quality_of(np.full(n_rows, k), proba) for k in range(n_classes))
+        return sum(proba[:, k] * own for k, own in enumerate(every))
+
+    def _key(self, proba):
+        """What decides what a row buys next, as one number."""
+        return proba[:, 1] if proba.shape[1] == 2 else self._value(proba)
+
+    # Choose ---------------------------------------------------------------------------
+
+    def _least(self):
+        return 0.0
+
+    def operating_point(self, budget=None, *, max_rounds=None, max_cost=None):
+        """How rows are bought for within a budget, and what that was worth on held-out rows.
+
+        Parameters
+        ----------
+        budget : float, default=None
+            Mean cost per row. None takes the constructor's, as the other two do.
+
+        max_rounds : int, default=None
+            Purchases of a row.
+
+        max_cost : float, default=None
+            Cost that no row exceeds.
+
+        Returns
+        -------
+        OperatingPoint
+            Named tuple ``(first, price, share, cost, cost_se, quality, quality_se)``.
+        """
+        check_is_fitted(self)
+        limits = self._limits(self._effective_budget(budget), max_rounds, max_cost)
+        return self._choice(limits).point
+
+    def _limits(self, budget, max_rounds, max_cost):
+        max_rounds = self.max_rounds if max_rounds is None else max_rounds
+        max_cost = self.max_cost if max_cost is None else max_cost
+        if max_rounds is not None and (not isinstance(max_rounds, Integral) or max_rounds < 0):
+            raise ValueError(
+                f"max_rounds must be a whole number that is not negative, got {max_rounds!r}."
+            )
+        return Limits(budget, max_rounds, check_budget(max_cost, name="max_cost"))
+
+    def _learn(self, limits, rows):
+        """Policies within limits of each row, from some of the held-out rows."""
+        value, key, _ = self._held_out
+        allowed = self.set_costs_ <= limits.max_cost * _ROOM
+        fixed = self._sets, self.set_costs_, allowed, self._most_rounds(limits)
+        return Policies.learn(value[:, rows], key[:, rows], *fixed)
+
+    def _policies_of(self, limits):
+        own = limits.max_rounds, limits.max_cost
+        return _remembered(self._policies, own, lambda: self._learn(limits, slice(None)))
+
+    def _ends_of(self, limits):
+        """Sets at which held-out rows end, from each first set and at each price.
+
+        By what all of them say, and by what the other half of them says.
+        """
+
+        def follow():
+            key = self._held_out[1]
+            first = np.arange(key.shape[1]) % 2 == 0
+            halves = [(own, self._learn(limits, ~own)) for own in (first, ~first)]
+            policies, n_rounds = self._policies_of(limits), self._most_rounds(limits)
+            found = {}
+            for left in {self._left(start, n_rounds) for start in range(len(self._sets))}:
+                fair = np.empty((len(policies.prices), *key.shape), dtype=np.int16)
+                for own, other in halves:
+                    fair[:, :, own] = other.ends(key[:, own], left)
+                found[left] = policies.ends(key, left), fair
+            lefts = (self._left(start, n_rounds) for start in range(len(self._sets)))
+            return [tuple(part[:, at] for part in found[left]) for at, left in enumerate(lefts)]
+
+        return _remembered(self._ends, (limits.max_rounds, limits.max_cost), follow)
+
+    def _most_rounds(self, limits):
+        """Purchases of a row at most: no row buys more often than there are sets."""
+        return None if limits.max_rounds is None else min(limits.max_rounds, len(self._sets))
+
+    def _left(self, start, n_rounds):
+        """Purchases behind the first set; None is any number."""
+        if start == 0 and not self._sets[0].any():
+            # Nothing is known there, by which some rows could buy on and others not.
+            return 0
+        if n_rounds is None:
+            return None
+        # The free groups are there before the first purchase.
+        return max(n_rounds - int(start > 0), 0)
+
+    def _choice(self, limits, warns=False):
+        """The first set, and how the rest of a budget is spent."""
+        choice = _remembered(self._choices, limits, lambda: self._choose(limits))
+        if warns and choice.point.cost == 0 and (self.group_costs_ > 0).any():
+            self._warn_of_nothing(limits)
+        return choice
+
+    def _choose(self, limits):
+        policies, ends = self._policies_of(limits), self._ends_of(limits)
+        quality, costs = self._held_out[2], self.set_costs_
+        n_rows = quality.shape[1]
+        rows = np.arange(n_rows)
+        found, judged, spent = [], [], []
+        for start in self._starts(limits):
+            left = self._left(start, self._most_rounds(limits))
+            own, fair = ends[start]
+            found.append((start, spend(costs[own].mean(axis=1), limits.budget), left))
+            by_half = spend(costs[fair].mean(axis=1), limits.budget)
+            high, low, share = fair[by_half.price], fair[by_half.lower], by_half.share
+            judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
+            spent.append((1 - share) * costs[high] + share * costs[low])
+        judged, spent = np.array(judged), np.array(spent)
+
+        def best(rows):
+            """Of equal ones the cheapest."""
+            worth = judged[:, rows].mean(axis=1)
+            within = np.flatnonzero(worth >= worth.max() - 1e-12)
+            return within[np.argmin(spent[within].mean(axis=1))]
+
+        first = rows % 2 == 0
+        fair = np.where(first, judged[best(~first)], judged[best(first)])
+        at = best(rows)
+        start, spending, left = found[at]
+        root = np.sqrt(max(n_rows - 1, 1))
+        stays = not policies.goes_on(start, spending, left)
+        point = OperatingPoint(
+            list(self.sets_[start]),
+            np.inf if stays else float(policies.prices[spending.price]),
+            spending.share,
+            float(spent[at].mean()),
+            float(spent[at].std() / root),
+            float(fair.mean()),
+            float(fair.std() / root),
+        )
+        return _Choice(int(start), spending, left, point)
+
+    def _starts(self, limits):
+        """Sets that every row may buy at first; without a round only what is free."""
+        if limits.max_rounds == 0:
+            return [0]
+        most = min(limits.budget, limits.max_cost) * _ROOM
+        return np.flatnonzero(self.set_costs_ <= most)
+
+    def _warn_of_nothing(self, limits):
+        least = self.set_costs_[self.set_costs_ > 0].min()
+        if min(limits.budget, limits.max_cost) == 0 or limits.max_rounds == 0:
+            return
+        if least > min(limits.budget, limits.max_cost) * _ROOM:
+            why = f"the cheapest set costs {least:.6g} for each row. Raise the budget."
+        else:
+            why = (
+                f"no set of groups within it raised quality={self._bound.name!r} on the held-out "
+                "rows. Another quality, more rows or other features may."
+            )
+        warn(f"Nothing is bought within budget={limits.budget!r}: {why}")
+
+    # Decide ---------------------------------------------------------------------------
+
+    def _plan(self, X, budget, known=None, max_rounds=None, max_cost=None):
+        limits = self._limits(budget, max_rounds, max_cost)
+        choice = self._choice(limits, warns=once_of(self) is EVERY)
+        known = self._known(known, num_samples(X))
+        ledger = self._ledger(X)
+        at, rounds = self._walk(X, ledger, known, choice, limits)
+        bought = rounds > 0
+        cost = bought @ self.group_costs_
+        return Plan(bought.sum(axis=1).astype(np.int64), cost, (ledger, at, rounds))
+
+    def _walk(self, X, ledger, known, choice, limits):
+        """The set that each row ends at, and the round in which it bought each group."""
+        policies = self._policies_of(limits)
+        n_rows = len(known)
+        at = np.full(n_rows, choice.start)
+        first = self._sets[choice.start]
+        rounds = (first & ~known).astype(np.int64)
+        at = self._with_known(at, known)
+        cap = limits.budget * n_rows * _ROOM - ((rounds > 0) @ self.group_costs_).sum()
+        n_round, left = int((self.group_costs_[first] > 0).any()), choice.left
+        low = np.full(n_rows, -1)
+        going = np.arange(n_rows if np.isfinite(choice.point.price) else 0)
+        while len(going) and left != 0:
+            to = np.full(len(going), STOP)
+            reach = np.full(len(going), -1)
+            for own in np.unique(at[going]):
+                inside = np.flatnonzero(at[going] == own)
+                rows = going[inside]
+                key = self._keys(X, ledger, own, rows)
+                reach[inside] = policies.reach(own, key, left)
+                to[inside] = self._next(policies, choice, ledger, own, rows, key, left, low)
+            moves = to != STOP
+            going, to, reach = going[moves], to[moves], reach[moves]
+            extra = self._sets[to] & ~self._sets[at[going]] & ~known[going]
+            price = extra @ self.group_costs_
+            if self.policy == "batch" and np.isfinite(limits.budget):
+                # Where the budget ends, the rows that would pay most are served first.
+                order = np.argsort(-reach, kind="stable")
+                paid = np.sort(order[np.cumsum(price[order]) <= cap])
+                going, to, extra, price = going[paid], to[paid], extra[paid], price[paid]
+                cap -= price.sum()
+            n_round += 1
+            rounds[going] += n_round * extra
+            at[going] = to
+            at = self._with_known(at, known)
+            left = None if left is None else left - 1
+        return at, rounds
+
+    def _keys(self, X, ledger, own, rows):
+        """What rows have shown at a set, as one number each."""
+
+        def ask(rows):
+            return self._key(self._judged[own].proba(self._read(X, ledger, own, rows)))
+
+        return once_of(self).rows(("key", int(own)), rows, len(ledger.planned), ask)
+
+    def _read(self, X, ledger, own, rows):
+        """Rows as the models of a set read them."""
+        model = self._judged[own]
+        if isinstance(model, SetModel):
+            return ledger.take(rows, model.columns)
+        return self._input(ledger, rows, model.columns, X)
+
+    def _next(self, policies, choice, ledger, own, rows, key, left, low):
+        """The set that rows buy next; where the two prices differ, rows are drawn once."""
+        price, lower, share = choice.spending
+        to = policies.next_sets(price, own, key, left)
+        if share > 0:
+            other = policies.next_sets(lower, own, key, left)
+            new = np.flatnonzero((to != other) & (low[rows] < 0))
+            if len(new):
+                columns = self._judged[own].columns
+                shown = ledger.take(rows[new], columns)[:, columns]
+                low[rows[new]] = row_draws(row_keys(shown)) < share
+            to = np.where(low[rows] == 1, other, to)
+        return to
+
+    def _with_known(self, at, known):
+        """The largest set that costs a row nothing more than where it stands."""
+        if not known.any():
+            return at
+        at, here = at.copy(), self._sets[at]
+        for own, groups in enumerate(self._sets):
+            more = groups & ~here
+            free = (here <= groups).all(axis=1) & ~(more & ~known).any(axis=1)
+            at[free & (own >= at)] = own
+        return at
+
+    def _known(self, known, n_rows):
+        """Groups that rows need not pay for."""
+        n_groups = len(self.group_costs_)
+        if known is None:
+            return np.zeros((n_rows, n_groups), dtype=bool)
+        if hasattr(known, "columns"):
+            names = list(known.columns)
+            if unknown := [name for name in names if name not in self.group_names_]:
+                raise ValueError(
+                    f"known has columns {unknown!r}, which are not among the groups "
+                    f"{self.group_names_!r}."
+                )
+            found = np.zeros((n_rows, n_groups), dtype=bool)
+            columns = [np.asarray(known[name]) for name in names]
+            if all(column.shape == (n_rows,) and column.dtype == bool for column in columns):
+                for name, column in zip(names, columns):
+                    found[:, self.group_names_.index(name)] = column
+                return found
+        known = np.asarray(known)
+        if known.shape != (n_rows, n_groups) or known.dtype != bool:
+            raise ValueError(
+                f"known must be a table of booleans of shape {(n_rows, n_groups)}, a row for each "
+                f"of X and a column for each of {self.group_names_!r}, got shape {known.shape} "
+                f"of {known.dtype}."
+            )
+        return known
+
+    def _answer(self, X, plan, response):
+        ledger, at, _ = plan.state
+
+        def answer(own, rows):
+            def ask(rows):
+                return self._models[own].proba(self._read(X, ledger, own, rows))
+
+            proba = once_of(self).rows(("answer", own), rows, len(at), ask)
+            return self._answers_of(proba, response)
+
+        return dispatch(at, answer)
+
+    # Views ----------------------------------------------------------------------------
+
+    def predict_routed(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
+        """Answers, choices and costs from one pass.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per sample for this call. None takes the constructor's; ``numpy.inf`` is
+            unlimited.
+
+        known : array-like or dataframe of bool, shape (n_samples, n_groups), default=None
+            Groups that need not be paid for, by row; a data frame names those it has. None: no
+            group is known before.
+
+        max_rounds : int, default=None
+            Purchases of a row in this call. None takes the constructor's.
+
+        max_cost : float, default=None
+            Cost that no row exceeds in this call. None takes the constructor's.
+
+        Returns
+        -------
+        Routed
+            Unpacks into ``(y_pred, route, cost)``.
+        """
+        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        return self._respond(X, "predict", budget, **call)
+
+    def route(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
+        """Number of groups bought for each row, without answering.
+
+        Parameters
+        ----------
+        X, budget, known, max_rounds, max_cost
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+        """
+        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        return self._respond(X, None, budget, **call).route
+
+    def predict_cost(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
+        """What `predict` spends on each row, without answering.
+
+        Parameters
+        ----------
+        X, budget, known, max_rounds, max_cost
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+        """
+        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        return self._respond(X, None, budget, **call).cost
+
+    def predict(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
+        """Class labels from what each row is worth.
+
+        Parameters
+        ----------
+        X, budget, known, max_rounds, max_cost
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        return self._respond(X, "predict", budget, **call).y_pred
+
+    def predict_proba(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
+        """Class probabilities from what each row is worth.
+
+        Parameters
+        ----------
+        X, budget, known, max_rounds, max_cost
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        return self._respond(X, "predict_proba", budget, **call).y_pred
+
+    def score(
+        self, X, y, sample_weight=None, budget=None, *, known=None, max_rounds=None, max_cost=None
+    ):
+        """Accuracy of `predict`.
+
+        Parameters
+        ----------
+        X, budget, known, max_rounds, max_cost
+            As in `predict_routed`.
+
+        y : array-like of shape (n_samples,)
+            True labels.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Share of rows answered correctly.
+        """
+        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        y_pred = self.predict(X, budget, **call)
+        return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
+
+    def bought(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
+        """Which groups are bought for each row, and in which round.
+
+        Parameters
+        ----------
+        X, budget, known, max_rounds, max_cost
+            As in `predict_routed`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_groups), dtype=int
+            The round, from 1; 0 where a group is not bought.
+        """
+        check_is_fitted(self)
+        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        plan = self._plan(self._check_X(X), self._effective_budget(budget), **call)
+        return plan.state[-1]
+
+
+def held_out_part(y, seed):
+    """Rows to learn from and rows to judge on, stratified where the classes allow it."""
+    n_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
+    stratified = np.bincount(y).min() >= 2 and n_out > y.max()
+    split = StratifiedShuffleSplit if stratified else ShuffleSplit
+    return next(split(1, test_size=n_out, random_state=seed).split(np.zeros(len(y)), y))
+
+
+def _remembered(memory, key, compute):
+    """What belongs to a key, computed once; the oldest of too many keys is forgotten."""
+    for known, found in memory:
+        if known == key:
+            return found
+    found = compute()
+    memory.append((key, found))
+    del memory[:-_REMEMBERED]
+    return found

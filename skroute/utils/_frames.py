@@ -1,0 +1,337 @@
+"""Columns of frames as numbers, read one by one as `fit` saw them: the one way in all rooms."""
+
+import importlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.preprocessing import OrdinalEncoder
+
+from skroute.utils._tensors import on_host
+
+NUMBER, DATE, CATEGORY = "number", "date", "category"
+
+
+def is_frame(X):
+    """Whether rows have named columns."""
+    return hasattr(X, "columns") and hasattr(X, "__getitem__")
+
+
+def is_missing(cell):
+    """Whether a cell is None, NaN, pandas' NA or NaT."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(cell, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(cell))
+    return isinstance(cell, (float, np.floating)) and cell != cell
+
+
+def cells_of(column):
+    """A column as an array of objects, what is missing as None.
+
+    numpy makes whole numbers of dates finer than microseconds; here they stay dates.
+    """
+    if np.ma.isMaskedArray(column):
+        column = column.astype(object).filled(None)
+    cells = np.asarray(column)
+    if cells.dtype.kind in "mM":
+        cells = cells.astype(f"{cells.dtype.kind}8[us]")
+    cells = np.array(cells, dtype=object)
+    cells[[is_missing(cell) for cell in cells]] = None
+    return cells
+
+
+def texts_of(column):
+    """The cells of a column as texts that depend on their values alone; None where missing.
+
+    The same whole number is the same text however the rows hold it: pandas makes 1.0 of 1 as
+    soon as a cell of the column is missing, and a file of codes gives "1" beside another text.
+    """
+    return np.array([_text(cell) for cell in cells_of(column)], dtype=object)
+
+
+def _text(cell):
+    if cell is None or isinstance(cell, str):
+        return cell
+    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+        return str(int(cell))
+    return str(cell.item() if isinstance(cell, np.generic) else cell)
+
+
+def numbers_of(column):
+    """A column as float64, NaN where it is missing; None where an entry is no number."""
+    if getattr(getattr(column, "dtype", None), "kind", "") == "c":
+        return None
+    if kind_of_type(column) is None and not np.ma.isMaskedArray(column):
+        try:
+            return np.asarray(column, dtype=np.float64)
+        except (TypeError, ValueError):
+            pass
+    try:
+        return np.array([np.nan if cell is None else float(cell) for cell in cells_of(column)])
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_date(cell):
+    return hasattr(cell, "isoformat") or isinstance(cell, np.datetime64)
+
+
+def kind_of_type(column):
+    """What the type of a column says; None where only its cells can say it."""
+    name = str(getattr(column, "dtype", None)).lower()
+    if name.startswith(("categor", "enum", "dictionary")):
+        return CATEGORY
+    if name.startswith(("date", "timestamp")):
+        return DATE
+    return "duration" if name.startswith(("timedelta", "duration")) else None
+
+
+def kind_of(column, name):
+    """What the cells of a column are: numbers, dates or categories.
+
+    Strings that all say numbers are numbers, as to scikit-learn; a pandas or polars category is
+    a category, whatever its cells are.
+    """
+    kind = kind_of_type(column)
+    if kind in (CATEGORY, DATE):
+        return kind
+    if numbers_of(column) is not None:
+        return NUMBER
+    cells = [cell for cell in cells_of(column) if cell is not None]
+    if all(_is_date(cell) for cell in cells):
+        return DATE
+    if any(isinstance(cell, str) for cell in cells):
+        return CATEGORY
+    raise TypeError(
+        f"Column {name!r} must hold numbers, strings, categories or dates, got cells of "
+        f"{type(cells[0]).__name__}. Turn them into one of these first."
+    )
+
+
+def dates_of(column):
+    """Seconds since 1970 of a column of dates; None where an entry is no date."""
+    cells = cells_of(column)
+    if not all(cell is None or _is_date(cell) for cell in cells):
+        return None
+    dates = [
+        np.datetime64("NaT") if cell is None else np.datetime64(_plain(cell)) for cell in cells
+    ]
+    dates = np.array(dates, dtype="datetime64[us]")
+    return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+
+
+def _plain(date):
+    """A date without its time zone: the same moment in universal time."""
+    offset = getattr(date, "utcoffset", lambda: None)()
+    return date if offset is None else (date - offset).replace(tzinfo=None)
+
+
+class ColumnReader(NamedTuple):
+    """How one column of `fit` is read.
+
+    Attributes
+    ----------
+    name : object
+        For messages.
+    kind : {"number", "date", "category"}
+    was_strings : bool
+        Whether its numbers were strings, or it had none: then another string is a missing number.
+    codes : OrdinalEncoder or None
+        Of the texts of a category.
+    """
+
+    name: Any
+    kind: str
+    was_strings: bool
+    codes: Any = None
+
+    @classmethod
+    def fit(cls, column, name):
+        """From the cells that `fit` saw."""
+        kind = kind_of(column, name)
+        if kind != CATEGORY:
+            cells = [cell for cell in cells_of(column) if cell is not None]
+            strings = not cells or any(isinstance(cell, str) for cell in cells)
+            return cls(name, kind, strings and kind == NUMBER)
+        codes = OrdinalEncoder(
+            handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
+        )
+        return cls(name, kind, False, codes.fit(_texts_or_nan(column)))
+
+    def read(self, column):
+        """Cells as float64; what is missing, and a category that `fit` did not see, is NaN."""
+        if self.kind == CATEGORY:
+            return self.codes.transform(_texts_or_nan(column))[:, 0]
+        if self.kind == DATE:
+            found = dates_of(column)
+        else:
+            found = numbers_of(column)
+            if found is None and self.was_strings:
+                found = np.array([_number(cell) for cell in cells_of(column)])
+        if found is None:
+            # Outside of what failed, which quotes the cell.
+            raise ValueError(
+                f"Column {self.name!r} held {self.kind}s in fit, and now something else."
+            )
+        return found
+
+
+def _texts_or_nan(column):
+    """Texts as OrdinalEncoder takes them, to which None is a category and NaN is missing."""
+    texts = texts_of(column)
+    texts[[text is None for text in texts]] = np.nan
+    return texts[:, None]
+
+
+def _number(cell):
+    try:
+        return np.nan if cell is None else float(cell)
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def columns_of(X):
+    """Names of the columns, or None, and the columns as the rows hold them."""
+    if is_frame(X):
+        names = list(X.columns)
+        if len({str(name) for name in names}) < len(names):
+            raise ValueError(f"X must not have two columns of the same name, got {names!r}.")
+        return names, [X[name] for name in names]
+    X = np.asarray(on_host(X))
+    return None, list(X.T) if X.ndim == 2 else [X]
+
+
+class FrameReader(NamedTuple):
+    """How the rows of `fit` become numbers.
+
+    Attributes
+    ----------
+    columns : list of ColumnReader
+    """
+
+    columns: list
+
+    @classmethod
+    def fit(cls, X):
+        """From the rows of `fit`."""
+        names, columns = columns_of(X)
+        names = range(len(columns)) if names is None else names
+        return cls([ColumnReader.fit(column, name) for column, name in zip(columns, names)])
+
+    @property
+    def categorical(self):
+        """Which columns are categories."""
+        return np.array([column.kind == CATEGORY for column in self.columns])
+
+    def read(self, X):
+        """Rows as float64, each column by what its cells say, also where X is an array."""
+        _, columns = columns_of(X)
+        return np.column_stack([own.read(column) for own, column in zip(self.columns, columns)])
+
+
+class RawRows(NamedTuple):
+    """What rows of `fit` looked like, to make others of single cells.
+
+    Attributes
+    ----------
+    names : list
+        Names of the columns, or their positions.
+    library : str or None
+        Of the frame; None of an array.
+    dtypes : list
+    filler : list
+        One cell of each column.
+    """
+
+    names: list
+    library: Any
+    dtypes: list
+    filler: list
+
+    @classmethod
+    def of(cls, X):
+        """From the rows of `fit`."""
+        names, columns = columns_of(X)
+        library = None if names is None else type(X).__module__.split(".")[0]
+        return cls(
+            list(range(len(columns))) if names is None else names,
+            library,
+            [column.dtype for column in columns],
+            [cells_of(column[:1])[0] for column in columns],
+        )
+
+    def rows(self, cells, n_rows):
+        """Rows as in `fit`, made of the cells of some columns; others are filled up.
+
+        Parameters
+        ----------
+        cells : mapping from position to array of shape (n_rows,)
+        n_rows : int
+
+        Returns
+        -------
+        DataFrame or ndarray
+        """
+        table = [
+            cells[at] if at in cells else np.array([self.filler[at]] * n_rows, dtype=object)
+            for at in range(len(self.names))
+        ]
+        if self.library is None:
+            whole = np.column_stack([cells_of(column) for column in table])
+            kind = self.dtypes[0]
+            return whole if kind.kind == "O" else whole.astype(np.result_type(kind, np.float16))
+        library = importlib.import_module(self.library)
+        make = _pandas_column if self.library == "pandas" else _other_column
+        columns = zip(self.names, table, self.dtypes)
+        return library.DataFrame({name: make(library, own, dtype) for name, own, dtype in columns})
+
+
+def _pandas_column(pandas, cells, dtype):
+    """Cells as a series of a dtype; whole numbers of `fit` may have gaps and fractions now."""
+    if getattr(cells, "dtype", None) is not None and cells.dtype.kind == "M":
+        return pandas.Series(cells).astype(dtype)
+    cells = cells_of(cells)
+    gone = np.array([cell is None for cell in cells], dtype=bool)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub" and not _are_whole(cells):
+        dtype = np.dtype(np.float64)
+    cells[gone] = np.nan
+    return pandas.Series(cells).astype(dtype)
+
+
+def _other_column(polars, cells, dtype):
+    cells = cells_of(cells)
+    if dtype.is_integer() and not _are_whole([cell for cell in cells if cell is not None]):
+        dtype = polars.Float64
+    return polars.Series(list(cells), dtype=dtype, strict=False)
+
+
+def _are_whole(cells):
+    return all(cell is not None and float(cell).is_integer() for cell in cells)
+
+
+def needs_encoding(X):
+    """Whether rows hold texts, categories or dates, which a regressor of numbers does not read."""
+    if is_frame(X):
+        return any(not _plain_numbers(X[name]) for name in list(X.columns))
+    if hasattr(X, "toarray") or hasattr(X, "__array_namespace__") and not hasattr(X, "dtype"):
+        return False
+    if isinstance(X, np.ndarray) and X.dtype.kind not in "OUST":
+        return False
+    if isinstance(X, (list, tuple)):
+        return len(X) > 0 and isinstance(X[0], str)
+    try:
+        found = np.asarray(X)
+    except Exception:
+        # Rows of a kind that only their own models read.
+        return False
+    if found.dtype.kind not in "OUST" or found.ndim not in (1, 2):
+        return False
+    columns = [found] if found.ndim == 1 else list(found.T)
+    kinds = (str, int, float, bool, np.generic, type(None))
+    if not all(isinstance(cell, kinds) for column in columns for cell in column):
+        return False
+    return any(not _plain_numbers(column) for column in columns)
+
+
+def _plain_numbers(column):
+    return kind_of_type(column) is None and numbers_of(column) is not None

@@ -265,7 +265,7 @@ def check_costs(costs, names, *, name="costs"):
     >>> check_costs({"large": 10, "small": 1}, ["small", "large"])
     array([ 1., 10.])
     """
-    names, costs = list(names), by_label(costs)
+    names, costs = list(map(str, names)), by_label(costs)
     if isinstance(costs, Mapping):
         costs = {str(key): cost for key, cost in costs.items()}
         if unknown := [key for key in costs if key not in names]:

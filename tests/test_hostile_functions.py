@@ -76,14 +76,6 @@ def calls(tmp_path):
             "price": 0.1,
             "tolerance": 1e-9,
         },
-        "assignment.decide": {
-            "values": VALUES,
-            "costs": COSTS,
-            "budget": 2.0,
-            "path": assignment.assignment_path(VALUES, COSTS),
-            "policy": "online",
-            "objective": "mean",
-        },
         "assignment.solve_assignment": {
             "values": VALUES,
             "costs": COSTS,

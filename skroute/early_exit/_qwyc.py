@@ -583,4 +583,4 @@ def _member_costs(costs, engine, X):
         return np.ones(engine.n_members)
     if isinstance(costs, str):
         return measure_costs(engine.member_calls(), X)
-    return check_costs(costs, [str(k) for k in range(engine.n_members)])
+    return check_costs(costs, range(engine.n_members))

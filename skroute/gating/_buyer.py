@@ -100,7 +100,9 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         if not isinstance(X, LazyFeatures):
             # Feature names were checked on X itself.
             values = X if self._reader is None else self._reader.read(X)
-            values = check_array(values, dtype=np.float64, ensure_all_finite=self._finite())
+            values = check_array(
+                values, dtype=np.float64, ensure_all_finite=self._finite(), input_name="X"
+            )
             return FeatureLedger(*values.shape, *groups, values=values)
         names, allow_nan = self._column_names(), self._finite() == "allow-nan"
 

@@ -5,6 +5,7 @@ another way, for example skops or ONNX.
 """
 
 import json
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,9 @@ def export_policy(router, path=None):
     Raises
     ------
     ValueError
-        For a router with costs per row.
+        For a router with costs per row, or one that asks a model before it decides.
+    TypeError
+        For what is no fitted router, or a path that is none.
 
     Examples
     --------
@@ -48,10 +51,15 @@ def export_policy(router, path=None):
     >>> [policy.choices[k] for k in policy.decide(quality, budget=3)]
     ['small', 'large']
     """
+    if not hasattr(router, "choices_") or not hasattr(router, "_policy"):
+        raise TypeError(
+            "router must be a fitted BudgetRouter or OCCAM router, which decides by estimates of "
+            f"each choice, got {type(router).__name__}."
+        )
     policy = router._policy()
-    if policy.per_row:
+    if policy.per_row or policy.planned.shape != (len(router.choices_),):
         raise ValueError(
-            f"A {type(router).__name__} with costs per row has no price list to export."
+            f"This router ({type(router).__name__}) has no price list of its choices to export."
         )
     record = {
         "format": _FORMAT,
@@ -65,6 +73,8 @@ def export_policy(router, path=None):
         "prices": policy.path.prices.tolist(),
         "counts": policy.path.counts.tolist(),
     }
+    if path is not None and not isinstance(path, (str, PathLike)):
+        raise TypeError(f"path must be a path or None, got {type(path).__name__}.")
     if path is not None:
         Path(path).write_text(json.dumps(record), encoding="utf-8")
     return record

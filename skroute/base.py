@@ -265,17 +265,17 @@ def check_costs(costs, names, *, name="costs"):
     >>> check_costs({"large": 10, "small": 1}, ["small", "large"])
     array([ 1., 10.])
     """
-    names, costs = list(map(str, names)), by_label(costs)
+    names, costs = list(names), by_label(costs)
     if isinstance(costs, Mapping):
         costs = {str(key): cost for key, cost in costs.items()}
-        if unknown := [key for key in costs if key not in names]:
+        if unknown := [key for key in costs if key not in {*map(str, names)}]:
             raise ValueError(f"{name} has entries for {unknown!r}, which are not among {names!r}.")
-        if missing := [key for key in names if key not in costs]:
+        if missing := [key for key in names if str(key) not in costs]:
             raise ValueError(
                 f"{name} has no entry for {missing!r}. Every one of {names!r} needs a cost; "
                 "there is no default."
             )
-        values = [costs[key] for key in names]
+        values = [costs[str(key)] for key in names]
     elif isinstance(costs, str) or not isinstance(costs, Iterable):
         raise ValueError(
             f"{name} must be a mapping from name to number or an array-like with one number "

@@ -28,6 +28,7 @@ from sklearn.utils.estimator_checks import (
 from sklearn.utils.validation import has_fit_parameter
 
 from skroute.base import Plan, Routed
+from skroute.certified import CertifiedRouter
 from skroute.features import LazyFeatures
 from skroute.routing import (
     BudgetRouter,
@@ -211,7 +212,6 @@ def check_decision_changed_parameters(estimator):
 # What a parameter that acts at once is set to, and what must be set with it.
 _CHANGES = {
     "policy": {"policy": "batch"},
-    "objective": {"objective": "min", "policy": "batch"},
     "reg_lambda": {"reg_lambda": 0.7},
     "exchange_rate": {"exchange_rate": 0.05},
     "max_rounds": {"max_rounds": 1},
@@ -225,6 +225,9 @@ def check_decision_parameters_that_act_at_once(estimator):
     at_once = AT_ONCE & set(estimator.get_params(deep=False))
     if type(estimator) in RULES_OF_FIT:
         at_once -= {"costs"}
+    if isinstance(estimator, CertifiedRouter):
+        # What is promised, which is decided by evidence.
+        at_once -= {"max_cost"}
     for name in sorted(at_once):
         model = fitted(estimator)
         if name == "budget":

@@ -15,7 +15,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from skroute import assignment, early_exit, metrics
+from skroute import early_exit, metrics
 from skroute.early_exit import QWYCEnsemble
 from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.routing import BudgetRouter

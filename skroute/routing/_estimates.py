@@ -38,12 +38,20 @@ def check_default_reads(X, advice):
             "The default quality_estimator reads rows of numbers, but X has the shape "
             f"{tuple(X.shape)}. {advice}"
         )
-    if holds_numbers(X) or needs_encoding(X):
+    if holds_numbers(X):
         return
+    some = _safe_indexing(X, slice(0, 100))
     try:
-        check_array(_safe_indexing(X, slice(0, 100)), ensure_all_finite=False)
+        if needs_encoding(X):
+            from skroute.quality import FrameEncoder
+
+            FrameEncoder().fit(some)
+        else:
+            check_array(some, ensure_all_finite=False)
     except (TypeError, ValueError) as error:
-        error.add_note(f"The default quality_estimator reads rows of numbers. {advice}")
+        error.add_note(
+            f"The default quality_estimator reads numbers, texts, categories and dates. {advice}"
+        )
         raise
 
 

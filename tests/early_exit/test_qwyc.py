@@ -500,7 +500,7 @@ def test_more_confidence_is_a_wider_bound(quick, boosted, problem):
         ({"order": "best"}, "The 'order' parameter of QWYCEnsemble"),
         ({"order": [0, 1, 1]}, "order must be a permutation of 0, ..., 2"),
         ({"costs": [1.0, 2.0]}, "costs must have one number for each of [0, 1, 2] (3), got 2"),
-        ({"costs": {0: 1.0}}, "costs has no entry for ['1', '2']"),
+        ({"costs": {0: 1.0}}, "costs has no entry for [1, 2]"),
         ({"calibration": 1.0}, "The 'calibration' parameter of QWYCEnsemble"),
     ],
 )

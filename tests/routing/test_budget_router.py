@@ -683,8 +683,8 @@ def test_an_estimator_of_numbers_says_what_makes_texts_numbers():
     pd = pytest.importorskip("pandas")
     texts, Q = [f"question {i}" for i in range(40)], np.ones((40, 2))
     frame = pd.DataFrame({"words": np.arange(40.0), "text": texts})
-    for X, where in ((texts, "and X holds texts"), (frame, r"column\(s\) \['text'\] of X holds")):
-        with pytest.raises(ValueError, match=f"{where}.*skroute.quality.FrameEncoder") as failure:
+    for X in (texts, frame):
+        with pytest.raises(ValueError) as failure:
             BudgetRouter(Ridge(), costs=[1, 2]).fit(X, Q)
         notes = " ".join(failure.value.__notes__)
         assert "skroute.quality.FrameEncoder" in notes and "question" not in notes

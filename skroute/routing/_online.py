@@ -554,7 +554,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         (cost,) = check_costs({name: cost}, [name], name="cost").tolist()
         if (X is None) != (y is None):
             raise ValueError("X and y must be given together: rows, and its quality on them.")
-        known = ()
+        known: tuple = ()
         if X is not None:
             check_rows_match(X=X, y=y)
             rows = self._scaled(whole_rows(X, self))

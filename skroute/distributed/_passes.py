@@ -210,6 +210,8 @@ def solve_in_passes(
         n_passes += 1
         n_rows = sum(counts)
         total = budget * n_rows
+        if not n_rows:
+            raise ValueError("There are no rows in any block.")
         if n_passes == 1:
             check_affordable(budget, sums[0] / n_rows)
         above += sums[2:]

@@ -1,7 +1,7 @@
 """A function, or a client behind an API, as a model."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from skroute.base import check_rows
 from skroute.members._base import MemberClassifier
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, num_samples
+from skroute.utils._validation import check_numbers
 
 
 class CallStatistics(NamedTuple):
@@ -280,9 +281,11 @@ class CallableClassifier(MemberClassifier):
         except Exception:
             self._count(n_failed=1)
             raise
+        # The service has answered, whatever is found out of its cost.
+        self._count(n_rows=n_rows)
         cost = self.cost(batch) if callable(self.cost) else self.cost
-        cost = np.broadcast_to(np.asarray(cost, dtype=np.float64), (n_rows,))
-        self._count(n_rows=n_rows, spent=float(cost.sum()))
+        cost = check_numbers(cost, "cost", low=0.0)
+        self._count(spent=float(np.broadcast_to(cost, (n_rows,)).sum()))
         return answer
 
     def _check(self, answer, n_rows):
@@ -304,8 +307,12 @@ class CallableClassifier(MemberClassifier):
                 f"function must return one label per row, shape {(n_rows,)}, got {answer.shape}."
             )
         known = classes[order]
-        at = np.minimum(np.searchsorted(known, answer), len(known) - 1)
-        if (strange := known[at] != answer).any():
+        places = {label: k for k, label in enumerate(known.tolist())}
+        at = np.array(
+            [places.get(one, -1) if isinstance(one, Hashable) else -1 for one in answer.tolist()],
+            dtype=np.int64,
+        )
+        if (strange := at < 0).any():
             # What a service says may hold what it was asked: its words are not shown.
             first = answer[strange].tolist()[0]
             what = f"a text of {len(first)} characters" if isinstance(first, str) else repr(first)

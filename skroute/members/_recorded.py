@@ -9,7 +9,7 @@ from sklearn.utils import _safe_indexing, check_array, indexable
 from sklearn.utils.metaestimators import available_if
 
 from skroute.members._base import MemberClassifier
-from skroute.utils._compat import _fit_context, num_samples
+from skroute.utils._compat import Integral, _fit_context, num_samples
 
 
 def _check_present(values, name):
@@ -162,54 +162,38 @@ class _Record:
         return labels[:, self.order].astype(np.int64)
 
     def _check_ids(self, ids):
-        """Sorted ids and the rows they stand for; None where ids are row numbers."""
-        self.ids = self.rows = None
-        if ids is None:
-            return
-        ids = np.asarray(ids)
+        """Rows by id, which are row numbers where none are given."""
+        self.numbered = ids is None
+        ids = np.arange(self.n) if ids is None else np.asarray(ids)
         if ids.shape != (self.n,):
             raise ValueError(f"ids must have shape ({self.n},), got {ids.shape}.")
         _check_present(ids, "ids")
-        if ids.dtype.kind == "O":
-            ids = ids.astype(str)
-        self.rows = np.argsort(ids, kind="stable")
-        self.ids = ids[self.rows]
-        if (repeated := self.ids[1:] == self.ids[:-1]).any():
+        self.kind = ids.dtype if ids.dtype.kind in "mM" else None
+        keys = ids.tolist()
+        self.row_of = {key: row for row, key in enumerate(keys)}
+        if len(self.row_of) < self.n:
             # Ids may be the texts that were asked about, which are not shown.
-            first = int(np.argmax(repeated))
-            again = sorted(self.rows[first : first + 2].tolist())
-            raise ValueError(f"ids must not repeat; rows {again[0]} and {again[1]} have the same.")
+            again = next(row for row, key in enumerate(keys) if self.row_of[key] != row)
+            raise ValueError(
+                f"ids must not repeat; rows {again} and {self.row_of[keys[again]]} have the same."
+            )
+        self.largest = max((abs(key) for key in keys if isinstance(key, Integral)), default=0)
 
     def find(self, asked):
-        """Positions of the rows asked for.
-
-        Raises
-        ------
-        KeyError
-            If one was not recorded.
-        """
-        if self.ids is None:
-            unknown = np.full(len(asked), True)
-            rows = np.zeros(len(asked), dtype=np.int64)
-            if asked.dtype.kind in "biuf":
-                # Row numbers may stand in a float matrix beside features.
-                whole = (asked >= 0) & (asked < self.n) & (asked == np.floor(asked))
-                unknown = ~whole
-                rows[whole] = asked[whole].astype(np.int64)
-            known = f"row numbers 0 to {self.n - 1}"
-        else:
-            if self.ids.dtype.kind == "U" or asked.dtype.kind in "OU":
-                asked = asked.astype(str)
-            at = np.zeros(len(asked), dtype=np.int64)
-            unknown = np.full(len(asked), True)
-            if (asked.dtype.kind == "U") == (self.ids.dtype.kind == "U"):
-                at = np.minimum(np.searchsorted(self.ids, asked), self.n - 1)
-                unknown = self.ids[at] != asked
-            rows = self.rows[at]
-            known = f"{self.n} ids"
-        if unknown.any():
+        """Positions of the rows asked for; an unknown one is a KeyError."""
+        asked = asked.astype(self.kind) if self.kind and asked.dtype.kind in "mM" else asked
+        keys = asked.tolist()
+        digits = np.finfo(asked.dtype).nmant if asked.dtype.kind == "f" else 52
+        if self.largest > 2 ** (digits + 1) and any(isinstance(key, float) for key in keys):
+            raise ValueError(
+                f"X has ids as {asked.dtype}, which cannot tell whole numbers above "
+                f"{2 ** (digits + 1)} apart, and ids go up to {self.largest}. Give them as whole "
+                "numbers in a column of a data frame, or as texts."
+            )
+        rows = np.array([self.row_of.get(key, -1) for key in keys], dtype=np.int64)
+        if len(where := np.flatnonzero(rows < 0)):
+            known = f"row numbers 0 to {self.n - 1}" if self.numbered else f"{self.n} ids"
             # By position: what X holds may be a text that nobody else should read.
-            where = np.flatnonzero(unknown)
             some = ", ".join(map(str, where[:3])) + (", ..." if len(where) > 3 else "")
             raise KeyError(
                 f"No answer was recorded for {len(where)} of {len(asked)} rows of X (at {some}); "

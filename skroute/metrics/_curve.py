@@ -12,6 +12,7 @@ from skroute.utils._calls import takes
 from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._handing import handed_over, models_of
 from skroute.utils._named import columns_of, in_order, part_of
+from skroute.utils._once import walking
 
 
 class AccuracyCostCurve(NamedTuple):
@@ -326,6 +327,8 @@ def accuracy_cost_curve(
         )
     limits = check_budgets(budgets)
     router, X = find_router(estimator, X)
+    # Nobody is asked about a row at one budget again at the next.
+    router = walking(router)
     # A cascade may be asked by signals alone.
     rows = y if X is None else X
     n = num_samples(rows)

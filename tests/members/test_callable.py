@@ -208,3 +208,26 @@ def _callable_plan(n):
 
     route = np.where(np.arange(n) % 3 == 0, 1, 0)
     return Plan(route, np.ones(n))
+
+
+@pytest.mark.parametrize(
+    "cost", [lambda rows: np.full(len(rows), np.nan), lambda rows: -1.0, lambda rows: {}["price"]]
+)
+def test_an_answer_whose_cost_is_not_known_was_given(cost):
+    model = CallableClassifier(lambda rows: ["a"] * len(rows), classes=["a", "b"], cost=cost)
+    with pytest.raises((ValueError, KeyError)):
+        model.predict(np.zeros((3, 1)))
+    assert model.statistics() == (1, 0, 3, 0.0)
+
+
+@pytest.mark.parametrize("said", [None, np.nan, ["a"], 3])
+def test_what_is_no_label_is_refused_in_words(said):
+    def ask(rows):
+        answers = np.full(len(rows), "a", dtype=object)
+        answers[1] = said
+        return answers
+
+    model = CallableClassifier(ask, classes=["a", "b"])
+    with pytest.raises(ValueError, match="for row 1 of its call, which is not in classes"):
+        model.predict(np.zeros((3, 1)))
+    assert model.statistics().n_failed == 1

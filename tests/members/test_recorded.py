@@ -319,3 +319,43 @@ def test_a_column_that_is_not_there_is_named():
     assert RecordedClassifier(["a", "b"], column="row").predict(X).tolist() == ["b", "a"]
     with pytest.raises(ValueError, match=r"column='id' is not one of X: \['row', 'x'\]"):
         RecordedClassifier(["a", "b"], column="id").predict(X)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    ids=st.one_of(
+        st.lists(st.integers(-(2**62), 2**62), min_size=2, max_size=8, unique=True),
+        st.lists(st.text("abc7", max_size=4), min_size=2, max_size=8, unique=True),
+    ),
+    kind=st.sampled_from(["plain", "objects", "frame", "floats"]),
+    seed=st.integers(0, 99),
+)
+def test_ids_are_found_by_value_or_refused(ids, kind, seed):
+    """Also in arrays of objects, and beside a column of numbers; never another row's answer."""
+    answers = np.array([f"answer {k}" for k in range(len(ids))])
+    model = RecordedClassifier(answers, ids=ids, column=0)
+    order = np.random.default_rng(seed).permutation(len(ids))
+    asked = [ids[k] for k in order]
+    if kind == "plain":
+        X = np.array(asked)[:, np.newaxis]
+    elif kind == "objects":
+        X = np.array([[one, 0.5] for one in asked], dtype=object)
+    elif kind == "frame":
+        X = pd.DataFrame({"id": asked, "x": 0.5})
+        model.set_params(column="id")
+    elif isinstance(ids[0], str):
+        return
+    else:
+        X = np.column_stack([np.array(asked, dtype=float), np.zeros(len(ids))])
+        if max(map(abs, ids)) > 2**53:
+            with pytest.raises(ValueError, match="cannot tell whole numbers above"):
+                model.predict(X)
+            return
+    np.testing.assert_array_equal(model.predict(X), answers[order])
+
+
+def test_row_numbers_in_an_array_of_objects():
+    model = RecordedClassifier(["a", "b", "a"])
+    assert model.predict(np.array([[0], [1]], dtype=object)).tolist() == ["a", "b"]
+    with pytest.raises(KeyError, match="row numbers 0 to 2"):
+        model.predict(np.array([["0"]]))

@@ -51,10 +51,25 @@ def test_numbers():
     assert_allclose(curve.row_cost.mean(axis=0), curve.cost)
 
 
-def test_one_pass_per_budget():
-    router = RankRouter().fit(X, y)
-    accuracy_cost_curve(router, X, y, BUDGETS)
-    assert router.n_calls_ == len(BUDGETS)
+@pytest.mark.parametrize("kind", [OccamRouterClassifier, FrugalMLClassifier])
+def test_no_model_is_asked_twice_about_a_row(kind):
+    asked = []
+
+    class Counting(GaussianNB):
+        def predict(self, X):
+            asked.extend(map(bytes, X))
+            return super().predict(X)
+
+        def predict_proba(self, X):
+            asked.extend(map(bytes, X))
+            return super().predict_proba(X)
+
+    X, y = make_classification(300, random_state=0)
+    members = [("bayes", Counting()), ("tree", DecisionTreeClassifier(max_depth=3))]
+    router = kind(members, costs=[1, 10]).fit(X[:150], y[:150])
+    asked.clear()
+    accuracy_cost_curve(router, X[150:], y[150:], [1, 2, 4, 8, None])
+    assert len(asked) == len(set(asked)) <= 150
 
 
 def test_sample_weight_counts_rows():
@@ -287,5 +302,5 @@ def test_labels_of_another_type_are_refused():
     texts = y.astype(str)
     with pytest.raises(ValueError, match="y_true holds texts and y_pred numbers"):
         accuracy_cost_curve(router, X, texts, [5])
-    with pytest.raises(ValueError, match="texts"):
+    with pytest.raises(ValueError, match="Mix of label input types"):
         router.score(X, texts)

@@ -223,7 +223,7 @@ def check_decision_parameters_that_act_at_once(estimator):
     """What acts at once decides as if it had been there in `fit`."""
     X, y, X_test, _ = rows()
     at_once = AT_ONCE & set(estimator.get_params(deep=False))
-    if type(estimator) in RULES_OF_FIT:
+    if isinstance(estimator, RULES_OF_FIT) or hasattr(fitted(estimator), "mixture_"):
         at_once -= {"costs"}
     if isinstance(estimator, CertifiedRouter):
         # What is promised, which is decided by evidence.

@@ -54,7 +54,7 @@ for call in (
         + ROUTED
     )
     assert (
-        message.count("needs torch, which is not installed: pip install 'skroute-ml[torch]'") == 2
+        message.count("needs torch, which is not installed: pip install 'skroute-ml[torch]'") == 1
     )
 
 

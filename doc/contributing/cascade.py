@@ -1,15 +1,16 @@
 """A confidence cascade: ask members by rising cost until one is sure enough."""
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from skroute.base import Plan, check_affordable
-from skroute.routing._answers import Answers, CombiningRouter
+from skroute.routing._combining import CombiningRouter
 from skroute.routing._mixtures import best_mixture
 from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval, num_samples
 
 
-class CascadeClassifier(CombiningRouter):
+class CascadeClassifier(ClassifierMixin, CombiningRouter):
     """Ask members by rising cost; take the first answer whose score is high enough."""
 
     _parameter_constraints = {
@@ -18,6 +19,7 @@ class CascadeClassifier(CombiningRouter):
         "cv": ["cv_object"],
     }
     _target_kinds = (SingleLabel,)
+    score = CombiningRouter.score
 
     def __init__(self, estimators, *, costs, budget=None, n_thresholds=20, cv=5, n_jobs=None):
         self.estimators = estimators
@@ -27,18 +29,20 @@ class CascadeClassifier(CombiningRouter):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _learn(self, X, target, answers):
-        self._order = np.argsort(self.costs_, kind="stable")
+    def _learn(self, X, answers):
+        self._order, rows = (
+            np.argsort(self._costs_of_fit, kind="stable"),
+            np.arange(len(answers.target)),
+        )
         scores = np.stack([answers.responses[k] for k in self._order], axis=1)
-        right = scores.argmax(axis=2) == target[:, np.newaxis]
-        spent, rows = np.cumsum(self.costs_[self._order]), np.arange(len(target))
-        thresholds, found = np.linspace(0, 1, self.n_thresholds), []
-        for threshold in thresholds:
-            sure = scores.max(axis=2) >= threshold
-            sure[:, -1] = True
-            stop = sure.argmax(axis=1)
-            found.append((spent[stop].mean(), right[rows, stop].mean()))
-        self.mixture_, kept = best_mixture(*zip(*found))
+        right = scores.argmax(axis=2) == answers.target[:, np.newaxis]
+        thresholds = np.linspace(0, 1, self.n_thresholds)
+        sure = scores.max(axis=2) >= thresholds[:, np.newaxis, np.newaxis]
+        sure[:, :, -1] = True
+        stop = sure.argmax(axis=2)
+        cost, quality = np.cumsum(self._costs_of_fit[self._order])[stop], 1.0 * right[rows, stop]
+
+        self.mixture_, kept = best_mixture(cost.mean(axis=1), quality.mean(axis=1))
         self._thresholds = thresholds[kept]
         chains = [self._order[: k + 1] for k in range(len(self._order))]
         self._set_choices(
@@ -47,10 +51,18 @@ class CascadeClassifier(CombiningRouter):
             np.eye(len(chains))[self._order],
         )
 
-    def _plan(self, X, budget):
+    def _least(self):
+        return self.choice_costs_.min()
+
+    @property
+    def _member_costs(self):
+        # Thresholds were chosen for the costs of fit: new ones act at the next.
+        return self._costs_of_fit
+
+    def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
-        threshold = self._thresholds[self.mixture_.draw(X, budget)]
-        answers, active = Answers(self, X), np.arange(num_samples(X))
+        threshold = self._thresholds[self.mixture_.draw(X, budget, request_id)]
+        answers, active = self._asked_answers(X), np.arange(num_samples(X))
         route = np.zeros(len(active), dtype=np.int64)
         for step, member in enumerate(self._order[:-1]):
             active = active[answers.ask(member, active).max(axis=1) < threshold[active]]

@@ -67,7 +67,7 @@ class CombiningRouter(MemberRouter):
         )
 
     def _least_cost(self, costs, names):
-        return float(costs[possible_bases(self.base, names)].min())
+        return float(costs[possible_bases(getattr(self, "base", "auto"), names)].min())
 
     def _check(self, X, members):
         super()._check(X, members)

@@ -87,9 +87,11 @@ def part_of(folds, n_rows):
 
 def predict_matrix(fitted, X, name):
     """Outputs of a regressor as finite numbers, one column for each."""
+    from skroute.forests._averages import average_of
+
     n = num_samples(X)
     with note_failure(name, n, "predict"):
-        values = np.asarray(on_host(fitted.predict(X)), dtype=np.float64).reshape(n, -1)
+        values = np.asarray(on_host(average_of(fitted, X)), dtype=np.float64).reshape(n, -1)
         if not np.isfinite(values).all():
             # The row would silently go to whatever is compared first.
             raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")

@@ -100,8 +100,7 @@ def test_routers_do_not_call_tree_by_tree(kind, abstain_cost, monkeypatch):
         )
         found = router.predict_routed(X[900:])
     assert calls == []
-    for room in ("_predictors", "_abstaining", "_values"):
-        name = f"skroute.routing.{room}.average_of"
-        monkeypatch.setattr(name, lambda model, X: model.predict(X))
+    name = "skroute.forests._averages.average_of"
+    monkeypatch.setattr(name, lambda model, X: model.predict(X))
     for ours, expected in zip(found, router.predict_routed(X[900:])):
         np.testing.assert_array_equal(ours, expected)

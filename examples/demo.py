@@ -21,12 +21,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.metrics import accuracy_cost_curve
-from skroute.routing import (
-    OccamRouterClassifier,
-    OracleRouterClassifier,
-    RandomRouterClassifier,
-    SingleBestClassifier,
-)
+from skroute.routing import DummyRouterClassifier, OccamRouterClassifier
 
 SEED = 0
 N_SPLITS = 3
@@ -50,8 +45,8 @@ def one_split(X, y, budgets, seed):
     )
     routers = {
         "OCCAM": OccamRouterClassifier(members(), costs=COSTS),
-        "single best": SingleBestClassifier(members(), costs=COSTS),
-        "random": RandomRouterClassifier(members(), costs=COSTS),
+        "single best": DummyRouterClassifier(members(), costs=COSTS),
+        "random": DummyRouterClassifier(members(), costs=COSTS, strategy="random"),
     }
     found = {}
     for name, router in routers.items():
@@ -63,7 +58,7 @@ def one_split(X, y, budgets, seed):
         occam = routers["OCCAM"].set_params(budget=budget)
         found["told"].append(occam.validation_cost_)
         found["told error"].append(occam.validation_cost_se_)
-    oracle = OracleRouterClassifier(members(), costs=COSTS).fit(X_train, y_train)
+    oracle = DummyRouterClassifier(members(), costs=COSTS, strategy="oracle").fit(X_train, y_train)
     found["oracle"] = [oracle.score(X_test, y_test, budget=budget) for budget in budgets]
     return found
 

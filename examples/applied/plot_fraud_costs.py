@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, train_test_split
 from sklearn.naive_bayes import GaussianNB
 
-from skroute.routing import OccamRouterClassifier, SingleBestClassifier
+from skroute.routing import DummyRouterClassifier, OccamRouterClassifier
 
 X, y = make_classification(
     16000, n_features=12, n_informative=8, weights=[0.94], class_sep=0.8, random_state=0
@@ -53,7 +53,7 @@ def error_cost(router, budget):
 routers = {
     "routed by cost": OccamRouterClassifier(members, costs=prices, budget=0.1, quality=matrix),
     "routed by accuracy": OccamRouterClassifier(members, costs=prices, budget=0.1),
-    "best single": SingleBestClassifier(members, costs=prices, quality=matrix),
+    "best single": DummyRouterClassifier(members, costs=prices, quality=matrix),
 }
 fig, ax = plt.subplots()
 for name, router in routers.items():

@@ -107,11 +107,6 @@ deciding = router.routing_cost_ - router.costs_[0]
 print(f"deciding: {1e6 * deciding:4.0f} microseconds per image")
 
 # %%
-# Any layer of the net can be the embedding instead of its probabilities. It is taken from the
-# same forward pass, so that it costs nothing more: the net's name and the layer's, as a pair.
-with_layer = occam(("small", "penultimate"))
-
-# %%
 # What a budget buys
 # ------------------
 #
@@ -120,7 +115,7 @@ with_layer = occam(("small", "penultimate"))
 # is a share of the largest net's time.
 from skroute.assignment import solve_assignment
 from skroute.metrics import accuracy_cost_curve
-from skroute.routing import OracleRouterClassifier
+from skroute.routing import DummyRouterClassifier
 
 shares = np.array([0.2, 0.3, 0.4, 0.6, 0.8, 1.0])
 
@@ -133,12 +128,13 @@ def curve_of(router):
 
 budgets, curve = curve_of(router)
 largest = router.costs_.max()
-oracle = OracleRouterClassifier(nets, costs=dict(zip(router.choices_, router.costs_)))
+oracle = DummyRouterClassifier(
+    nets, costs=dict(zip(router.choices_, router.costs_)), strategy="oracle"
+)
 truth = oracle.fit(X[learn], y[learn]).member_quality(X_test, y_test)
 results = {
     "OCCAM": curve.quality,
     "its cost": curve.cost / largest,
-    "with the layer": curve_of(with_layer)[1].quality,
     "single best": [
         accuracy[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()] for b in budgets
     ],

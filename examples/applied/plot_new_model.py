@@ -88,18 +88,3 @@ plt.show()
 # found. A mean for every prompt takes too many of them in: it has no doubt, and tells no prompts
 # apart. (The right panel keeps the price of the left one, so that its spend is not exactly equal;
 # ``benchmarks/bench_lifecycle.py`` compares at equal spend.)
-#
-# ``newcomers_`` says what is known. With ``min_evidence`` a model stays out until its scores
-# promise that it does no harm, which takes many: half a point in all is easily chance.
-
-best = max(gain, key=lambda name: gain[name][-1])
-router = fitted([name for name in prices if name != best])
-at = list(prices).index(best)
-for low, high in zip((0, 100, 300), (100, 300, 1000)):
-    q = log.quality[train[low:high], at]
-    router.add_choice(best, Z["train"][low:high], q, cost=prices[best], min_evidence=0.95)
-    known = router.newcomers_[best]
-    print(
-        f"{known.n_rows:5d} scores: gain {known.gain:+.3f}, at least {known.lowest_gain:+.3f}, "
-        f"{'taken in' if known.adopted else 'waits'}"
-    )

@@ -29,7 +29,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
-from skroute.metrics import ReplayDisplay, Shift, replay
+from skroute.metrics import replay
 from skroute.routing import BudgetRouter, OnlineBudgetRouter
 
 names = ["llama-3.1-8b-instruct", "mistral-large-2512", "gemini-2.5-pro"]
@@ -74,24 +74,31 @@ online = OnlineBudgetRouter(prices, budget=ceiling).fit(X, Q, C)
 # ------
 #
 # For 600 requests mistral-large gives answers that are worth four fifths of what they were. Its
-# price stays, and nobody is told.
+# price stays, and nobody says so.
 
-shifts = [Shift(names[1], 600, 1200, quality_factor=0.8)]
-display = ReplayDisplay.from_estimator(
-    online, X_new, Q_new, C_new, shifts=shifts, name="learns while serving"
-)
-happened = replay(fitted, X_new, Q_new, C_new, choices=names, shifts=shifts)
-ReplayDisplay.from_predictions(happened, ax=display.axes_, name="fitted once")
-display.axes_[0].axhline(ceiling, color="0.3", linestyle="--")
-display.axes_[0].set_title("A model fails in silence for 600 requests")
+changed = Q_new.copy()
+changed[600:1200, 1] *= 0.8
+learns = replay(online, X_new, changed, C_new, choices=names)
+happened = replay(fitted, X_new, changed, C_new, choices=names)
+
+fig, axes = plt.subplots(3, sharex=True, figsize=(7, 7), layout="constrained")
+window = np.ones(100) / 100
+for name, run in (("learns while serving", learns), ("fitted once", happened)):
+    for ax, values in zip(axes, (run.cost, run.quality, run.route == 1)):
+        ax.plot(np.convolve(values, window, mode="valid"), label=name)
+axes[0].axhline(ceiling, color="0.3", linestyle="--")
+axes[0].set(ylabel="spend", title="A model fails in silence for 600 requests")
+axes[1].set(ylabel="quality")
+axes[2].set(ylabel=f"share of {names[1]}", xlabel="request (means of 100)")
+axes[0].legend()
 plt.show()
 
 # %%
-# The lowest panel shows the shares of the router that learns: it leaves the failed model after some
-# tens of outcomes, spends on the others what the ceiling allows, and finds out that it is well
+# The lowest panel shows how often the failed model is asked: the router that learns leaves it after
+# some tens of outcomes, spends on the others what the ceiling allows, and finds out that it is well
 # again.
 
-for name, run in (("learns", display.replayed), ("fitted once", happened)):
+for name, run in (("learns", learns), ("fitted once", happened)):
     parts = [run.quality[:600], run.quality[600:1200], run.quality[1200:]]
     print(f"{name:>12}:", *(f"{part.mean():.3f}" for part in parts))
     print(f"{'':>12}  spend over ceiling {run.cost.mean() / ceiling:.3f}")

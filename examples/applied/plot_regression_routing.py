@@ -16,11 +16,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
 
 from skroute.metrics import AccuracyCostDisplay
-from skroute.routing import (
-    OccamRouterRegressor,
-    OracleRouterRegressor,
-    RandomRouterRegressor,
-)
+from skroute.routing import DummyRouterRegressor, OccamRouterRegressor
 
 X, y = make_friedman1(2000, noise=1.0, random_state=0)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
@@ -34,11 +30,14 @@ costs = {"ridge": 1, "forest": 10}
 # The quality is minus the squared error; the baselines know it as well.
 budgets = np.linspace(1, 10, 7)
 ax = None
-for kind in (OccamRouterRegressor, RandomRouterRegressor, OracleRouterRegressor):
-    router = kind(members, costs=costs, budget=5.5).fit(X_train, y_train)
-    told = {"y_true": y_test} if kind is OracleRouterRegressor else {}
+for name, router in {
+    "OCCAM": OccamRouterRegressor(members, costs=costs),
+    "random": DummyRouterRegressor(members, costs=costs, strategy="random"),
+    "oracle": DummyRouterRegressor(members, costs=costs, strategy="oracle"),
+}.items():
+    router.fit(X_train, y_train)
     display = AccuracyCostDisplay.from_estimator(
-        router, X_test, y_test, budgets=budgets, ax=ax, **told
+        router, X_test, y_test, budgets=budgets, ax=ax, name=name
     )
     ax = display.ax_
 ax.set(title="A ridge and a forest", ylim=(-8, 0))

@@ -255,7 +255,7 @@ PARTS = {
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", "--short", action="store_true")
     parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS))
     args = parser.parse_args()
     for part in args.part:

@@ -75,7 +75,6 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from skroute.routing._validation import choose_by_rule
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.datasets import (
@@ -96,6 +95,7 @@ from skroute.routing import (
     SequentialRouterClassifier,
 )
 from skroute.routing._draws import row_keys
+from skroute.routing._policy import choose_by_rule
 
 SIZES = (300, 1000, 3000)
 SHARES = (0.25, 0.5, 0.75)
@@ -385,7 +385,7 @@ def settings():
 def planned_path(router):
     """The prices by planned costs."""
     policy = router._policy()
-    return assignment_path(policy.estimate - policy.docked, policy.planned)
+    return assignment_path(policy.estimate - policy.penalty, policy.planned)
 
 
 def test_noise(choices, table, X):
@@ -434,7 +434,7 @@ def measure(setting, n, budgets, seed):
         price = path.price(max(budget, path.budgets[0]))
         old = true[rows, choose_at_price(estimate, planned, price)].mean()
         policy = router._policy()
-        ties = choose_by_rule(estimate - policy.docked, planned, policy.rule(budget))
+        ties = choose_by_rule(estimate - policy.penalty, planned, policy.rule(budget))
         of_cost, of_quality = (test_noise(ties, each, test.X) for each in (true, test.Q))
         found.append(
             [

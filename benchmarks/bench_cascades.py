@@ -31,8 +31,17 @@ import numpy as np
 from _harness import claim, keep_piece, read_pieces, save, table, tables_so_far
 
 from skroute.routing import CascadeRouter
-from skroute.routing._cascade_rules import Log, Reader, fit_cascade, fixed_order, play
+from skroute.routing._cascade_rules import (
+    _TRUST,
+    Fitted,
+    Outcomes,
+    Reader,
+    chain_of,
+    fit_cascade,
+)
 from skroute.routing._mixtures import best_mixture
+from skroute.routing._signals import StateBasis
+from skroute.routing._states import roll_back
 
 # Area of error over cost that the project asks of itself, and the seconds of a chain's fit.
 BARS = {
@@ -140,13 +149,13 @@ def oracle(data, models, bounds, max_calls):
     log = as_log(quality, costs, signals)
     other = as_log(*data.rows(True, models))
     reader, bases = Reader(log), {}
-    scores, theirs = reader.scores(log), reader.scores(other)
+    scores, theirs = (reader.scores(of.known, of.signals) for of in (log, other))
     by_cost = np.argsort(costs.mean(axis=0), kind="stable").tolist()
     prices = np.r_[1.0, np.geomspace(1e-1, 1e-5, 29)]
     points = []
     for size in range(1, max_calls + 1):
         for part in combinations(by_cost, size):
-            cascade = fixed_order(len(models), part)
+            cascade = chain_of(len(models), part)
             found = fit_cascade(cascade, log, scores, prices, bases)
             got, spent = play(found, other, theirs)
             points.append((spent.mean(axis=0), got.mean(axis=0)))
@@ -154,9 +163,38 @@ def oracle(data, models, bounds, max_calls):
     return hull_area(cost, accuracy, bounds)
 
 
-def as_log(quality, costs, signals, abstain=0.0):
+def as_log(quality, costs, signals, abstain=None):
     columns = [signals[:, [k]] for k in range(signals.shape[1])]
-    return Log(quality, costs, columns, np.empty((len(quality), 0)), abstain)
+    return Outcomes(quality, costs, columns, np.empty((len(quality), 0)), abstain, 0.0, 1.0)
+
+
+def play(fitted, log, scores, handed=np.nan):
+    """Quality and cost at each price of what a cascade makes of rows."""
+    price_at = np.tile(np.arange(len(fitted.prices)), (len(log.quality), 1))
+    state, choice, _ = fitted.follow(*scores, price_at)
+    outcomes = np.column_stack([log.quality, np.full(len(price_at), handed)])
+    asked = fitted.cascade.states.asked[state]
+    quality = np.take_along_axis(outcomes, choice, axis=1)
+    return quality, np.einsum("ik,ijk->ij", log.costs, asked)
+
+
+def fit_handing_last(cascade, log, scores, prices, handing):
+    """A cascade that may hand a row over after its last answer only: one more way to answer."""
+    known, parts = scores
+    last = len(cascade.reads) - 1
+    realised = [log.quality[:, reads] for reads in cascade.reads]
+    realised[last] = np.column_stack([realised[last], np.full(len(known), handing)])
+
+    def fit(state, target):
+        reads, quality = cascade.reads[state], realised[state]
+        features = np.column_stack([known, *(parts[k] for k in reads)])
+        own = np.ones((quality.shape[1], features.shape[1]), dtype=bool)
+        basis = StateBasis(features, own, quality)
+        return basis.fit(target[:, quality.shape[1] :])
+
+    costs = log.costs.mean(axis=0)
+    values, _, _ = roll_back(cascade.states, realised, costs, prices, fit, trust=_TRUST)
+    return Fitted(cascade, values, costs, prices)
 
 
 def bench_curves(data, short):
@@ -212,12 +250,17 @@ def bench_curves(data, short):
 def losses(data, chain, penalty, abstain):
     """Mean error plus penalty, mean cost, share handed over and share wrong, by price."""
     models = data.chain.tolist()
-    log = as_log(*data.rows(False, models), abstain=1 - penalty)
-    other = as_log(*data.rows(True, models), abstain=1 - penalty)
+    handing = 1 - penalty
+    log = as_log(*data.rows(False, models), abstain=handing if abstain == "early" else None)
+    other = as_log(*data.rows(True, models))
     reader = Reader(log)
-    cascade = fixed_order(len(models), chain, abstain)
-    found = fit_cascade(cascade, log, reader.scores(log), PRICES)
-    got, spent = play(found, other, reader.scores(other))
+    scores, theirs = (reader.scores(of.known, of.signals) for of in (log, other))
+    cascade = chain_of(len(models), chain)
+    if abstain == "early":
+        found = fit_cascade(cascade, log, scores, PRICES, {})
+    else:
+        found = fit_handing_last(cascade, log, scores, PRICES, handing)
+    got, spent = play(found, other, theirs, handing)
     # Right answers are worth 1 and wrong ones 0: what is left was handed over.
     handed = (got > 0) & (got < 1)
     return (1 - got).mean(0), spent.mean(0), handed.mean(0), (got == 0).mean(0)

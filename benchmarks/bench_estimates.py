@@ -38,8 +38,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 import skroute.quality
-from skroute.quality import FrameEncoder
-from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
+from skroute.quality import BaggedNeighborsRegressor, FrameEncoder, QualityRegressor
 from skroute.quality._corrections import corrected, finished, rounding_unit
 from skroute.quality._family import MEMBERS, MOST_SEARCHED, NEIGHBORS, searching
 from skroute.quality._floors import floors_of_folds, lift

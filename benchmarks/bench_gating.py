@@ -273,7 +273,7 @@ PARTS |= {"clusters": part_clusters, "speed": part_speed}
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", "--short", action="store_true")
     parser.add_argument("--part", nargs="+", choices=PARTS)
     args = parser.parse_args()
     parts = args.part or (["letter", "clusters", "speed"] if args.quick else list(PARTS))

@@ -163,7 +163,6 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
 
     full = plain_torch(net, X_test)
     assert np.mean(full() != net.predict(X_test)) < 0.001
-    budget = max(0.3 * spent[-1], 1.01 * spent[0])
     seconds = alternate(
         {
             "full net, plain torch": full,

@@ -29,8 +29,8 @@ from skroute.assignment import solve_assignment
 from skroute.datasets import fetch_usps
 from skroute.metrics import accuracy_cost_curve
 from skroute.routing import (
+    DummyRouterClassifier,
     OccamRouterClassifier,
-    OracleRouterClassifier,
 )
 from skroute.routing._mixtures import best_mixture
 from skroute.utils._timing import seconds_per_sample
@@ -138,7 +138,6 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     nets = fit_nets(seed, X[train], y[train], epochs)
     seconds = time.perf_counter() - start
     router = occam(nets, X[learn], y[learn], seed)
-    layer = occam(nets, X[learn], y[learn], seed, ("small", "penultimate"))
 
     def at(shares, router):
         # Measured: on a slow machine the smallest share may not pay for the cheapest answer.
@@ -146,7 +145,6 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
 
     budgets = at(SHARES, router)
     curve = accuracy_cost_curve(router, X_test, y_test, budgets)
-    of_layer = accuracy_cost_curve(layer, X_test, y_test, at(SHARES, layer))
     each = np.array([net.score(X_test, y_test) for _, net in nets])
     single = [each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()] for b in budgets]
     costs = dict(zip(router.choices_, router.costs_))
@@ -156,7 +154,7 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     mixtures = [hull.share(cost) for cost in spent]
     vertex = each[kept]
     matched = [(1 - share) * vertex[low] + share * vertex[high] for low, high, share in mixtures]
-    oracle = OracleRouterClassifier(nets, costs=costs).fit(X[learn], y[learn])
+    oracle = DummyRouterClassifier(nets, costs=costs, strategy="oracle").fit(X[learn], y[learn])
     truth = oracle.member_quality(X_test, y_test)
     told = [solve_assignment(truth, router.costs_, b).objective for b in budgets]
     budget = budgets[list(SHARES).index(0.6)]
@@ -164,7 +162,6 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     result = {
         "OCCAM": curve.quality,
         "its cost": curve.cost / router.costs_.max(),
-        "with the layer": of_layer.quality,
         "single best": np.array(single),
         "random": np.array(matched),
         "oracle": np.array(told),

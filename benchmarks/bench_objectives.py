@@ -1,4 +1,4 @@
-"""What the user cares about: costs of errors, F1, balanced accuracy, log loss, money, regression.
+"""What the user cares about: costs of errors, balanced accuracy, log loss, money, regression.
 
 Three sets with rare or expensive positives (Adult, Covertype's rarest class against the rest,
 made-up data with 6 % positives), three members of price 1, 3 and 10 each. A third of the training
@@ -36,26 +36,25 @@ from _harness import (
     table,
     tables_so_far,
 )
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss
-from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.metrics import balanced_accuracy_score, log_loss
+from sklearn.model_selection import FixedThresholdClassifier, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
-from skroute.routing._calibrated import calibrate
 
 from skroute.datasets import fetch_adult, fetch_covertype_sample
 from skroute.routing import (
     BudgetRouter,
+    DummyRouterRegressor,
     OccamRouterClassifier,
     OccamRouterRegressor,
-    OracleRouterRegressor,
-    RandomRouterRegressor,
-    SingleBestRegressor,
 )
 
 COSTS = np.array([1.0, 3.0, 10.0])
@@ -65,7 +64,7 @@ MATRIX = {(0, 1): ALARM, (1, 0): MISSED}
 SETS = ("made up", "Adult", "Covertype", "regression")
 SPLITS = {"made up": 8, "Adult": 8, "Covertype": 8}
 ADULT_ROWS = 30_000
-TITLE = "What the user cares about: cost of errors, F1, balanced accuracy, log loss, regression"
+TITLE = "What the user cares about: cost of errors, balanced accuracy, log loss, regression"
 CUTS = np.r_[np.geomspace(0.002, 0.2, 25), np.linspace(0.22, 0.9, 18)]
 
 
@@ -77,7 +76,6 @@ def row_cost(y, given):
 # From true and given labels to a figure of all rows, higher is better.
 FIGURES = {
     "cost": lambda y, given: -row_cost(y, given).mean(),
-    "f1": lambda y, given: f1_score(y, given, zero_division=0.0),
     "balanced_accuracy": balanced_accuracy_score,
 }
 
@@ -87,9 +85,6 @@ def influences(y, given, figure):
     if figure == "cost":
         return -row_cost(y, given)
     value = FIGURES[figure](y, given)
-    if figure == "f1":
-        below = (y == 1) + 1.0 * (given == 1)
-        return value + (2.0 * (y & given) - value * below) / max(below.mean(), 1e-12)
     found, right = np.full(len(y), value), (y == given).astype(np.float64)
     for label in np.unique(y):
         rows = y == label
@@ -209,7 +204,6 @@ def contenders(problem, models, plain, figure):
 
 WORDS = {
     "cost": "cost of errors per row",
-    "f1": "F1",
     "balanced_accuracy": "balanced accuracy",
     "log loss": "log loss of predict_proba",
 }
@@ -232,7 +226,7 @@ def of_split(problem, found, figure):
 
 def compare(name, measured, figure):
     """Means over splits of all at each budget, and the standard errors of OCCAM's lead."""
-    sign = 1.0 if figure in ("f1", "balanced_accuracy") else -1.0
+    sign = 1.0 if figure == "balanced_accuracy" else -1.0
     tested = [one.tested for one in measured]
     ours, *peers = measured[0].rows
     values = {
@@ -355,6 +349,40 @@ def claims(result):
     return made
 
 
+class Said(ClassifierMixin, BaseEstimator):
+    """A model whose rows are its probabilities, for scikit-learn's calibration."""
+
+    classes_ = np.arange(2)
+
+    def fit(self, X, y):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def decision_function(self, X):
+        logs = np.log(np.maximum(X, 1e-12))
+        return logs[:, 1] - logs[:, 0]
+
+    def predict_proba(self, X):
+        return X
+
+    def predict(self, X):
+        return X.argmax(axis=1)
+
+
+def calibrated(proba, y):
+    """Out-of-fold probabilities and the model of the best calibration, or what they were."""
+    found = [(log_loss(y, proba), proba, None)]
+    for method in ("temperature", "sigmoid", "isotonic"):
+        model = CalibratedClassifierCV(FrozenEstimator(Said()), method=method)
+        folds = StratifiedKFold(5, shuffle=True, random_state=0)
+        out = cross_val_predict(model, proba, y, cv=folds, method="predict_proba")
+        found.append((log_loss(y, out), out, model))
+    _, out, model = min(found, key=lambda one: one[0])
+    return out, None if model is None else model.fit(proba, y)
+
+
 def log_losses(problem, models):
     """Log loss of `predict_proba`, beside the best member that the budget affords."""
     X, y = problem.train
@@ -367,17 +395,17 @@ def log_losses(problem, models):
         return -np.log(np.clip(proba[rows, true], 1e-15, 1.0))
 
     raw = [model.predict_proba(X) for model in models.values()]
-    scaled = [calibrate(proba, y, 5) for proba in raw]
+    scaled = [calibrated(proba, y) for proba in raw]
     known = {
         "best single": [log_loss(y, proba) for proba in raw],
-        "best single, calibrated": [log_loss(y, one.proba) for one in scaled],
+        "best single, calibrated": [log_loss(y, proba) for proba, _ in scaled],
     }
     later = [model.predict_proba(test) for model in models.values()]
     answers = {
         "best single": later,
         "best single, calibrated": [
-            proba if one.model is None else one.model.predict_proba(proba)
-            for one, proba in zip(scaled, later)
+            proba if model is None else model.predict_proba(proba)
+            for (_, model), proba in zip(scaled, later)
         ],
     }
     found = [router.predict_routed(test, budget=b) for b in BUDGETS]
@@ -425,15 +453,15 @@ def regression(short):
             ("forest", ExtraTreesRegressor(40, min_samples_leaf=2, random_state=0)),
         ]
         found = []
-        for kind in (
-            OccamRouterRegressor,
-            SingleBestRegressor,
-            RandomRouterRegressor,
-            OracleRouterRegressor,
+        for router in (
+            OccamRouterRegressor(members, **told),
+            DummyRouterRegressor(members, **told),
+            DummyRouterRegressor(members, strategy="random", **told),
+            DummyRouterRegressor(members, strategy="oracle", **told),
         ):
-            router = kind(members, **told).fit(X[:n], y[:n])
-            extra = {"y_true": y[n:]} if kind is OracleRouterRegressor else {}
-            answer = router.predict_routed(X[n:], **extra)
+            router.fit(X[:n], y[:n])
+            oracle = getattr(router, "strategy", None) == "oracle"
+            answer = router.predict_routed(X[n:], **({"y_true": y[n:]} if oracle else {}))
             found += [np.mean((y[n:] - answer.y_pred) ** 2), answer.cost.mean()]
         # What random spending buys at best: a mix of two members on the hull of all.
         alone = [np.mean((y[n:] - m.predict(X[n:])) ** 2) for m in router.estimators_]

@@ -25,10 +25,9 @@ from skroute.members import RecordedClassifier
 from skroute.metrics import accuracy_cost_curve, reference_curves
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import (
+    DummyRouterClassifier,
     FrugalMLClassifier,
     OccamRouterClassifier,
-    OracleRouterClassifier,
-    RandomRouterClassifier,
 )
 
 SHARES = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
@@ -63,10 +62,12 @@ def one_seed(seed, X_train, y_train, X_test, y_test):
     frozen = [(name, FrozenEstimator(model)) for name, model in router.named_estimators_.items()]
     costs = dict(zip(router.choices_, router.costs_))
     # Matched to what OCCAM really spent, not to the budget.
-    random = RandomRouterClassifier(frozen, costs=costs, random_state=seed).fit(X_train, y_train)
+    random = DummyRouterClassifier(frozen, costs=costs, strategy="random", random_state=seed).fit(
+        X_train, y_train
+    )
     spent = np.maximum(curve.cost, router.costs_.min() * 1.001)
     matched = [random.score(X_test, y_test, budget=cost) for cost in spent]
-    oracle = OracleRouterClassifier(frozen, costs=costs).fit(X_train, y_train)
+    oracle = DummyRouterClassifier(frozen, costs=costs, strategy="oracle").fit(X_train, y_train)
     truth = oracle.member_quality(X_test, y_test)
     told = [solve_assignment(truth, router.costs_, b).objective for b in budgets]
     return {

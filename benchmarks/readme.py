@@ -99,22 +99,10 @@ ROWS = [
         "online",
     ),
     (
-        "what routing would gain with all rows, forecast from 100, 300 and 1,000 scored ones on 18 "
-        "tables by what the other tables say: 95 % intervals that held",
-        "{covered-100:.0%}, {covered-300:.0%}, {covered-1000:.0%}",
-        "where",
-    ),
-    (
         "streams of 8 processes over one total, 200,000 requests, 50 kills: SQLite ledger",
         "{sqlite_storm_above:.0f} above the total, booked less counted {sqlite_storm_exact:.0f}, "
         "{sqlite_storm_used:.2%} of it used",
         "ledger",
-    ),
-    (
-        "Letter, Adapt: feature cost saved within about a point of a random forest",
-        "{saved-letter:.0f} %; {saved-letter.peer:.0f} % published. Measured before the gate's "
-        "level was set on rows that the gate has not seen; it may be lower now",
-        "gating",
     ),
 ]
 

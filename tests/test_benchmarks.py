@@ -128,14 +128,14 @@ def test_one_that_fails_or_hangs_costs_the_others_nothing(scripts, monkeypatch, 
         "print('hangs', flush=True)\n"
         "subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
     )
-    (scripts / "bench_where.py").write_text("print('and here')")
+    (scripts / "bench_budgets.py").write_text("print('and here')")
     monkeypatch.setattr(sys, "argv", ["run_all.py", "--full", "--limit", "0.02"])
     with pytest.raises(SystemExit, match="(?s)logs stopped after 1 s\nfrugal failed"):
         run_all.main()
     said = capsys.readouterr().out
     assert "was here" in said and "hangs" in said and "and here" in said
-    assert "3 jobs in" in said and "where: ended" in said
-    assert "without a record: frugal, logs, where" in said
+    assert "3 jobs in" in said and "budgets: ended" in said
+    assert "without a record: budgets, frugal, logs" in said
 
 
 def test_a_smaller_run_lies_beside_the_record_and_the_report_has_every_claim(
@@ -260,7 +260,7 @@ def test_the_noise_of_test_rows_is_that_of_rows_and_not_of_draws():
 import numpy as np
 import bench_budgets as bench
 from skroute.routing._draws import tie_draws
-from skroute.routing._validation import Choices
+from skroute.routing._policy import Choices
 
 for apart in (False, True):
     means, told, naive = [], [], []

@@ -33,6 +33,7 @@ SETTINGS = {
     "user_guide/report.rst": """
 from sklearn.linear_model import Ridge
 from skroute.datasets import make_routing_problem
+from skroute.metrics import decision_report
 from skroute.routing import BudgetRouter
 problem = make_routing_problem(300, n_features=2, random_state=0)
 X_test, Q_test = problem.data[200:], problem.quality[200:]
@@ -49,21 +50,6 @@ words = [f"w{i}" for i in range(80)]
 rng = np.random.default_rng(0)
 prompts = [" ".join(rng.choice(words, 12)) for _ in range(120)]
 scores, prices = rng.random((120, 2)), {"small": 0.1, "large": 1.0}
-""",
-    "user_guide/cascades.rst": """
-import numpy as np
-from types import SimpleNamespace
-from skroute.routing import CascadeRouter
-rng = np.random.default_rng(0)
-sure = rng.random((300, 3)); Q = (rng.random((300, 3)) < sure).astype(float)
-names = ["small", "middle", "large"]
-router = CascadeRouter(costs=dict(zip(names, [1, 3, 9])), budget=4).fit(
-    None, Q, signals={name: sure[:, [k]] for k, name in enumerate(names)}
-)
-reply = SimpleNamespace(text="yes", logprob=-0.1)
-client = SimpleNamespace(complete=lambda name, rows: [reply] * len(rows))
-middle = large = lambda rows: (["no"] * len(rows), [0.3] * len(rows))
-prompts = np.array(["a question"] * 5)
 """,
     "user_guide/early_exit.rst": """
 from sklearn.ensemble import RandomForestClassifier
@@ -101,6 +87,8 @@ columns = list("wxyz")
 pd.DataFrame(rng.random((50, 4)), columns=columns).to_parquet("requests/0.parquet")
 sample, quality_of_sample = pd.DataFrame(rows, columns=columns), Q
 router.fit(sample, Q)
+import joblib
+joblib.dump(router, "router.joblib")
 """,
     "user_guide/members.rst": """
 import numpy as np
@@ -123,15 +111,9 @@ router = OccamRouterClassifier([("a", GaussianNB()), ("b", GaussianNB())], costs
 """,
     "user_guide/multi_exit.rst": LOG
     + """
-from types import SimpleNamespace
-from sklearn.naive_bayes import GaussianNB
-from sklearn.linear_model import LogisticRegression
 from torch import nn
 from skroute.members import MultiExitClassifier
-from skroute.routing import SequentialRouterClassifier
-module, X_rest, y_rest = nn.Module(), X, y
-exits = [("exit0", GaussianNB()), ("exit1", LogisticRegression())]
-net = SimpleNamespace(exits=lambda: exits, n_exits_=2)
+module = nn.Module()
 """,
     "user_guide/occam.rst": """
 from sklearn.ensemble import RandomForestClassifier

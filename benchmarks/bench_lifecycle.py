@@ -157,7 +157,7 @@ def milliseconds(short):
             if what == "prices":
                 router.price_  # noqa: B018
             else:
-                policy.restricted(np.delete(np.arange(9), repeat % 9)).price(6.0)
+                policy.restricted(np.delete(np.arange(9), repeat % 9)).rule(6.0)
             found[what].append(1e3 * (time.process_time() - start))
     return {what: min(values) for what, values in found.items()}
 

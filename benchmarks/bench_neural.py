@@ -120,9 +120,7 @@ def wall_clock(router, X, budget, repeats):
     runs = []
     for _ in range(repeats):
         costs = [seconds_per_sample(member.predict, X, n_repeats=1) for member in members]
-        deciding = seconds_per_sample(
-            router._timed_decision(router._policy()), features, n_repeats=1
-        )
+        deciding = router._time_decisions(router._policy(), X)
         start = time.perf_counter()
         cost = router.predict_routed(X, budget=budget).cost.sum()
         wall = time.perf_counter() - start

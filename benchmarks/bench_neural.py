@@ -116,7 +116,6 @@ def wall_clock(router, X, budget, repeats):
     route = router.predict_routed(X, budget=budget).route
     calls = np.bincount(route, minlength=len(names))
     calls[embeds] = len(X)
-    features, _ = router._embed(X)
     runs = []
     for _ in range(repeats):
         costs = [seconds_per_sample(member.predict, X, n_repeats=1) for member in members]

@@ -1,6 +1,7 @@
 """Recorded answers as a model."""
 
 import reprlib
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,8 @@ class _Record:
         _check_present(ids, "ids")
         self.kind = ids.dtype if ids.dtype.kind in "mM" else None
         keys = ids.tolist()
+        if not all(isinstance(key, Hashable) for key in keys):
+            raise ValueError("ids must be numbers, texts or dates.")
         self.row_of = {key: row for row, key in enumerate(keys)}
         if len(self.row_of) < self.n:
             # Ids may be the texts that were asked about, which are not shown.
@@ -190,7 +193,8 @@ class _Record:
                 f"{2 ** (digits + 1)} apart, and ids go up to {self.largest}. Give them as whole "
                 "numbers in a column of a data frame, or as texts."
             )
-        rows = np.array([self.row_of.get(key, -1) for key in keys], dtype=np.int64)
+        found = (self.row_of.get(key, -1) if isinstance(key, Hashable) else -1 for key in keys)
+        rows = np.fromiter(found, dtype=np.int64, count=len(keys))
         if len(where := np.flatnonzero(rows < 0)):
             known = f"row numbers 0 to {self.n - 1}" if self.numbered else f"{self.n} ids"
             # By position: what X holds may be a text that nobody else should read.

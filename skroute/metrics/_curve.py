@@ -315,10 +315,10 @@ def accuracy_cost_curve(
     >>> router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.5).fit(X[:300], Q[:300])
     >>> curve = accuracy_cost_curve(router, X[300:], Q[300:], budgets=[0.1, 0.5])
     >>> curve.cost.round(2), curve.quality.round(2)
-    (array([0.1 , 0.48]), array([0.67, 0.76]))
+    (array([0.1, 0.5]), array([0.67, 0.77]))
     >>> curve.route_share.round(2)
     array([[1.  , 0.  ],
-           [0.58, 0.42]])
+           [0.56, 0.44]])
     """
     if row_quality is not None and not callable(row_quality):
         raise ValueError(

@@ -100,10 +100,10 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
     >>> from sklearn.dummy import DummyClassifier
     >>> from sklearn.naive_bayes import GaussianNB
     >>> from skroute.metrics import mean_quality_scorer
-    >>> from skroute.routing import SingleBestClassifier
+    >>> from skroute.routing import DummyRouterClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> members = [("prior", DummyClassifier()), ("bayes", GaussianNB())]
-    >>> best = SingleBestClassifier(members, costs=[0, 1], quality="brier").fit(X, y)
+    >>> best = DummyRouterClassifier(members, costs=[0, 1], quality="brier").fit(X, y)
     >>> -0.1 < mean_quality_scorer(best, X, y) < -0.05
     True
     """

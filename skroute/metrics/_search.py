@@ -86,11 +86,17 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from skroute.gating import GreedyMiserClassifier
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skroute.gating import AdaptGatingClassifier, BoostedGate
     >>> from skroute.metrics import BudgetSearchCV
     >>> X, y = load_iris(return_X_y=True)
     >>> search = BudgetSearchCV(
-    ...     GreedyMiserClassifier(n_estimators=5), {"gamma": [0.001, 0.3]}, budget=3, cv=2
+    ...     AdaptGatingClassifier(
+    ...         LogisticRegression(max_iter=1000), p_full=0.0, gate=BoostedGate(n_estimators=5)
+    ...     ),
+    ...     {"gamma": [0.01, 0.3]},
+    ...     budget=3,
+    ...     cv=2,
     ... ).fit(X, y)
     >>> bool(search.best_cost_ <= 3), search.best_score_ > 0.8
     (True, True)

@@ -13,7 +13,7 @@ from skroute.utils._compat import num_samples
 
 
 class Mixture(NamedTuple):
-    """Rules none of which is beaten by a mixture of others, by rising cost and quality.
+    """Rules by rising cost; a budget mixes two neighbours.
 
     Attributes
     ----------

@@ -6,38 +6,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import KFold
+from sklearn.utils import gen_batches
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.quality._corrections import corrected, rounding_unit, sizes_of
-from skroute.quality._family import (
-    MEMBERS,
-    MOST_SEARCHED,
-    NEIGHBORS,
-    Forest,
-    Rows,
-    pack,
-    unpack,
-)
-from skroute.quality._floors import Floor, floors_of_folds, laid_out, lift
+from skroute.quality._corrections import corrected, finished, sizes_of
 from skroute.quality._frame_encoder import FrameEncoder
+from skroute.quality._members import MEMBERS, Forest, pack, unpack
 from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
-from skroute.quality._trees import join
-from skroute.quality._uncertainty import (
-    error_curves,
-    in_one,
-    made_up_outcomes,
-    standard_errors,
-)
-from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
+from skroute.quality._uncertainty import error_curves, made_up_outcomes
+from skroute.utils._compat import Integral, Interval, _fit_context
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import checked_rows, refuse_masked
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
-# Rows that are estimated at once: what is between two kernels stays in the cache.
-_BLOCK = 1024
+# Rows that are estimated at once, which bounds the memory.
+_BLOCK = 4096
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
 _FEWEST_ROWS = 20
 # Squares of larger outcomes, times the rows of a table, are beyond all floats.
@@ -48,45 +34,31 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """The quality of each choice, by a family of estimators compared on its decisions.
 
     The routers' default. From rows and the quality of each choice it fits extremely
-    randomised trees (small and coarse leaves), boosted trees, ridge regression on factors that
-    the choices share, and the same on similarities to cluster centres, all with all choices in
-    one model. Estimates of rows that did not fit them then decide how much of each member is
-    taken: weights of at least zero, one for what tells the choices of a row apart and one for
-    their level. What is compared is what a router makes of the estimates: the realised quality
-    over the best random mix at equal spend, at five budgets. A member takes all the weight
-    where it decides better than the stack by more than noise, and where even the stack decides
-    worse than a coin, the estimate is each choice's mean. Last, the estimates of each choice are
-    corrected where outcomes of other rows say, beyond noise, that they are off. And where cheaper
-    choices are estimated to be better than an expensive one, by however little, but outcomes of
-    such rows contradict, the expensive one stays above them by a hair: where errors are rare and
-    expensive, few rows tell choices apart, and a plan must not be worse than the best single
-    choice that is affordable.
-
-    Nearest neighbours are part of the family with ``keep_rows="auto"``, and are kept only if
-    decisions are better with them by more than noise, since they need the rows of `fit`.
-
-    Standard errors, ``predict(X, return_std=True)``, come from outcomes that are made up: the
-    out-of-sample estimates stand for the truth, each row's error for its noise, with a sign drawn
-    at random, and what is taken of the family is fitted on these again. They are known by the size
-    of the estimate only: a row far from all others has that of its estimate.
+    randomised trees, boosted trees, ridge regression on factors that the choices share, and the
+    same on similarities to cluster centres, all with all choices in one model. Estimates of rows
+    that did not fit them then decide how much of each member is taken: weights of at least zero,
+    one for what tells the choices of a row apart and one for their level. What is compared is
+    what a router makes of the estimates: the realised quality over the best random mix at equal
+    spend, at five budgets. A member takes all the weight where it decides better than the stack
+    by more than noise, and where even the stack decides worse than a coin, the estimate is each
+    choice's mean. Last, the estimates of each choice are corrected where outcomes of other rows
+    say, beyond noise, that they are off.
 
     Parameters
     ----------
     family : list of str, default=None
-        Members to compare: of ``"trees"``, ``"coarse trees"``, ``"boosted"``, ``"linear"``,
-        ``"plain linear"``, ``"landmarks"``, ``"cosine landmarks"``, and ``"cosine neighbors"``,
-        ``"euclidean neighbors"``, ``"chebyshev neighbors"``, which keep the rows. None compares
-        all that `keep_rows` allows.
-
-    keep_rows : {"auto"} or bool, default="auto"
-        Whether neighbours may take part. ``"auto"``: up to 20,000 rows, the best metric only,
-        and only if decisions gain a twentieth more with it and more than noise; a row then
-        takes a search. True keeps them in the stack, False leaves them out; the fitted
-        estimator then keeps sums over rows only.
+        Members to compare: of ``"trees"``, ``"boosted"``, ``"linear"`` and ``"landmarks"``.
+        None compares all.
 
     cv : int, default=5
         Shuffled folds that the family is compared on. Raising it leaves each member more
         rows, and takes longer.
+
+    standard_errors : bool, default=False
+        Whether `fit` finds the standard errors that ``predict(X, return_std=True)`` returns.
+        They come from outcomes that are made up: the out-of-sample estimates stand for the truth,
+        each row's error for its noise, with a sign drawn at random, and what is taken of the
+        family is fitted on these again, which takes about half as long as the rest of `fit`.
 
     random_state : int, default=0
         Seed of folds, trees and clusters. Fits with the same seed are equal.
@@ -119,11 +91,14 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, linear
-    members take at most 1,000 columns and neighbours at most 20,000 rows.
+    Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, and the
+    linear member takes at most 1,000 columns. The fitted estimator keeps no row of `fit`.
 
     Texts and categories are encoded once, from all rows, without their outcomes; the
     out-of-sample estimates are of members that did not see the outcomes of a row.
+
+    Standard errors are known by the size of the estimate only: a row far from all others has
+    that of its estimate.
 
     Examples
     --------
@@ -141,16 +116,16 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     _parameter_constraints = {
         "family": [None, list, tuple],
-        "keep_rows": [StrOptions({"auto"}), "boolean"],
         "cv": [Interval(Integral, 2, None, closed="left")],
+        "standard_errors": ["boolean"],
         "random_state": [Interval(Integral, 0, None, closed="left")],
         "n_jobs": [None, Integral],
     }
 
-    def __init__(self, *, family=None, keep_rows="auto", cv=5, random_state=0, n_jobs=None):
+    def __init__(self, *, family=None, cv=5, standard_errors=False, random_state=0, n_jobs=None):
         self.family = family
-        self.keep_rows = keep_rows
         self.cv = cv
+        self.standard_errors = standard_errors
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -231,7 +206,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def _validate_and_fit(self, X, y, folds, costs, n_jobs):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
-        names = names_of(self.family, self.keep_rows)
+        names = names_of(self.family)
         self.encoder_ = None
         if needs_encoding(X):
             validate_data(self, X, skip_check_array=True)
@@ -262,48 +237,44 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"y must have entries of at most {_LARGEST:g} in size, got "
                 f"{np.abs(quality).max():g}. Give quality in another unit."
             )
-        costs = as_one_price_each(costs, quality)
         if folds is None:
             folds = self._folds(len(X))
-        self._set_scales(X)
-        rows, mean = self._rows(X), quality.mean(axis=0)
+        mean = quality.mean(axis=0)
+        self.compared_, self._parts, self._knots, self._errors = [], [], None, None
         # No estimate leaves the range of what was seen.
         self._range = quality.min(axis=0), quality.max(axis=0)
+        self._centre, self._spread = _scale(X)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
-            self.compared_, self._parts, self._knots, self._floors = [], [], None, []
-            of_means = quality.std(axis=0, ddof=1) if len(X) > 1 else np.full(mean.shape, np.nan)
-            self._errors = list(np.stack([mean, of_means / len(X) ** 0.5]).T[:, :, None])
-            self.mean_ = mean
+            if self.standard_errors:
+                error = quality.std(axis=0, ddof=1) if len(X) > 1 else np.full(mean.shape, np.nan)
+                self._errors = np.stack([mean, error / len(X) ** 0.5], axis=1)[..., None]
+            self._range = mean, mean
             estimate = quality.copy()
             for train, test in folds:
                 estimate[test] = quality[train].mean(axis=0)
-            self._lay_out()
+            self.mean_ = mean
             return estimate, np.tile(mean, (len(X), 1))
+        rows, costs = self._rows(X), as_one_price_each(costs, quality)
         # Errors are added up over choices: from here to the end they are of one size.
         sizes, means = sizes_of(quality), np.empty(quality.shape)
         quality = quality / sizes
         for train, test in folds:
             means[test] = quality[train].mean(axis=0)
         estimates = self._out_of_sample(names, rows, quality, folds)
-        picks = self.keep_rows == "auto" and self.family is None
-        heavy = [name for name in names if picks and name in NEIGHBORS]
-        tests = [test for _, test in folds]
         choice = choose_weights(
-            names, estimates, quality - means, quality, tests, costs, heavy, sizes
+            names, estimates, quality - means, quality, [test for _, test in folds], costs, sizes
         )
         self._fit_members(names, choice, rows, quality - mean / sizes, sizes)
-        errors = self._made_up_errors(names, choice, rows, quality, folds)
-        choice, quality = choice.in_units(sizes), quality * sizes
-        self._errors = [curve * size for curve, size in zip(errors, sizes)]
-        self.compared_, self._knots = choice.compared, choice.knots
-        # Means alone have no rows that are estimated against the best of them.
-        step = rounding_unit(*self._range) if self._parts else None
-        self._floors, estimate = floors_of_folds(
-            choice.estimate, quality, costs, tests, step, self._range
-        )
+        if self.standard_errors:
+            self._errors = self._made_up_errors(names, choice, rows, quality, folds)
+            self._errors *= sizes[:, None, None]
+        self.compared_ = choice.compared
+        if choice.knots is not None:
+            self._knots = choice.knots * sizes[:, None, None]
+        if not self._parts:
+            self._range = mean, mean
         self.mean_ = mean
-        self._lay_out()
-        return estimate, lift(choice.kept, self._floors, step, self._range)
+        return choice.estimate * sizes, choice.kept * sizes
 
     def _folds(self, n_rows):
         if n_rows < _FEWEST_ROWS:
@@ -311,59 +282,40 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
         return list(splitter.split(np.empty(n_rows)))
 
-    def _set_scales(self, X):
-        self._centre, self._spread = _scale(X)
-        # All features in one unit, in which rows are of length about one.
-        widest = float(self._spread.max())
-        self._unit = widest * float(np.linalg.norm(self._spread / widest))
-
     def _rows(self, X):
-        """Rows as the members read them; what float32 cannot hold is clipped."""
-        from skroute.quality._predict_kernels import two_scales
-
-        standard, plain = np.empty(X.shape, np.float32), np.empty(X.shape, np.float32)
-        two_scales(X, self._centre, self._spread, self._unit, standard, plain)
-        return Rows(standard, plain)
+        """Standardised rows in single precision; what it cannot hold is clipped."""
+        with np.errstate(over="ignore"):
+            rows = (X - self._centre) / self._spread
+        return np.clip(rows, -1e18, 1e18).astype(np.float32)
 
     def _out_of_sample(self, names, rows, quality, folds):
         """Deviations from the fold's means, of shape (n_members, n_rows, n_outputs)."""
-        known = {**MEMBERS, **NEIGHBORS}
-        if self.keep_rows == "auto" and self.family is None and len(quality) > MOST_SEARCHED:
-            names[:] = [name for name in names if name not in NEIGHBORS]
 
-        def fitted(name, k, train, test):
+        def fitted(i, k, train, test):
             deviations = quality[train] - quality[train].mean(axis=0)
-            member = known[name](rows[train], deviations, self.random_state + k + 1, _OF_A_FOLD)
-            return member.predict(rows[test])
+            fit = MEMBERS[names[i]]
+            member = fit(rows[train], deviations, self.random_state + k + 1, _OF_A_FOLD)
+            found[i, test] = member.predict(rows[test])
 
-        jobs = [(name, k) for name in names for k in range(len(folds))]
-        parts = Parallel(n_jobs=self._threads, require="sharedmem")(
-            delayed(fitted)(name, k, *folds[k]) for name, k in jobs
-        )
         found = np.empty((len(names), *quality.shape))
-        for (name, k), part in zip(jobs, parts):
-            found[names.index(name), folds[k][1]] = part
+        jobs = [(i, k, *folds[k]) for i in range(len(names)) for k in range(len(folds))]
+        self._in_threads(delayed(fitted)(*job) for job in jobs)
         return found
 
+    def _in_threads(self, jobs):
+        return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
+
     def _fit_members(self, names, choice, rows, deviations, sizes):
-        """Fit on all rows what has weight; all trees become one forest."""
-        known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
-        used = [
-            (name, level, difference)
-            for name, difference, level in zip(names, weights.difference, weights.level)
-            if max(level, difference) > 0
-        ]
-        fitted = Parallel(n_jobs=self._threads, require="sharedmem")(
-            delayed(known[name])(rows, deviations, self.random_state) for name, _, _ in used
+        """Fit on all rows what has weight."""
+        used = np.flatnonzero(choice.weights.any(axis=0))
+        fitted = self._in_threads(
+            delayed(MEMBERS[names[i]])(rows, deviations, self.random_state) for i in used
         )
-        parts = [
-            member.weighted(level, difference, sizes)
-            for member, (_, level, difference) in zip(fitted, used)
-        ]
-        forests = [part.trees for part in parts if isinstance(part, Forest)]
-        self._parts = [part for part in parts if not isinstance(part, Forest)]
-        if forests:
-            self._parts.insert(0, Forest(join(forests).rounded()))
+        for i, member in zip(used, fitted):
+            difference, level = choice.weights[:, i]
+            member = member.weighted(level, difference, sizes)
+            # As it comes back from a file, where leaves are in half precision.
+            self._parts.append(unpack(*pack(member)))
 
     def _made_up_errors(self, names, choice, rows, quality, folds):
         """Errors of what is taken on rows whose quality is known, as it is made up.
@@ -372,26 +324,13 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         rng, truth = np.random.default_rng(self.random_state), choice.estimate
         outcomes = made_up_outcomes(truth, quality, rng)
-        known, weights = {**MEMBERS, **NEIGHBORS}, choice.weights
-        used = np.flatnonzero(np.maximum(weights.level, weights.difference) > 0)
-
-        def deviations(k, i):
-            train, test = folds[k]
-            apart = outcomes[train] - outcomes[train].mean(axis=0)
-            member = known[names[i]](rows[train], apart, self.random_state + k + 1, _OF_A_FOLD)
-            return member.predict(rows[test])
-
-        jobs = [(k, i) for k in range(len(folds)) for i in used]
-        fits = (delayed(deviations)(*job) for job in jobs)
-        found = dict(zip(jobs, Parallel(n_jobs=self._threads, require="sharedmem")(fits)))
-        estimate = np.empty(outcomes.shape)
-        for k, (train, test) in enumerate(folds):
-            parts = np.zeros((len(names), len(test), outcomes.shape[1]))
-            for i in used:
-                parts[i] = found[k, i]
-            estimate[test] = outcomes[train].mean(axis=0) + weigh(parts, weights)
-            if choice.knots is not None:
-                estimate[test] = corrected(estimate[test], choice.knots)
+        used = np.flatnonzero(choice.weights.any(axis=0))
+        parts = self._out_of_sample([names[i] for i in used], rows, outcomes, folds)
+        estimate = weigh(parts, choice.weights[:, used])
+        for train, test in folds:
+            estimate[test] += outcomes[train].mean(axis=0)
+        if choice.knots is not None:
+            estimate = corrected(estimate, choice.knots)
         estimate = np.clip(estimate, quality.min(axis=0), quality.max(axis=0))
         return error_curves(estimate, estimate - truth, truth.std(axis=0))
 
@@ -406,7 +345,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             The rows, as in `fit`.
 
         return_std : bool, default=False
-            Whether to return the standard error of each estimate as well.
+            Whether to return the standard error of each estimate as well; needs
+            ``standard_errors=True`` in `fit`.
 
         Returns
         -------
@@ -417,53 +357,38 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             How far estimates of this size are from the true quality, root mean square; the
             spread of single outcomes is not in it. Only if `return_std`. NaN after a fit
             on one row.
+
+        Raises
+        ------
+        ValueError
+            If `return_std` and `fit` was without ``standard_errors=True``.
         """
-        # The check itself takes longer than a row.
-        if not hasattr(self, "mean_"):
-            check_is_fitted(self)
-        rows = checked_rows(self, X) if self.encoder_ is None else self.encoder_.transform(X)
-        estimate = self._estimate(rows)
-        found = [estimate]
-        if return_std:
-            found.append(standard_errors(estimate, self._ready[2]))
-        return _in_shape(found, self._is_single)
-
-    def _lay_out(self):
-        """All that a prediction needs, ready for the kernels; it is not saved."""
-        knots = np.zeros((2, len(self.mean_), 0))
+        check_is_fitted(self)
+        if return_std and self._errors is None:
+            raise ValueError(
+                "return_std=True needs the standard errors that fit finds with "
+                "QualityRegressor(standard_errors=True). Set it and fit again."
+            )
+        X = checked_rows(self, X) if self.encoder_ is None else self.encoder_.transform(X)
+        estimate = np.tile(self.mean_, (len(X), 1))
+        for some in gen_batches(len(X), _BLOCK):
+            rows = self._rows(X[some])
+            for part in self._parts:
+                estimate[some] += part.predict(rows)
         if self._knots is not None:
-            knots = np.stack(self._knots, axis=1)
-        # Means alone have no parts, and are not rounded.
-        unit = rounding_unit(*self._range) if self._parts else None
-        ends = np.stack(self._range) if self._parts else np.stack([self.mean_] * 2)
-        add, correct = [part.ready() for part in self._parts], tuple(np.ascontiguousarray(knots))
-        finishing = self.mean_, *correct, ends, 0.0 if unit is None else unit
-        floors = laid_out(self._floors, len(self.mean_))
-        self._ready = add, finishing, in_one(self._errors), floors
-
-    def _estimate(self, X):
-        from skroute.quality._predict_kernels import finish, lift_rows
-
-        add, to_finish, _, floors = self._ready
-        estimate = np.zeros((len(X), len(self.mean_)))
-        for first in range(0, len(X), _BLOCK):
-            rows, some = self._rows(X[first : first + _BLOCK]), estimate[first : first + _BLOCK]
-            for part in add:
-                part(rows, some)
-            finish(some, *to_finish)
-        if self._floors:
-            *_, ends, step = to_finish
-            lift_rows(estimate, *floors, step, ends)
-        return estimate
+            estimate = corrected(estimate, self._knots)
+        found = [finished(estimate, *self._range)]
+        if return_std:
+            levels = zip(found[0].T, self._errors)
+            found.append(np.column_stack([np.interp(e, *curve) for e, curve in levels]))
+        return _in_shape(found, self._is_single)
 
     def __getstate__(self):
         # Plain arrays: a skops file lists the types of this package that it would build.
         state = dict(super().__getstate__())
-        state.pop("_ready", None)
         if "_parts" in state:
             state["_parts"] = [pack(part) for part in state["_parts"]]
-            for name in ("compared_", "_floors"):
-                state[name] = [tuple(found) for found in state[name]]
+            state["compared_"] = [tuple(found) for found in state["compared_"]]
         return state
 
     def __setstate__(self, state):
@@ -471,19 +396,16 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if "_parts" in state:
             state["_parts"] = [unpack(*part) for part in state["_parts"]]
             state["compared_"] = [Compared(*found) for found in state["compared_"]]
-            state["_floors"] = [Floor(*found) for found in state["_floors"]]
         super().__setstate__(state)
-        if "mean_" in state:
-            self._lay_out()
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "mean_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "mean_")
 
 
 def _in_shape(tables, is_single):
@@ -492,21 +414,13 @@ def _in_shape(tables, is_single):
     return found if len(found) > 1 else found[0]
 
 
-def names_of(family, keep_rows):
+def names_of(family):
     """Names of the members that are compared."""
-    known = {**MEMBERS, **NEIGHBORS}
-    if family is None:
-        return list(MEMBERS if keep_rows is False else known)
-    names = list(family)
-    unknown = [name for name in names if not isinstance(name, str) or name not in known]
+    names = list(MEMBERS if family is None else family)
+    unknown = [name for name in names if not isinstance(name, str) or name not in MEMBERS]
     if unknown or not names or len(set(names)) < len(names):
         raise ValueError(
-            f"family must be a list of different members of {list(known)!r}, got {names!r}."
-        )
-    if keep_rows is False and any(name in NEIGHBORS for name in names):
-        raise ValueError(
-            f"family={names!r} has neighbors, which keep the rows, but keep_rows=False. Leave "
-            "them out, or allow rows to be kept."
+            f"family must be a list of different members of {list(MEMBERS)!r}, got {names!r}."
         )
     return names
 

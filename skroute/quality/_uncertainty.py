@@ -2,14 +2,14 @@
 
 import numpy as np
 
-# Rows of a bin at least, and bins at most.
-_ROWS_EACH, _MOST_BINS = 100, 10
 # Errors on made-up outcomes fall short, since the made-up truth is an estimate: smoother than the
 # truth. By how much was chosen on made-up tables of several kinds; to make outcomes up a second
 # time, and to take the ratio of the errors (the iterated bootstrap), adds more noise than it tells.
 _FALL_SHORT = 1.15
 # The truth varies more than its estimate; by no more than this is believed.
 _MOST_INFLATION = 2.0
+# Rows of a bin at least, and bins at most.
+_ROWS_EACH, _MOST_BINS = 100, 10
 
 
 def made_up_outcomes(estimate, quality, rng):
@@ -47,56 +47,21 @@ def error_curves(estimate, error, spread):
 
     Returns
     -------
-    list of ndarray of shape (2, n_bins)
+    ndarray of shape (n_choices, 2, n_bins)
         For each choice, mean estimates of bins and the standard errors there.
     """
+    squares = (_FALL_SHORT * error) ** 2
+    mean = squares.mean(axis=0)
+    missed = np.divide(mean, spread**2, out=np.zeros_like(mean), where=spread > 0)
+    more = np.minimum(np.sqrt(1 + missed / 2), _MOST_INFLATION)
     n_bins = int(np.clip(len(estimate) // _ROWS_EACH, 1, _MOST_BINS))
-    found = []
-    for column, squares, varied in zip(estimate.T, (_FALL_SHORT * error.T) ** 2, spread):
-        bins = np.array_split(np.argsort(column, kind="stable"), n_bins)
-        # Bins of equal estimates are one: nothing is interpolated between them.
-        at, first = np.unique([column[rows].mean() for rows in bins], return_index=True)
-        mean = squares.mean()
-        values = np.array([squares[bins[i]].mean() for i in first])
-        noise = np.array([squares[bins[i]].var() / len(bins[i]) for i in first])
-        real = max(((values - mean) ** 2 - noise).mean(), 0.0)
-        share = np.divide(real, real + noise, where=real + noise > 0, out=np.zeros_like(noise))
-        more = min(np.sqrt(1 + mean / varied**2 / 2), _MOST_INFLATION) if varied > 0 else 1.0
-        found.append(np.stack([at, more * np.sqrt(mean + share * (values - mean))]))
-    return found
-
-
-def in_one(curves):
-    """Curves of different length as one array, their last points repeated.
-
-    Parameters
-    ----------
-    curves : list of ndarray of shape (2, n_bins)
-
-    Returns
-    -------
-    ndarray of shape (2, n_choices, largest n_bins)
-    """
-    most = max(curve.shape[1] for curve in curves)
-    padded = [np.pad(c, ((0, 0), (0, most - c.shape[1])), mode="edge") for c in curves]
-    return np.ascontiguousarray(np.stack(padded, axis=1))
-
-
-def standard_errors(estimate, curves):
-    """Standard errors of estimates.
-
-    Parameters
-    ----------
-    estimate : ndarray of shape (n_rows, n_choices)
-    curves : ndarray of shape (2, n_choices, n_bins)
-        From :func:`in_one`.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_choices)
-    """
-    from skroute.quality._predict_kernels import interpolate
-
-    out = np.empty(estimate.shape)
-    interpolate(np.ascontiguousarray(estimate, dtype=np.float64), *curves, out)
-    return out
+    curves = np.empty((estimate.shape[1], 2, n_bins))
+    for k, order in enumerate(estimate.argsort(axis=0, kind="stable").T):
+        bins = np.array_split(order, n_bins)
+        found = np.array([squares[rows, k].mean() for rows in bins])
+        noise = np.array([squares[rows, k].var() / len(rows) for rows in bins])
+        real = max(((found - mean[k]) ** 2 - noise).mean(), 0.0)
+        share = np.divide(real, real + noise, out=np.zeros(n_bins), where=real + noise > 0)
+        curves[k, 0] = [estimate[rows, k].mean() for rows in bins]
+        curves[k, 1] = more[k] * np.sqrt(mean[k] + share * (found - mean[k]))
+    return curves

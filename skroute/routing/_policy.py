@@ -486,7 +486,9 @@ def offers_std(estimator):
     last = getattr(estimator, "base", estimator)
     last = last[-1] if isinstance(last, Pipeline) else last
     try:
-        return "return_std" in inspect.signature(last.predict).parameters
+        takes = "return_std" in inspect.signature(last.predict).parameters
+        # `QualityRegressor` finds them in `fit`, where it is asked to.
+        return takes and getattr(last, "standard_errors", True)
     except (TypeError, ValueError):
         return False
 

@@ -1,4 +1,4 @@
-"""Plain NumPy versions of the kernels and enumeration of the definition."""
+"""Distances in plain NumPy, and OCCAM's estimate by enumeration of its definition."""
 
 from itertools import combinations
 
@@ -12,30 +12,6 @@ def distances_to(X, query, metric):
     if metric == "manhattan":
         return difference.sum(axis=1)
     return (difference**2).sum(axis=1)
-
-
-def nearest_of_subsets(X, starts, Q, metric):
-    rows = np.empty((len(Q), len(starts) - 1), dtype=np.int64)
-    for q, query in enumerate(Q):
-        distances = distances_to(X, query, metric)
-        for k in range(len(starts) - 1):
-            rows[q, k] = starts[k] + np.argmin(distances[starts[k] : starts[k + 1]])
-    return rows
-
-
-def k_nearest(X, k, Q, metric):
-    distances = np.array([distances_to(X, query, metric) for query in Q])
-    rows = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(distances, rows, axis=1), rows
-
-
-def sums_at_distance(X, y, at, Q, metric):
-    found = [distances_to(X, query, metric) == a for query, a in zip(Q, at)]
-    return (
-        np.array([mask.sum() for mask in found]),
-        np.array([y[mask].sum(axis=0) for mask in found]),
-        np.array([(y[mask] ** 2).sum(axis=0) for mask in found]),
-    )
 
 
 def mean_over_all_subsets(X, y, subset_size, query, metric):

@@ -15,7 +15,6 @@ import scipy.sparse as sp
 import skops.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import (
@@ -25,7 +24,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from skroute.quality import BaggedNeighborsRegressor
-from skroute.quality._bagging import nearest_weights
+from skroute.quality._bagged_neighbors import nearest_weights
 from tests.quality import reference
 
 METRICS = ["chebyshev", "manhattan", "euclidean"]
@@ -36,7 +35,6 @@ METRICS = ["chebyshev", "manhattan", "euclidean"]
         BaggedNeighborsRegressor(),
         BaggedNeighborsRegressor(metric="manhattan"),
         BaggedNeighborsRegressor(metric="euclidean"),
-        BaggedNeighborsRegressor(n_subsets=3, random_state=0),
     ],
 )
 def test_sklearn_checks(estimator, check):
@@ -96,55 +94,18 @@ def test_exact_limit_is_the_mean_over_all_subsets(seed, n_rows, metric, discrete
     np.testing.assert_allclose(model.predict(Q), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_finite_subsets_converge_to_the_exact_limit(metric):
-    """The mean over draws of subsets is the exact limit, within its own standard error."""
-    rng = np.random.default_rng(0)
-    X, Q = rng.standard_normal((120, 3)), rng.standard_normal((5, 3))
-    y = rng.standard_normal((120, 2))
-    exact = BaggedNeighborsRegressor(subset_size=10, metric=metric).fit(X, y).predict(Q)
-    draws = np.array(
-        [
-            BaggedNeighborsRegressor(n_subsets=12, metric=metric, random_state=seed)
-            .fit(X, y)
-            .predict(Q)
-            for seed in range(300)
-        ]
-    )
-    z = (draws.mean(axis=0) - exact) / (draws.std(axis=0, ddof=1) / np.sqrt(len(draws)))
-    assert np.abs(z).max() < 4
-    # Bagging over all subsets lowers the variance.
-    assert (((draws - exact) ** 2).mean(axis=0) > 0).all()
-
-
-@pytest.mark.parametrize("n_subsets", [10, "exact"])
-def test_standard_errors_match_the_spread_over_samples(n_subsets):
+def test_standard_errors_match_the_spread_over_samples():
     """Redrawing the outcomes, the estimates spread as the standard errors say."""
     rng = np.random.default_rng(0)
     X, Q = rng.random((400, 2)), rng.random((20, 2))
     success = rng.random((600, 400)) < 0.7
-    model = BaggedNeighborsRegressor(n_subsets=n_subsets, subset_size=40, random_state=0)
+    model = BaggedNeighborsRegressor(subset_size=40)
     mean, std = model.fit(X, success.T).predict(Q, return_std=True)
     assert mean.shape == std.shape == (20, 600)
     # Unbiased for the variance under equal success probabilities.
     ratio = (std**2).mean(axis=1) / mean.var(axis=1, ddof=1)
     assert 0.85 < np.median(ratio) < 1.15
     np.testing.assert_allclose(ratio, 1, atol=0.3)
-
-
-def test_exact_limit_has_about_half_the_variance_of_subsets():
-    rng = np.random.default_rng(0)
-    X, Q = rng.random((2000, 2)), rng.random((30, 2))
-    noise = rng.standard_normal((2000, 300))
-    variance = {
-        n_subsets: BaggedNeighborsRegressor(n_subsets=n_subsets, subset_size=50, random_state=0)
-        .fit(X, noise)
-        .predict(Q)
-        .var(axis=1)
-        .mean()
-        for n_subsets in (40, "exact")
-    }
-    assert 0.4 < variance["exact"] / variance[40] < 0.6
 
 
 def exact_std(weights, y):
@@ -183,23 +144,16 @@ def test_tied_rows_share_and_their_order_is_of_no_effect(metric):
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-def test_ties_of_a_subset_go_to_its_first_row():
-    X = np.zeros((20, 1))
-    y = np.arange(20.0)
-    assert BaggedNeighborsRegressor(n_subsets=1).fit(X, y).predict([[0.0]])[0] == 0
-
-
 def test_extreme_sizes():
     X, y = np.arange(5.0)[:, None], np.array([1.0, 2, 3, 4, 9])
     # Subsets of one row know nothing of the query.
     model = BaggedNeighborsRegressor(subset_size=1).fit(X, y)
     np.testing.assert_allclose(model.predict([[0.0], [4.0]]), y.mean())
     # One subset of all rows is the nearest neighbour, whose error one row does not show.
-    for n_subsets in ("exact", 1):
-        model = BaggedNeighborsRegressor(n_subsets=n_subsets, subset_size=5).fit(X, y)
-        mean, std = model.predict([[3.2], [0.0]], return_std=True)
-        np.testing.assert_array_equal(mean, [4, 1])
-        assert np.isnan(std).all()
+    model = BaggedNeighborsRegressor(subset_size=5).fit(X, y)
+    mean, std = model.predict([[3.2], [0.0]], return_std=True)
+    np.testing.assert_array_equal(mean, [4, 1])
+    assert np.isnan(std).all()
     model = BaggedNeighborsRegressor().fit(X[:1], y[:1])
     assert model.subset_size_ == 1
     mean, std = model.predict([[7.0]], return_std=True)
@@ -217,41 +171,42 @@ def test_shapes_and_outputs_are_independent():
     assert both.fit(X, Y[:, :1]).predict(X[:7]).shape == (7, 1)
 
 
-@pytest.mark.parametrize("n_subsets", ["exact", 5])
-def test_float32_rows_are_kept_and_give_the_same(n_subsets):
+def test_float32_rows_give_the_same():
     rng = np.random.default_rng(0)
     X = rng.random((300, 10)).astype(np.float32)
     y = rng.random(300)
-    model = BaggedNeighborsRegressor(n_subsets=n_subsets, random_state=0)
+    model = BaggedNeighborsRegressor()
     single = model.fit(X, y).predict(X)
-    assert model._X.dtype == np.float32
     double = model.fit(X.astype(np.float64), y).predict(X.astype(np.float64))
-    assert model._X.dtype == np.float64
     assert single.dtype == np.float64
     np.testing.assert_array_equal(single, double)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_distances_are_those_of_double_precision(metric, data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    n, d = data.draw(st.integers(1, 1200)), data.draw(st.integers(1, 70))
+    X = rng.standard_normal((n + 3, d)) * 10.0 ** rng.uniform(-6, 6, d)
+    X = X.astype(data.draw(st.sampled_from([np.float32, np.float64])))
+    model = BaggedNeighborsRegressor(metric=metric).fit(X[:n], np.zeros(n))
+    queries = X[n:].astype(np.float64)
+    expected = [reference.distances_to(X[:n], query, metric) for query in queries]
+    found = model._distances(queries)
+    np.testing.assert_allclose(found, expected, rtol=0 if metric == "chebyshev" else 1e-12)
+
+
 @pytest.mark.parametrize("metric", ["chebyshev", "euclidean"])
-@pytest.mark.parametrize("n_subsets", ["exact", 5])
-def test_threads_and_batches_do_not_matter(n_subsets, metric):
+def test_threads_and_batches_do_not_matter(metric):
     rng = np.random.default_rng(0)
     X, y = rng.random((300, 5)), rng.random(300)
-    model = BaggedNeighborsRegressor(n_subsets=n_subsets, metric=metric, random_state=0).fit(X, y)
+    model = BaggedNeighborsRegressor(metric=metric).fit(X, y)
     expected = model.predict(X)
     np.testing.assert_array_equal(model.set_params(n_jobs=2).predict(X), expected)
     np.testing.assert_allclose(
         np.concatenate([model.predict(X[i : i + 1]) for i in range(300)]), expected
     )
-
-
-def test_subsets_are_disjoint_and_reproducible():
-    X = np.arange(50.0)[:, None]
-    model = BaggedNeighborsRegressor(n_subsets=7, subset_size=6, random_state=0)
-    first = model.fit(X, X[:, 0])._X[:, 0]
-    assert len(set(first)) == 42
-    np.testing.assert_array_equal(clone(model).fit(X, X[:, 0])._X[:, 0], first)
-    assert (model.set_params(random_state=1).fit(X, X[:, 0])._X[:, 0] != first).any()
-    assert model.set_params(subset_size=None).fit(X, X[:, 0]).subset_size_ == 7
 
 
 @pytest.mark.parametrize("convert", [pd.DataFrame, lambda X: pl.DataFrame(X, schema=list("abc"))])
@@ -269,30 +224,12 @@ def test_frames(convert):
 
 def test_messages():
     X, y = np.arange(10.0)[:, None], np.arange(10.0)
-    cases = [
-        (
-            {"n_subsets": 4, "subset_size": 3},
-            "n_subsets=4 disjoint subsets of subset_size=3 need 12 rows, got n_samples = 10. "
-            "With this n_subsets a subset_size of at most 2 fits (None takes it), with this "
-            "subset_size at most 3 subsets.",
-        ),
-        (
-            {"n_subsets": 11},
-            "n_subsets=11 disjoint subsets need as many rows, got n_samples = 10. "
-            'Use at most 10 subsets, or n_subsets="exact".',
-        ),
-        (
-            {"n_subsets": 2, "subset_size": 11},
-            "with this subset_size no subset fits, use n_subsets=1 and a subset_size of at most 10",
-        ),
-        ({"subset_size": 11}, "subset_size=11 is more than the n_samples = 10 given to fit"),
-    ]
-    for params, message in cases:
-        model = BaggedNeighborsRegressor(**params)
-        with pytest.raises(ValueError, match=re.escape(message)):
-            model.fit(X, y)
-        with pytest.raises(NotFittedError):
-            model.predict(X)
+    model = BaggedNeighborsRegressor(subset_size=11)
+    message = "subset_size=11 is more than the n_samples = 10 given to fit"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
     with pytest.raises(TypeError, match=r"sparse X and [^$]*TruncatedSVD"):
         BaggedNeighborsRegressor().fit(sp.csr_array(X), y)
     with pytest.raises(TypeError, match="sparse"):
@@ -306,11 +243,10 @@ def test_messages():
             BaggedNeighborsRegressor().fit(X, y).predict(Z)
 
 
-@pytest.mark.parametrize("n_subsets", ["exact", 4])
-def test_round_trips(n_subsets):
+def test_round_trips():
     rng = np.random.default_rng(0)
     X, y = rng.random((80, 3)), rng.random((80, 2))
-    model = BaggedNeighborsRegressor(n_subsets=n_subsets, random_state=0).fit(X, y)
+    model = BaggedNeighborsRegressor().fit(X, y)
     expected = model.predict(X, return_std=True)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X, return_std=True), expected)

@@ -6,23 +6,15 @@ import numpy as np
 import pytest
 
 from skroute.quality import QualityRegressor, _uncertainty
-from skroute.quality import _corrections as own_corrections
 from skroute.quality import _stacking as stacking
 from skroute.quality._corrections import (
     corrected,
     corrections,
-    corrections_of_several,
     finished,
     rounding_unit,
     sizes_of,
 )
-from skroute.quality._predict_kernels import interpolate
-from skroute.quality._uncertainty import (
-    error_curves,
-    in_one,
-    made_up_outcomes,
-    standard_errors,
-)
+from skroute.quality._uncertainty import error_curves, made_up_outcomes
 
 
 def drawn(n, seed, bend=0.0, k=3):
@@ -56,8 +48,6 @@ def test_a_choice_that_is_off_alone_is_mended_alone():
     low[:, 1] -= 0.3
     found = corrected(low, corrections(low, Q))
     assert np.abs((found - estimate).mean(axis=0)).max() < 0.03
-    shared = corrections(low, Q, own=False)
-    assert all(np.array_equal(curve, shared[0]) for curve in shared)
 
 
 def test_the_order_of_estimates_stays():
@@ -80,35 +70,12 @@ def test_ties_are_not_cut(few):
     np.testing.assert_allclose(found, corrected(values, corrections(values, Q)), atol=1e-6)
 
 
-def test_several_estimates_are_corrected_as_one_by_one():
-    rng = np.random.default_rng(0)
-    estimates, Q = rng.random((3, 200, 2)), (rng.random((200, 2)) < 0.6).astype(float)
-    for own, together in zip((True, False), corrections_of_several(estimates, Q)):
-        for estimate, found in zip(estimates, together):
-            np.testing.assert_allclose(found, corrections(estimate, Q, own), atol=1e-12)
-
-
 def test_rounding_buys_nothing():
     low, high = np.zeros(2), np.ones(2)
     found = finished(np.array([[1 - 1e-9, 1.0], [0.5, 0.5 + 1e-9], [1.3, -2.0]]), low, high)
     assert found[0, 0] == found[0, 1] and found[1, 0] == found[1, 1]
     assert found[2].tolist() == [1.0, 0.0]
     assert np.abs(finished(np.full((1, 2), 1 / 3), low, high) - 1 / 3).max() < 1e-6
-
-
-def test_corrections_never_cost_decisions_more_than_noise():
-    """Estimates that tie say that the cheaper is as good; a curve of each would part them."""
-    rng = np.random.default_rng(0)
-    easy = rng.random(3000) < 0.8
-    quality = np.column_stack([easy | (rng.random(3000) < 0.2), np.ones(3000)]).astype(float)
-    deviation = np.column_stack([np.where(easy, 1, 0.2), np.ones(3000)]) - quality.mean(axis=0)
-    splits = stacking.others(3000, np.array_split(np.arange(3000), 5))
-    costs = np.array([1.0, 10.0])
-    own, *others = stacking.correct_by_others(["x"], deviation[None], quality, splits, costs)[0]
-    plain = others[-1]
-    assert plain.curves is None
-    found = stacking.best_candidate(own, others, quality)
-    assert not stacking.beyond_noise(plain.gain - found.gain)
 
 
 def made_up_table(seed, n):
@@ -123,7 +90,7 @@ def test_intervals_hold_the_true_quality():
     held, halved = [], []
     for seed in range(4):
         X, truth, Q = made_up_table(seed, 600)
-        model = QualityRegressor(keep_rows=False).fit(X[:600], Q[:600])
+        model = QualityRegressor(standard_errors=True).fit(X[:600], Q[:600])
         mean, std = model.predict(X[600:], return_std=True)
         held.append((np.abs(mean - truth[600:]) <= 1.645 * std).mean())
         halved.append((np.abs(mean - truth[600:]) <= 1.645 * std / 2).mean())
@@ -135,18 +102,21 @@ def test_standard_errors_fall_with_rows():
     found = []
     for n in (200, 1600):
         X, _, Q = made_up_table(0, n)
-        model = QualityRegressor(family=["linear"], cv=3).fit(X[:n], Q[:n])
+        model = QualityRegressor(family=["linear"], cv=3, standard_errors=True).fit(X[:n], Q[:n])
         found.append(model.predict(X[n:], return_std=True)[1].mean())
     assert found[1] < 0.6 * found[0]
 
 
 def test_standard_errors_of_one_output_and_of_few_rows():
     X, _, Q = made_up_table(0, 100)
-    mean, std = QualityRegressor(cv=2).fit(X[:60], Q[:60, 0]).predict(X[:9], return_std=True)
+    model = QualityRegressor(cv=2, standard_errors=True)
+    mean, std = model.fit(X[:60], Q[:60, 0]).predict(X[:9], return_std=True)
     assert mean.shape == std.shape == (9,) and (std > 0).all()
-    mean, std = QualityRegressor().fit(X[:10], Q[:10]).predict(X[:2], return_std=True)
+    mean, std = model.fit(X[:10], Q[:10]).predict(X[:2], return_std=True)
     np.testing.assert_allclose(std[0], Q[:10].std(axis=0, ddof=1) / 10**0.5)
-    assert np.isnan(QualityRegressor().fit(X[:1], Q[:1]).predict(X[:1], return_std=True)[1]).all()
+    assert np.isnan(model.fit(X[:1], Q[:1]).predict(X[:1], return_std=True)[1]).all()
+    with pytest.raises(ValueError, match=r"QualityRegressor\(standard_errors=True\)"):
+        QualityRegressor(cv=2).fit(X, Q).predict(X, return_std=True)
 
 
 def test_made_up_outcomes_have_the_noise_of_the_rows():
@@ -158,117 +128,16 @@ def test_made_up_outcomes_have_the_noise_of_the_rows():
     assert (signs == signs[:, :1]).all() and abs(signs.mean()) < 0.1
 
 
-def test_standard_errors_are_interpolated_as_numpy_does():
-    """Bit for bit, with curves of different length, at their points and beyond their ends."""
-    rng = np.random.default_rng(0)
-    curves = [np.stack([np.sort(rng.random(n)), rng.random(n)]) for n in (1, 2, 10)]
-    estimate = rng.uniform(-0.5, 1.5, (300, 3))
-    for output, (at, _) in enumerate(curves):
-        estimate[: len(at), output] = at
-    expected = [np.interp(e, *curve) for e, curve in zip(estimate.T, curves)]
-    np.testing.assert_array_equal(standard_errors(estimate, in_one(curves)).T, expected)
-    interpreted = np.empty_like(estimate)
-    interpolate.py_func(estimate, *in_one(curves), interpreted)
-    np.testing.assert_array_equal(interpreted.T, expected)
-
-
 def test_error_curves_are_root_mean_squares():
     """Multiplied by what made-up errors fall short."""
     rng, short = np.random.default_rng(0), _uncertainty._FALL_SHORT
     estimate = rng.random((5000, 2))
     error = rng.standard_normal(estimate.shape) * [0.1, 0.3] * (1 + estimate)
     curves = error_curves(estimate, error, np.array([100.0, 100.0]))
-    found = standard_errors(np.array([[0.1, 0.1], [0.9, 0.9]]), in_one(curves))
+    found = np.column_stack([np.interp([0.1, 0.9], *curve) for curve in curves])
     np.testing.assert_allclose(found / short, [[0.11, 0.33], [0.19, 0.57]], rtol=0.1)
     same = error_curves(np.zeros((50, 1)), np.full((50, 1), 2.0), np.zeros(1))
-    assert standard_errors(np.zeros((1, 1)), in_one(same)).item() == pytest.approx(2.0 * short)
-
-
-def test_what_curves_cannot_bend_is_true_on_new_rows(monkeypatch):
-    """Truth that rises in steps, over fresh tables; without the bins outcomes contradict."""
-    steps = []
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        estimate = rng.random((12_000, 2))
-        truth = np.floor(3 * estimate) / 3 + 1 / 6
-        Q = (rng.random(truth.shape) < truth).astype(float)
-        old, new = slice(6000), slice(6000, None)
-        shares = []
-        for most_bins in (1, 20):
-            monkeypatch.setattr(own_corrections, "_MOST_BINS", most_bins)
-            found = corrected(estimate[new], corrections(estimate[old], Q[old]))
-            shares.append(stacking.share_of_true_bins(found, Q[new]))
-        steps.append(shares)
-    curves, bins = np.mean(steps, axis=0)
-    assert curves < 0.6 and bins > 0.7
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e-3])
-def test_bins_of_the_truth_are_true(scale):
-    """About .95 of them, over fresh draws; of what is a little off, fewer."""
-    shares = []
-    for seed in range(20):
-        _, truth, Q = drawn(3000, seed)
-        same = np.full(truth.shape, truth.mean())
-        shares.append(
-            [
-                stacking.share_of_true_bins(scale * e, scale * q)
-                for e, q in ((truth, Q), (truth + 0.08, Q), (truth, truth), (same, same))
-            ]
-        )
-    assert 0.92 < np.mean(shares, axis=0)[0] < 0.98
-    assert np.mean(shares, axis=0)[1] < 0.5
-    assert (np.array(shares)[:, 2:] == 1).all()
-
-
-def test_what_decides_better_is_taken_only_if_it_is_true():
-    """Decisions by two estimates are the same, and better; one of them is off by a constant."""
-    taken, costs = [], np.array([1.0, 2.0, 4.0])
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        known, more = rng.normal(size=(2, 1000, 3))
-        truth = 1 / (1 + np.exp(-known - 2 * more))
-        Q = (rng.random(truth.shape) < truth).astype(float)
-        # What is to be expected of those who see the first part alone.
-        means = (1 / (1 + np.exp(-known - 2 * rng.normal(size=(200, 1, 1))))).mean(axis=0)
-
-        def candidate(key, estimate, Q=Q):
-            gain = stacking.gain_over_mix(estimate, Q, costs)
-            return stacking.Candidate(key, estimate, None, estimate, gain)
-
-        base, off = candidate("base", means), candidate("off", truth + 0.06)
-        true = candidate("true", truth)
-        taken.append(
-            [stacking.best_candidate(base, some, Q).key for some in ([off], [off, true], [])]
-        )
-    alone, both, none = zip(*taken)
-    assert alone.count("off") == 0 and both.count("true") >= 5 and none.count("base") == 6
-
-
-def test_rare_and_expensive_outcomes_bend_no_estimates(monkeypatch):
-    """Estimates that are right but for a little: curves that few errors bend are not taken."""
-    leads, plain, costs = [], [], np.array([1.0, 2.0, 4.0])
-    monkeypatch.setattr(stacking, "beyond_noise", lambda lead: False)
-    for seed in range(8):
-        rng = np.random.default_rng(seed)
-        truth = -50 * 0.03 * rng.random((2000, 3)) ** 2
-        quality = np.where(rng.random(truth.shape) < -truth / 50, -50.0, 0.0)
-        estimates = (truth - truth.mean(axis=0) + 0.05 * rng.normal(size=truth.shape))[None]
-        folds, means = np.array_split(np.arange(2000), 5), np.empty(truth.shape)
-        splits = stacking.others(2000, folds)
-        for rows, rest in splits:
-            means[rows] = quality[rest].mean(axis=0)
-        found = stacking.correct_by_others(["x"], estimates, quality, splits, costs)[0]
-        own, nearest = found[0], stacking.nearest_first(found, quality)[0]
-        leads.append(
-            ((own.estimate - truth) ** 2).mean() - ((nearest.estimate - truth) ** 2).mean()
-        )
-        if seed < 3:
-            told = quality - means, quality, folds, costs
-            plain.append(stacking.choose_weights(["x"], estimates, *told).knots is None)
-    leads = np.array(leads)
-    assert leads.mean() > 2 * leads.std() / len(leads) ** 0.5
-    assert any(plain)
+    assert np.interp(0.0, *same[0]) == pytest.approx(2.0 * short)
 
 
 def losses(seed, n=1000):
@@ -309,3 +178,22 @@ def test_sizes_are_of_choices_with_a_tail_only():
     assert sizes_of(Q).tolist() == [1, 1, 2.0 ** np.round(np.log2(spread[2] / spread[:2].min()))]
     # Estimates of the others are not rounded by its range.
     assert rounding_unit(Q.min(axis=0), Q.max(axis=0)) < 2e-4
+
+
+def test_rare_and_expensive_outcomes_bend_no_estimates():
+    """Estimates that are right but for a little: curves that few errors bend are not taken."""
+    plain, costs = 0, np.array([1.0, 2.0, 4.0])
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        truth = -50 * 0.03 * rng.random((2000, 3)) ** 2
+        quality = np.where(rng.random(truth.shape) < -truth / 50, -50.0, 0.0)
+        estimates = (truth - truth.mean(axis=0) + 0.05 * rng.normal(size=truth.shape))[None]
+        folds, means = np.array_split(np.arange(2000), 5), np.empty(truth.shape)
+        for rows in folds:
+            means[rows] = np.delete(quality, rows, axis=0).mean(axis=0)
+        found = stacking.choose_weights(["x"], estimates, quality - means, quality, folds, costs)
+        # Of outcomes that few errors make, an estimate is not further off than the means are.
+        off, of_means = ((found.kept - truth) ** 2).mean(), ((means - truth) ** 2).mean()
+        assert off < 1.1 * of_means
+        plain += found.knots is None
+    assert plain >= 3

@@ -7,24 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import reference_curves
 from skroute.quality import QualityRegressor
 from skroute.quality import _stacking as stacking
-from skroute.quality._family import (
-    MEMBERS,
-    NEIGHBORS,
-    Rows,
-    nearest,
-    pack,
-    shared_ridge,
-    split_outputs,
-    unit_rows,
-    unpack,
-)
-from tests.quality.test_kernels import make_rows
+from skroute.quality._members import MEMBERS, Forest, pack, shared_ridge, unpack, weigh_outputs
 
 
 def log(n=300, d=4, k=3, seed=0):
@@ -34,21 +24,41 @@ def log(n=300, d=4, k=3, seed=0):
     return X, (rng.random((n, k)) < p).astype(float), p
 
 
-def rows_of(X):
-    return Rows(X.astype(np.float32), (X / 2 + 1).astype(np.float32))
+@settings(deadline=None, max_examples=40)
+@given(
+    n=st.integers(2, 80),
+    k=st.integers(1, 3),
+    grid=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_the_walk_of_trees_is_scikit_learns(n, k, grid, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (2 * n, 3)) if grid else rng.standard_normal((2 * n, 3))
+    X, Y = X.astype(np.float32), rng.standard_normal((n, k))
+    peer = ExtraTreesRegressor(5, random_state=seed).fit(X[:n], Y if k > 1 else Y[:, 0])
+    # New rows that stand on a threshold as well.
+    X[n] = peer.estimators_[0].tree_.threshold[0].astype(np.float32)
+    found = Forest.of(peer.estimators_, 1 / 5).predict(X)
+    np.testing.assert_allclose(found, peer.predict(X).reshape(-1, k), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [*MEMBERS, *NEIGHBORS])
+@pytest.mark.parametrize("name", MEMBERS)
 def test_every_member_is_weighted_in_level_and_difference(name):
     X, Q, _ = log(150)
-    member = {**MEMBERS, **NEIGHBORS}[name](rows_of(X), Q - Q.mean(axis=0), 0, 0.4)
-    plain = member.predict(rows_of(X))
+    rows = X.astype(np.float32)
+    member = MEMBERS[name](rows, Q - Q.mean(axis=0), 0, 0.4)
+    plain = member.predict(rows)
     assert plain.shape == Q.shape
-    expected = split_outputs(plain, 0.3, 0.7)
+    expected = weigh_outputs(plain, 0.3, 0.7)
     found = member.weighted(0.3, 0.7)
-    np.testing.assert_allclose(found.predict(rows_of(X)), expected, atol=1e-4)
+    np.testing.assert_allclose(found.predict(rows), expected, atol=1e-4)
     again = unpack(*pack(found))
-    np.testing.assert_allclose(again.predict(rows_of(X)), expected, atol=2e-3)
+    np.testing.assert_allclose(again.predict(rows), expected, atol=2e-3)
+
+
+def fitted_ridge(X, Y, new):
+    coef, offset = shared_ridge(X, Y)
+    return new @ coef + offset
 
 
 def test_ridge_is_ridge_on_the_shared_factors():
@@ -56,7 +66,7 @@ def test_ridge_is_ridge_on_the_shared_factors():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 5))
     y = X[:, :1] + rng.standard_normal((60, 1))
-    found = shared_ridge(X, y).of(X)
+    found = fitted_ridge(X, y, X)
     squares = np.linalg.eigvalsh((X - X.mean(axis=0)).T @ (X - X.mean(axis=0)))
     peers = [Ridge(a * squares.mean()).fit(X, y) for a in np.geomspace(1e-4, 1e3, 22)]
     assert min(np.abs(found - peer.predict(X)[:, None]).max() for peer in peers) < 1e-8
@@ -70,45 +80,18 @@ def test_choices_that_are_alike_share_what_they_have_in_common():
         X, w = rng.standard_normal((60, 30)), rng.standard_normal((30, 1)) / 5
         Q = X @ w + rng.standard_normal((60, 9))
         new = rng.standard_normal((500, 30))
-        together = shared_ridge(X, Q).of(new) - new @ w
-        alone = [shared_ridge(X, Q[:, [j]]).of(new) - new @ w for j in range(9)]
+        together = fitted_ridge(X, Q, new) - new @ w
+        alone = [fitted_ridge(X, Q[:, [j]], new) - new @ w for j in range(9)]
         lost.append([(together**2).mean(), np.mean([(one**2).mean() for one in alone])])
     together, alone = np.mean(lost, axis=0)
     assert together < 0.8 * alone
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    seed=st.integers(0, 2**31),
-    kind=st.sampled_from(["normal", "integers", "clusters", "duplicates"]),
-    metric=st.sampled_from(["cosine", "euclidean", "chebyshev"]),
-    n_rows=st.integers(1, 1500),
-    n_features=st.sampled_from([1, 3, 20, 64, 65, 100]),
-    n_queries=st.sampled_from([1, 5, 40]),
-    k=st.integers(1, 100),
-)
-def test_nearest_rows_are_the_nearest(seed, kind, metric, n_rows, n_features, n_queries, k):
-    """Rows of float32 in half precision, against all distances in float64."""
-    rng = np.random.default_rng(seed)
-    X = make_rows(rng, kind, n_rows + n_queries, n_features).astype(np.float16).astype(np.float32)
-    if metric == "cosine":
-        X = unit_rows(X)
-    X, new = X[:n_rows], X[n_rows:]
-    order = np.inf if metric == "chebyshev" else 2
-    apart = np.array([np.linalg.norm(X.astype(float) - row, ord=order, axis=1) for row in new])
-    found = nearest(X, new, metric, k)
-    assert found.shape == (n_queries, min(k, n_rows))
-    assert all(len(set(rows)) == len(rows) for rows in found)
-    # Those that are equally near but for rounding may stand for each other.
-    expected = np.sort(apart, axis=1)[:, : found.shape[1]]
-    np.testing.assert_allclose(np.take_along_axis(apart, found, 1), expected, rtol=1e-13)
 
 
 def test_weights_are_those_of_least_squares():
     rng = np.random.default_rng(0)
     Q = rng.standard_normal((200, 3))
     E = np.stack([Q + rng.standard_normal(Q.shape), rng.standard_normal(Q.shape), -Q])
-    found = stacking.stacked_weights(stacking.moments(E, Q))
+    difference, _ = stacking.stacked_weights(E, Q, [0, 1, 2])
     level = E.mean(axis=2, keepdims=True)
     parts = (E - level).reshape(3, -1), (Q - Q.mean(axis=1, keepdims=True)).ravel()
     penalty = 0.02 * (parts[0] ** 2).sum() / 3
@@ -117,57 +100,63 @@ def test_weights_are_those_of_least_squares():
         return ((parts[1] - w @ parts[0]) ** 2).sum() + penalty * w @ w
 
     peer = minimize(loss, np.ones(3), bounds=[(0, None)] * 3, tol=1e-12).x
-    np.testing.assert_allclose(found.difference, peer, atol=1e-4)
-    assert found.difference[2] == 0
+    np.testing.assert_allclose(difference, peer, atol=1e-4)
+    assert difference[2] == 0
+    some = stacking.stacked_weights(E, Q, [1])
+    assert (some[:, [0, 2]] == 0).all()
 
 
 def test_weighing_is_linear_in_level_and_difference():
     rng = np.random.default_rng(0)
     E = rng.standard_normal((2, 20, 3))
-    weights = stacking.Weights(np.array([0.5, 1.5]), np.array([0.2, 0.0]))
-    expected = split_outputs(E[0], 0.2, 0.5) + split_outputs(E[1], 0.0, 1.5)
+    weights = np.array([[0.5, 1.5], [0.2, 0.0]])
+    expected = weigh_outputs(E[0], 0.2, 0.5) + weigh_outputs(E[1], 0.0, 1.5)
     np.testing.assert_allclose(stacking.weigh(E, weights), expected)
 
 
-def test_the_mix_is_that_of_the_metrics():
+def test_the_gain_is_that_of_decisions_over_the_best_mix():
+    """Decisions one by one, against the mix that `reference_curves` finds at the same spend."""
     rng = np.random.default_rng(0)
-    for _ in range(20):
-        Q, costs = rng.random((50, 5)), rng.random(5)
-        for spent in np.linspace(costs.min(), costs.max(), 6):
-            peer = reference_curves(Q, costs, [spent]).random[0]
-            found = stacking.best_mix(Q, costs, spent).of(Q).mean()
-            assert found == pytest.approx(peer)
-
-
-def test_the_gain_of_the_truth_is_that_of_decisions_by_it():
-    X, Q, p = log(2000)
-    costs = np.array([1.0, 2.0, 4.0])
-    gain = stacking.gain_over_mix(p, Q, costs, budgets=[np.inf])
-    best = choose_at_price(p, costs, 0.0)
-    spent = costs[best].mean()
-    mix = reference_curves(Q, costs, [spent]).random[0]
-    assert gain.mean() == pytest.approx(Q[np.arange(2000), best].mean() - mix)
-    assert gain.mean() > 0.1
+    for _ in range(30):
+        n_choices = rng.integers(1, 6)
+        Q, E = rng.random((2, 50, n_choices))
+        costs = rng.random(n_choices)
+        hull = reference_curves(Q, costs, [costs.max()]).random[0]
+        affordable = [c for c, q in zip(costs, Q.mean(axis=0)) if q >= hull - 1e-12]
+        low, high = costs.min(), min(affordable)
+        high = high if high > low else costs.max()
+        expected = []
+        for budget in low + stacking.SHARES * (high - low):
+            rule = assignment_path(E, costs).rule(budget)
+            assert rule.share == 0
+            chosen = choose_at_price(E, costs, rule.price)
+            spent = costs[chosen].mean()
+            mix = reference_curves(Q, costs, [spent]).random[0]
+            expected.append(Q[np.arange(50), chosen].mean() - mix)
+        found = stacking.gain_over_mix(E, Q, costs).mean()
+        assert found == pytest.approx(np.mean(expected), abs=1e-9)
 
 
 def test_rows_that_are_tied_at_the_price_are_mixed():
-    """A few kinds of rows: what the truth gains at a budget is what the exact plan does."""
+    """A few kinds of rows: what the truth gains is what exact plans do."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         kinds, costs = rng.random((3, 4)), np.sort(rng.random(4))
         Q = np.repeat(kinds, 50, axis=0)
-        path = assignment_path(Q, costs)
-        for budget in stacking.judged_budgets(Q, costs):
+        path, best = assignment_path(Q, costs), costs[Q.mean(axis=0).argmax()]
+        high = best if best > costs[0] else costs.max()
+        plans = []
+        for budget in costs[0] + stacking.SHARES * (high - costs[0]):
             spent = min(budget, path.budgets[-1])
-            plan = path.objective(spent) - stacking.best_mix(Q, costs, spent).of(Q).mean()
-            gain = stacking.gain_over_mix(Q, Q, costs, budgets=[budget])
-            assert gain.mean() == pytest.approx(plan, abs=1e-9)
+            plans.append(path.objective(spent) - reference_curves(Q, costs, [spent]).random[0])
+        gain = stacking.gain_over_mix(Q, Q, costs).mean()
+        assert gain == pytest.approx(np.mean(plans), abs=1e-9)
 
 
 def test_decisions_gain_more_than_the_mix_and_less_than_by_the_truth():
     X, Q, p = log(1500)
     new, Q_new, p_new = log(1500)[0][750:], Q[750:], p[750:]
-    model = QualityRegressor(keep_rows=False).fit(X[:750], Q[:750])
+    model = QualityRegressor().fit(X[:750], Q[:750])
     costs = np.array([1.0, 2.0, 4.0])
     found = stacking.gain_over_mix(model.predict(new), Q_new, costs).mean()
     truth = stacking.gain_over_mix(p_new, Q_new, costs).mean()
@@ -214,24 +203,15 @@ def test_rows_that_pick_a_member_do_not_say_how_good_it_is():
         estimates = 0.1 * rng.normal(size=(8, 200, 3))
         quality = (rng.random((200, 3)) < 0.5).astype(float)
         folds, means = np.array_split(np.arange(200), 5), np.empty((200, 3))
-        for rows, rest in stacking.others(200, folds):
-            means[rows] = quality[rest].mean(axis=0)
+        for rows in folds:
+            means[rows] = np.delete(quality, rows, axis=0).mean(axis=0)
         names, costs = list("abcdefgh"), np.array([1.0, 2.0, 3.0])
         choice = stacking.choose_weights(names, estimates, quality - means, quality, folds, costs)
-        honest[seed] = choice.gain.mean()
+        honest[seed] = stacking.gain_over_mix(choice.estimate, quality, costs).mean()
         picked[seed] = max(member.gain for member in choice.compared)
     assert honest.mean() < 2 * honest.std() / np.sqrt(30)
     lead = picked - honest
     assert lead.mean() > 3 * lead.std() / np.sqrt(30)
-
-
-def test_rows_are_kept_only_if_asked_for_or_better():
-    X, Q, _ = log(200)
-    light = QualityRegressor(keep_rows=False).fit(X, Q)
-    kept = QualityRegressor(family=["euclidean neighbors"], keep_rows=True).fit(X, Q)
-    assert not any(hasattr(part, "searched") for part in light._parts)
-    assert any(hasattr(part, "searched") for part in kept._parts)
-    assert {found.name for found in light.compared_} == {"stack", *MEMBERS}
 
 
 def test_a_copy_answers_the_same_and_holds_plain_arrays():
@@ -239,7 +219,7 @@ def test_a_copy_answers_the_same_and_holds_plain_arrays():
     model = QualityRegressor(cv=3).fit(X, Q)
     content = pickle.dumps(model)
     np.testing.assert_array_equal(pickle.loads(content).predict(X), model.predict(X))
-    assert b"_family" not in content and b"Compared" not in content
+    assert b"_members" not in content and b"Compared" not in content
     assert pickle.loads(content).compared_ == model.compared_
 
 
@@ -268,8 +248,6 @@ def test_an_unknown_family_is_refused(family):
     model = QualityRegressor(family=family)
     with pytest.raises(ValueError, match="family must be a list of different members"):
         model.fit(X, Q)
-    with pytest.raises(ValueError, match="keep the rows, but keep_rows=False"):
-        QualityRegressor(family=["cosine neighbors"], keep_rows=False).fit(X, Q)
     assert not hasattr(model, "mean_")
 
 
@@ -279,16 +257,11 @@ def test_threads_change_nothing():
     np.testing.assert_array_equal(QualityRegressor(cv=3, n_jobs=2).fit(X, Q).predict(X), one)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_weights_of_moments_that_are_rounding_alone_are_zero(seed):
-    """All that varies stands in one fold: without it, differences of large sums are left."""
-    rng = np.random.default_rng(seed)
+def test_estimates_that_hardly_vary_are_not_multiplied():
+    """All that varies stands in one fold: for that fold the others know rounding alone."""
+    rng = np.random.default_rng(0)
     estimates = np.zeros((3, 40, 2))
     estimates[:, :20] = 1e3 * rng.normal(size=(3, 20, 2))
     estimates[:, 20:] = 1e-7 * rng.normal()
     outcomes = estimates[0] + rng.normal(size=(40, 2))
-    total = stacking.moments(estimates, outcomes)
-    some = stacking.moments(estimates[:, :20], outcomes[:20])
-    weights = stacking.stacked_weights(total.less(some))
-    assert all((part >= 0).all() and (part == 0).all() for part in weights)
-    assert max(part.max() for part in stacking.stacked_weights(total)) > 0
+    assert stacking.stacked_weights(estimates[:, 20:], outcomes[20:], [0, 1, 2]).max() <= 2

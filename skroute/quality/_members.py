@@ -1,0 +1,248 @@
+"""The estimators that `QualityRegressor` compares: trees, boosted trees, ridge, similarities.
+
+Each of `MEMBERS` is a function ``(rows, deviations, seed, share)`` that fits standardised float32
+rows to outcomes less their mean, with `share` of its trees, and gives a fitted member. A member
+has ``predict(rows)``, deviations from the mean, and ``weighted(level, difference, sizes)``, the
+same member with its outputs weighted by :func:`weigh_outputs`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.tree import ExtraTreeRegressor
+
+# A tree sees at most so many rows, a cut compares at most so many features, and ridge regression
+# takes at most so many columns: time is bounded.
+_MOST_ROWS = 10_000
+_MOST_CANDIDATES = 40
+_MOST_COLUMNS = 1000
+_CENTRES = 200
+_PENALTIES = np.geomspace(1e-4, 1e3, 22)
+
+
+def weigh_outputs(values, level, difference, sizes=1.0):
+    """Weigh the mean over outputs, the last axis, and what tells them apart; in units of `sizes`."""
+    mean = values.mean(axis=-1, keepdims=True)
+    return (difference * (values - mean) + level * mean) * sizes
+
+
+class Forest(NamedTuple):
+    """Trees whose leaf values are summed; arrays as :func:`~skroute.quality._kernels.add_trees`."""
+
+    roots: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    child: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, trees, weight):
+        """The sum of fitted scikit-learn trees, each times `weight`."""
+        parts, n_nodes, n_leaves = [], 0, 0
+        for tree in trees:
+            tree = tree.tree_
+            leaf = tree.children_left < 0
+            cut = tree.threshold.astype(np.float32)
+            # Rounded down: a float32 row is up to it where it is up to the threshold.
+            cut = np.where(cut > tree.threshold, np.nextafter(cut, np.float32(-np.inf)), cut)
+            child = np.where(leaf, np.cumsum(leaf) - 1 + n_leaves, tree.children_right + n_nodes)
+            values = weight * tree.value[leaf, :, 0]
+            parts.append((n_nodes, np.where(leaf, -1, tree.feature), cut, child, values))
+            n_nodes, n_leaves = n_nodes + len(leaf), n_leaves + len(values)
+        roots, feature, threshold, child, values = zip(*parts)
+        return cls(
+            np.array(roots),
+            np.concatenate(feature).astype(np.int32),
+            np.concatenate(threshold),
+            np.concatenate(child).astype(np.int32),
+            np.concatenate(values).astype(np.float32),
+        )
+
+    def predict(self, rows):
+        from skroute.quality._kernels import add_trees
+
+        out = np.zeros((len(rows), self.values.shape[1]))
+        add_trees(rows, *self, out)
+        return out
+
+    def weighted(self, level, difference, sizes=1.0):
+        values = weigh_outputs(self.values, level, difference, sizes)
+        return self._replace(values=values.astype(np.float32))
+
+
+class Linear(NamedTuple):
+    """A matrix and an offset, on some columns of the rows (None: all)."""
+
+    columns: np.ndarray | None
+    coef: np.ndarray
+    offset: np.ndarray
+
+    def predict(self, rows):
+        X = rows if self.columns is None else rows[:, self.columns]
+        return X.astype(np.float64) @ self.coef + self.offset
+
+    def weighted(self, level, difference, sizes=1.0):
+        coef, offset = (
+            weigh_outputs(part, level, difference, sizes) for part in (self.coef, self.offset)
+        )
+        return self._replace(coef=coef, offset=offset)
+
+
+class Landmarks(NamedTuple):
+    """A linear member on similarities ``exp(-gamma * squared distance)`` to some centres."""
+
+    centres: np.ndarray
+    gamma: float
+    linear: Linear
+
+    def similarities(self, rows):
+        X = rows.astype(np.float64)
+        squares = (X**2).sum(axis=1)[:, None] + (self.centres**2).sum(axis=1)
+        return np.exp(-self.gamma * np.maximum(squares - 2 * (X @ self.centres.T), 0))
+
+    def predict(self, rows):
+        return self.linear.predict(self.similarities(rows))
+
+    def weighted(self, level, difference, sizes=1.0):
+        return self._replace(linear=self.linear.weighted(level, difference, sizes))
+
+
+def _candidates(n_features):
+    """Features that are tried at a cut."""
+    return min(n_features, _MOST_CANDIDATES)
+
+
+def _one_or_many(Y):
+    """Outcomes as scikit-learn takes them without a warning: a column alone is flat."""
+    return Y[:, 0] if Y.shape[1] == 1 else Y
+
+
+def _one_or_many(Y):
+    """Outcomes as scikit-learn takes them without a warning: a column alone is flat."""
+    return Y[:, 0] if Y.shape[1] == 1 else Y
+
+
+def fit_trees(rows, deviations, seed, share=1.0):
+    """Extremely randomised trees, with leaves of a thousandth of the rows."""
+    many = len(rows) > _MOST_ROWS
+    forest = ExtraTreesRegressor(
+        max(5, round(60 * share)),
+        min_samples_leaf=int(np.clip(len(rows) // 1000, 5, 100)),
+        max_features=_candidates(rows.shape[1]),
+        bootstrap=many,
+        max_samples=_MOST_ROWS if many else None,
+        random_state=seed,
+    ).fit(rows, _one_or_many(deviations))
+    return Forest.of(forest.estimators_, 1 / len(forest.estimators_))
+
+
+def fit_boosted(rows, deviations, seed, share=1.0, rate=0.1):
+    """Sixty shallow trees, each fitted to what those before leave over on part of the rows."""
+    rng, trees, left = np.random.RandomState(seed), [], deviations.copy()
+    n_used = min(int(np.ceil(0.7 * len(rows))), _MOST_ROWS)
+    for _ in range(60):
+        some = rng.permutation(len(rows))[:n_used]
+        tree = ExtraTreeRegressor(
+            max_depth=4,
+            min_samples_leaf=int(np.clip(len(rows) // 50, 5, 50)),
+            max_features=_candidates(rows.shape[1]),
+            random_state=rng,
+        ).fit(rows[some], _one_or_many(left[some]))
+        left -= rate * tree.predict(rows).reshape(left.shape)
+        trees.append(tree)
+    return Forest.of(trees, rate)
+
+
+def fit_linear(rows, deviations, seed, share=1.0):
+    """Ridge regression on factors that the choices share."""
+    columns = None
+    if rows.shape[1] > _MOST_COLUMNS:
+        strength = np.abs(rows.T @ deviations.astype(np.float32)).sum(axis=1)
+        columns = np.sort(np.argsort(-strength, kind="stable")[:_MOST_COLUMNS])
+    X = rows if columns is None else rows[:, columns]
+    return Linear(columns, *shared_ridge(X.astype(np.float64), deviations))
+
+
+def shared_ridge(X, Y):
+    """Ridge regression of several outputs, shrunk on their common factors.
+
+    The outputs are rotated to their principal components. Each component gets the penalty of
+    least generalised cross-validation, so that what choices have in common, which varies most, is
+    shrunk least.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_columns)
+    Y : ndarray of shape (n_rows, n_outputs)
+
+    Returns
+    -------
+    coef : ndarray of shape (n_columns, n_outputs)
+    offset : ndarray of shape (n_outputs,)
+    """
+    n, centre, mean = len(X), X.mean(axis=0), Y.mean(axis=0)
+    Z, D = X - centre, Y - mean
+    rotation = np.linalg.eigh(D.T @ D)[1]
+    targets = D @ rotation
+    squares, basis = np.linalg.eigh(Z.T @ Z)
+    keep = squares > 1e-10 * max(squares[-1], 1e-300)
+    squares, basis = squares[keep], basis[:, keep]
+    if len(squares) == 0:
+        return np.zeros((X.shape[1], Y.shape[1])), mean
+    along = basis.T @ (Z.T @ targets)
+    shrink = squares / (squares + _PENALTIES[:, None] * squares.mean())
+    freedom = np.minimum(shrink.sum(axis=1), n - 2)
+    explained = ((2 * shrink - shrink**2) / squares) @ along**2
+    residual = np.maximum((targets**2).sum(axis=0) - explained, 0)
+    best = (residual / np.maximum(n - 1 - freedom, 1)[:, None] ** 2).argmin(axis=0)
+    coef = basis @ (along * (shrink / squares)[best].T) @ rotation.T
+    return coef, mean - centre @ coef
+
+
+def fit_landmarks(rows, deviations, seed, share=1.0):
+    """Ridge regression on similarities to the centres of clusters."""
+    sample = np.random.RandomState(seed).permutation(len(rows))[: 20 * _CENTRES]
+    X = rows[sample].astype(np.float64)
+    # Different rows to begin with: equal centres would be one.
+    first = np.unique(X[: max(1, min(_CENTRES, len(rows) // 4))], axis=0)
+    centres = KMeans(len(first), init=first, n_init=1, max_iter=3, random_state=seed).fit(X)
+    one, other = np.array_split(X[:300], 2)
+    apart = ((one[:, None] - other[None]) ** 2).sum(axis=-1)
+    typical = float(np.median(apart[apart > 0])) if (apart > 0).any() else 1.0
+    found = Landmarks(centres.cluster_centers_, 1 / typical, None)
+    linear = Linear(None, *shared_ridge(found.similarities(rows), deviations))
+    return found._replace(linear=linear)
+
+
+MEMBERS = {
+    "trees": fit_trees,
+    "boosted": fit_boosted,
+    "linear": fit_linear,
+    "landmarks": fit_landmarks,
+}
+
+
+def pack(part):
+    """A member as the name of its type and plain arrays, leaves of trees in half precision."""
+    if isinstance(part, Landmarks):
+        return "Landmarks", [*part[:-1], *part.linear]
+    if isinstance(part, Linear):
+        return "Linear", list(part)
+    largest = np.abs(part.values).max(axis=0, initial=0).astype(np.float64)
+    unit = 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
+    small = np.int16 if part.feature.max(initial=0) < 2**15 else np.int32
+    halves = (part.values / unit).astype(np.float16)
+    return "Forest", [part.roots, part.feature.astype(small), *part[2:4], halves, unit]
+
+
+def unpack(kind, values):
+    """What :func:`pack` packed."""
+    if kind == "Landmarks":
+        return Landmarks(*values[:2], Linear(*values[2:]))
+    if kind == "Linear":
+        return Linear(*values)
+    roots, feature, threshold, child, halves, unit = values
+    leaves = (halves * unit).astype(np.float32)
+    return Forest(roots, feature.astype(np.int32), threshold, child, leaves)

@@ -1,9 +1,8 @@
-"""What a CUDA device brings: neighbour search, and three nets on USPS with its times.
+"""What a CUDA device brings: three nets on USPS, with its times.
 
 Needs torch, scikit-learn and numpy (and the checkout on PYTHONPATH), so that it runs on a
-machine that has no more. With numba the CPU kernel of two threads is the peer of the search;
-without it, a float64 search of some queries by torch on the CPU. The router here is OCCAM's
-rule in NumPy, since skroute's own needs numba.
+machine that has no more. The router here is OCCAM's rule in NumPy, since skroute's own needs
+numba.
 
     python benchmarks/cuda_neural.py            # on a CUDA device
     python benchmarks/cuda_neural.py --short    # small, on the CPU where there is no other
@@ -28,13 +27,8 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from skroute.quality import BaggedNeighborsRegressor
-from skroute.quality._bagging import nearest_weights
-from skroute.quality._search import HostRows
-from skroute.quality._torch import DeviceRows
 from skroute.utils._timing import seconds_per_sample, synchronize_device
 
-# Times as fast as the peer that a CUDA device must be.
-BAR = 100
 SHARES = [0.2, 0.4, 0.6, 0.8, 1.0]
 
 
@@ -126,63 +120,6 @@ def median_seconds(call, repeats):
         synchronize_device()
         seconds.append(time.perf_counter() - start)
     return float(np.median(seconds))
-
-
-def cpu_peer(X, Q, k):
-    """Indices of the k nearest rows of queries, and seconds per query, without the device."""
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        name, Q = "torch on the CPU, float64, 64 queries", Q[:64]
-
-        def search():
-            parts = []
-            for rows in torch.as_tensor(Q).double().split(8):
-                distance = torch.cdist(rows, torch.as_tensor(X).double(), p=np.inf)
-                parts.append(distance.sort(dim=1, stable=True).indices[:, :k])
-            return torch.cat(parts).numpy()
-    else:
-        name = "CPU kernel, two threads"
-        index = HostRows(X, np.zeros((len(X), 1)), "chebyshev")
-        index.k_nearest(index.ready(Q[:2]), k)
-
-        def search():
-            return index.map(lambda queries: (index.k_nearest(queries, k).rows,), Q, k, 2)[0]
-
-    start = time.perf_counter()
-    found = search()
-    return name, found, (time.perf_counter() - start) / len(Q)
-
-
-def neighbours(device, n_queries, n_rows, n_features):
-    rng = np.random.default_rng(0)
-    X = rng.random((n_rows, n_features), dtype=np.float32)
-    Q = rng.random((n_queries, n_features), dtype=np.float32)
-    y = rng.random((n_rows, 7))
-    k = len(nearest_weights(n_rows, n_rows // 10))
-    index = DeviceRows(X, y, "chebyshev", device)
-    on_device = torch.as_tensor(Q, device=device)
-
-    def search():
-        return index.map(lambda queries: (index.k_nearest(queries, k).rows,), on_device)[0]
-
-    seconds = median_seconds(search, 3)
-    name, expected, each = cpu_peer(X, Q, k)
-    equal = np.array_equal(search()[: len(expected)], expected)
-    model = BaggedNeighborsRegressor(device=str(device)).fit(X, y)
-    estimate = median_seconds(lambda: model.predict(on_device), 3)
-    report(
-        f"{n_queries:,} queries, {n_rows:,} rows of {n_features} features, chebyshev, {k} nearest",
-        ["what", "measured", "bar"],
-        [
-            [f"search on {device}, s", seconds, "-"],
-            ["search and estimate, 7 outputs, s", estimate, "-"],
-            [f"{name}, s for all", each * n_queries, "-"],
-            ["times as fast", each * n_queries / seconds, f">= {BAR} on CUDA"],
-            ["equal indices", str(equal), "True"],
-        ],
-    )
-    assert equal
 
 
 def images():
@@ -285,7 +222,7 @@ def round_trip(nets, X):
     expected = [net.predict(X) for net in nets]
     rng = np.random.default_rng(0)
     rows, quality = rng.random((200, 8)), rng.random((200, 3))
-    model = BaggedNeighborsRegressor(device=nets[0].device).fit(rows, quality)
+    model = BaggedNeighborsRegressor().fit(rows, quality)
     script = (
         "import sys, warnings; warnings.simplefilter('ignore'); sys.path[:0] = sys.argv[2:]\n"
         "import importlib.util, joblib; nets, X, model, rows = joblib.load(sys.argv[1])\n"
@@ -327,7 +264,6 @@ def main():
         print(torch.cuda.get_device_name(), "torch", torch.__version__)
     else:
         torch.set_num_threads(1)
-    neighbours(device, *((200, 1000, 32) if short else (10_000, 40_000, 512)))
     round_trip(*routed(device, short))
 
 

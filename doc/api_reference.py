@@ -26,7 +26,7 @@ ROOMS = {
     "skroute.assignment": ("Spend a budget well", ["assignment"]),
     "skroute.ledgers": ("The ledger of a total", ["many_workers", "streams"]),
     "skroute.distributed": ("More rows than a memory", ["hundred_million_rows"]),
-    "skroute.quality": ("Estimate quality", ["estimates", "quality"]),
+    "skroute.quality": ("Estimate quality", ["estimates"]),
     "skroute.features": (
         "Columns of a log or a database",
         ["estimates", "feature_sources"],

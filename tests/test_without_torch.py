@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 # A fresh process in which torch and skorch cannot be imported.
 BLOCKED = """
 import sys
@@ -40,22 +38,8 @@ router.predict(X)
 """
 
 
-def test_errors_name_the_extra_and_a_router_works_without_it():
-    message = run_blocked(
-        """
-for call in (
-    lambda: BaggedNeighborsRegressor(device="cpu").fit(X, y),
-):
-    try:
-        call()
-    except ImportError as error:
-        print(error)
-"""
-        + ROUTED
-    )
-    assert (
-        message.count("needs torch, which is not installed: pip install 'skroute-ml[torch]'") == 1
-    )
+def test_a_router_works_without_it():
+    run_blocked(ROUTED)
 
 
 def test_a_router_does_not_load_torch():
@@ -63,27 +47,3 @@ def test_a_router_does_not_load_torch():
     script += "print([m for m in ('torch', 'skorch') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
-
-
-def test_what_was_fitted_with_torch_answers_without_it(tmp_path):
-    """The kernels answer for a device that is not there, and say so."""
-    pytest.importorskip("torch")
-    import joblib
-    import numpy as np
-
-    from skroute.quality import BaggedNeighborsRegressor
-
-    rng = np.random.default_rng(0)
-    X, y = rng.random((60, 3)), rng.random(60)
-    model = BaggedNeighborsRegressor(device="cpu").fit(X, y)
-    path = tmp_path / "model.joblib"
-    joblib.dump((model, X, model.predict(X)), path)
-    script = f"""
-import joblib, warnings
-model, X, expected = joblib.load({str(path)!r})
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    np.testing.assert_allclose(model.predict(X), expected)
-print(caught[0].message)
-"""
-    assert "needs torch" in run_blocked(script)

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from skroute.metrics import accuracy_cost_curve, reference_curves
-from skroute.quality import QualityRegressor
 from skroute.routing import BudgetRouter
 
 rng = np.random.default_rng(0)
@@ -63,8 +62,3 @@ ax.set(
 )
 ax.legend()
 plt.show()
-
-# %%
-# Without the rows of `fit` in the file: neighbours are left out.
-light = QualityRegressor(keep_rows=False, cv=3).fit(log[train], Q[train])
-print(light.predict(log[test][:2]).round(2))

@@ -52,7 +52,7 @@ def demo_router(n_rows=2000, seed=0):
     Q = rng.random((n_rows, 3)) < 0.97 - hard * [0.09, 0.03, 0.01]
     # An answer has 110 tokens in the mean, a prompt as many as words.
     means = [20 * price[0] + 110 * price[1] for price in PRICES.values()]
-    estimator = QualityRegressor(family=["coarse trees", "linear"], cv=3)
+    estimator = QualityRegressor(family=["trees", "linear"], cv=3)
     router = BudgetRouter(estimator, cv=3, costs=dict(zip(PRICES, means)))
     certified = CertifiedRouter(
         router, max_loss=0.05, reference="large", n_points=20, random_state=0

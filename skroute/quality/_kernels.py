@@ -3,7 +3,6 @@
 Imported on first use, since importing numba takes longer than a small prediction.
 """
 
-import numpy as np
 from numba import njit
 
 # Reference rows whose distances are found together: they stay in the cache.

@@ -23,7 +23,7 @@ _PENALTIES = np.geomspace(1e-4, 1e3, 22)
 
 
 def weigh_outputs(values, level, difference, sizes=1.0):
-    """Weigh the mean over outputs, the last axis, and what tells them apart; in units of `sizes`."""
+    """Weigh the mean over outputs, the last axis, and what tells them apart, times `sizes`."""
     mean = values.mean(axis=-1, keepdims=True)
     return (difference * (values - mean) + level * mean) * sizes
 

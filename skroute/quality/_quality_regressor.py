@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import KFold
-from sklearn.utils import gen_batches
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.quality._corrections import corrected, finished, sizes_of
 from skroute.quality._frame_encoder import FrameEncoder
-from skroute.quality._members import MEMBERS, Forest, pack, unpack
+from skroute.quality._members import MEMBERS, pack, unpack
 from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
 from skroute.utils._compat import Integral, Interval, _fit_context
@@ -371,7 +370,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         X = checked_rows(self, X) if self.encoder_ is None else self.encoder_.transform(X)
         estimate = np.tile(self.mean_, (len(X), 1))
-        for some in gen_batches(len(X), _BLOCK):
+        for first in range(0, len(X), _BLOCK):
+            some = slice(first, first + _BLOCK)
             rows = self._rows(X[some])
             for part in self._parts:
                 estimate[some] += part.predict(rows)

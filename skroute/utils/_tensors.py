@@ -39,11 +39,6 @@ def on_host(array):
     return (array if known else array.float()).numpy()
 
 
-def beside(X, values):
-    """An array as a tensor on the device of the tensor `X`."""
-    return torch_of(X).as_tensor(values, device=X.device)
-
-
 def check_tensor(X):
     """A tensor of rows as an estimator may calculate with it: what arrays are checked for.
 

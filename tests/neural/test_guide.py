@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "doc" / "user_guide" / "neural_nets.rst"
 @pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
 def test_the_guide_runs():
     blocks = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", PAGE.read_text())
-    assert len(blocks) == 6
+    assert len(blocks) == 5
     namespace = {"__name__": "guide"}
     for block in blocks:
         exec(compile(dedent(block), str(PAGE), "exec"), namespace)

@@ -38,7 +38,7 @@ CORE_TESTS := tests/assignment tests/quality tests/feature_sets/test_lattice.py 
     tests/members/test_callable.py tests/members/test_recorded.py tests/metrics \
     tests/routing/test_frugal_algorithms.py tests/test_package.py
 
-.PHONY: demo test test-min test-min-core lint doc bench bench-short readme coverage clean
+.PHONY: demo test test-min test-min-core lint doc bench bench-short coverage clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -93,20 +93,19 @@ lint: $(VENV)/.dev
 doc: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -b html doc doc/_build/html
 
-# An hour at most; `benchmarks/run_all.py --full` runs all at the sizes that their bars ask.
+BENCHMARKS := $(wildcard benchmarks/bench_*.py)
+
+# At their own size, hours in all; each writes benchmarks/results/<name>.json.
 bench: $(VENV)/.bench
-	$(BIN)/python benchmarks/run_all.py
+	for script in $(BENCHMARKS); do $(BIN)/python $$script || exit 1; done
 
+# Seconds each: none can rot.
 bench-short: $(VENV)/.dev
-	$(BIN)/python benchmarks/run_all.py --short
-
-# The README's numbers and picture, from the results of the last `make bench`.
-readme: $(VENV)/.dev
-	$(BIN)/python benchmarks/readme.py
+	for script in $(BENCHMARKS); do $(BIN)/python $$script --short || exit 1; done
 
 # One of them: make bench-occam, make bench-frugal, ...
 bench-%: $(VENV)/.bench
-	$(BIN)/python benchmarks/run_all.py $*
+	$(BIN)/python benchmarks/bench_$*.py
 
 clean:
 	rm -rf doc/_build doc/auto_examples doc/generated demo_output

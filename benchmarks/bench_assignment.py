@@ -5,7 +5,7 @@ import time
 import tracemalloc
 
 import numpy as np
-from _harness import alternate, claim, save, table
+from _common import alternate, record, table
 
 from skroute.assignment import solve_assignment
 from skroute.assignment._hulls import build_hulls
@@ -93,71 +93,14 @@ def peak_memory(values):
     return 1 + peak / values.nbytes
 
 
-def claims(result):
-    found = []
-    for row, values in zip(result["highs"], ("random values", "multiples of 1/40")):
-        problem = f"{values}, {row[0].split(',')[0]}"
-        highs = {"against": "HiGHS's full MILP, same process", "unit": "times as fast"}
-        name = values.split()[0]
-        found += [
-            claim(f"exact-{name}", f"exact plan, {problem}", row[3], peer=1, bar=200, **highs),
-            claim(f"greedy-{name}", f"greedy plan, {problem}", row[6], peer=1, bar=2000, **highs),
-        ]
-    highs = result["highs"]
-    argsort = {"why": "sorting solves nothing; it is the yardstick", "better": "lower"}
-    (large,) = result["argsort"]
-    return [
-        *found,
-        claim(
-            "objective",
-            "exact plan: largest relative difference of the objective",
-            max(row[4] for row in highs),
-            peer=0,
-            against="HiGHS's full MILP",
-            better="lower",
-            within=1e-9,
-            bar=1e-9,
-        ),
-        claim(
-            "gap",
-            "greedy plan: largest certified relative gap",
-            max(row[7] for row in highs),
-            better="lower",
-            bar=1e-5,
-            why="a certificate, not a comparison",
-        ),
-        claim(
-            "seconds",
-            f"exact plan, {highs[0][0]}",
-            highs[0][2],
-            better="lower",
-            unit="s",
-            published=15.1,
-            why="OCCAM reports HiGHS on another machine",
-        ),
-        claim("argsort-greedy", f"greedy / argsort, {large[0]}", large[3], bar=4, **argsort),
-        claim("argsort-exact", f"exact / argsort, {large[0]}", large[4], bar=20, **argsort),
-        claim(
-            "memory",
-            f"peak memory / input, {large[0]}",
-            large[5],
-            bar=6,
-            better="lower",
-            why="HiGHS's memory is not measured",
-        ),
-    ]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true")
     short = parser.parse_args().short
-    payload = {
-        "highs": against_highs(500 if short else 10_000),
-        "argsort": against_argsort(50_000 if short else 1_000_000),
-    }
-    title = "Assignment: spend a budget over rows"
-    save("assignment", payload, title=title, claims=claims(payload), write=not short)
+    against_highs(500 if short else 10_000)
+    against_argsort(50_000 if short else 1_000_000)
+    if not short:
+        record("assignment")
 
 
 if __name__ == "__main__":

@@ -38,15 +38,6 @@ A budget that a fit would not spend whatever its price is not counted. So it is 
 takes a base, the best one or one within noise of it, that needs less with every add-on that gains.
 
     python benchmarks/bench_budgets.py [--short] [--splits N]
-
-In parts, for a machine of many cores: each process measures splits of some sets and adds a line
-for each to its file (a process that was stopped goes on where it was), and --merge makes the
-tables and the JSON file of all of them; sets that are in none keep what was measured before.
-
-    python benchmarks/bench_budgets.py --parts
-    python benchmarks/bench_budgets.py --part "5-NN" --rows 3000 --splits 200 --out 5nn.jsonl
-    python benchmarks/bench_budgets.py --part "5-NN" --rows 1000 --first 100 --out second.jsonl
-    python benchmarks/bench_budgets.py --merge *.jsonl
 """
 
 import os
@@ -63,7 +54,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _harness import RESULTS, claim, save, table
+from _common import record, table
 from scipy.stats import beta
 from sklearn.datasets import load_digits
 from sklearn.decomposition import TruncatedSVD
@@ -479,58 +470,6 @@ def own_budgets(path):
     return [path[0] + share * (path[-1] - path[0]) for share in SHARES]
 
 
-def claims(result):
-    """What is said of the numbers."""
-    found = []
-    for name, figure in result["figures"].items():
-        key = name.replace(",", "").replace(" ", "_")
-        bar = 0.02 if figure["heavy"] else 0.01
-        what = f"{name}: mean realised cost / budget - 1, from 1,000 rows up, the worst"
-        what += sure(result["rows"], name)
-        if "planned" not in figure:
-            found.append(claim(f"bias_{key}", what, figure["bias"], better="lower", bar=bar))
-            continue
-        if "one_test" in figure:
-            what += f" (all on one test file: +- {figure['one_test']:.3f} by its rows)"
-        found.append(
-            claim(
-                f"bias_{key}",
-                what,
-                figure["bias"],
-                peer=figure["planned"],
-                against="price of planned costs",
-                better="lower",
-                within=0.002,
-                bar=bar,
-            )
-        )
-        for what, column in (("cost", 8), ("quality", 9)):
-            if "one_test" in figure:
-                text = f"{name}: {what} of the one test file off the validation figure, in standard"
-                text += " errors, the mean over splits"
-                value, bar = figure[f"far_{what}"], 1.96
-                found.append(claim(f"one_draw_{what}_{key}", text, value, better="lower", bar=bar))
-            elif what in figure:
-                text = f"{name}: 95 % intervals of {what}, coverage off .95 by at most"
-                text += covered(result["rows"], name, column)
-                found.append(
-                    claim(f"coverage_{what}_{key}", text, figure[what], better="lower", bar=0.03)
-                )
-        if "exact" in figure:
-            text = f"{name}: where nothing but draws of ties varies, cost off validation_cost_"
-            found.append(claim(f"exact_{key}", text, figure["exact"], better="lower", bar=0.001))
-    return found
-
-
-def sure(rows, name):
-    """The standard error of the worst mean, and how many fits and budgets it is of."""
-    large = [row for row in rows if row[0] == name and row[1] >= 1000 and row[4] != "-"]
-    if not large:
-        return ""
-    row = max(large, key=lambda row: abs(float(row[4])))
-    return f" (+- {row[5]} in {row[2]} at {row[1]:,})"
-
-
 def covered(rows, name, column):
     """The coverage that is furthest off, its count, and a 95 % interval of it (Clopper, Pearson).
 
@@ -572,36 +511,6 @@ def row_of(name, n, splits):
     return row, numbers | {"far": np.abs(mean[2:4]), "noise": mean[7], "exact": exact}
 
 
-def numbers_of(row):
-    """Those of a row of the table that was measured before."""
-    numbers = {"bias": abs(float(row[4])), "far": np.full(2, np.nan), "exact": None}
-    if is_gated(row[0]):
-        return numbers
-    inside = [np.nan if share == "-" else float(share) for share in row[8:10]]
-    return numbers | {"planned": abs(float(row[7])), "inside": inside}
-
-
-def figure_of(setting, large):
-    """What is said of a set, from its rows of 1,000 and more."""
-    worst = max(large, key=lambda one: one["bias"])
-    figure = {"heavy": setting.heavy, "bias": worst["bias"]}
-    if is_gated(setting.name):
-        return figure
-    figure["planned"] = float(worst["planned"])
-    exact = [one["exact"] for one in large if one["exact"] is not None]
-    if exact:
-        figure["exact"] = float(max(exact))
-    for k, what in enumerate(("cost", "quality")):
-        off = [abs(one["inside"][k] - 0.95) for one in large if np.isfinite(one["inside"][k])]
-        if off:
-            figure[what] = float(max(off))
-        if setting.one_test:
-            figure[f"far_{what}"] = float(max(one["far"][k] for one in large))
-    if setting.one_test:
-        figure["one_test"] = float(large[-1]["noise"])
-    return figure
-
-
 def read(files):
     """What parts have measured: by set and rows, the splits."""
     found = {}
@@ -612,29 +521,12 @@ def read(files):
     return {key: sorted(splits.items()) for key, splits in found.items()}
 
 
-def write_part(arguments, chosen):
-    """Add the splits of a part to its file, those that it has left out."""
-    out = Path(arguments.out)
-    known = read([out]) if out.is_file() else {}
-    with out.open("a", encoding="utf-8") as file:
-        for setting, n in chosen:
-            done = dict(known.get((setting.name, n), ()))
-            seeds = range(arguments.first, arguments.first + arguments.splits)
-            for seed, rows in measured(setting, n, [seed for seed in seeds if seed not in done]):
-                line = {"name": setting.name, "n": n, "seed": seed, "found": rows}
-                print(json.dumps(line, default=float), file=file, flush=True)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--splits", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first split of a part")
     parser.add_argument("--rows", type=int, nargs="*", help="rows of a fit, of those there are")
-    parser.add_argument("--part", "--only", default="", help="sets that begin so")
-    parser.add_argument("--parts", action="store_true", help="print their names and end")
-    parser.add_argument("--out", help="file that measured splits are added to, and nothing else")
-    parser.add_argument("--merge", nargs="+", help="files of parts; nothing is measured")
+    parser.add_argument("--part", default="", help="sets that begin so")
     arguments = parser.parse_args()
     n_splits = 2 if arguments.short else arguments.splits
     warnings.simplefilter("ignore")
@@ -646,43 +538,12 @@ def main():
             for setting in every
             if setting.name.startswith(short_ones)
         ]
-    chosen = [(s, n) for s in every for n in s.sizes if n in (arguments.rows or s.sizes)]
-    if arguments.parts:
-        print(*(f"{setting.name!r} --rows {n}" for setting, n in chosen), sep="\n")
-        return
-    if arguments.out:
-        write_part(arguments, chosen)
-        return
-    merged = read(arguments.merge) if arguments.merge else None
-    known, rows, figures = {"rows": [], "figures": {}}, [], {}
-    kept = (arguments.part or arguments.merge) and not arguments.short
-    if kept and (RESULTS / "budgets.json").is_file():
-        known = json.loads((RESULTS / "budgets.json").read_text())["result"]
+    rows = []
     for setting in every:
-        large = []
-        for n in [n for of, n in chosen if of is setting]:
-            if merged is None:
-                splits = list(measured(setting, n, range(n_splits)))
-            else:
-                splits = merged.get((setting.name, n), [])
-            if not splits:
-                continue
-            row, numbers = row_of(setting.name, n, splits)
+        for n in [n for n in setting.sizes if n in (arguments.rows or setting.sizes)]:
+            row, _ = row_of(setting.name, n, list(measured(setting, n, range(n_splits))))
             print(*row, flush=True)
             rows.append(row)
-            if numbers is not None and (n >= 1000 or arguments.short):
-                large.append(numbers)
-        if large:
-            new = {row[1] for row in rows if row[0] == setting.name}
-            large += [
-                numbers_of(row)
-                for row in known["rows"]
-                if row[0] == setting.name and row[1] >= 1000 and row[1] not in new
-            ]
-            figures[setting.name] = figure_of(setting, large)
-    new = {(row[0], row[1]) for row in rows}
-    rows = [row for row in known["rows"] if (row[0], row[1]) not in new] + rows
-    figures = known["figures"] | figures
     table(
         "Realised cost / budget - 1 and coverage of 95 % intervals",
         ["set", "rows", "fits x budgets", "not spendable", "bias", "+-", "sd", "planned price"]
@@ -690,9 +551,8 @@ def main():
         + ["estimated quality - true", "expected cost / true - 1"],
         rows,
     )
-    payload = {"rows": rows, "figures": figures}
-    title = "Budgets: is the money that was allowed what is spent?"
-    save("budgets", payload, title=title, claims=claims(payload), write=not arguments.short)
+    if not (arguments.short or arguments.part or arguments.rows):
+        record("budgets")
 
 
 if __name__ == "__main__":

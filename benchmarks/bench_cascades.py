@@ -11,9 +11,6 @@ Other sets of the same kind are run by ``--data FOLDER`` (``NAME.npz`` with the 
 without `published.json` the range is from the cheapest model to the end of the fixed chain).
 
     python benchmarks/bench_cascades.py [--short] [--data FOLDER] [--sets mmlu,triviaqa]
-    python benchmarks/bench_cascades.py --merge FOLDER
-
-With ``--pieces FOLDER`` a process keeps what it measured of one set, for ``--merge``.
 """
 
 import os
@@ -28,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from _harness import claim, keep_piece, read_pieces, save, table, tables_so_far
+from _common import record, table
 
 from skroute.routing import CascadeRouter
 from skroute.routing._cascade_rules import (
@@ -308,86 +305,12 @@ def bench_abstaining(data):
     return payload
 
 
-def claims(payload):
-    found = []
-    for name, of_set in payload.items():
-        curves = of_set["curves"]
-        for case in ("chain", "five", "nine"):
-            if case not in curves:
-                continue
-            area_, alone = curves[case]["area"], curves[case]["singles"]
-            bar = BARS.get(name, {}).get(case)
-            more = {} if bar is None else {"bar": bar}
-            published = curves["published"]
-            best = min(published.values()) if published and case != "nine" else alone
-            found.append(
-                claim(
-                    f"{name}-{case}",
-                    f"{name}: area of error over cost, {case}",
-                    area_,
-                    peer=best,
-                    against="published, best of two"
-                    if published and case != "nine"
-                    else "single models mixed at random",
-                    better="lower",
-                    digits=4,
-                    **more,
-                )
-            )
-            if case == "five":
-                found.append(
-                    claim(
-                        f"{name}-{case}-singles",
-                        f"{name}: area of error over cost, {case}, beside a coin between models",
-                        area_,
-                        peer=alone,
-                        against="single models mixed at random",
-                        better="lower",
-                        digits=4,
-                    )
-                )
-        found.append(
-            claim(
-                f"{name}-seconds",
-                f"{name}: fit of the fixed chain, fastest of five",
-                curves["chain"]["seconds"],
-                better="lower",
-                bar=1.0,
-                unit="s",
-                why="published: 22 to 668 s on another machine",
-            )
-        )
-        for penalty, of in of_set["abstaining"].items():
-            found.append(
-                claim(
-                    f"{name}-abstain-{penalty}",
-                    f"{name}: mean loss of abstaining early, penalty {penalty}",
-                    of["loss"]["early"],
-                    peer=of["loss"]["last"],
-                    against="abstaining at the last model only",
-                    better="lower",
-                    digits=4,
-                )
-            )
-    return found
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--data", default=None)
     parser.add_argument("--sets", default=None)
-    parser.add_argument("--pieces", help="folder to keep what is measured in, for --merge")
-    parser.add_argument("--merge", help="folder of pieces to make the record of")
     arguments = parser.parse_args()
-    title = "Cascades of language models, with abstention"
-    if arguments.merge:
-        records, measured = read_pieces(arguments.merge)
-        found = [piece for name in sorted(records) for piece in records[name]]
-        payload = {name: own for piece in found for name, own in piece["payload"].items()}
-        tables = [one for piece in found for one in piece["tables"]]
-        made = claims(payload)
-        return save("cascades", payload, title=title, claims=made, tables=tables, measured=measured)
     shared = Path(os.environ.get("SKROUTE_DATA", Path(__file__).parents[2] / "shared" / "data"))
     folder = Path(arguments.data) if arguments.data else shared / "cascades"
     if arguments.short:
@@ -395,17 +318,12 @@ def main():
     else:
         names = arguments.sets.split(",") if arguments.sets else None
         sets = [load(folder, n) for n in names or sorted(p.stem for p in folder.glob("*.npz"))]
-    payload = {}
     for data in sets:
-        payload[data.name] = {
-            "curves": bench_curves(data, arguments.short),
-            "abstaining": bench_abstaining(data),
-        }
+        bench_curves(data, arguments.short)
+        bench_abstaining(data)
     whole = not (arguments.short or arguments.data or arguments.sets)
-    if arguments.pieces:
-        record = {"payload": payload, "tables": tables_so_far()}
-        return keep_piece(arguments.pieces, sets[0].name, 0, record)
-    save("cascades", payload, title=title, claims=claims(payload), write=whole)
+    if whole:
+        record("cascades")
 
 
 if __name__ == "__main__":

@@ -5,22 +5,21 @@ best of 0.1, 0.05, 0.03 in 5-fold cross-validation on the training rows. Trainin
 optimise, test rows report. One thread unless said. The parts "speed" and "search" take times
 and want a quiet machine; the others count, on any.
 
-    python benchmarks/bench_early_exit.py [--short] [--part NAME ...] [--into FILE]
-    python benchmarks/bench_early_exit.py --merge FILE ...
+    python benchmarks/bench_early_exit.py [--short] [--part NAME ...]
 """
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import argparse
 import time
 import tracemalloc
 import warnings
 
 import lightgbm as lgb
 import numpy as np
-from _harness import alternate, claim, table
-from _parts import run
+from _common import alternate, record, table
 from bench_fast_forest import ydf_peer
 from scipy.stats import binom
 from sklearn.datasets import make_classification
@@ -35,11 +34,6 @@ from skroute.early_exit._policies import SEARCH_ERRORS, SEARCH_SPREAD
 from skroute.early_exit._thresholds import lagrangian_path, running_values
 from tests.early_exit.reference import qwyc_order_reference
 
-# Where QWYC is behind, and why.
-WHERE_NOT = {
-    ("fixed", "USPS"): "0.5 % is 16 of 3,301 test rows; one random order differs from another by "
-    "0.9 members (deviation over eight)",
-}
 # The random order is the mean of these draws.
 N_RANDOM = 3
 ORDERS = ("qwyc", "natural", "random")
@@ -373,241 +367,6 @@ def compare(name, model, X, X_test, orders, shares=(0.005, 0.01)):
     return rows
 
 
-def adult_claims(key, setting, runs, alpha, members, bar, why, **published):
-    """Members evaluated and answers changed on Adult, with one way to calibrate."""
-    where = f"Adult, {100 * alpha:g} % allowed, {setting}"
-    return [
-        claim(
-            f"{key}members-{1000 * alpha:g}",
-            f"{where}: members evaluated of the full ensemble, mean over seeds",
-            np.mean([row[2] for row in runs]),
-            better="lower",
-            bar=members,
-            digits=4,
-            why="the paper has the same data and another ensemble",
-            **published,
-        ),
-        claim(
-            f"{key}differ-{1000 * alpha:g}",
-            f"{where}: test rows answered differently, mean over seeds",
-            np.mean([row[3] for row in runs]),
-            better="lower",
-            unit="%",
-            bar=bar,
-            why=why,
-        ),
-    ]
-
-
-def claims(result):
-    found = counted(result) if "headline" in result else []
-    if "clock" in result:
-        found += clock_claims(result["clock"]) + latency_claims(result["latency"])
-    if "search" in result:
-        found += search_claims(result["search"])
-    return found + calibration_claims(result) + order_claims(result["orders"])
-
-
-def counted(result):
-    found = []
-    for alpha, members, bar in ((0.005, 40, 0.5), (0.01, 25, 1.0)):
-        about = (alpha, members, bar)
-        # What a user gets who changes nothing: a quarter of the rows is held out.
-        default = [row for row in result["held_out"] if row[0] == alpha]
-        judged = "the ensemble was fitted on the rows that judge: see the seeds on unseen ones"
-        found += adult_claims("default-", "default calibration", default, *about, judged)
-        folds = [row for row in result["headline"] if row[0] == alpha]
-        expected = (
-            "an expectation: on 16,281 test rows its standard error is "
-            f"{100 * np.sqrt(alpha * (1 - alpha) / 16281):.2f} points"
-        )
-        found += adult_claims(
-            "", "40 % held out", folds, *about, expected, published="about 40 of 500 trees"
-        )
-        found += [
-            claim(
-                f"accuracy-{1000 * alpha:g}",
-                f"Adult, {100 * alpha:g} % allowed, 40 % held out: accuracy less than that of the "
-                "full ensemble, mean over seeds",
-                100 * np.mean([row[6] - row[5] for row in folds]),
-                better="lower",
-                unit="points",
-                bar=0.2,
-                peer=0,
-                within=0.2,
-                against="the full ensemble",
-            ),
-        ]
-    return found
-
-
-def latency_claims(us):
-    found = [
-        claim(
-            "latency",
-            "one row through predict",
-            us["LightGBM"] / us["skroute"],
-            peer=1,
-            bar=1,
-            against="Booster.predict",
-            unit="times as fast",
-        )
-    ]
-    for key, what, bar in (
-        ("skroute", "predict", 5),
-        ("single", "predict, single precision", 5),
-        ("proba", "predict_proba", 10),
-    ):
-        found.append(
-            claim(
-                f"latency-{key}",
-                f"one row through {what}",
-                us[key],
-                better="lower",
-                unit="us",
-                bar=bar,
-                why="the ratio to the library is above",
-            )
-        )
-    return found
-
-
-def search_claims(search):
-    return [
-        claim(
-            "search",
-            "order search on two threads",
-            search["ratio"],
-            peer=1,
-            bar=10,
-            against="its numpy twin",
-            unit="times as fast",
-        ),
-        claim(
-            "search-seconds",
-            "order search on two threads",
-            search["seconds"]["two"],
-            better="lower",
-            unit="s",
-            bar=15,
-            why="no other implementation to run",
-        ),
-        claim(
-            "search-memory",
-            "memory of order search and thresholds, of the scores'",
-            search["memory"],
-            better="lower",
-            unit="times",
-            bar=3,
-            why="no other implementation to run",
-        ),
-    ]
-
-
-def calibration_claims(result):
-    found = []
-    for name, differ, error, above, seeds, limit in result["unseen"]:
-        found += [
-            claim(
-                f"unseen-{name}",
-                f"{name}, 0.5 % allowed, rows not fitted on: mean of {seeds} seeds",
-                differ,
-                better="lower",
-                unit="%",
-                bar=0.5,
-                why=f"an expectation, its standard error here {error:.2f} points",
-            ),
-            claim(
-                f"unseen-bound-{name}",
-                f"{name}: seeds of {seeds} above their 95 % bound",
-                above,
-                better="lower",
-                bar=limit,
-                why="no peer states a bound",
-            ),
-        ]
-    for name, lost, _, members, warned, error, seeds in result["rare"]:
-        each = name.startswith("1 %")
-        found.append(
-            claim(
-                "rare-each" if each else "rare-default",
-                f"Adult with 2 % positives, {name}: positives lost, mean of {seeds} seeds "
-                f"({members:.0f} members, {100 * warned:.0f} % of the fits warn)",
-                lost,
-                better="lower",
-                unit="%",
-                bar=1.0,
-                why=f"standard error {error:.1f} points"
-                if each
-                else "a share of all rows says nothing about a rare answer: that is the warning",
-            )
-        )
-    for name, _, _, above, splits, limit in result["bound"]:
-        found.append(
-            claim(
-                f"bound-{name}",
-                f"alpha met by {name}: splits of {splits} above the 95 % bound",
-                above,
-                better="lower",
-                bar=limit,
-                why="no peer states a bound",
-            )
-        )
-    return found
-
-
-def clock_claims(rows):
-    own = {
-        "LightGBM": "Booster.predict, one thread",
-        "HistGradientBoosting": "its own predict, one thread",
-        "RandomForest": "its own predict, one thread",
-    }
-    found = []
-    for row, alpha in zip(rows, (0.005, 0.01, 0.005, 0.005)):
-        name, differ, ratio, early, whole = row[0].split(" ")[0], row[1], *row[6:9]
-        key, what = f"{name}-{1000 * alpha:g}", f"{name} on Adult, {differ:.2g} % differ: predict"
-        times = {"unit": "times as fast", "peer": 1}
-        bar = {0.005: 60, 0.01: 90}[alpha] if name == "LightGBM" else 8
-        found.append(claim(key, what, ratio, against=own[name], bar=bar, **times))
-        if len(row) > 10 and row[9] != "-":
-            against = "YDF's own predict of as many trees, one thread, all of them"
-            bar = 6 if alpha == 0.005 else 8
-            found.append(claim(f"{key}-ydf", what, row[9], against=against, bar=bar, **times))
-        if early != "-":
-            against = "pred_early_stop, best of its settings at the same share"
-            found.append(claim(f"{key}-early", what, early, against=against, bar=2, **times))
-        if alpha == 0.005:
-            what = f"{name} on Adult: predict without exits"
-            found.append(claim(f"{name}-whole", what, whole, against=own[name], bar=1, **times))
-    return found
-
-
-def order_claims(rows):
-    found = []
-    for data in dict.fromkeys(row[0] for row in rows):
-        for column, share in ((3, 0.5), (4, 1)):
-            at = {row[1:3]: row[column] for row in [tuple(row) for row in rows] if row[0] == data}
-            ours = at.pop(("thresholds", "qwyc"))
-            rivals = {"fixed": "the best of the fixed orders, with QWYC's thresholds"}
-            best = {"fixed": min(at[key] for key in at if key[0] == "thresholds")}
-            for key, against in rivals.items():
-                if not np.isfinite([ours, best[key]]).all():
-                    continue
-                found.append(
-                    claim(
-                        f"{key}-{data}-{10 * share:g}",
-                        f"{data}: members at {share} % disagreement",
-                        ours,
-                        peer=best[key],
-                        against=against,
-                        better="lower",
-                        within=0.02 * best[key],
-                        why=WHERE_NOT.get((key, data), ""),
-                    )
-                )
-    return found
-
-
 def adult(short):
     """Data and ensemble."""
     data = split(fetch_adult())
@@ -665,32 +424,6 @@ PARTS["rare"] = lambda short: rare(*((1, 10, 6000) if short else (10, 200)))
 PARTS |= {f"orders {name}": lambda short, name=name: compared(name, short) for name in COMPARED}
 
 
-def show(parts):
-    result = parts.get("counts", {}) | parts.get("speed", {})
-    for key in ("search", "bound", "rare"):
-        result[key] = parts.get(key, [])
-    if not result["search"]:
-        del result["search"]
-    result["unseen"] = [parts[key] for key in parts if key.startswith("unseen")]
-    result["orders"] = [
-        row for key, rows in parts.items() if key.startswith("orders") for row in rows
-    ]
-    for key, (title, header) in TABLES.items():
-        if result.get(key):
-            table(title, header, result[key])
-    if "latency" in result:
-        us = result["latency"]
-        table("One row through predict, microseconds", list(us), [list(us.values())])
-    if "search" in result:
-        one = result["search"]
-        table(
-            "Order search, Adult, 500 trees, seconds: one thread, two, numpy",
-            ["one", "two", "numpy", "x numpy", "same order", "memory / scores", "bar"],
-            [[*one["seconds"].values(), one["ratio"], one["same"], one["memory"], "15, 10x, 3"]],
-        )
-    return result, claims(result)
-
-
 HEADLINE = ["alpha", "seed", "members", "differ %", "bound %", "accuracy", "full acc", "bar"]
 TABLES = {
     "headline": ("Adult, LightGBM, 40 % held out: members and disagreement on test rows", HEADLINE),
@@ -721,6 +454,42 @@ TABLES = {
 }
 
 
-if __name__ == "__main__":
+def show(parts):
+    """Print the tables of the parts that were measured."""
+    result = parts.get("counts", {}) | parts.get("speed", {})
+    for key in ("search", "bound", "rare"):
+        result[key] = parts.get(key, [])
+    if not result["search"]:
+        del result["search"]
+    result["unseen"] = [parts[key] for key in parts if key.startswith("unseen")]
+    result["orders"] = [
+        row for key, rows in parts.items() if key.startswith("orders") for row in rows
+    ]
+    for key, (title, header) in TABLES.items():
+        if result.get(key):
+            table(title, header, result[key])
+    if "latency" in result:
+        us = result["latency"]
+        table("One row through predict, microseconds", list(us), [list(us.values())])
+    if "search" in result:
+        one = result["search"]
+        table(
+            "Order search, Adult, 500 trees, seconds: one thread, two, numpy",
+            ["one", "two", "numpy", "x numpy", "same order", "memory / scores", "bar"],
+            [[*one["seconds"].values(), one["ratio"], one["same"], one["memory"], "15, 10x, 3"]],
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", action="store_true", help="fewer trees and rows, seconds")
+    parser.add_argument("--part", nargs="+", choices=list(PARTS), help="these alone")
+    arguments = parser.parse_args()
     warnings.filterwarnings("ignore", message="No early exit keeps alpha")
-    run("early_exit", __doc__, PARTS, show, "QWYC: when to stop evaluating an ensemble")
+    show({part: PARTS[part](arguments.short) for part in arguments.part or PARTS})
+    if not (arguments.short or arguments.part):
+        record("early_exit")
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,7 @@ import argparse
 
 import lightgbm as lgb
 import numpy as np
-from _harness import alternate, claim, save, table
+from _common import alternate, record, table
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
@@ -166,59 +166,8 @@ def main(short):
         rows,
     )
     table("One row through FastForest, microseconds", list(single), [list(single.values())])
-    result = {"rows": rows, "one_row": single, "ydf": us_of_ydf}
-    title = "FastForest: all trees, exact"
-    save("fast_forest", result, title=title, claims=claims(result), write=not short)
-
-
-def claims(result):
-    """What the result says, beside the libraries themselves."""
-    found, single = [], result["one_row"]
-    for name, _, own, _, fast, *_ in result["rows"]:
-        key = name.lower().replace(", ", "_").replace(" ", "_")
-        first = name == "Adult, depth 5"
-        found.append(
-            claim(
-                key,
-                f"{name}: speed of all trees, the library's own as the unit",
-                own / fast,
-                peer=1.0,
-                against="its own predict",
-                unit="x",
-                bar=12.0 if first else 1.0,
-            )
-        )
-        if first and result["ydf"] is not None:
-            what = "Adult, 500 trees: microseconds a row"
-            peer = {"peer": result["ydf"], "against": "YDF"}
-            found.append(claim("ydf", what, fast, better="lower", unit="us", **peer))
-    one = {"better": "lower", "unit": "us"}
-    found.append(
-        claim(
-            "one_row",
-            "Adult, 500 trees: one row through predict, microseconds",
-            single["predict"],
-            peer=single["own"],
-            against="LGBMClassifier.predict",
-            bar=5.0,
-            **one,
-        )
-    )
-    for key, more, bar in (
-        ("single precision", ", single precision", 5.0),
-        ("predict_proba", "_proba", 10.0),
-    ):
-        found.append(
-            claim(
-                f"one_row_{key.split('_')[-1].split()[0]}",
-                f"Adult, 500 trees: one row through predict{more}, microseconds",
-                single[key],
-                bar=bar,
-                why="the library's own call is above",
-                **one,
-            )
-        )
-    return found
+    if not short:
+        record("fast_forest")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 For each set: at which share of the best single API's price its accuracy is matched, and
 the accuracy at that price. The authors' split (seeds 1, 5, 10, 50, 100; half trains, half
 tests); everything is chosen on training rows. Run with ``--short`` for two small sets, or
-``--sets FERPLUS,EXPW`` for some. With ``--pieces FOLDER`` a process keeps what it measured of its
-sets, split by split (``--split 10`` for one; ``--fit`` for the seconds of a fit alone), and
-``--merge FOLDER`` puts the splits together.
+``--sets FERPLUS,EXPW`` for some.
 """
 
 import argparse
@@ -15,7 +13,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from _harness import alternate, claim, keep_piece, read_pieces, save, standard_error, table
+from _common import alternate, record, standard_error, table
 from joblib import Parallel, delayed
 from sklearn.ensemble import RandomForestRegressor
 
@@ -347,118 +345,22 @@ def bench_fit(n_rows, repeats):
     return seconds
 
 
-def claims(result):
-    found = []
-    best = {"peer": 0, "against": "the best single API at its price"}
-    for name, of_set in result["sets"].items():
-        saving = {m: 100 * (0 if np.isnan(s) else s) for m, s in of_set["saving"].items()}
-        bar = {"bar": 100 * of_set["bar"]} if of_set["bar"] else {}
-        if name == "PASCAL":
-            bar = {
-                "published": "86 (FrugalMCT)",
-                "why": "the paper's free base model has no public scores; ours starts at $6",
-            }
-        method = max(saving, key=saving.get)
-        found.append(
-            claim(
-                f"saving-{name}",
-                f"{name}: saved at the best API's accuracy ({method}, best of three)",
-                saving[method],
-                unit="%",
-                **({} if name == "PASCAL" else best),
-                **bar,
-            )
-        )
-        gain = of_set["gain_points"]
-        method = max(gain, key=gain.get)
-        bar = {"bar": GAIN_BARS[name]} if name in GAIN_BARS else {}
-        what = f"{name}: accuracy gained at the best API's price ({method}, best of three)"
-        found.append(claim(f"gain-{name}", what, gain[method], unit="points", **best, **bar))
-        vote = gain[method] - of_set["votes_points"][1]
-        found.append(
-            claim(
-                f"vote-{name}",
-                f"{name}: {method} at the best API's price",
-                vote,
-                peer=0,
-                against="weighted majority vote, which asks everybody",
-                unit="points",
-                within=0.2,
-                why="the vote pays for all services",
-            )
-        )
-    margins = {name: of_set["sequential_worst_margin"] for name, of_set in result["sets"].items()}
-    worst = min(margins, key=margins.get)
-    why = "estimates for sets of three services are noisier than for pairs"
-    # Of two that are equal in law, by the same rule.
-    luck = [of_set.get("equal_worst_margins", []) for of_set in result["sets"].values()]
-    if all(luck):
-        one, two = np.min(luck, axis=0)
-        why = f"two equal FrugalMCT fall behind each other as far by luck: {one:.2f} and {two:.2f}"
-    found.append(
-        claim(
-            "sequential",
-            f"Sequential at equal cost, its worst budget on its worst set ({worst})",
-            margins[worst],
-            peer=0,
-            against="FrugalML and FrugalMCT, one standard error allowed",
-            unit="points",
-            within=0.05,
-            why=why,
-        )
-    )
-    if fit := result.get("fit"):
-        found.append(
-            claim(
-                "fit",
-                "FrugalMCT with one base, COMMAND: fit / its forest alone",
-                fit["FrugalMCT, one base"] / fit["its forest alone"],
-                better="lower",
-                bar=1.5,
-                why="it contains that forest",
-            )
-        )
-    return found
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--sets", default=",".join([*BARS, "PASCAL"]))
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
-    parser.add_argument("--pieces", help="folder to keep what is measured in, for --merge")
-    parser.add_argument("--split", type=int, help="the seed of the one split that is kept")
-    parser.add_argument("--fit", action="store_true", help="keep the seconds of a fit")
-    parser.add_argument("--merge", help="folder of pieces to make the record of")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    title = "FrugalML and FrugalMCT: buying labels"
-    if arguments.merge:
-        records, measured = read_pieces(arguments.merge)
-        found, rows = bench_sets([*BARS, "PASCAL"], SEEDS, records)
-        payload = {"sets": found}
-        if "fit" in records:
-            payload["fit"] = records["fit"][0]
-        show(rows, SEEDS)
-        return save("frugal", payload, title=title, claims=claims(payload), measured=measured)
-    if arguments.pieces and arguments.fit:
-        return keep_piece(arguments.pieces, "fit", 0, bench_fit(32_000, 3))
-    if arguments.pieces:
-        for name in arguments.sets.split(","):
-            for seed in [arguments.split] if arguments.split else SEEDS[: arguments.seeds]:
-                keep_piece(arguments.pieces, name, seed, one_split(name, seed))
-        return None
     names = ["DIGIT"] if arguments.short else arguments.sets.split(",")
     seeds = SEEDS[: 2 if arguments.short else arguments.seeds]
-    found, rows = bench_sets(names, seeds)
-    payload = {"sets": found}
+    _, rows = bench_sets(names, seeds)
     show(rows, seeds)
-    if arguments.short:
-        payload["fit"] = bench_fit(2000, 1)
-    elif "COMMAND" in names:
-        payload["fit"] = bench_fit(32_000, 3)
-    whole = names == [*BARS, "PASCAL"] and len(seeds) == len(SEEDS)
-    save("frugal", payload, title=title, claims=claims(payload), write=whole)
+    if arguments.short or "COMMAND" in names:
+        seconds = bench_fit(*((2000, 1) if arguments.short else (32_000, 3)))
+        table("Seconds of a fit", list(seconds), [list(seconds.values())])
+    if names == [*BARS, "PASCAL"] and len(seeds) == len(SEEDS):
+        record("frugal")
 
 
 if __name__ == "__main__":

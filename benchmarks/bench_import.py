@@ -4,19 +4,11 @@ import argparse
 import subprocess
 import sys
 
-from _harness import alternate, claim, save, table
+from _common import alternate, record, table
 
 
 def importer(module):
     return lambda: subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
-
-
-def claims(rows):
-    about = {"better": "lower", "unit": "of scikit-learn's", "peer": 1, "within": 0.2, "bar": 2}
-    return [
-        claim(module, f"import {module}", ratio, against="import sklearn.ensemble", **about)
-        for module, _, ratio in rows[1:]
-    ]
 
 
 def main():
@@ -27,7 +19,8 @@ def main():
     seconds = alternate({m: importer(m) for m in modules}, repeats=1 if short else 11)
     rows = [[m, seconds[m], seconds[m] / seconds["sklearn.ensemble"]] for m in modules]
     table("Import in a fresh process", ["module", "seconds", "ratio (skroute <= 2)"], rows)
-    save("import", rows, title="Import time", claims=claims(rows), write=not short)
+    if not short:
+        record("import")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import uuid
 from pathlib import Path
 
 import numpy as np
-from _harness import claim, save, table
+from _common import record, table
 
 COSTS = [1.0, 2.0, 5.0]
 MAX_COSTS = [1.5, 3.0, 7.5]
@@ -30,11 +30,6 @@ MAX_COSTS = [1.5, 3.0, 7.5]
 
 # Pairs a second that are asked of each ledger.
 RATES = {"SQLite": 2000, "Redis": 10_000}
-COUNTED = (
-    ("above", "reserved and spent above the total", "above the total", "lower", 0),
-    ("used", "share of the total used", "used, share", "higher", 0.98),
-    ("exact", "difference of booked and counted spend", "booked less counted", "lower", 0),
-)
 
 
 def make_router():
@@ -220,46 +215,6 @@ def storm(router, ledger, *, n_workers, n_threads, n_requests, n_kills, seed=0):
     }
 
 
-def claims(result):
-    """What is said of the numbers."""
-    found = [
-        claim(
-            "memory",
-            "in memory, us of reserve and commit, unknown number of requests",
-            result["memory"]["unknown number"],
-            better="lower",
-            bar=8.0,
-            why="microseconds of a machine: to be compared with its own earlier runs",
-        )
-    ]
-    for kind, rate in result["rates"].items():
-        # A server answers many clients: with the most that this machine has room for.
-        more = result["by clients"] if kind == "Redis" else {}
-        n, rate = max({2: rate, **{int(clients): one for clients, one in more.items()}}.items())
-        found.append(
-            claim(
-                f"{kind.lower()}_rate",
-                f"{kind}, reserve and commit pairs a second, {n} processes x 4 threads",
-                rate,
-                bar=RATES[kind],
-                why="no peer keeps such books",
-            )
-        )
-    for kind, storm in result["storms"].items():
-        for key, what, column, better, bar in COUNTED:
-            found.append(
-                claim(
-                    f"{kind.lower()}_storm_{key}",
-                    f"{kind}, {storm['kills']} kills: {what}",
-                    storm[column],
-                    better=better,
-                    bar=bar,
-                    why="counted, not compared",
-                )
-            )
-    return found
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--short", action="store_true")
@@ -314,10 +269,8 @@ def main():
         table("Pairs a second of Redis by client processes", list(asked), [list(asked.values())])
     rows = [[kind, *found.values()] for kind, found in storms.items()]
     table("The storm", ["ledger", *next(iter(storms.values()))], rows)
-    payload = {"memory": least, "rates": rates, "by clients": by_clients}
-    payload |= {"storms": storms, "cores": os.cpu_count()}
-    title = "Ledgers of streams"
-    save("ledger", payload, title=title, claims=claims(payload), write=not short)
+    if not short:
+        record("ledger")
 
 
 if __name__ == "__main__":

@@ -33,12 +33,11 @@ import argparse
 import copy
 import csv
 import gzip
-import json
 import time
 import warnings
 
 import numpy as np
-from _harness import RESULTS, claim, provenance, save, table
+from _common import record, table
 from bench_budgets import PARETOBANDIT, Log, embedded, forest, llmrouter, of, paretobandit
 from bench_logs import carrot
 from sklearn.cluster import KMeans
@@ -285,65 +284,6 @@ def sets_of_new(short):
             print(f"{name}: not in the folder of SKROUTE_DATA, left out.")
 
 
-def claims_of_new(rows):
-    """What is said of new models."""
-    found = []
-    for row in rows:
-        n, key = row["scored rows"], f"new_{row['set'].replace(' ', '_')}_{row['scored rows']}"
-        what = f"new model, {row['set']}, {n} scored rows"
-        found.append(
-            claim(
-                f"{key}_harm",
-                f"{what}: draws more than .2 points below leaving it out",
-                row["share of draws below by .002"],
-                peer=row["of the shrunk mean's"],
-                against="the two-level shrunk mean",
-                better="lower",
-                bar=0.05,
-            )
-        )
-        found.append(
-            claim(
-                f"{key}_gain",
-                f"{what}: gain over leaving it out",
-                row["gain over leaving it out"],
-                peer=row["of the shrunk mean"],
-                against="the two-level shrunk mean",
-            )
-        )
-    return found
-
-
-def claims(result):
-    """What is said of the numbers."""
-    found = claims_of_new(result["new models"])
-    for what in ("prices", "outages"):
-        for row in result[what]:
-            name, key = row["set"], f"{what}_{row['set'].replace(' ', '_')}"
-            found += [
-                claim(
-                    f"{key}_spend",
-                    f"{what}, {name}: spend off the budget, mean over cases",
-                    row["spend off, mean"],
-                    better="lower",
-                    bar=0.03,
-                ),
-                claim(
-                    f"{key}_quality",
-                    f"{what}, {name}: quality less that of a new fit, the worst case",
-                    row["worst"],
-                    peer=0.0,
-                    against="a new fit",
-                    within=0.003,
-                    bar=-0.003,
-                ),
-            ]
-    for what, value in result["milliseconds"].items():
-        text = f"{what}: solved for anew, 10,000 rows, 9 models"
-        found.append(claim(f"ms_{what}", text, value, unit="ms", better="lower", bar=20.0))
-    return found
-
-
 def changes(what, measured, name, log, n_splits):
     """One row of the table of prices or of outages: each case is a mean over splits."""
     found = np.array([measured(log, seed) for seed in range(n_splits)])
@@ -399,34 +339,22 @@ def main():
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--draws", type=int, default=10, help="of scored rows, for each new model")
     parser.add_argument("--splits", type=int, help="random halves for prices and outages")
-    parser.add_argument("--part", nargs="*", help="these alone; they replace what was kept")
+    parser.add_argument("--part", nargs="*", help="these alone")
     arguments = parser.parse_args()
     short = arguments.short
     warnings.simplefilter("ignore")
     n_draws, n_splits = (1, 1) if short else (arguments.draws, arguments.splits)
     parts = measure(short, n_draws, n_splits, arguments.part)
-    measured = {part: {key: provenance()[key] for key in ("date", "commit")} for part in parts}
-    if arguments.part and not short and (RESULTS / "lifecycle.json").is_file():
-        kept = json.loads((RESULTS / "lifecycle.json").read_text())["result"]
-        parts = kept.get("parts", {}) | parts
-        measured = kept.get("measured", {}) | measured
-    payload = {"milliseconds": parts.get("milliseconds", {}), "measured": measured}
-    for what in HEADERS:
+    for what, header in HEADERS.items():
         mine = [rows for part, rows in parts.items() if part.startswith(what.split()[0])]
-        payload[what] = [row for rows in mine for row in rows]
         title = f"{what.capitalize()}: no fit and no labels"
         if what == "new models":
             title = "New models with few scored rows: quality over five budgets at equal spend"
-        table(title, HEADERS[what], [list(row.values()) for row in payload[what]])
-    found = payload["milliseconds"]
+        table(title, header, [list(row.values()) for rows in mine for row in rows])
+    found = parts.get("milliseconds", {})
     table("Milliseconds of the processor", list(found), [list(found.values())])
-    save(
-        "lifecycle",
-        payload | {"parts": parts},
-        title="After fit: prices, outages and new models",
-        claims=claims(payload),
-        write=not short,
-    )
+    if not (short or arguments.part):
+        record("lifecycle")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import time
 import warnings
 
 import numpy as np
-from _harness import claim, save, table
+from _common import record, table
 from sklearn.decomposition import TruncatedSVD
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -263,102 +263,15 @@ def latency(short):
     return [dict(zip(["call", "microseconds", "bar"], row)) for row in rows]
 
 
-def claims(result):
-    found = []
-    full = result["llmrouter"][-1]["best single"]
-    for row, share in zip(result["llmrouter"], ("a sixth", "half", "all")):
-        where = f"nine models, {share} of the best model's price: quality"
-        key = share.split()[-1]
-        digits = {"digits": 4}
-        if share != "a sixth":
-            found.append(
-                claim(
-                    f"{key}-best",
-                    where,
-                    row["online"],
-                    peer=full,
-                    against="the best model at its full price",
-                    bar=row["bar"],
-                    within=0.002,
-                    **digits,
-                )
-            )
-        found.append(
-            claim(
-                f"{key}-random",
-                where,
-                row["online"],
-                peer=row["random"],
-                against="the random mix at the same cost, picked on test rows",
-                within=0.002,
-                **digits,
-            )
-        )
-        found.append(
-            claim(
-                f"{key}-cost",
-                f"nine models, budget {row['budget']}: mean cost / budget, online",
-                row["online cost"] / float(row["budget"]),
-                peer=1,
-                against="the budget",
-                better="lower",
-                within=0.005,
-                why="online, a budget holds on average; policy='batch' is a cap",
-                digits=4,
-            )
-        )
-    apgr = result["mmlu"][0]
-    streams, latency = result["streams"], result["latency"]
-    capped = "no other package here has a total that is a cap"
-    return [
-        *found,
-        claim(
-            "apgr",
-            "MMLU, Mixtral-8x7B and GPT-4: gap recovered on average (APGR)",
-            apgr["router"],
-            peer=apgr["random"],
-            against="random routing",
-            bar=0.6,
-            why="",
-            published="RouteLLM's routers were trained on other data",
-        ),
-        claim(
-            "peak",
-            "streams, 16 threads: highest share of the total spent or reserved",
-            max(row["peak / cap"] for row in streams),
-            better="lower",
-            bar=1,
-            why=capped,
-            digits=5,
-        ),
-        claim(
-            "lost",
-            "streams: requests neither settled nor rejected",
-            sum(row["lost"] for row in streams),
-            better="lower",
-            bar=0,
-            why=capped,
-        ),
-        claim(
-            "reserve",
-            "streams: reserve and commit one request",
-            latency[1]["microseconds"],
-            better="lower",
-            unit="µs",
-            bar=60,
-            why=capped,
-        ),
-    ]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="a part of it, under 20 seconds")
     short = parser.parse_args().short
     warnings.simplefilter("ignore", UserWarning)
-    payload = {part.__name__: part(short) for part in (latency, streams, llmrouter, mmlu)}
-    title = "Routing language models from logs, and streams"
-    save("llm_routing", payload, title=title, claims=claims(payload), write=not short)
+    for part in (latency, streams, llmrouter, mmlu):
+        part(short)
+    if not short:
+        record("llm_routing")
 
 
 if __name__ == "__main__":

@@ -23,12 +23,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
 import warnings
 from functools import cache
 
 import numpy as np
-from _harness import RESULTS, claim, provenance, save, table
+from _common import record, table
 from bench_budgets import PARETOBANDIT, Log, llmrouter, made_up, of, paretobandit
 from sklearn.linear_model import Ridge
 
@@ -199,37 +198,6 @@ def rows_of(result, what):
     return [row for part in sorted(parts) if part.startswith(what) for row in parts[part]]
 
 
-def claims(result):
-    """What is said of the numbers."""
-    found = []
-    for row in rows_of(result, "coverage"):
-        for what in ("quality", "cost"):
-            name = f"{row['set']}, {row['policy']}"
-            found.append(
-                claim(
-                    f"coverage_{what}_{name.replace(', ', '_').replace(' ', '_')}",
-                    f"{name}: 95 % interval (doubly robust) of {what} holds the truth",
-                    row[f"{what}: DR"],
-                    bar=0.93,
-                )
-            )
-    learned = rows_of(result, "learning")
-    rows = {(r["set"], r["policy"], r["learned from"]): r["quality"] for r in learned}
-    for (name, policy, what), value in rows.items():
-        if what == "one answer":
-            found.append(
-                claim(
-                    f"learning_{name.replace(' ', '_')}_{policy}",
-                    f"{name}, {policy}: mean quality, learned from one answer per request",
-                    value,
-                    peer=rows[name, policy, "inverse weighting"],
-                    against="inverse propensity weighting alone",
-                    within=0.002,
-                )
-            )
-    return found
-
-
 HEADER = ["set", "policy", "rows", "logs", "refused", "quality: DR", "quality: DR, least"]
 HEADER += ["cost: DR", "cost: DR, least", "quality: SNIPS", "quality: direct"]
 HEADER += ["width: DR", "width: SNIPS", "width: direct"]
@@ -260,22 +228,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--logs", type=int, default=200)
-    parser.add_argument("--part", nargs="*", help="these alone; they replace what was kept")
+    parser.add_argument("--part", nargs="*", help="these alone")
     arguments = parser.parse_args()
-    short = arguments.short
     warnings.simplefilter("ignore")
-    parts = measure(short, 3 if short else arguments.logs, arguments.part)
-    measured = {part: {key: provenance()[key] for key in ("date", "commit")} for part in parts}
-    if arguments.part and not short and (RESULTS / "logs.json").is_file():
-        kept = json.loads((RESULTS / "logs.json").read_text())["result"]
-        parts, measured = kept["parts"] | parts, kept["measured"] | measured
-    result = {"parts": parts, "measured": measured}
+    parts = measure(arguments.short, 3 if arguments.short else arguments.logs, arguments.part)
+    result = {"parts": parts}
     title = "Share of logs whose 95 % interval holds the truth, over the path"
     table(title, HEADER, [list(row.values()) for row in rows_of(result, "coverage")])
     title = "Mean quality over four budgets at equal spend"
     table(title, NAMES, [list(row.values()) for row in rows_of(result, "learning")])
-    title = "Logs of one answer per request"
-    save("logs", result, title=title, claims=claims(result), write=not short)
+    if not (arguments.short or arguments.part):
+        record("logs")
 
 
 if __name__ == "__main__":

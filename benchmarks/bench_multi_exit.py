@@ -20,7 +20,7 @@ import sys
 from importlib.util import find_spec
 
 import numpy as np
-from _harness import alternate, claim, save, table
+from _common import alternate, record, table
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
@@ -181,91 +181,6 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
     }
 
 
-def claims(result):
-    """What is claimed, from the result alone."""
-    accuracy, stages, seconds = result["accuracy"], result["stages"], result["seconds"]
-    full = accuracy["exit 4 alone"]
-    found = []
-    for key, name in [("qwyc", "QWYC")]:
-        found += [
-            claim(
-                f"{key}_points",
-                f"USPS, 3 seeds, {name}: points of accuracy below the full net",
-                100 * (full - accuracy[name]),
-                better="lower",
-                unit="points",
-                bar=0.5,
-            ),
-            claim(
-                f"{key}_stages",
-                f"USPS, 3 seeds, {name}: share of the stages' costs saved",
-                1 - stages[name],
-                peer=0,
-                against="the full net",
-                bar=0.4,
-            ),
-            claim(
-                f"{key}_seconds",
-                f"USPS, 3 seeds, {name}: share of the measured seconds saved",
-                1 - seconds[name],
-                peer=0,
-                against="a plain torch loop over the whole net",
-                bar=0.4,
-            ),
-        ]
-    return [
-        *found,
-        claim(
-            "again",
-            "rows that a stage saw twice",
-            result["again"],
-            better="lower",
-            bar=0,
-        ),
-        claim(
-            "random",
-            "USPS, 3 seeds, QWYC: accuracy",
-            accuracy["QWYC"],
-            peer=accuracy["random exits, QWYC's shares"],
-            against="as many rows leaving at each exit, drawn at random",
-            digits=4,
-        ),
-        claim(
-            "branchynet_points",
-            "USPS, 3 seeds, QWYC with guarantee=False: accuracy",
-            accuracy["QWYC, guarantee=False"],
-            peer=accuracy["one threshold (BranchyNet)"],
-            against="one threshold on the largest probability for all exits",
-            within=0.001,
-            digits=4,
-        ),
-        claim(
-            "branchynet_stages",
-            "USPS, 3 seeds, QWYC with guarantee=False: share of the stages' costs",
-            stages["QWYC, guarantee=False"],
-            peer=stages["one threshold (BranchyNet)"],
-            against="one threshold on the largest probability for all exits",
-            better="lower",
-            within=0.01,
-            why="four thresholds are fitted on half of the rows that one threshold is chosen on",
-        ),
-        claim(
-            "disagreement",
-            "USPS, alpha=0.005 with guarantee: largest share of a seed's answers that changed",
-            result["disagreement"],
-            better="lower",
-            why="met with 95 % confidence over the draw of the calibration rows, seed by seed",
-        ),
-        claim(
-            "overhead",
-            "seconds of QWYC's predict, by the sum of the measured costs of its stages",
-            result["overhead"],
-            better="lower",
-            unit="times",
-        ),
-    ]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="one seed, 1 epoch, half of the rows")
@@ -310,18 +225,12 @@ def main():
         ["", "accuracy", "points lost", "stage costs", "measured seconds"],
         rows,
     )
-    result = {
-        "runs": runs,
-        "seconds": measured,
-        "accuracy": {name: mean("accuracy", name) for name in runs[0]["accuracy"]},
-        "stages": {name: mean("stages", name) for name in runs[0]["stages"]},
-        "again": sum(run["again"] for run in runs),
-        "overhead": float(np.mean([run["overhead"] for run in runs])),
-        "disagreement": max(float(run["disagreement"]) for run in runs),
-    }
-    title = "Early exit from a deep net"
-    save("multi_exit", result, title=title, claims=claims(result), write=not arguments.short)
-    if result["again"]:
+    overhead = float(np.mean([run["overhead"] for run in runs]))
+    disagreement = max(float(run["disagreement"]) for run in runs)
+    print(f"own overhead {overhead:.4g}, largest disagreement {disagreement:.4g}")
+    if not arguments.short:
+        record("multi_exit")
+    if any(run["again"] for run in runs):
         sys.exit("A stage saw a row again.")
 
 

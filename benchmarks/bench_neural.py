@@ -19,7 +19,7 @@ import warnings
 
 import numpy as np
 import torch
-from _harness import claim, save, table
+from _common import record, table
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from skorch import NeuralNetClassifier
@@ -176,73 +176,6 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     return result, facts
 
 
-def claims(result):
-    """What is claimed, from the result alone."""
-    at = list(result["shares"]).index(0.6)
-    at60 = {name: values[at] for name, values in result["curves"].items()}
-    wall = result["wall_clock"]
-    data = "USPS, three nets, 3 seeds, 60 % of the largest net's time"
-    ours = {"digits": 4, "within": 0.0005}
-    return [
-        claim(
-            "lost",
-            f"{data}: points of accuracy below the largest net",
-            100 * (at60["largest net"] - at60["OCCAM"]),
-            better="lower",
-            unit="points",
-            bar=0.7,
-        ),
-        claim(
-            "single",
-            f"{data}: accuracy",
-            at60["OCCAM"],
-            peer=at60["single best"],
-            against="the best single net within that time",
-            **ours,
-        ),
-        claim(
-            "random",
-            f"{data}: accuracy, beside chance",
-            at60["OCCAM"],
-            peer=at60["random"],
-            against="the best random mixture of two nets at the same time",
-            **ours,
-        ),
-        claim(
-            "oracle",
-            f"{data}: accuracy, beside the best possible",
-            at60["OCCAM"],
-            peer=at60["oracle"],
-            against="an oracle that knows which nets are right",
-            why="nobody knows that before asking",
-            **ours,
-        ),
-        claim(
-            "wall",
-            "seconds of a routed predict, by the costs of its routes as measured in fit",
-            wall["by_fit"],
-            better="lower",
-            unit="times",
-            bar=1.1,
-        ),
-        claim(
-            "wall-in-turn",
-            "seconds of a routed predict, by the costs of its routes as measured in turn with it",
-            wall["in_turn"],
-            better="lower",
-            unit="times",
-            bar=1.1,
-        ),
-        claim(
-            "deciding",
-            "share of a routed predict's time that deciding takes",
-            100 * wall["deciding"],
-            better="lower",
-            unit="%",
-        ),
-    ]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="one seed, 1,500 images, 2 epochs")
@@ -282,17 +215,14 @@ def main():
             f"seed {seed}: rows forwarded at 40 % less time:",
             dict(zip(WIDTHS, fact["counts"].tolist())),
         )
-    result = {
-        "shares": SHARES,
-        "curves": mean,
-        "wall_clock": dict(zip(["seconds", "by_fit", "in_turn", "deciding"], wall)),
-        "own_rows_only": all(np.array_equal(fact["counts"], fact["expected"]) for fact in facts),
-        "deciding_microseconds": np.mean([fact["routing"] for fact in facts]),
-        "training_seconds": np.mean([fact["training"] for fact in facts]),
-    }
-    title = "Neural nets under OCCAM, paid in measured time"
-    save("neural", result, title=title, claims=claims(result), write=not short)
-    if not result["own_rows_only"]:
+    names = ["seconds", "by fit", "in turn", "deciding"]
+    table("Wall clock of a call", names, [list(wall)])
+    deciding = np.mean([fact["routing"] for fact in facts])
+    training = np.mean([fact["training"] for fact in facts])
+    print(f"deciding {deciding:.4g} us a row, training {training:.4g} s")
+    if not short:
+        record("neural")
+    if not all(np.array_equal(fact["counts"], fact["expected"]) for fact in facts):
         sys.exit("A net forwarded rows that were not routed to it.")
 
 

@@ -9,11 +9,6 @@ differences, over splits and over rows that several splits test.
 
     python benchmarks/bench_objectives.py [--short] [--splits 8]
         [--sets "made up,Adult,Covertype,regression"]
-    python benchmarks/bench_objectives.py --merge FOLDER
-
-Some sets alone replace their own entries of the last record. With ``--pieces FOLDER`` a process
-keeps what it measured, of some sets, splits (``--first``, ``--splits``) and figures
-(``--figures``), for ``--merge``.
 """
 
 import os
@@ -21,21 +16,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
 import warnings
 from typing import NamedTuple
 
 import numpy as np
-from _harness import (
-    RESULTS,
-    claim,
-    keep_piece,
-    read_pieces,
-    save,
-    standard_error,
-    table,
-    tables_so_far,
-)
+from _common import record, standard_error, table
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification, make_friedman1
@@ -64,7 +49,6 @@ MATRIX = {(0, 1): ALARM, (1, 0): MISSED}
 SETS = ("made up", "Adult", "Covertype", "regression")
 SPLITS = {"made up": 8, "Adult": 8, "Covertype": 8}
 ADULT_ROWS = 30_000
-TITLE = "What the user cares about: cost of errors, balanced accuracy, log loss, regression"
 CUTS = np.r_[np.geomspace(0.002, 0.2, 25), np.linspace(0.22, 0.9, 18)]
 
 
@@ -278,77 +262,6 @@ def compare(name, measured, figure):
     }
 
 
-def key_of(*words):
-    return "_".join(words).replace(" ", "_").replace(",", "").lower()
-
-
-def claims_of_figure(name, figure, found):
-    """Beside each peer: the mean of five budgets, and the worst budget in standard errors."""
-    better = "lower" if figure in ("cost", "log loss") else "higher"
-    sign = -1.0 if better == "lower" else 1.0
-    (ours, own), *peers = found["values"].items()
-    over = f"{found['splits']} {'draws' if name == 'made up' else 'splits'}"
-    made, what = [], f"{name}: {WORDS[figure]}, {over}"
-
-    def bar(n):
-        why = f"the bar is one standard error, in the worst of {n} comparisons"
-        return {"better": "lower", "bar": 1.0, "why": why}
-
-    for peer, values in peers:
-        lead, error = sign * np.subtract(own, values), np.array(found["errors"][peer])
-        made.append(
-            claim(
-                key_of(name, figure, peer, "worst"),
-                f"{what}, worst budget, behind {peer} in standard errors",
-                max(0.0, *(-lead / np.maximum(error, 1e-12))),
-                **bar(len(BUDGETS)),
-            )
-        )
-        made.append(
-            claim(
-                key_of(name, figure, peer),
-                f"{what}, mean of five budgets",
-                np.mean(own),
-                peer=np.mean(values),
-                against=peer,
-                better=better,
-                within=found["mean_errors"][peer],
-                digits=4,
-            )
-        )
-    step = sign * np.subtract(own[:-1], own[1:])
-    worst = max(0.0, *(step / np.maximum(found["step_errors"], 1e-12)))
-    text = f"{what}, worst step to a larger budget in standard errors"
-    made.append(claim(key_of(name, figure, "more budget"), text, worst, **bar(len(step))))
-    return made
-
-
-def claims(result):
-    """What each number is compared with, from the results alone."""
-    made = []
-    for name, own in result.items():
-        if name == "regression":
-            made += claims_of_regression(own)
-            continue
-        for figure in WORDS:
-            if figure in own:
-                made += claims_of_figure(name, figure, own[figure])
-        if total := own.get("total"):
-            made.append(
-                claim(
-                    key_of(name, "total"),
-                    f"{name}: errors and prices per row, no budget, {total['splits']} splits",
-                    total["ours"],
-                    peer=total["fixed"],
-                    against="best fixed policy",
-                    better="lower",
-                    within=total["se"],
-                    digits=4,
-                )
-            )
-    return made
-
-
 class Said(ClassifierMixin, BaseEstimator):
     """A model whose rows are its probabilities, for scikit-learn's calibration."""
 
@@ -479,40 +392,6 @@ def regression(short):
     return {"names": header[1:], "rows": shown.tolist()}
 
 
-def claims_of_regression(found):
-    rows, made = np.array(found["rows"]), []
-    for name in ("best single", "random mix", "oracle"):
-        lead = rows[:, 0] - rows[:, found["names"].index(name)]
-        se = lead.std(ddof=1) / np.sqrt(len(lead)) if len(lead) > 1 else 0.0
-        more = {"why": "the oracle is told the true numbers"} if name == "oracle" else {}
-        made.append(
-            claim(
-                key_of("regression", name),
-                f"regression at half the price, {len(rows)} seeds: squared error",
-                rows[:, 0].mean(),
-                peer=rows[:, found["names"].index(name)].mean(),
-                against=name,
-                better="lower",
-                within=float(se),
-                digits=4,
-                **more,
-            )
-        )
-    return made
-
-
-def earlier(sets, result):
-    """Tables and results of the sets of the last record that are not measured now."""
-    path = RESULTS / "objectives.json"
-    if not path.exists():
-        return []
-    record = json.loads(path.read_text())
-    others = [name for name in SETS if name not in sets]
-    result.update({name: own for name, own in record["result"].items() if name in others})
-    begin = tuple("Regression" if name == "regression" else name for name in others)
-    return [one for one in record["tables"] if begin and one["title"].startswith(begin)]
-
-
 def measure(problem, figures):
     """All figures of one split."""
     models, found = members_of(problem), {}
@@ -537,64 +416,24 @@ def over_splits(name, found):
 
 def main():
     """Measure, print and save."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="made-up data alone, one seed")
     parser.add_argument("--splits", type=int, help="of each set")
-    parser.add_argument("--first", type=int, default=0, help="split, for --pieces")
     parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--figures", default=",".join(WORDS), help="of each split, for --pieces")
-    parser.add_argument("--pieces", help="folder to keep what is measured in, for --merge")
-    parser.add_argument("--merge", help="folder of pieces to make the record of")
     arguments = parser.parse_args()
     short, sets = arguments.short, arguments.sets.split(",")
-    pieces = arguments.pieces
     warnings.simplefilter("ignore", UserWarning)
-    if arguments.merge:
-        return merge(arguments.merge)
-    wanted = ["made up"] if short else [name for name in sets if name != "regression"]
-    figures = ["cost", "log loss"] if short else arguments.figures.split(",")
-    result = {}
-    for name in wanted:
+    figures = ["cost", "log loss"] if short else list(WORDS)
+    for name in ["made up"] if short else [name for name in sets if name != "regression"]:
         found = {}
-        n_splits = 1 if short else arguments.splits or SPLITS[name]
-        for split in range(arguments.first, arguments.first + n_splits):
+        for split in range(1 if short else arguments.splits or SPLITS[name]):
             for figure, one in measure(problem_of(name, split, short), figures).items():
                 found.setdefault(figure, []).append(one)
-                if pieces:
-                    keep_piece(pieces, key_of(name, figure), split, [name, figure, one])
-        if not pieces:
-            result[name] = over_splits(name, found)
+        over_splits(name, found)
     if "regression" in sets:
-        result["regression"] = regression(short)
-    if pieces:
-        if "regression" in result:
-            keep_piece(
-                pieces, "regression", 0, ["regression", tables_so_far(), result["regression"]]
-            )
-        return
-    kept = [] if short else earlier(sets, result)
-    result = {name: result[name] for name in SETS if name in result}
-    save("objectives", result, title=TITLE, claims=claims(result), tables=kept, write=not short)
-
-
-def merge(folder):
-    """The record of pieces that were measured by independent processes."""
-    records, measured = read_pieces(folder)
-    found, result, tables = {}, {}, []
-    for name, figure, one in (piece for of_part in records.values() for piece in of_part):
-        if name == "regression":
-            result[name], tables = one, figure
-        elif figure == "total":
-            found.setdefault(name, {}).setdefault(figure, []).append(tuple(map(np.array, one)))
-        else:
-            rows = {who: [np.array(row) for row in each] for who, each in one[0].items()}
-            one = Measured(rows, one[1], np.array(one[2]))
-            found.setdefault(name, {}).setdefault(figure, []).append(one)
-    result |= {name: over_splits(name, own) for name, own in found.items()}
-    tables += earlier(list(result), result)
-    result = {name: result[name] for name in SETS if name in result}
-    made = claims(result)
-    save("objectives", result, title=TITLE, claims=made, tables=tables, measured=measured)
+        regression(short)
+    if not (short or arguments.splits or sets != list(SETS)):
+        record("objectives")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ paid is counted multiplications; peers are FrugalML, the best two nets in turn, 
 neighbours, the paper's own estimate.
 """
 
+import argparse
+
 import numpy as np
-from _harness import claim, table
-from _parts import run
+from _common import record, table
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
@@ -178,131 +179,6 @@ def one_half(seed, nets, n_images, n_budgets):
     return found
 
 
-def shape_claims(mean):
-    """What is claimed of made images, from the means over seeds."""
-    data = "made images of shapes, counted multiplications, 10 halves"
-    points = {"unit": "points", "within": 0.1, "digits": 2}
-    what = f"{data}: cost saved at 1 point below the best net"
-    saved = mean["OCCAM: saved"]
-    return [
-        claim(
-            f"shapes-{key}",
-            what,
-            saved,
-            peer=mean[f"{name}: saved"],
-            against=against,
-            unit="%",
-            within=1.0,
-            published="40 % at .56 to 2.75 points (CIFAR-10 to ImageNet)",
-            why=(
-                "a bound that no router reaches"
-                if name == "oracle"
-                else "a cheap net is nearly as good as the best, and its largest probability says "
-                "most of what there is to say"
-            ),
-        )
-        for key, name, against in [
-            ("neighbours", "OCCAM, neighbours", "means over neighbours, the paper's own estimate"),
-            ("frugal", "FrugalML", "FrugalML, one or two nets in turn"),
-            ("cascade", "cascade", "the best two nets in turn, by the first's largest probability"),
-            ("mix", "random", "the best random mix of two nets"),
-            ("oracle", "oracle", "the oracle, which is told the labels"),
-        ]
-    ] + [
-        claim(
-            "shapes-above",
-            f"{data}: lead at the same spend, mean over budgets",
-            mean["OCCAM: above mix"],
-            peer=mean["FrugalML: above mix"],
-            against="FrugalML's lead; both over the best random mix",
-            why="as above",
-            **points,
-        )
-    ]
-
-
-def usps_claims(result):
-    mean = {name: np.array(values) for name, values in result.items()}
-    at = list(SHARES).index(0.6)
-    lead = {
-        name: 100 * (mean["OCCAM"] - mean[name]).min()
-        for name in ("single best", "random", "random mix", "oracle")
-    }
-    # Three seeds of 3,301 test rows near .98: one standard error is 0.14 points.
-    points = {"unit": "points", "within": 0.1, "digits": 2}
-    return [
-        claim(
-            "lost",
-            "USPS, measured time: accuracy lost at 60 % of the best model's cost",
-            100 * (mean["best model"][at] - mean["OCCAM"][at]),
-            peer=0,
-            against="the best model at its full cost",
-            better="lower",
-            bar=0.6,
-            published="0.56 to 2.75 (CIFAR-10 to ImageNet)",
-            **points,
-        ),
-        claim(
-            "single",
-            "USPS: least lead over all budgets",
-            lead["single best"],
-            peer=0,
-            against="the single best model that the budget affords",
-            bar=0,
-            **points,
-        ),
-        claim(
-            "random",
-            "USPS: least lead over all budgets",
-            lead["random"],
-            peer=0,
-            against="the paper's random routing at the cost that OCCAM had",
-            bar=0,
-            **points,
-        ),
-        claim(
-            "mix-60",
-            "USPS: lead at 60 % of the best model's cost",
-            100 * (mean["OCCAM"] - mean["random mix"])[at],
-            peer=0,
-            against="the best random mix of two models at OCCAM's cost, chosen on test rows",
-            **points,
-        ),
-        claim(
-            "mix",
-            "USPS: least lead over all budgets",
-            lead["random mix"],
-            peer=0,
-            against="the best random mix of two models at OCCAM's cost, chosen on test rows",
-            **points,
-        ),
-        claim(
-            "oracle",
-            "USPS: furthest below over all budgets",
-            lead["oracle"],
-            peer=0,
-            against="the oracle, which is told the labels",
-            why="a bound that no router reaches",
-            **points,
-        ),
-        claim(
-            "overhead",
-            "time that the router adds to each row",
-            mean["microseconds of the router"][0],
-            better="lower",
-            unit="µs",
-            published="2,378 (8.68 s of neighbour search and 15.1 s of HiGHS for 10,000 rows)",
-            why="another machine, and here a forest in place of neighbours",
-        ),
-    ]
-
-
-def claims(result):
-    """Of what there is: `SHARES` and rows of USPS, means of the made images."""
-    found = usps_claims(result["usps"]) if "usps" in result else []
-    return found + (shape_claims(result["shapes"]) if "shapes" in result else [])
-
-
 def usps(short):
     """Means over seeds, for each share of the most expensive model's cost."""
     data = fetch_usps()
@@ -322,30 +198,30 @@ def shapes(short):
     return {name: [one[name] for one in drawn] for name in drawn[0]}
 
 
-def show(parts):
-    result = {}
-    if "usps" in parts:
-        result["usps"] = mean = {name: np.array(values) for name, values in parts["usps"].items()}
-        table(
-            "USPS, mean of the seeds; budgets and costs as shares of the most expensive model's",
-            ["budget", *mean],
-            [[share, *(v[i] for v in mean.values())] for i, share in enumerate(SHARES)],
-        )
-    if "shapes" in parts:
-        drawn = {name: np.array(values) for name, values in parts["shapes"].items()}
-        reads = drawn.pop("read")
-        names = load_shape_nets().model_names
-        result["shapes"] = {name: values.mean() for name, values in drawn.items()}
-        table(
-            f"Made images, {len(reads)} halves: % saved at 1 point below the best net, points "
-            "above the random mix, and at most above the best net",
-            ["what", "mean", "sd", "least", "most"],
-            [[name, v.mean(), v.std(), v.min(), v.max()] for name, v in drawn.items()],
-        )
-        result["reads"] = {name: int((reads == i).sum()) for i, name in enumerate(names)}
-        table("Which net was read, halves", names, [list(result["reads"].values())])
-    return result, claims(result)
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", action="store_true", help="fewer images and seeds")
+    short = parser.parse_args().short
+    mean = {name: np.array(values) for name, values in usps(short).items()}
+    table(
+        "USPS, mean of the seeds; budgets and costs as shares of the most expensive model's",
+        ["budget", *mean],
+        [[share, *(v[i] for v in mean.values())] for i, share in enumerate(SHARES)],
+    )
+    drawn = {name: np.array(values) for name, values in shapes(short).items()}
+    reads = drawn.pop("read")
+    table(
+        f"Made images, {len(reads)} halves: % saved at 1 point below the best net, points "
+        "above the random mix, and at most above the best net",
+        ["what", "mean", "sd", "least", "most"],
+        [[name, v.mean(), v.std(), v.min(), v.max()] for name, v in drawn.items()],
+    )
+    names = load_shape_nets().model_names
+    counts = [int((reads == i).sum()) for i in range(len(names))]
+    table("Which net was read, halves", names, [counts])
+    if not short:
+        record("occam")
 
 
 if __name__ == "__main__":
-    run("occam", __doc__, {"usps": usps, "shapes": shapes}, show, "OCCAM: which classifier answers")
+    main()

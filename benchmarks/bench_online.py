@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from _harness import claim, save, table
+from _common import record, table
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
@@ -319,106 +319,6 @@ def microseconds(val):
     }
 
 
-def claims(payload):
-    found = []
-    for k, row in enumerate(payload["stationary"][1:6], start=2):
-        what = f"ParetoBandit's data, ceiling {row['ceiling']:.3g}"
-        found.append(
-            claim(
-                f"reward_{k}",
-                f"{what}: reward, warm",
-                row["warm"],
-                digits=4,
-                peer=row["paretobandit"],
-                against="ParetoBandit, published",
-            )
-        )
-        found.append(
-            claim(
-                f"spend_{k}",
-                f"{what}: spend over ceiling, warm",
-                row["warm spend"],
-                bar=1.0,
-                better="lower",
-                peer=row["its spend"],
-                against="ParetoBandit, published",
-            )
-        )
-    for what in ("drift", "failure"):
-        for row in payload[what]:
-            key = f"{what}_{row['ceiling']}_{row['phase']}"
-            text = f"{what}, {row['ceiling']} ceiling, phase {row['phase']}: "
-            found.append(
-                claim(
-                    f"{key}_reward",
-                    text + "reward",
-                    row["online"],
-                    digits=4,
-                    peer=row["paretobandit"],
-                    against="ParetoBandit, published",
-                )
-            )
-            found.append(
-                claim(
-                    f"{key}_spend",
-                    text + "spend over ceiling",
-                    row["spend"],
-                    better="lower",
-                    bar=1.04,
-                    peer=row["its spend"],
-                    against="ParetoBandit, published",
-                )
-            )
-    for row in payload["onboarding"]:
-        key = f"{row['newcomer']}_{row['ceiling']}"
-        text = f"new model, {row['newcomer'].replace('_', ' ')}, ceiling {row['ceiling']}: "
-        found.append(
-            claim(
-                f"{key}_reward",
-                text + "reward",
-                row["online"],
-                digits=4,
-                peer=row["paretobandit"],
-                against="ParetoBandit, published",
-            )
-        )
-        if row["newcomer"] == "good_cheap":
-            found.append(
-                claim(
-                    f"{key}_step",
-                    text + "share of seeds that adopted by step 140",
-                    row["by step 140"],
-                    bar=0.95,
-                    why="Adopted is a tenth of the requests; a router fitted on all labels sends "
-                    f"it {row['share with all labels']:.3f}",
-                )
-            )
-        else:
-            found.append(
-                claim(
-                    f"{key}_share",
-                    text + "its share of the last 200",
-                    row["share, last 200"],
-                    better="lower",
-                    peer=row["its share, last 200"],
-                    within=0.005,
-                    against="ParetoBandit, published",
-                )
-            )
-    for key, bar in (("route", 60.0), ("update", 100.0)):
-        found.append(
-            claim(
-                f"us_{key}",
-                f"{key} of one request, the fastest tenth",
-                payload["microseconds"][f"{key}, fastest tenth"],
-                unit="us",
-                better="lower",
-                bar=bar,
-            )
-        )
-    return found
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
@@ -444,7 +344,8 @@ def main():
             table(name, list(rows[0]), [list(row.values()) for row in rows])
     found = payload["microseconds"]
     table("Microseconds of one request", list(found), [list(found.values())])
-    save("online", payload, title="Learning while serving", claims=claims(payload), write=not short)
+    if not short:
+        record("online")
 
 
 if __name__ == "__main__":

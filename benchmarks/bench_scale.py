@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _harness import claim, save, table
+from _common import record, table
 
 COSTS = np.array([0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0])
 BUDGET = 1.5
@@ -85,28 +85,6 @@ def argmax_pass(paths, price):
     return time.perf_counter() - start
 
 
-NAMES = ("rows", "seconds", "pass", "ratio", "gap", "left", "peak")
-
-
-def claims(result):
-    """What is said of the numbers."""
-    first, last = result["sizes"][0], result["sizes"][-1]
-    what, why = f"{last['rows']:.0e} x 7 from Parquet", "counted; no peer solves it"
-    growth = (last["seconds"] / first["seconds"]) / (last["rows"] / first["rows"])
-    memory = result["in_memory"]
-    apart = max(abs(one - memory) for one in result["objectives"]) / memory
-    lower = {"better": "lower", "why": why}
-    one_pass = f"{what}: time over one pass of reading and argmax"
-    return [
-        claim("gap", f"{what}: gap to the bound", last["gap"], bar=1e-7, **lower),
-        claim("left", f"{what}: budget less spend (hard cap)", last["left"], bar=-1e-12, why=why),
-        claim("peak", f"{what}: peak memory", last["peak"], bar=4, unit="GiB", **lower),
-        claim("ratio", one_pass, last["ratio"], bar=8, **lower),
-        claim("growth", "time per row, last size over first", growth, bar=1.2, **lower),
-        claim("same", "objective apart from memory's, any division", apart, bar=1e-9, **lower),
-    ]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--short", action="store_true")
@@ -117,7 +95,6 @@ def main():
         import pyarrow  # noqa: F401
     except ImportError as error:
         print(f"Left out: {error}.")
-        save("scale", {}, write=False)
         return
     from skroute.assignment import solve_assignment
     from skroute.distributed import solve_in_passes
@@ -126,7 +103,7 @@ def main():
     sizes = [20_000, 40_000] if short else [1_000_000, int(arguments.rows)]
     part_rows = 10_000 if short else PART
     dask.config.set(scheduler="threads", num_workers=2)
-    rows, records = [], []
+    rows = []
     with tempfile.TemporaryDirectory() as name:
         solve(write(Path(name), 1000, 500))  # compiles
         for n_rows in sizes:
@@ -139,9 +116,6 @@ def main():
             alone = argmax_pass(paths, plan.price)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             rows.append([n_rows, seconds, alone, seconds / alone, plan.gap, BUDGET - spent, peak])
-            records.append(
-                dict(zip(("rows", "seconds", "pass", "ratio", "gap", "left", "peak"), rows[-1]))
-            )
             for path, _ in paths:
                 path.unlink()
         # In memory, and other divisions.
@@ -159,9 +133,8 @@ def main():
     )
     apart = max(abs(one - expected) for one in objectives) / expected
     table("Objective at 1, 2, 16, 160 blocks less in memory", ["relative"], [[apart]])
-    payload = {"sizes": records, "objectives": objectives, "in_memory": expected}
-    title = "A hundred million rows"
-    save("scale", payload, title=title, claims=claims(payload), write=not short)
+    if not short:
+        record("scale")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
-from _harness import claim, save, table
+from _common import record, table
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVICE = ROOT / "examples" / "service"
@@ -275,28 +275,6 @@ def sum_of(charged):
     return total
 
 
-def claims(result):
-    """What is said of the numbers."""
-    why = "no peer with such books; the machine serves provider and clients too"
-    said = [
-        ("rate", "requests a second while it is up", result["a second"], "higher", 200 * 0.98),
-        ("median", "own share of a request, ms, median", result["own ms, median"], "lower", 2.0),
-        ("p99", "own share of a request, ms, p99", result["own ms, p99"], "lower", 20.0),
-        ("processor", "own processor time of a request, ms, mean",
-         result["own processor time, ms, mean"], "lower", 2.0),
-        ("above", "spent above the total", result["spent above total"], "lower", 0.0),
-        ("lost", "calls charged and not booked", abs(result["calls booked less charged"]),
-         "lower", 0.0),
-        ("unanswered", "requests without an answer", result["not answered"], "lower", 0.0),
-        ("exact", "booked less counted, relative", result["booked less counted"], "lower", 1e-9),
-    ]  # fmt: skip
-    of = f"served example, {result['rate']:.0f}/s for {result['seconds']:.0f} s"
-    return [
-        claim(key, f"{of}: {what}", value, better=better, bar=bar, why=why)
-        for key, what, value, better, bar in said
-    ]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--short", action="store_true")
@@ -320,9 +298,8 @@ def main():
         size |= {"provider_seconds": 0.05, "n_rows": 600, "restart": False}
     result = measure(**size)
     table("The served example under load", ["number", "value"], list(result.items()))
-    payload = {**size, **result, "cores": os.cpu_count()}
-    title = "A service of several workers"
-    save("service", payload, title=title, claims=claims(payload), write=not arguments.short)
+    if not arguments.short:
+        record("service")
 
 
 if __name__ == "__main__":

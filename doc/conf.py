@@ -9,9 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import matplotlib
 from api_reference import write_api_pages
-from benchmark_report import write_report
 from example_data import examples_without_data, pattern_of_the_rest
-from scaling_plots import draw_scaling
 from sklearn.exceptions import ConvergenceWarning
 from sphinx_gallery.sorting import ExplicitOrder
 
@@ -77,7 +75,6 @@ html_sidebars = {
         "index",
         "getting_started",
         "measured",
-        "benchmarks",
         "peers",
         "glossary",
         "contributing",
@@ -123,6 +120,3 @@ def setup(app):
     app.connect("autodoc-skip-member", skip_fields)
     here = Path(__file__).parent
     write_api_pages(here)
-    results = here.parent / "benchmarks" / "results"
-    write_report(results, here / "benchmarks.rst")
-    draw_scaling(results, here / "generated")

@@ -3,6 +3,7 @@
 from typing import Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
@@ -144,6 +145,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit(self, X, y):
         _reject_sparse(X)
+        # Refuses 0 here rather than in `predict`.
+        effective_n_jobs(self.n_jobs)
         rows, outcomes = validate_data(
             self,
             on_host(X),

@@ -178,21 +178,9 @@ def _xgboost_model(model):
             f"{sorted(_XGBOOST_ANSWERS)}."
         )
     forest = read_xgboost(model)
-    answer = _XGBOOST_ANSWERS[objective]
-    # Its text has all digits; the score before the first tree is exact in single precision.
-    base = np.ravel(json.loads(learner["learner_model_param"]["base_score"])).astype(np.float32)
-    # numpy's logarithm in single precision may be off by some last bits, the C library's is not.
-    if answer == "sigmoid":
-        # With a single class its probability would be certain.
-        base = np.clip(base, np.float32(1e-6), np.float32(1) - np.float32(1e-6))
-        base = -np.log((np.float32(1) / base - np.float32(1)).astype(np.float64))
-    elif answer == "exp":
-        base = np.log(base.astype(np.float64))
-    base = base.astype(np.float32).astype(np.float64)
-    forest.offset = np.broadcast_to(base, forest.offset.shape)
     classes = getattr(model, "classes_", None)
     labels = None if classes is None else np.asarray(classes)
-    return Reading(forest, answer, labels, sums="float32")
+    return Reading(forest, _XGBOOST_ANSWERS[objective], labels, sums="float32")
 
 
 def _averaged(model, members, values, features=None):

@@ -4,13 +4,7 @@ import json
 
 import numpy as np
 
-from skroute.forests._forest import (
-    CATEGORICAL,
-    MISSING_RIGHT,
-    ForestBuilder,
-    member_scores_reference,
-)
-from skroute.forests._own_predict import own_predict
+from skroute.forests._forest import CATEGORICAL, MISSING_RIGHT, ForestBuilder
 from skroute.forests._readers import reads
 
 _XGBOOST_LINKS = {
@@ -85,11 +79,24 @@ def read_xgboost(model):
         categories=_categories(boost, learner, name),
         refuses_unseen=True,
     )
-    # The score before the first tree, from one call of the library's own function.
-    probe = np.zeros((1, forest.n_features))
-    total = member_scores_reference(forest, probe).sum(axis=0).ravel()
-    forest.offset = np.ravel(own_predict(model, probe, raw=True)).astype(np.float64) - total
+    forest.offset = _score_without_trees(booster, forest.n_features)
     return forest
+
+
+def _score_without_trees(booster, n_features):
+    """The score before the first tree, by the library itself: it rounds `base_score` on the way."""
+    import xgboost
+
+    content = json.loads(booster.save_raw("json"))
+    model = content["learner"]["gradient_booster"]["model"]
+    model |= {"trees": [], "tree_info": [], "iteration_indptr": [0]}
+    model["gbtree_model_param"]["num_trees"] = "0"
+    # Without trees it takes the average for one that is still to be found.
+    content["learner"]["learner_model_param"]["boost_from_average"] = "0"
+    empty = xgboost.Booster(model_file=bytearray(json.dumps(content), "utf-8"))
+    row = xgboost.DMatrix(np.zeros((1, n_features), dtype=np.float32))
+    score = empty.predict(row, output_margin=True, validate_features=False)
+    return np.ravel(score).astype(np.float64)
 
 
 def _categories(boost, learner, name):

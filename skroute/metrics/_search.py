@@ -1,6 +1,5 @@
 """A search that keeps to a budget, and can be asked like what it found."""
 
-import warnings
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV
@@ -166,17 +165,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         -------
         self
         """
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                super().fit(X, y, **params)
-        except Exception as error:
-            for reason in _reasons(caught):
-                error.add_note(reason)
-            raise
-        finally:
-            for item in caught:
-                warnings.warn_explicit(item.message, item.category, item.filename, item.lineno)
+        super().fit(X, y, **params)
         self.best_score_ = float(self.cv_results_["mean_test_quality"][self.best_index_])
         self.best_cost_ = float(self.cv_results_["mean_test_cost"][self.best_index_])
         return self
@@ -254,14 +243,3 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
             return super().score(X, y, **params)
         check_is_fitted(self)
         return make_budget_scorer(budget, self.quality)(self.best_estimator_, X, y, **params)
-
-
-def _reasons(caught):
-    """The last line of each error that scikit-learn warned of, once each."""
-    lines = {}
-    for item in caught:
-        for line in str(item.message).splitlines():
-            head = line.split(":")[0].split(".")[-1]
-            if ": " in line and head.endswith(("Error", "Exception")) and " " not in head:
-                lines[f"A candidate failed: {line.strip()}"] = None
-    return list(lines)

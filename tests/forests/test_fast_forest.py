@@ -360,18 +360,6 @@ def test_a_regressor_of_any_library(kind, n, seed, missing):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble", "int64"])
-def test_base_scores_of_xgboost_to_the_last_bit():
-    """Given and found by the library, which rounds them in single precision."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(100, 3)).astype(np.float32)
-    for i in range(60):
-        y = (X[:, 0] + rng.normal(size=100) > rng.normal()).astype(int)
-        base = {} if i % 2 else {"base_score": rng.uniform(0.01, 0.99)}
-        model = xgb.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1, **base).fit(X, y)
-        fast = FastForest.from_ensemble(model, X)
-        np.testing.assert_array_equal(fast.predict_proba(X), model.predict_proba(X))
-
-
 @pytest.mark.parametrize("kind", ["lightgbm", "xgboost", "forest", "hist"])
 def test_any_dtype_and_memory_order(kind, dtype):
     X, y = data(2, 0)
@@ -714,3 +702,15 @@ def test_a_frame_is_read_alike_however_often(dtype):
         np.testing.assert_array_equal(quick.predict(X[:1]), expected[:1])
     with pytest.raises(ValueError, match="feature names"):
         quick.tradeoff(X[["u", "time"]])
+
+
+def test_base_scores_of_xgboost_to_the_last_bit():
+    """Given and found by the library, which rounds them in single precision."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3)).astype(np.float32)
+    for i in range(60):
+        y = (X[:, 0] + rng.normal(size=100) > rng.normal()).astype(int)
+        base = {} if i % 2 else {"base_score": rng.uniform(0.01, 0.99)}
+        model = xgb.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1, **base).fit(X, y)
+        fast = FastForest.from_ensemble(model, X)
+        np.testing.assert_array_equal(fast.predict_proba(X), model.predict_proba(X))

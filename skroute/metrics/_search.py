@@ -1,6 +1,5 @@
 """A search that keeps to a budget, and can be asked like what it found."""
 
-
 import numpy as np
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.metaestimators import available_if

@@ -9,7 +9,7 @@ same member with its outputs weighted by :func:`weigh_outputs`.
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.cluster import KMeans
+from scipy.spatial.distance import cdist
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.tree import ExtraTreeRegressor
 
@@ -202,16 +202,16 @@ def shared_ridge(X, Y):
 
 
 def fit_landmarks(rows, deviations, seed, share=1.0):
-    """Ridge regression on similarities to the centres of clusters."""
-    sample = np.random.RandomState(seed).permutation(len(rows))[: 20 * _CENTRES]
-    X = rows[sample].astype(np.float64)
-    # Different rows to begin with: equal centres would be one.
-    first = np.unique(X[: max(1, min(_CENTRES, len(rows) // 4))], axis=0)
-    centres = KMeans(len(first), init=first, n_init=1, max_iter=3, random_state=seed).fit(X)
-    one, other = np.array_split(X[:300], 2)
+    """Ridge regression on similarities to cluster centres: means around rows drawn at random."""
+    drawn = np.random.RandomState(seed).permutation(len(rows))[: 20 * _CENTRES]
+    drawn = rows[drawn].astype(np.float64)
+    first = np.unique(drawn[: max(1, min(_CENTRES, len(rows) // 4))], axis=0)
+    near = cdist(drawn, first, "sqeuclidean").argmin(axis=1)
+    centres = np.array([drawn[near == k].mean(axis=0) for k in range(len(first))])
+    one, other = np.array_split(drawn[:300], 2)
     apart = ((one[:, None] - other[None]) ** 2).sum(axis=-1)
     typical = float(np.median(apart[apart > 0])) if (apart > 0).any() else 1.0
-    found = Landmarks(centres.cluster_centers_, 1 / typical, None)
+    found = Landmarks(centres, 1 / typical, None)
     linear = Linear(None, *shared_ridge(found.similarities(rows), deviations))
     return found._replace(linear=linear)
 

@@ -14,7 +14,7 @@ from skroute.quality._frame_encoder import FrameEncoder
 from skroute.quality._members import MEMBERS, pack, unpack
 from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
-from skroute.utils._compat import Integral, Interval, _fit_context
+from skroute.utils._compat import Integral, Interval, _fit_context, threadpool_controller
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import checked_rows, refuse_masked
@@ -226,7 +226,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.n_features_in_ = self.encoder_.n_features_in_
             if names_of_fit is not None:
                 self.feature_names_in_ = names_of_fit
-        return self._cross_fit(rows, np.asarray(outcomes, dtype=np.float64), folds, costs, names)
+        outcomes = np.asarray(outcomes, dtype=np.float64)
+        # Of small matrices several threads of BLAS only wait for one another.
+        with threadpool_controller().limit(limits=1, user_api="blas"):
+            return self._cross_fit(rows, outcomes, folds, costs, names)
 
     def _cross_fit(self, X, y, folds, costs, names):
         self._is_single = y.ndim == 1

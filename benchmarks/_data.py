@@ -20,7 +20,10 @@ def load(path):
     if not (FOLDER / path).is_file():
         raise SystemExit(f"{path} is not in {FOLDER.name}: set SKROUTE_DATA to the folder with it.")
     with np.load(FOLDER / path, allow_pickle=False) as arrays:
-        return Bunch(**arrays)
+        found = dict(arrays)
+    if "X" in found:
+        found |= {"data": found["X"], "target": found["y"]}
+    return Bunch(**found)
 
 
 def read_csv(path):

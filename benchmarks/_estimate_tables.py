@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import _data
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA, TruncatedSVD
@@ -25,7 +26,7 @@ from sklearn.model_selection import GroupKFold, KFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from skroute.datasets import fetch_frugalml, fetch_llmrouter, fetch_routellm_mmlu, fetch_usps
+from skroute.datasets import fetch_frugalml, fetch_llmrouter, fetch_routellm_mmlu
 
 CACHE = Path(__file__).parent / ".cache"
 # Of larger sets of numbers so many rows are drawn.
@@ -165,7 +166,7 @@ def images(which):
         X, y = load_digits(return_X_y=True)
         first, rest = train_test_split(np.arange(len(X)), test_size=0.7, random_state=0)
     else:
-        usps = fetch_usps()
+        usps = _data.usps()
         X, y = usps.data / 255.0, usps.target
         first, rest = train_test_split(np.arange(len(X)), test_size=0.8, random_state=0)
     models = [

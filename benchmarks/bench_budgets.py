@@ -53,6 +53,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import _data
 import numpy as np
 from _common import record, table
 from scipy.stats import beta
@@ -68,15 +69,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.datasets import (
-    fetch_adult,
-    fetch_covertype_sample,
-    fetch_frugalml,
-    fetch_letter,
-    fetch_llmrouter,
-    fetch_routellm_mmlu,
-    get_data_home,
-)
+from skroute.datasets import fetch_frugalml, fetch_llmrouter, fetch_routellm_mmlu, get_data_home
 from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.members import RecordedClassifier
 from skroute.routing import (
@@ -230,19 +223,19 @@ def tenants(k, rng, n):
 
 @cache
 def adult():
-    bunch = fetch_adult()
+    bunch = _data.adult()
     return bunch.data.astype(float), bunch.target
 
 
 @cache
 def letter():
-    bunch = fetch_letter()
+    bunch = _data.letter()
     return bunch.data.astype(float), np.asarray(bunch.target) >= "N"
 
 
 @cache
 def covertype():
-    bunch = fetch_covertype_sample()
+    bunch = _data.covertype()
     return bunch.data.astype(float), bunch.target
 
 

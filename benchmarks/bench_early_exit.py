@@ -13,10 +13,13 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import sys
 import time
 import tracemalloc
 import warnings
+from pathlib import Path
 
+import _data
 import lightgbm as lgb
 import numpy as np
 from _common import alternate, record, table
@@ -26,13 +29,15 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
-from skroute.datasets import fetch_adult, fetch_covertype_sample, fetch_letter, fetch_usps
 from skroute.early_exit import QWYCEnsemble, TradeoffDisplay
 from skroute.early_exit._engines import ensemble_engine
 from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._policies import SEARCH_ERRORS, SEARCH_SPREAD
 from skroute.early_exit._thresholds import lagrangian_path, running_values
-from tests.early_exit.reference import qwyc_order_reference
+
+# The reference of the tests is a contender too.
+sys.path.append(str(Path(__file__).parents[1]))
+from tests.early_exit.reference import qwyc_order_reference  # noqa: E402
 
 # The random order is the mean of these draws.
 N_RANDOM = 3
@@ -265,9 +270,9 @@ def whole(bunch, target=None):
 
 
 UNSEEN = {
-    "Adult": lambda: whole(fetch_adult()),
-    "Covertype": lambda: whole(fetch_covertype_sample(), 2),
-    "Letter": lambda: whole(fetch_letter()),
+    "Adult": lambda: whole(_data.adult()),
+    "Covertype": lambda: whole(_data.covertype(), 2),
+    "Letter": lambda: whole(_data.letter()),
     "Made up": made_up,
 }
 
@@ -293,7 +298,7 @@ def unseen(name, n_seeds, n_trees, n_rows=30_000):
 
 def rare(n_seeds, n_trees, n_rows=None):
     """Adult thinned to 2 % positives: answers of the full ensemble that are lost."""
-    bunch = fetch_adult()
+    bunch = _data.adult()
     X, y = np.ascontiguousarray(bunch.data, dtype=np.float64)[:n_rows], bunch.target[:n_rows]
     labels, rows = np.unique(y), []
     settings = {
@@ -335,10 +340,10 @@ def compared(name, short):
 
 
 COMPARED = {
-    "Adult": (fetch_adult, None),
-    "Covertype": (fetch_covertype_sample, 2),
-    "Letter": (fetch_letter, None),
-    "USPS": (fetch_usps, None),
+    "Adult": (_data.adult, None),
+    "Covertype": (_data.covertype, 2),
+    "Letter": (_data.letter, None),
+    "USPS": (_data.usps, None),
 }
 
 
@@ -369,7 +374,7 @@ def compare(name, model, X, X_test, orders, shares=(0.005, 0.01)):
 
 def adult(short):
     """Data and ensemble."""
-    data = split(fetch_adult())
+    data = split(_data.adult())
     if short:
         data = tuple(part[:1500] for part in data)
     return data, boosted(20 if short else 500).fit(*data[:2])

@@ -15,13 +15,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 
+import _data
 import lightgbm as lgb
 import numpy as np
 from _common import alternate, record, table
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
-from skroute.datasets import fetch_adult, fetch_letter
 from skroute.forests import FastForest
 from skroute.forests._kernels import add_leaves
 
@@ -41,7 +41,7 @@ def wide(n_features=100, n_rows=20_000):
 def cases(short):
     """Name, fitted model and test rows of each shape."""
     n = 20 if short else 500
-    adult, letter, many = split(fetch_adult()), split(fetch_letter()), wide()
+    adult, letter, many = split(_data.adult()), split(_data.letter()), wide()
     if short:
         adult, letter, many = (tuple(part[:1000] for part in one) for one in (adult, letter, many))
 
@@ -104,7 +104,7 @@ def ydf_peer(short):
         print("YDF is not installed: pip install ydf, or the extra [bench].")
         return None
     ydf.verbose(0)
-    X, y, X_test = split(fetch_adult())
+    X, y, X_test = split(_data.adult())
     X, y, X_test = (part[: 1000 if short else None] for part in (X, y, X_test))
     names = [f"f{i}" for i in range(X.shape[1])]
     learner = ydf.GradientBoostedTreesLearner(

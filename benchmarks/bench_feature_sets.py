@@ -13,10 +13,10 @@ import time
 
 import numpy as np
 from _common import record, table
+from _feature_set_data import make_feature_sets
 from sklearn.datasets import make_classification
 from sklearn.naive_bayes import GaussianNB
 
-from skroute.datasets._poly_dom import make_feature_sets
 from skroute.feature_sets import PolyDomSelector
 from skroute.feature_sets._costs import SetCosts, given_costs
 from skroute.feature_sets._lattice import LatticeSearch

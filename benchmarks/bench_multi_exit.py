@@ -1,6 +1,6 @@
 """Early exit from a deep net on USPS, three seeds. ``python benchmarks/bench_multi_exit.py``
 
-A convolutional net of four stages with a head after each. Split: the one that `fetch_usps` marks
+A convolutional net of four stages with a head after each. Split: the one that `_data.usps` marks
 (7,699 / 3,301); of the train rows 2,000, drawn by the seed, are kept from training the net, and
 thresholds and policies are fitted on them. The test rows are only scored.
 
@@ -19,12 +19,12 @@ import argparse
 import sys
 from importlib.util import find_spec
 
+import _data
 import numpy as np
 from _common import alternate, record, table
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from skroute.datasets import fetch_usps
 from skroute.early_exit import QWYCEnsemble
 from skroute.members import MultiExitClassifier
 
@@ -192,7 +192,7 @@ def main():
     import torch
 
     torch.set_num_threads(1)
-    usps = fetch_usps()
+    usps = _data.usps()
     X, y, is_test = (usps.data / 255.0).astype(np.float32), usps.target, usps.is_test
     seeds, epochs = (range(1), 1) if arguments.short else (range(3), 10)
     train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)

@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 
+import _data
 import numpy as np
 import torch
 from _common import record, table
@@ -26,7 +27,6 @@ from skorch import NeuralNetClassifier
 from torch import nn
 
 from skroute.assignment import solve_assignment
-from skroute.datasets import fetch_usps
 from skroute.metrics import accuracy_cost_curve
 from skroute.routing import (
     DummyRouterClassifier,
@@ -182,7 +182,7 @@ def main():
     short = parser.parse_args().short
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", "On validation rows", UserWarning)
-    usps = fetch_usps()
+    usps = _data.usps()
     X = (usps.data / 255).astype(np.float32).reshape(-1, 1, 16, 16)
     y = usps.target.astype(np.int64)
     train, test = np.flatnonzero(~usps.is_test), np.flatnonzero(usps.is_test)

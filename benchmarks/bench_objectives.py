@@ -19,6 +19,7 @@ import argparse
 import warnings
 from typing import NamedTuple
 
+import _data
 import numpy as np
 from _common import record, standard_error, table
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -34,7 +35,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from skroute.datasets import fetch_adult, fetch_covertype_sample
 from skroute.routing import (
     BudgetRouter,
     DummyRouterRegressor,
@@ -101,12 +101,12 @@ def problem_of(name, split, short=False):
         )
         kept = np.arange(len(y))
     elif name == "Adult":
-        adult = fetch_adult()
+        adult = _data.adult()
         X, y = adult.data.astype(np.float64), adult.target.astype(int)
         # The others were looked at when rules of the package were chosen.
         kept = np.random.default_rng(0).permutation(len(y))[:ADULT_ROWS]
     else:
-        cover = fetch_covertype_sample()
+        cover = _data.covertype()
         # 67 of the sample's 15,000 rows: all of them are used.
         rarest = cover.target == np.argmin(np.bincount(cover.target)[1:]) + 1
         X, y = cover.data.astype(np.float64), rarest.astype(int)

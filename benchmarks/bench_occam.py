@@ -1,6 +1,6 @@
 """OCCAM on USPS with measured costs, and on made images. ``python benchmarks/bench_occam.py``
 
-USPS: the split that `fetch_usps` marks (7,699 / 3,301), members, accuracy estimator and
+USPS: the split that `_data.usps` marks (7,699 / 3,301), members, accuracy estimator and
 reg_lambda as in examples/applied/plot_occam_usps.py. Everything is fitted on the train rows; the
 test rows are only scored. Made images: `load_shape_nets`, halves drawn anew for each seed; the
 net that is read is picked on rows to learn from alone, and no half was looked at before. What is
@@ -10,8 +10,10 @@ neighbours, the paper's own estimate.
 
 import argparse
 
+import _data
 import numpy as np
 from _common import record, table
+from _shapes import load_shape_nets
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
@@ -21,7 +23,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from skroute.assignment import solve_assignment
-from skroute.datasets import fetch_usps, load_shape_nets
 from skroute.members import RecordedClassifier
 from skroute.metrics import accuracy_cost_curve, reference_curves
 from skroute.quality import BaggedNeighborsRegressor
@@ -181,7 +182,7 @@ def one_half(seed, nets, n_images, n_budgets):
 
 def usps(short):
     """Means over seeds, for each share of the most expensive model's cost."""
-    data = fetch_usps()
+    data = _data.usps()
     X, y, is_test = data.data / 255.0, data.target, data.is_test
     train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     if short:

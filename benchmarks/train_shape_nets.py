@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from _shapes import make_shape_images
 from torch import nn
-
-from skroute.datasets import make_shape_images
 
 # First width, blocks at each of three sizes, the side that the image is pooled to first, and how
 # many times as many epochs: small nets learn slowly and cost little.

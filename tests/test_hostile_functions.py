@@ -90,16 +90,8 @@ def calls(tmp_path):
         "base.check_rows": {"estimator": LogisticRegression(), "X": X, "reset": True},
         "datasets.frugal_split": {"n_samples": 10, "random_state": 0, "train_share": 0.5},
         "datasets.get_data_home": {"data_home": "somewhere"},
-        "datasets.load_shape_nets": {},
-        "datasets.make_feature_sets": {
-            "n_features": 3,
-            "p_helpful": 0.5,
-            "interaction": 0.5,
-            "random_state": 0,
-        },
         "datasets.make_four_clusters": {"n_samples": 12, "noise": 0.1, "random_state": 0},
         "datasets.make_hard_centre": {"n_samples": 12, "random_state": 0},
-        "datasets.make_shape_images": {"n_samples": 3, "random_state": 0},
         "datasets.make_routing_problem": {
             "n_samples": 10,
             "n_models": 3,

@@ -93,8 +93,7 @@ class Origin(NamedTuple):
         The converted file, relative to the data home.
 
     urls : mapping from str to sequence of str
-        For each raw file the addresses that hold it, tried in turn. Empty for a set that is
-        read only from a folder that the user has.
+        For each raw file the addresses that hold it, tried in turn.
 
     convert : callable
         From a mapping of raw file names to bytes to the arrays of the data set.
@@ -236,17 +235,11 @@ def load_or_fetch(origin: Origin, *, data_home, download_if_missing):
     if path.is_file():
         arrays, amiss = known_arrays(origin.load, path, origin.digest)
         if arrays is None:
-            mend = f"Delete it, and the next call downloads it again ({origin.size})."
             raise OSError(
                 f"{path} is not the known data set: {amiss}. The file was damaged or changed. "
-                f"{mend if origin.urls else 'Put the known file in its place.'}"
+                f"Delete it, and the next call downloads it again ({origin.size})."
             )
         return arrays, path
-    if not origin.urls:
-        raise OSError(
-            f"{path} is absent. This set is never downloaded: set data_home or the environment "
-            "variable SKROUTE_DATA to a folder of yours that holds it."
-        )
     if not download_if_missing:
         raise OSError(
             f"{path} is absent and download_if_missing=False. Set data_home or the environment "

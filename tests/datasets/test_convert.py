@@ -1,49 +1,13 @@
 """Raw files to arrays: small files by hand, and every real set written back to raw."""
 
-import io
 import json
 from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
-from scipy.io import savemat
 
-from skroute.datasets import _frugal, _frugal_sets, _llm, _lm_logs, _studies, _tables
+from skroute.datasets import _frugal, _frugal_sets, _llm
 from skroute.datasets._base import content_digest, load_or_fetch
-
-ADULT_DATA = b"""\
-39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, \
-2174, 0, 40, United-States, <=50K
-50, ?, 83311, Masters, 13, Divorced, ?, Husband, Black, Female, 0, 0, 13, ?, >50K
-
-"""
-ADULT_TEST = b"""\
-|1x3 Cross validator
-25, Private, 226802, 11th, 7, Never-married, Sales, Own-child, Black, Male, 0, 0, 40, \
-Cuba, >50K.
-"""
-
-
-def test_adult():
-    arrays = _tables.convert_adult({"adult.data": ADULT_DATA, "adult.test": ADULT_TEST})
-    assert arrays["X"].tolist() == [
-        [39, 1, 77516, 1, 13, 1, 0, 1, 1, 1, 2174, 0, 40, 1],
-        [50, -1, 83311, 2, 13, 0, -1, 0, 0, 0, 0, 0, 13, -1],
-        [25, 0, 226802, 0, 7, 1, 1, 2, 0, 1, 0, 0, 40, 0],
-    ]
-    assert arrays["y"].tolist() == [0, 1, 1]
-    assert arrays["is_test"].tolist() == [False, False, True]
-    assert arrays["categories_native_country"].tolist() == ["Cuba", "United-States"]
-    assert arrays["categories_workclass"].tolist() == ["Private", "State-gov"]
-
-
-@pytest.mark.parametrize("header", [b"", b"Letter,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16\n"])
-def test_letter(header):
-    line = b"T,2,8,3,5,1,8,13,0,6,6,10,8,0,8,0,8\n"
-    arrays = _tables.convert_letter({"letter-recognition.data": header + line * 2})
-    assert arrays["X"].tolist() == [[2, 8, 3, 5, 1, 8, 13, 0, 6, 6, 10, 8, 0, 8, 0, 8]] * 2
-    assert arrays["y"].tolist() == ["T", "T"]
-    assert arrays["X"].dtype == np.uint8
 
 
 def test_frugalml():
@@ -120,68 +84,6 @@ def test_llmrouter_prompt_of_two_tasks_carries_the_first():
 
 def _lines(values, fmt):
     return "".join(fmt % value + "\n" for value in values).encode()
-
-
-def _csv(rows, separator=","):
-    return "".join(separator.join(map(str, row)) + "\n" for row in rows).encode()
-
-
-def raw_adult(arrays):
-    names = arrays["feature_names"].tolist()
-    columns = []
-    for name, column in zip(names, arrays["X"].T):
-        key = f"categories_{name.replace('-', '_')}"
-        columns.append([*arrays[key].tolist(), "?"] if key in arrays else None)
-        columns[-1] = [columns[-1][v] for v in column] if columns[-1] else column.tolist()
-    rows = list(zip(*columns, arrays["target_names"][arrays["y"]].tolist()))
-    n = int((~arrays["is_test"]).sum())
-    test = [(*row[:-1], row[-1] + ".") for row in rows[n:]]
-    return {
-        "adult.data": _csv(rows[:n], ", ") + b"\n",
-        "adult.test": b"|1x3 Cross validator\n" + _csv(test, ", "),
-    }
-
-
-def raw_letter(arrays):
-    rows = [(letter, *row) for letter, row in zip(arrays["y"], arrays["X"].tolist())]
-    return {"letter-recognition.data": _csv(rows)}
-
-
-def raw_covertype(arrays):
-    rows = [(*row, label) for row, label in zip(arrays["X"].tolist(), arrays["y"])]
-    return {"covtype.csv": _csv([[*arrays["feature_names"], "Cover_Type"], *rows])}
-
-
-def raw_usps(arrays, *, by_column=False, unit=False):
-    pixels = arrays["X"].reshape(-1, 16, 16)
-    pixels = (pixels.transpose(0, 2, 1) if by_column else pixels).reshape(-1, 256)
-    file = io.BytesIO()
-    savemat(
-        file,
-        {"fea": pixels / 255.0 if unit else pixels, "gnd": arrays["y"][:, None] + 1.0},
-        do_compression=True,
-    )
-    return {"USPS.mat": file.getvalue()}
-
-
-@pytest.mark.parametrize(
-    "origin, raw",
-    [
-        (_tables.ADULT, raw_adult),
-        (_tables.LETTER, raw_letter),
-        (_tables.COVERTYPE_SAMPLE, raw_covertype),
-        (_tables.USPS, raw_usps),
-        (_tables.USPS, lambda arrays: raw_usps(arrays, by_column=True)),
-        (_tables.USPS, lambda arrays: raw_usps(arrays, unit=True)),
-    ],
-    ids=["adult", "letter", "covertype", "usps", "usps by column", "usps in [0, 1]"],
-)
-def test_tables_from_raw(data_home, origin, raw):
-    arrays = origin.load(data_home / origin.path)
-    assert content_digest(arrays) == origin.digest
-    converted = origin.convert(raw(arrays))
-    assert set(converted) == set(arrays)
-    assert content_digest(converted) == origin.digest
 
 
 def raw_frugalml(arrays):
@@ -284,35 +186,13 @@ def raw_llmrouter(arrays):
     }
 
 
-def raw_paretobandit(arrays):
-    names = _lm_logs._paretobandit_names(arrays["quality"].shape[1])
-    lines = []
-    for row, prompt in enumerate(arrays["prompt"]):
-        arms = {
-            name: {"reward": arrays["quality"][row, j], "cost": arrays["cost"][row, j]}
-            for j, name in enumerate(names)
-        }
-        # The source has the models in another order where there are four.
-        record = {"prompt": prompt, "arms": dict(reversed(arms.items()))}
-        lines.append(json.dumps({**record, "source": arrays["source"][row]}))
-    return {"records": "\n".join(lines).encode()}
-
-
-def raw_spam(arrays):
-    rows = zip(arrays["X"].astype(str).tolist(), arrays["y"].tolist())
-    return {"spam.csv": _csv([["Cont 1", "Outcome"], *([*x, y] for x, y in rows)])}
-
-
 @pytest.mark.parametrize(
     "origin, raw",
     [
         (_llm.MMLU, raw_mmlu),
         (_llm.LLMROUTER, raw_llmrouter),
-        (_lm_logs.paretobandit_origin("val", 3), raw_paretobandit),
-        (_lm_logs.paretobandit_origin("test", 4), raw_paretobandit),
-        (_studies.SPAM, raw_spam),
     ],
-    ids=["mmlu", "llm", "pareto", "pareto four", "spam"],
+    ids=["mmlu", "llm"],
 )
 def test_language_models_from_raw_and_to_disk(data_home, tmp_path, origin, raw):
     arrays = origin.load(data_home / origin.path)
@@ -330,16 +210,10 @@ def test_language_models_from_raw_and_to_disk(data_home, tmp_path, origin, raw):
 
 def test_every_address_is_pinned():
     origins = [
-        _tables.ADULT,
-        _tables.LETTER,
-        _tables.COVERTYPE_SAMPLE,
-        _tables.USPS,
         *map(_frugal.frugalml_origin, _frugal.FRUGALML),
         *map(_frugal.frugalmct_origin, _frugal.FRUGALMCT),
         _llm.MMLU,
         _llm.LLMROUTER,
-        *(_lm_logs.paretobandit_origin(part, n) for part in ("val", "test") for n in (3, 4)),
-        _studies.SPAM,
     ]
     for origin in origins:
         assert len(origin.digest) == 64

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.metrics import accuracy_score, check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, column_or_1d, indexable
+from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -46,6 +46,7 @@ from skroute.utils._compat import (
     Interval,
     Real,
     StrOptions,
+    _safe_indexing,
     num_samples,
     routing_enabled,
 )

@@ -578,6 +578,7 @@ def test_items_as_object_array(items):
 
 
 def test_progress_callback(items):
+    pytest.importorskip("sklearn.callback")
     X, y = items
     seen = []
 

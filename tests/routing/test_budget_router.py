@@ -10,7 +10,6 @@ import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.callback import ProgressBar
 from sklearn.decomposition import TruncatedSVD
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
@@ -431,7 +430,10 @@ def test_names_of_choices_are_strings():
 def test_a_fit_reports_its_steps():
     pytest.importorskip("rich")
     X, Q = log(60)
-    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), cv=3).set_callbacks(ProgressBar())
+    callback = pytest.importorskip("sklearn.callback")
+    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), cv=3).set_callbacks(
+        callback.ProgressBar()
+    )
     with redirect_stdout(io.StringIO()):
         router.fit(X, Q, costs=row_costs(X))
     assert router.choices_ == ["choice0", "choice1"]

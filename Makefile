@@ -91,12 +91,13 @@ test-core: pyproject.toml
 	$(CORE_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q $(CORE_TESTS)
 
 # With one version of scikit-learn: make test-sklearn VERSION=1.7. TESTS names some of the tests.
-# scikit-learn below 1.9 hands pytest a generator of cases, which pytest 9 warns of.
+# scikit-learn below 1.9 hands pytest a generator of cases, which pytest 9 warns of, and reads
+# polars by a protocol that polars 2 no longer has.
 test-sklearn: SK_VENV = .venv-sklearn-$(VERSION)
 test-sklearn: pyproject.toml constraints.txt
 	$(if $(VERSION),,$(error give the version of scikit-learn: make test-sklearn VERSION=1.7))
 	$(PYTHON) -m venv $(SK_VENV)
-	$(call install,$(SK_VENV),-c constraints.txt -e ".$(MIN)" "scikit-learn==$(VERSION).*" "pytest<9")
+	$(call install,$(SK_VENV),-c constraints.txt -e ".$(MIN)" "scikit-learn==$(VERSION).*" "pytest<9" "polars<2")
 	NUMBA_CACHE_DIR=$(abspath $(SK_VENV))/numba $(SK_VENV)/$(SCRIPTS)/python -m pytest -n 2 \
 	    --dist worksteal -q $(TESTS)
 

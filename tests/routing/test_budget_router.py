@@ -26,6 +26,7 @@ from sklearn.utils import estimator_html_repr, get_tags
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.routing import BudgetRouter
 from skroute.routing._estimates import folds_of
+from tests import SKLEARN
 
 
 def log(n=300, seed=0, noise=0.1):
@@ -553,8 +554,9 @@ def test_metadata_routing():
             .set_score_request(costs=True)
         )
         search = GridSearchCV(make_pipeline(per_row), {"budgetrouter__reg_lambda": [0, 1]}, cv=2)
-        search.fit(X, Q, costs=C)
-        assert np.isfinite(search.best_score_)
+        if SKLEARN >= (1, 8):  # 1.7 does not hand a pipeline's score what its last step asks for.
+            search.fit(X, Q, costs=C)
+            assert np.isfinite(search.best_score_)
         step = per_row.set_predict_request(budget=True, costs=True)
         pipeline = make_pipeline(step).fit(X, Q, costs=C)
         cheap = pipeline.predict(X, budget=1.5, costs=C)

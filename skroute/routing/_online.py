@@ -1,7 +1,7 @@
 """OnlineBudgetRouter: learn from the one outcome that each request shows, within a budget."""
 
 from copy import copy
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -196,7 +196,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     # Learning from a log ----------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, costs: Any = None) -> Self:
+    def fit(self, X, y=None, costs=None):
         """Start from a log: learn from its rows, all of the same weight, and set the books to 0.
 
         Parameters
@@ -564,9 +564,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     # scikit-learn ---------------------------------------------------------------------------
 
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, budget: float | None = None
-    ) -> float:
+    def score(self, X, y, sample_weight=None, budget=None):
         """Realised mean quality of the choices that `route` makes.
 
         Parameters

@@ -92,12 +92,12 @@ test-core: pyproject.toml
 
 # With one version of scikit-learn: make test-sklearn VERSION=1.7. TESTS names some of the tests.
 # scikit-learn below 1.9 hands pytest a generator of cases, which pytest 9 warns of, and reads
-# polars by a protocol that polars 2 no longer has.
+# polars by a protocol that polars 1.40 deprecates.
 test-sklearn: SK_VENV = .venv-sklearn-$(VERSION)
 test-sklearn: pyproject.toml constraints.txt
 	$(if $(VERSION),,$(error give the version of scikit-learn: make test-sklearn VERSION=1.7))
 	$(PYTHON) -m venv $(SK_VENV)
-	$(call install,$(SK_VENV),-c constraints.txt -e ".$(MIN)" "scikit-learn==$(VERSION).*" "pytest<9" "polars<2")
+	$(call install,$(SK_VENV),-c constraints.txt -e ".$(MIN)" "scikit-learn==$(VERSION).*" "pytest<9" "polars<1.40")
 	NUMBA_CACHE_DIR=$(abspath $(SK_VENV))/numba $(SK_VENV)/$(SCRIPTS)/python -m pytest -n 2 \
 	    --dist worksteal -q $(TESTS)
 

@@ -129,7 +129,7 @@ dist:
 	$(DIST_VENV)/$(SCRIPTS)/twine check --strict dist/*
 	$(PYTHON) -m venv $(DIST_VENV)/wheel
 	$(call install,$(DIST_VENV)/wheel,dist/*.whl)
-	cd $(DIST_VENV) && wheel/$(SCRIPTS)/python -I ../tests/check_wheel.py ../README.md
+	cd $(DIST_VENV) && wheel/$(SCRIPTS)/python -I $(CURDIR)/tests/check_wheel.py $(CURDIR)/README.md
 
 doc: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -b html doc doc/_build/html

@@ -3,26 +3,30 @@
 PYTHON ?= python3
 VENV ?= .venv
 MIN_VENV ?= .venv-min
-BIN := $(VENV)/bin
+CORE_VENV ?= .venv-core
+DIST_VENV ?= .venv-dist
+# Windows keeps the programs of an environment elsewhere.
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(SCRIPTS)
 
-DEV := [plot,test,lint,doc,torch]
-MIN := [plot,test]
+DEV := [plot,test-all,lint,doc,torch]
+MIN := [plot,test-all]
 # $(1) the environment, $(2) what goes in. uv fetches and unpacks many packages at once, in a
 # quarter of pip's time; it is told where pip finds wheels (torch's without CUDA, where they lie
 # on a disk). What uv cannot do here, pip does.
-PIP = $(1)/bin/python -m pip --quiet --disable-pip-version-check
+PIP = $(1)/$(SCRIPTS)/python -m pip --quiet --disable-pip-version-check
 FIND_LINKS = $${PIP_FIND_LINKS-$$($(PIP) config get global.find-links 2> /dev/null || true)}
 define install
 $(PIP) install uv && links="$(FIND_LINKS)" \
     && UV_FIND_LINKS="$$(echo $$links | tr ' ' ,)" \
-    $(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(PIP) install $(2)
+    $(1)/$(SCRIPTS)/uv pip install --quiet --python $(1)/$(SCRIPTS)/python $(2) || $(PIP) install $(2)
 endef
 
 # Real data beside the repo, where it is; tests that need it skip elsewhere.
 DATA_BESIDE := $(wildcard $(abspath ../shared/data))
 export SKROUTE_DATA ?= $(DATA_BESIDE)
 # One worker of the tests a core: threads of BLAS and of boosting would wait for one another.
-test test-min test-min-core coverage: export OMP_NUM_THREADS = 1
+test test-core test-min test-min-core test-nightly test-sklearn coverage: export OMP_NUM_THREADS = 1
 # scikit-learn's array API checks run only with this set before scipy is imported.
 export SCIPY_ARRAY_API = 1
 # uv leaves packages uncompiled: where images of containers forbid to keep what Python compiles,
@@ -38,7 +42,8 @@ CORE_TESTS := tests/assignment tests/quality tests/feature_sets/test_lattice.py 
     tests/members/test_callable.py tests/members/test_recorded.py tests/metrics \
     tests/routing/test_frugal_algorithms.py tests/test_package.py
 
-.PHONY: demo test test-min test-min-core lint doc bench bench-short coverage clean
+.PHONY: demo test test-core test-min test-min-core test-nightly test-sklearn lint doc dist bench \
+    bench-short coverage clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -66,7 +71,7 @@ test: $(VENV)/.dev
 # newest. scikit-learn's array API needs a newer scipy (1.14) than skroute does, and numba
 # throws away what another version has compiled: it keeps its own here.
 MIN_PYTEST = env -u SCIPY_ARRAY_API NUMBA_CACHE_DIR=$(abspath $(MIN_VENV))/numba \
-    $(MIN_VENV)/bin/python -m pytest -n 2 --dist worksteal -q
+    $(MIN_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q
 
 $(MIN_VENV)/.min: pyproject.toml constraints-min.txt
 	$(PYTHON) -m venv $(MIN_VENV)
@@ -79,6 +84,31 @@ test-min: $(MIN_VENV)/.min
 test-min-core: $(MIN_VENV)/.min
 	$(MIN_PYTEST) $(CORE_TESTS)
 
+# The numerical core with nothing but what it needs: what other systems and Pythons run first.
+test-core: pyproject.toml
+	$(PYTHON) -m venv $(CORE_VENV)
+	$(call install,$(CORE_VENV),-c constraints.txt -e ".[test]")
+	$(CORE_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q $(CORE_TESTS)
+
+# With one version of scikit-learn: make test-sklearn VERSION=1.7. TESTS names some of the tests.
+# scikit-learn below 1.9 hands pytest a generator of cases, which pytest 9 warns of, and reads
+# polars by a protocol that polars 1.40 deprecates.
+test-sklearn: SK_VENV = .venv-sklearn-$(VERSION)
+test-sklearn: pyproject.toml constraints.txt
+	$(if $(VERSION),,$(error give the version of scikit-learn: make test-sklearn VERSION=1.7))
+	$(PYTHON) -m venv $(SK_VENV)
+	$(call install,$(SK_VENV),-c constraints.txt -e ".$(MIN)" "scikit-learn==$(VERSION).*" "pytest<9" "polars<1.40")
+	NUMBA_CACHE_DIR=$(abspath $(SK_VENV))/numba $(SK_VENV)/$(SCRIPTS)/python -m pytest -n 2 \
+	    --dist worksteal -q $(TESTS)
+
+# With the pre-releases of what skroute stands on.
+NIGHTLY_VENV ?= .venv-nightly
+test-nightly: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(NIGHTLY_VENV)
+	$(call install,$(NIGHTLY_VENV),-c constraints.txt -e ".[test]")
+	$(call PIP,$(NIGHTLY_VENV)) install --upgrade --pre numpy scipy scikit-learn
+	$(NIGHTLY_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q $(CORE_TESTS)
+
 # Lines and branches; fails below the bar of setup.cfg. Kernels count by the tests that run
 # them interpreted beside their compiled form.
 coverage: $(VENV)/.dev
@@ -89,6 +119,17 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The wheel and the sdist, checked, and the wheel used where nothing but its dependencies is.
+dist:
+	rm -rf build dist $(DIST_VENV)
+	$(PYTHON) -m venv $(DIST_VENV)
+	$(call install,$(DIST_VENV),"build>=1.2" "twine>=6")
+	$(DIST_VENV)/$(SCRIPTS)/python -m build --installer uv . > $(DIST_VENV)/build.log || { cat $(DIST_VENV)/build.log; exit 1; }
+	$(DIST_VENV)/$(SCRIPTS)/twine check --strict dist/*
+	$(PYTHON) -m venv $(DIST_VENV)/wheel
+	$(call install,$(DIST_VENV)/wheel,dist/*.whl)
+	cd $(DIST_VENV) && wheel/$(SCRIPTS)/python -I $(CURDIR)/tests/check_wheel.py $(CURDIR)/README.md
 
 doc: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -b html doc doc/_build/html

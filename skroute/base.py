@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -586,7 +586,7 @@ class CostAwareMixin(CallbackSupportMixin):
         check_is_fitted(self)
         return float(self._least())
 
-    def fit(self, X, y=None, **params):
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Learn what each choice is worth.
 
         Parameters
@@ -656,7 +656,7 @@ class CostAwareMixin(CallbackSupportMixin):
     def _effective_budget(self, budget):
         return check_budget(self.budget if budget is None else budget)
 
-    def predict_routed(self, X, budget=None):
+    def predict_routed(self, X: Any, budget: float | None = None) -> Routed:
         """Answers, choices and costs from one pass.
 
         Parameters
@@ -676,7 +676,7 @@ class CostAwareMixin(CallbackSupportMixin):
         """
         return self._respond(X, "predict", budget)
 
-    def route(self, X, budget=None):
+    def route(self, X: Any, budget: float | None = None) -> np.ndarray:
         """Index of the choice made for each row, without answering.
 
         Parameters
@@ -694,7 +694,7 @@ class CostAwareMixin(CallbackSupportMixin):
         """
         return self._respond(X, None, budget).route
 
-    def predict_cost(self, X, budget=None):
+    def predict_cost(self, X: Any, budget: float | None = None) -> np.ndarray:
         """What `predict` spends on each row, everything included, without answering.
 
         Parameters
@@ -712,7 +712,7 @@ class CostAwareMixin(CallbackSupportMixin):
         """
         return self._respond(X, None, budget).cost
 
-    def predict(self, X, budget=None):
+    def predict(self, X: Any, budget: float | None = None) -> np.ndarray:
         """Predict with the choice that each row is worth.
 
         Parameters
@@ -752,7 +752,9 @@ class CostAwareMixin(CallbackSupportMixin):
         """
         return self._respond(X, "predict_proba", budget).y_pred
 
-    def score(self, X, y, sample_weight=None, budget=None):
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, budget: float | None = None
+    ) -> float:
         """Accuracy of `predict` at the budget.
 
         Parameters

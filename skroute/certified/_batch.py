@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 
 from skroute.base import Routed, affords, check_budget, check_costs, note_failure
 from skroute.certified._certificate import Certificate, warn_of_no_saving
@@ -17,7 +17,7 @@ from skroute.guarantees._finite import (
     smallest_allowed,
     tolerated_disagreements,
 )
-from skroute.utils._compat import Integral, check_method_params, num_samples
+from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._once import walking
 
 # Rows that only set the scale of the budgets.

@@ -2,13 +2,13 @@
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import get_tags
 
 from skroute.base import note_failure
 from skroute.early_exit._engines import check_ensemble, ensemble_engine
 from skroute.early_exit._member_engine import MemberEngine
 from skroute.forests._wrapped import take_apart
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frozen import is_frozen, unfrozen
 from skroute.utils._validation import check_weights
 

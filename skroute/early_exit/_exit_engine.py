@@ -1,11 +1,10 @@
 """Nets with exits as ensembles: what an exit adds is what it changes."""
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from skroute.early_exit._link import Link
 from skroute.early_exit._member_engine import sides
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 
 # Rows whose hidden states are held at the same time, where the net does not say.
 _BLOCK = 1024

@@ -4,12 +4,11 @@ from copy import copy
 from functools import partial
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from skroute.base import note_failure
 from skroute.early_exit._link import Link
 from skroute.early_exit._thresholds import leader_and_margin
-from skroute.utils._compat import check_response_method, num_samples
+from skroute.utils._compat import _safe_indexing, check_response_method, num_samples
 from skroute.utils._once import EVERY
 from skroute.utils._validation import check_probabilities
 

@@ -4,13 +4,12 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._link import TINY
 from skroute.early_exit._thresholds import leader_and_margin
 from skroute.forests._own_predict import is_xgboost_booster, own_predict
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._once import EVERY
 
 # Rows that are compared, in each of the ways in which they are varied.

@@ -5,7 +5,7 @@ from reprlib import repr as short_repr
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -39,6 +39,7 @@ from skroute.utils._compat import (
     Real,
     StrOptions,
     VisualBlock,
+    _safe_indexing,
 )
 from skroute.utils._frozen import unfrozen
 from skroute.utils._once import once_of

@@ -3,14 +3,14 @@
 import reprlib
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.metrics import accuracy_score, check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, column_or_1d, indexable
+from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -46,6 +46,7 @@ from skroute.utils._compat import (
     Interval,
     Real,
     StrOptions,
+    _safe_indexing,
     num_samples,
     routing_enabled,
 )
@@ -145,7 +146,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     # Fit --------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, size: ArrayLike | None = None, **params: Any):
+    def fit(self, X: Any, y: Any = None, size: ArrayLike | None = None, **params: Any) -> Self:
         """Train the models of the feature sets.
 
         Parameters
@@ -489,7 +490,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         y_pred = None if response is None else self._answer(rows, plan, response)
         return Routed(y_pred, plan.route, plan.cost, None, plan.cost)
 
-    def predict_routed(self, X, budget=None, size=None, anytime=False):
+    def predict_routed(
+        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
+    ) -> Routed:
         """Answers, choices and costs from one pass.
 
         Parameters
@@ -518,7 +521,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._view(X, "predict", budget, size, anytime)
 
-    def route(self, X, budget=None, size=None, anytime=False):
+    def route(
+        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
+    ) -> np.ndarray:
         """Index of the set chosen for each row, without answering.
 
         Parameters
@@ -536,7 +541,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._view(X, None, budget, size, anytime).route
 
-    def predict_cost(self, X, budget=None, size=None, anytime=False):
+    def predict_cost(
+        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
+    ) -> np.ndarray:
         """What `predict` spends on each row, without answering.
 
         Parameters
@@ -554,7 +561,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._view(X, None, budget, size, anytime).cost
 
-    def predict(self, X, budget=None, size=None, anytime=False):
+    def predict(
+        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
+    ) -> np.ndarray:
         """Predict with the features that each row's budget allows.
 
         Parameters
@@ -595,7 +604,15 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._view(X, "predict_proba", budget, size, anytime).y_pred
 
-    def score(self, X, y, sample_weight=None, budget=None, size=None, anytime=False):
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        budget: float | None = None,
+        size: Any = None,
+        anytime: bool = False,
+    ) -> float:
         """Accuracy of `predict` within the budget.
 
         Parameters

@@ -15,11 +15,10 @@ import numpy as np
 from scipy.ndimage import median_filter
 from scipy.optimize import linprog
 from scipy.sparse import eye_array, hstack
-from sklearn.utils import _safe_indexing
 
 from skroute.base import check_costs
 from skroute.feature_sets._sets import indicator
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._named import by_label
 from skroute.utils._timing import synchronize_device
 from skroute.utils._validation import check_numbers, is_amount

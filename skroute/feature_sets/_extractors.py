@@ -9,10 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 
 from skroute.base import note_failure
-from skroute.utils._compat import get_column_indices, num_samples
+from skroute.utils._compat import _safe_indexing, get_column_indices, num_samples
 from skroute.utils._named import columns_of
 
 

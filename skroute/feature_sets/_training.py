@@ -3,11 +3,10 @@
 import numpy as np
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
-from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
-from skroute.utils._compat import check_method_params
+from skroute.utils._compat import _safe_indexing, check_method_params
 
 
 def score_set(estimator, X, y, splits, scorer, fit_params, score_params, name):

@@ -2,9 +2,9 @@
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import check_array
 
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._tensors import is_dataset
 
 

@@ -10,7 +10,7 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -26,6 +26,7 @@ from skroute.utils._compat import (
     Real,
     StrOptions,
     VisualBlock,
+    _safe_indexing,
     num_samples,
     routing_enabled,
 )

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
@@ -13,7 +12,7 @@ from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures
 from skroute.gating._ledger import FeatureLedger, check_bought
 from skroute.metrics._objectives import objective_of_labels
-from skroute.utils._compat import Interval, Real, check_sample_weight, num_samples
+from skroute.utils._compat import Interval, Real, _safe_indexing, check_sample_weight, num_samples
 from skroute.utils._frames import FrameReader, RawRows, is_frame
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host

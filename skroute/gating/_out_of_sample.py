@@ -4,11 +4,10 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
-from skroute.utils._compat import check_method_params, num_samples
+from skroute.utils._compat import _safe_indexing, check_method_params, num_samples
 from skroute.utils._validation import check_probabilities
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,7 +17,15 @@ from skroute.gating._levels import row_draws, row_keys
 from skroute.gating._set_models import OwnModel, SetModel, Task, fit_again, fit_judged
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
-from skroute.utils._compat import HasMethods, Integral, Interval, Real, StrOptions, num_samples
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    _safe_indexing,
+    num_samples,
+)
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._warn import warn

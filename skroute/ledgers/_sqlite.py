@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import sys
 import threading
 import uuid
 import weakref
@@ -11,9 +10,11 @@ from contextlib import contextmanager
 from skroute.ledgers._books import Books, Offer, Purse, Reservation, Terms
 from skroute.ledgers._transactions import TransactionLedger
 
-# Windows has no queue of its own for the writers: SQLite's waiting serves.
-if sys.platform != "win32":
+# Where writers cannot queue by a lock of the system (Windows), SQLite's own waiting serves.
+try:
     import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS ledger (version INTEGER, identity TEXT);
@@ -146,7 +147,7 @@ class SQLiteLedger(TransactionLedger):
 
     def _connect(self):
         connection = self._opened()
-        if sys.platform != "win32":
+        if fcntl is not None:
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
             self._queue = os.open(self.path + "-lock", flags, 0o666)
         with self._queued():
@@ -175,7 +176,7 @@ class SQLiteLedger(TransactionLedger):
     @contextmanager
     def _queued(self):
         # SQLite polls for its lock, and whoever polls last may wait for ever; the kernel wakes.
-        if sys.platform == "win32" or self._queue is None:
+        if fcntl is None or self._queue is None:
             yield
             return
         fcntl.flock(self._queue, fcntl.LOCK_EX)

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
 from skroute.base import check_rows
 from skroute.members._base import MemberClassifier
-from skroute.utils._compat import Integral, Interval, Real, StrOptions, num_samples
+from skroute.utils._compat import Integral, Interval, Real, StrOptions, _safe_indexing, num_samples
 from skroute.utils._validation import check_numbers
 
 

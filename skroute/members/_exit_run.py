@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy.special import softmax
-from sklearn.utils import _safe_indexing
 from torch import nn
 
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 
 
 class ExitParts(NamedTuple):

@@ -6,11 +6,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from skroute.utils._compat import Integral, Interval, Real, _fit_context, num_samples
+from skroute.utils._compat import (
+    Integral,
+    Interval,
+    Real,
+    _fit_context,
+    _safe_indexing,
+    num_samples,
+)
 from skroute.utils._optional import import_optional
 from skroute.utils._tensors import (
     available_device,

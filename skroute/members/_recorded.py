@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import _safe_indexing, check_array, indexable
+from sklearn.utils import check_array, indexable
 from sklearn.utils.metaestimators import available_if
 
 from skroute.members._base import MemberClassifier
-from skroute.utils._compat import Integral, _fit_context, num_samples
+from skroute.utils._compat import Integral, _fit_context, _safe_indexing, num_samples
 
 
 def _check_present(values, name):

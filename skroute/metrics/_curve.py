@@ -4,12 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
 from skroute.utils._calls import takes
-from skroute.utils._compat import check_sample_weight, num_samples
+from skroute.utils._compat import _safe_indexing, check_sample_weight, num_samples
 from skroute.utils._handing import handed_over, models_of
 from skroute.utils._named import columns_of, in_order, part_of
 from skroute.utils._once import walking

@@ -5,10 +5,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing, check_array, check_consistent_length
+from sklearn.utils import check_array, check_consistent_length
 
 from skroute.base import check_costs
 from skroute.metrics._tradeoff import reference_curves
+from skroute.utils._compat import _safe_indexing
 from skroute.utils._named import by_label, in_order
 from skroute.utils._optional import import_optional
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import _safe_indexing
 
 from skroute.base import check_affordable
 from skroute.metrics._curve import check_budgets, find_router, quality_name, router_in
@@ -14,7 +13,7 @@ from skroute.metrics._report_numbers import example_rows, nearest, report_number
 from skroute.metrics._report_page import PageTexts, render
 from skroute.metrics._report_table import decision_table
 from skroute.utils._calls import takes
-from skroute.utils._compat import Integral, Interval, Real, validate_params
+from skroute.utils._compat import Integral, Interval, Real, _safe_indexing, validate_params
 from skroute.utils._once import walking
 from skroute.utils._optional import import_optional
 

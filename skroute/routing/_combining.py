@@ -3,14 +3,13 @@
 from itertools import combinations
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import objective_of_labels
 from skroute.routing._members import MemberRouter
 from skroute.routing._targets import MultiLabel, SingleLabel, rows_of_failure
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._once import once_of
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.

@@ -5,9 +5,8 @@ from hashlib import blake2b
 from numbers import Real
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._tensors import on_host, torch_of
 
 # Values that are hashed at a time: they fit into a cache, and X is never copied as a whole.

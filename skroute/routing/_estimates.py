@@ -6,10 +6,10 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, check_cv, cross_val_predict
-from sklearn.utils import _safe_indexing, check_array, get_tags
+from sklearn.utils import check_array, get_tags
 
 from skroute.base import note_failure
-from skroute.utils._compat import Integral, check_method_params, num_samples
+from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
 

@@ -3,12 +3,12 @@
 from contextlib import nullcontext
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from skroute.routing._draws import row_keys
 from skroute.routing._estimates import cross_fit, error_deviation, part_of, predict_matrix
 from skroute.routing._log import with_last
 from skroute.routing._policy import Policy
+from skroute.utils._compat import _safe_indexing
 from skroute.utils._handing import is_handing
 
 # Rows that occur this often are decided in `fit` as they will be later: all alike.

@@ -7,9 +7,8 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import check_cv
-from sklearn.utils import Bunch, _safe_indexing, check_consistent_length, get_tags
+from sklearn.utils import Bunch, check_consistent_length, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -47,6 +46,8 @@ from skroute.utils._compat import (
     Real,
     StrOptions,
     VisualBlock,
+    _safe_indexing,
+    _safe_split,
     check_method_params,
     check_sample_weight,
     num_samples,

@@ -3,15 +3,15 @@
 When a new scikit-learn moves one of them, this is the only file to mend.
 """
 
+from numbers import Integral, Real
+
 from sklearn.base import _fit_context
+from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._param_validation import (
     HasMethods,
-    Integral,
     Interval,
     InvalidParameterError,
-    Real,
-    RealNotInt,
     StrOptions,
     validate_params,
 )
@@ -21,6 +21,7 @@ from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import _get_threadpool_controller as threadpool_controller
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_response_method as check_response_method
@@ -35,10 +36,11 @@ __all__ = [
     "Interval",
     "InvalidParameterError",
     "Real",
-    "RealNotInt",
     "StrOptions",
     "VisualBlock",
     "_fit_context",
+    "_safe_indexing",
+    "_safe_split",
     "check_method_params",
     "check_response_method",
     "check_sample_weight",

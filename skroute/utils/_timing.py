@@ -4,9 +4,8 @@ import sys
 import time
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 
 
 def synchronize_device():

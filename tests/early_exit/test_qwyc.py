@@ -34,7 +34,6 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import (
     check_param_validation,
 )
@@ -50,6 +49,7 @@ from skroute.early_exit._calibration import hold_out
 from skroute.early_exit._export import load_exported
 from skroute.forests import FastForest
 from skroute.routing import OccamRouterClassifier
+from skroute.utils._compat import InvalidParameterError
 from tests.early_exit.reference import evaluate_exported
 
 lgb = pytest.importorskip("lightgbm")
@@ -406,6 +406,7 @@ def test_calibration_that_cannot_be(problem, boosted):
 
 
 def test_progress_is_reported_to_scikit_learns_callbacks(problem, boosted):
+    pytest.importorskip("sklearn.callback")
     X, y, _, _ = problem
     begun, ended = [], []
 

@@ -346,6 +346,7 @@ def test_grid_search_for_the_best_within_a_budget():
 
 @pytest.mark.parametrize("method, alternations", [("gbrt", 3), ("lin", None)])
 def test_progress_callback(method, alternations):
+    pytest.importorskip("sklearn.callback")
     X, y, _, _ = problem()
     seen = []
 

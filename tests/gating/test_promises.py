@@ -317,6 +317,7 @@ def test_splits_that_cannot_hold_out_are_refused():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fit_in_a_forked_child_does_not_hang():
     code = """
 import os, signal, sys

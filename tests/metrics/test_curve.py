@@ -34,6 +34,7 @@ from skroute.routing import (
     FrugalMLClassifier,
     OccamRouterClassifier,
 )
+from tests import SKLEARN
 from tests.metrics._stub import RankRouter, problem
 
 X, y = problem()
@@ -302,5 +303,6 @@ def test_labels_of_another_type_are_refused():
     texts = y.astype(str)
     with pytest.raises(ValueError, match="y_true holds texts and y_pred numbers"):
         accuracy_cost_curve(router, X, texts, [5])
-    with pytest.raises(ValueError, match="Mix of label input types"):
-        router.score(X, texts)
+    if SKLEARN >= (1, 9):  # Older ones answer 0, as for every classifier.
+        with pytest.raises(ValueError, match="Mix of label input types"):
+            router.score(X, texts)

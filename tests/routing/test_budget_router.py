@@ -10,7 +10,6 @@ import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.callback import ProgressBar
 from sklearn.decomposition import TruncatedSVD
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
@@ -27,6 +26,7 @@ from sklearn.utils import estimator_html_repr, get_tags
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.routing import BudgetRouter
 from skroute.routing._estimates import folds_of
+from tests import SKLEARN
 
 
 def log(n=300, seed=0, noise=0.1):
@@ -431,7 +431,10 @@ def test_names_of_choices_are_strings():
 def test_a_fit_reports_its_steps():
     pytest.importorskip("rich")
     X, Q = log(60)
-    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), cv=3).set_callbacks(ProgressBar())
+    callback = pytest.importorskip("sklearn.callback")
+    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), cv=3).set_callbacks(
+        callback.ProgressBar()
+    )
     with redirect_stdout(io.StringIO()):
         router.fit(X, Q, costs=row_costs(X))
     assert router.choices_ == ["choice0", "choice1"]
@@ -551,8 +554,9 @@ def test_metadata_routing():
             .set_score_request(costs=True)
         )
         search = GridSearchCV(make_pipeline(per_row), {"budgetrouter__reg_lambda": [0, 1]}, cv=2)
-        search.fit(X, Q, costs=C)
-        assert np.isfinite(search.best_score_)
+        if SKLEARN >= (1, 8):  # 1.7 does not hand a pipeline's score what its last step asks for.
+            search.fit(X, Q, costs=C)
+            assert np.isfinite(search.best_score_)
         step = per_row.set_predict_request(budget=True, costs=True)
         pipeline = make_pipeline(step).fit(X, Q, costs=C)
         cheap = pipeline.predict(X, budget=1.5, costs=C)

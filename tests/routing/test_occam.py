@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.callback import ProgressBar
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification
 from sklearn.decomposition import PCA, TruncatedSVD
@@ -330,7 +329,10 @@ def test_metadata_reaches_the_members_that_ask():
 def test_progress_is_shown_by_scikit_learns_callback():
     X, y = blobs()
     pytest.importorskip("rich")
-    router = OccamRouterClassifier(blob_members(), costs=COSTS, cv=2).set_callbacks(ProgressBar())
+    callback = pytest.importorskip("sklearn.callback")
+    router = OccamRouterClassifier(blob_members(), costs=COSTS, cv=2).set_callbacks(
+        callback.ProgressBar()
+    )
     with redirect_stdout(io.StringIO()):
         router.fit(X, y)
     assert router.choices_ == ["cheap", "costly"]

@@ -119,11 +119,6 @@ def _one_or_many(Y):
     return Y[:, 0] if Y.shape[1] == 1 else Y
 
 
-def _one_or_many(Y):
-    """Outcomes as scikit-learn takes them without a warning: a column alone is flat."""
-    return Y[:, 0] if Y.shape[1] == 1 else Y
-
-
 def fit_trees(rows, deviations, seed, share=1.0):
     """Extremely randomised trees, with leaves of a thousandth of the rows."""
     many = len(rows) > _MOST_ROWS

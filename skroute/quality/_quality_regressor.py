@@ -371,11 +371,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "return_std=True needs the standard errors that fit finds with "
                 "QualityRegressor(standard_errors=True). Set it and fit again."
             )
-        X = checked_rows(self, X) if self.encoder_ is None else self.encoder_.transform(X)
-        estimate = np.tile(self.mean_, (len(X), 1))
-        for first in range(0, len(X), _BLOCK):
+        given = checked_rows(self, X) if self.encoder_ is None else self.encoder_.transform(X)
+        estimate = np.tile(self.mean_, (len(given), 1))
+        for first in range(0, len(given), _BLOCK):
             some = slice(first, first + _BLOCK)
-            rows = self._rows(X[some])
+            rows = self._rows(given[some])
             for part in self._parts:
                 estimate[some] += part.predict(rows)
         if self._knots is not None:

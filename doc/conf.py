@@ -46,7 +46,6 @@ extensions = [
     "sphinx_design",
     "sphinx_copybutton",
     "mathml",
-    "test_role",
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "**/README.rst", "whats_new/_*.rst"]
@@ -73,6 +72,7 @@ html_sidebars = {
     page: []
     for page in [
         "index",
+        "install",
         "getting_started",
         "measured",
         "peers",

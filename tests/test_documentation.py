@@ -20,15 +20,6 @@ def test_images_have_alternative_text(page):
         assert ":alt:" in block, block
 
 
-def test_role_finds_what_is_missing():
-    pytest.importorskip("sphinx")
-    from test_role import find_test
-
-    assert find_test("tests/test_common.py::test_sklearn_checks")[2] == ""
-    assert "no such file" in find_test("tests/nowhere.py::test")[2]
-    assert "no function 'test_x'" in find_test("tests/test_common.py::test_x")[2]
-
-
 def test_formulas_become_mathml_and_unknown_commands_are_noticed():
     pytest.importorskip("latex2mathml")
     from mathml import translate

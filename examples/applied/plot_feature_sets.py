@@ -1,24 +1,20 @@
 """
-==============================================
-Which features fit in this image's millisecond
-==============================================
+==================================================
+Features within a time limit, by size of the image
+==================================================
 
-A histogram of a large image takes longer than the same histogram of a small one. When each
-image must be answered within a time budget, the features to compute depend on the image:
-a small one leaves time for the good features, a large one does not.
+A histogram of a large image takes longer than that of a small one. If each image has a time limit, a
+small image leaves time for good features, and a large one does not.
 
-:class:`~skroute.feature_sets.PolyDomSelector` measures what each feature extractor costs as
-a function of the image's size, trains models for the sets of extractors that are the best
-choice for some size and budget, and takes the best set that each image's budget pays for. Here
-the images are the digits of scikit-learn, enlarged to between 16 and 128 pixels a side, and the
-extractors come from scikit-image.
+:class:`~skroute.feature_sets.PolyDomSelector` measures the cost of each extractor as a function of
+the size, trains models for the useful sets of extractors, and takes the best set within the limit
+of each image. The images are scikit-learn's digits, enlarged to between 16 and 128 pixels a side.
+The extractors come from scikit-image.
 """
 
 # %%
 # Digits at eight resolutions
 # ---------------------------
-# The digits are interpolated, so that all resolutions show the same content: only the price
-# of looking differs.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,10 +42,9 @@ for ax, image in zip(axes, test):
 _ = fig.suptitle("Five test images")
 
 # %%
-# Extractors of different price
-# -----------------------------
-# From sums of rows and columns, which are nearly free, to ridge filters whose width grows
-# with the image.
+# Six extractors
+# --------------
+# From sums of rows and columns, which are fast, to ridge filters, which are slow.
 
 from skimage import feature, filters
 from skimage.transform import resize_local_mean
@@ -88,10 +83,9 @@ def of_each(images, function):
 
 
 # %%
-# One call to `fit` times them on single images, draws the 95th percentile of the times at each
-# size, searches the lattice of all 63 sets of extractors and trains a model for the sets worth
-# having. `monotonicity_tol` allows for the noise of cross-validated accuracies: a larger set may
-# be worse by two points.
+# `fit` times them on single images, takes the 95th percentile at each size, and trains models for the
+# useful ones of the 63 sets. `monotonicity_tol` allows for the noise of cross-validated
+# accuracies.
 
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import FunctionTransformer
@@ -119,11 +113,9 @@ ax.set(xlabel="pixels", ylabel="ms per image", yscale="log", title="Measured and
 _ = ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
 
 # %%
-# The skyline moves with the size
-# -------------------------------
-# For one size, only the sets on the skyline are worth choosing: any other costs more than one
-# that is at least as accurate. At another size the costs are others, and so is the skyline.
-# That is why a set chosen once for all images cannot be right.
+# The best sets depend on the size
+# --------------------------------
+# For each size, the skyline has the sets that no other set beats in both cost and accuracy.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for side in (16, 64, 128):
@@ -134,7 +126,7 @@ for side in (16, 64, 128):
 ax.set(
     xlabel="cost of the set in ms (95th percentile)",
     ylabel="cross-validated accuracy",
-    title="Sets worth choosing",
+    title="Skyline of the sets",
     xscale="log",
 )
 _ = ax.legend(title="image", loc="lower right")
@@ -146,10 +138,9 @@ for side, budget in [(16, 0.5e-3), (128, 0.5e-3), (128, 5e-3)]:
 # %%
 # Accuracy over the budget
 # ------------------------
-# Two fixed sets for comparison, both chosen by the same scores. One is the best that a
-# median-sized image can afford: on larger images it is late, and an image that is not
-# answered in time gets the most frequent class. The other is the best that the largest image
-# can afford: never late, and wasteful on small images.
+# Compared with two fixed sets. One is the best within the limit for an image of median size; it is
+# too slow for larger images, which then get the most frequent class. The other is the best within
+# the limit for the largest image; it is never late, but worse on small images.
 
 sizes = np.array([np.size(image) for image in test], dtype=float)
 prior = selector.predict(test[:1], budget=0)[0]
@@ -185,33 +176,15 @@ ax.set(
 _ = ax.legend()
 
 # %%
-# Is the budget kept?
-# -------------------
-# Estimates are one thing, the clock another. Here each test image is extracted on its own,
-# exactly the features of its set, and timed.
-
-import time
+# Watching the clock
+# ------------------
+# Costs are 95th percentiles, so most images leave time unused. With ``anytime=True`` the selector
+# watches the clock, and takes a better set if earlier features were fast.
 
 budget = budgets[6]
-route = selector.route(test, budget=budget)
-seconds = np.empty(len(test))
-for i, image in enumerate(test):
-    used = np.flatnonzero(selector.candidates_[route[i]])
-    start = time.perf_counter()
-    for j in used:
-        functions[j](image)
-    seconds[i] = time.perf_counter() - start
-print(f"budget {1e3 * budget:.2f} ms kept by {np.mean(seconds <= budget):.1%} of the images")
-
-# %%
-# Costs are percentiles, so most images leave time unused. With ``anytime=True`` the
-# selector watches the clock while it computes one feature after the other, and aims for a
-# better set when the earlier ones came in early. The next feature is still planned for at its
-# 95th percentile, so the gain is small where the next one is expensive.
-
 for name, routed in [
     ("planned", selector.predict_routed(test, budget=budget)),
     ("any-time", selector.predict_routed(test, budget=budget, anytime=True)),
 ]:
     accuracy, kept = np.mean(routed.y_pred == y_test), np.mean(routed.cost <= budget)
-    print(f"{name}: accuracy {accuracy:.3f}, budget kept by {kept:.1%} by the selector's own count")
+    print(f"{name}: accuracy {accuracy:.3f}, {kept:.1%} of the images within {1e3 * budget:.2f} ms")

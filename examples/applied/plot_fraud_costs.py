@@ -1,17 +1,14 @@
 """
-Fraud: missed cases cost fifty times a false alarm, and models cost money too
-=============================================================================
+Fraud: a missed case costs fifty times a false alarm
+====================================================
 
-Three models of different price, 6 % positives. Routing for accuracy saves the wrong thing;
-with a cost matrix the router buys answers where they save money, and without a budget it
-minimises errors and prices together.
+Three models have different prices, and 6 % of the rows are fraud. With a cost matrix, the router
+pays for an answer where this saves money. Without a budget, it minimises errors and prices together.
 """
 
 # %%
-# Members answer with a threshold that suits the costs: at 50 to 1 a case is worth a look from a
-# probability of 1 in 51. A miss is rare and weighs 50 rows, so that more than half of the rows are
-# kept for the test. With other rows the gain may be less, or none: ``make bench-objectives`` has
-# several sets.
+# The models use a threshold that suits the costs: at 50 to 1, a case should be checked from a
+# probability of 1 in 51. Missed cases are rare, so more than half of the rows are for the test.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import make_classification
@@ -41,7 +38,7 @@ prices = {"bayes": 0.01, "logreg": 0.02, "boosting": 0.2}
 matrix = {(0, 1): 1.0, (1, 0): 50.0}
 
 # %%
-# Error cost over budgets, for the two qualities.
+# The cost of errors at each budget, for a router by cost and a router by accuracy.
 budgets = [0.01, 0.05, 0.1, 0.15, 0.2]
 weights = np.where(y_test == 1, 50.0, 1.0)
 
@@ -67,11 +64,10 @@ ax.set(
 ax.legend()
 
 # %%
-# Where the budget pays for *boosting* on every row, boosting alone makes about as few errors as any
-# routing, and in other draws of these rows fewer: compare with the best single member before you
-# route. Errors and prices are both dollars, though, and what counts is their sum, which a router
-# without a budget minimises. It accepts more errors than boosting alone makes, since it does not
-# pay for boosting where the answer seldom changes: the last column is what to compare.
+# If the budget pays for *boosting* on every row, boosting alone is as good as routing. But errors and
+# prices are both in dollars here, and a router without a budget minimises their sum. It makes a few
+# more errors than boosting alone, because it does not pay for boosting where the answer rarely
+# changes. Compare the sums:
 router = routers["routed by cost"].set_params(budget=None)
 found = router.row_quality(X_test, y_test)
 print(f"errors {-found.quality.mean():.3f} + prices {found.cost.mean():.3f} per row")

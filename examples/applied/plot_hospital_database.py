@@ -1,12 +1,11 @@
 """
 ===========================================
-A hospital: raw columns, panels, a database
-===========================================
+Buy medical tests from a database
+=================================
 
-Twelve raw columns in five panels with prices: categories with rare levels, a tenth of the cells
-missing. Past patients are a data frame. A new patient is a key, and each panel a table of a
-database that is asked when the patient needs it. A pipeline encodes and imputes, a search
-within a budget tunes it, and the receipt says what was bought.
+Twelve columns belong to five panels with prices. Past patients are a data frame. Each panel of a new
+patient is in a table of a database, which is queried only if the patient needs it. A pipeline
+encodes and imputes, and a search within a budget tunes it.
 
 It needs duckdb and pandas.
 """
@@ -14,7 +13,7 @@ It needs duckdb and pandas.
 # %%
 # The data
 # --------
-# Made, so that we know what helps: the scan says most, and costs most.
+# The data are made up. The scan is the most useful panel, and the most expensive one.
 
 import duckdb
 import matplotlib.pyplot as plt
@@ -61,9 +60,9 @@ new, y_new = patients(500, seed=1)
 # %%
 # A pipeline, tuned within a budget
 # ---------------------------------
-# Groups and prices name the raw columns, though the last step sees encoded ones. The cheap model
-# and the gate are boosted trees, the full model a forest; the search picks how much the
-# features have to give for their price, at a mean cost of at most 10.5 of 17.5.
+# Groups and prices name the raw columns. The cheap model and the gate are boosted trees, the full model
+# is a forest. The search takes the best candidate with a mean cost of at most 10.5 (all panels cost
+# 17.5).
 
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -100,8 +99,7 @@ print(f"cross-validated: accuracy {search.best_score_:.3f}, cost {search.best_co
 # %%
 # New patients are keys in a database
 # -----------------------------------
-# One table for each panel. The source counts the cells that its queries return, by patient, so
-# that we need not believe the receipt.
+# There is one table per panel. The source also counts the cells that each query returns.
 
 
 keys = [f"P{number}" for number in range(len(new))]
@@ -130,10 +128,9 @@ routed = search.predict_routed(lazy)
 print(f"accuracy {(routed.y_pred == y_new).mean():.3f}, mean cost {routed.cost.mean():.2f}")
 
 # %%
-# The receipt
-# -----------
-# What was fetched, and for how many patients. The cells that the database handed out are those of
-# the panels that each patient's cost is made of.
+# What was bought
+# ---------------
+# Which panels were fetched, and for how many patients. The counted cells agree with the costs.
 
 fetched = np.zeros((len(new), len(PANELS)), dtype=bool)
 for columns, rows in lazy.acquisition_log_:
@@ -149,7 +146,7 @@ print("cost of these panels:", np.allclose(fetched @ list(PRICES.values()), rout
 # %%
 # Other budgets, one fit
 # ----------------------
-# Budgets between the cheap model alone and as much as the gate likes to spend.
+# From the cheap model alone to all that the gate would spend.
 
 low, high = search.min_budget_, routed.cost.mean()
 budgets = np.linspace(low, high, 6)
@@ -164,7 +161,7 @@ axis.plot(17.5, forest.score(new, y_new), "s", label="forest, all panels")
 axis.set(
     xlabel="mean price of the panels of a patient (all of them: 17.5)",
     ylabel="accuracy",
-    title="What buying panels one after another is worth",
+    title="Accuracy over the price of panels",
 )
 axis.legend()
 plt.show()

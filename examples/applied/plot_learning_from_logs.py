@@ -3,12 +3,12 @@
 Learning from one answer per request
 ======================================
 
-A service asks one model per request and logs how good the answer was. The other models' answers
-are not known. Can such a log train a better router, and say how good it would be before it is used?
+A service asks one model per request, and logs how good the answer was. It does not know the answers
+of the other models. Can you train a better router from this log, and evaluate it before you use it?
 
-The requests are MMLU's questions, answered by Mixtral-8x7B and GPT-4 (RouteLLM's table). We make a
-log of them as a service would have: long questions go to GPT-4, with a share at random. Since the
-table has both answers, what the log says can be compared with the truth.
+The requests are questions of MMLU, answered by Mixtral-8x7B and GPT-4 (data of RouteLLM). We make a
+log as a service would have it: long questions go to GPT-4, some at random. Because the data has both
+answers, we can compare the estimates with the truth.
 """
 
 # %%
@@ -42,8 +42,7 @@ propensity = np.where(choice == 1, large, 1 - large)
 q = Q[np.arange(len(X)), choice]
 
 # %%
-# By the log GPT-4 is right on fewer questions than it would be on all of them, and Mixtral on more,
-# since it got the short ones:
+# In the log, GPT-4 seems worse than it is and Mixtral better, because Mixtral got the short questions:
 
 for k, name in enumerate(names):
     print(f"{name}: logged {q[choice == k].mean():.3f}, in truth {Q[:, k].mean():.3f}")
@@ -52,7 +51,7 @@ for k, name in enumerate(names):
 # A router from the log
 # ---------------------
 #
-# `choice` says whose answer `q` is. The means that the router learns are not misled.
+# `choice` says which model gave the answer with quality `q`. The router corrects the bias.
 
 from skroute.routing import BudgetRouter
 
@@ -63,12 +62,12 @@ for name, mean, n in zip(names, router.mean_quality_, router.overlap_.n_rows):
     print(f"{name}: learned {mean:.3f}, from {n} rows of 3000")
 
 # %%
-# What would it have been worth?
-# ------------------------------
+# Evaluate it with the log
+# ------------------------
 #
-# The other half of the log judges it, for every budget: the model's belief (direct method), the
-# rows on which log and router agree (SNIPS), and both (doubly robust) with its interval. The dotted
-# grey line is the truth, which a service does not have.
+# The other half of the log evaluates the router at every budget: by a model of quality (direct
+# method), by the rows on which log and router agree (SNIPS), and by both (doubly robust) with an
+# interval. The dotted line is the truth, which a service does not know.
 
 from skroute.metrics import OffPolicyDisplay, accuracy_cost_curve
 
@@ -79,7 +78,7 @@ display = OffPolicyDisplay.from_estimator(router, X[test], q[test], **log, budge
 truth = accuracy_cost_curve(router, X[test], Q[test], budgets)
 ax.plot(truth.cost, truth.quality, color="grey", linestyle=":", label="truth")
 ax.legend()
-ax.set_title("One answer per request, 3,000 requests to judge by")
+ax.set_title("One answer per request, evaluated on 3,000 requests")
 plt.show()
 
 found = display.curve.quality.doubly_robust
@@ -87,10 +86,11 @@ inside = (found.low < truth.quality) & (truth.quality < found.high)
 print(f"the interval holds the truth at {inside.sum()} of {len(inside)} budgets")
 
 # %%
-# Where the log cannot say
-# ------------------------
+# No overlap, no estimate
+# -----------------------
 #
-# Had the rule been without exceptions, nothing could be said of short questions at GPT-4:
+# If all long questions had gone to GPT-4 and all short ones to Mixtral, nothing would be known about
+# short questions at GPT-4:
 
 rule = is_long[test].astype(int)
 try:

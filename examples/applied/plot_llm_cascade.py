@@ -1,14 +1,14 @@
 """
 ===============================================
-A cascade of five language models that may pass
+A cascade of five language models, and a person
 ===============================================
 
-Five models of one family, the largest thirty times more expensive than the smallest. Each answer
-comes with a confidence. Which model to ask first, when to ask another one, and when to pass the
-question to a person?
+The largest of five models costs thirty times as much as the smallest. Each answer comes with a
+confidence. Which model should be asked first, when should another one be asked, and when should a
+person answer?
 
 The log is made up, with the prices and about the accuracies of Llama 3 from 1 to 405 billion
-parameters on MMLU; ``benchmarks/bench_cascades.py`` has the numbers on the real one.
+parameters on MMLU; ``benchmarks/bench_cascades.py`` uses the real log.
 """
 
 # %%
@@ -42,16 +42,16 @@ print(dict(zip(names, Q_test.mean(axis=0).round(3).tolist())))
 # All cascades in one fit
 # -----------------------
 #
-# `fit` compares each model alone, every fixed order of two and three, and free orders in which the
-# confidence of one answer decides whom to ask next. What is kept is the best one at each price.
+# `fit` compares each model alone, fixed orders of two and three models, and free orders, in which the
+# confidence of one answer decides which model is next. It keeps the best one at each price.
 
 router = CascadeRouter(costs=costs).fit(None, Q, signals=confidence)
 for name, cost, quality in zip(router.rule_names_, *router.mixture_):
     print(f"{cost:6.0f} $ per million   {quality:.3f}   {name}")
 
 # %%
-# On new questions, beside single models mixed at random and the cascade through all five. The small
-# models are asked first only where they are worth it.
+# On new questions, compared with a random mix of single models, and with a cascade through all five
+# models. The smallest models are rarely worth asking first.
 
 chain = CascadeRouter(costs=costs, order=names).fit(None, Q, signals=confidence)
 
@@ -69,20 +69,20 @@ def curve(router):
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ax.plot(*curve(router), marker="o", label="CascadeRouter")
 ax.plot(*curve(chain), marker=".", label="all five in order")
-ax.plot(prices, Q_test.mean(axis=0), "k--", label="single models, mixed")
+ax.plot(prices, Q_test.mean(axis=0), "k--", label="random mix of single models")
 ax.set(xlabel="$ per million questions", ylabel="share answered right", xscale="log")
 ax.minorticks_off()
 ax.set_xticks([20, 50, 100, 200, 500], ["20", "50", "100", "200", "500"])
-ax.set_title("What a price buys, 3,000 new questions")
+ax.set_title("Quality over cost, 3,000 new questions")
 ax.legend()
 plt.show()
 
 # %%
-# Passing
-# -------
+# Passing questions to a person
+# -----------------------------
 #
-# A wrong answer costs 1, a person .3. Rows are passed as soon as asking on is not worth it, not
-# only when the largest model has been paid for.
+# A wrong answer costs 1, a person 0.3. Most questions are passed on early, before the largest model
+# is paid for.
 
 careful = CascadeRouter(costs=costs, abstain_cost=0.3, budget=150)
 careful.fit(None, Q, signals=confidence)
@@ -96,8 +96,7 @@ print(
 print(f"calls per passed question: {asked[passed].sum(axis=1).mean():.2f}")
 
 # %%
-# How confident is confident enough? ``predict_quality`` ranks the answers of any cascade; the error
-# of those that are kept falls with the share that is passed.
+# ``predict_quality`` ranks the answers. The fewer questions are answered, the fewer answers are wrong.
 
 budget = 150.0
 quality = router.predict_quality(None, signals=confidence_test, budget=budget)
@@ -107,6 +106,6 @@ curve_of_risk = risk_coverage_curve(loss, quality)
 
 fig, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
 ax.plot(curve_of_risk.coverage, curve_of_risk.risk)
-ax.set(xlabel="share answered", ylabel="share of these that is wrong", ylim=(0, None))
-ax.set_title("Error of the answers that are kept")
+ax.set(xlabel="share answered", ylabel="share of these answers that are wrong", ylim=(0, None))
+ax.set_title("Error of the answered questions")
 plt.show()

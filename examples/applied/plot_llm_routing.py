@@ -1,12 +1,11 @@
 """
 ===========================================
-Nine language models, one budget, no models
-===========================================
+Route prompts among nine language models
+========================================
 
-A log is all there is here: what nine language models made of 5,608 prompts from 14 public
-benchmarks (LLMRouter), and what each costs. None of the models is at hand. That is the usual
-position of whoever pays for prediction by the call, and it is enough to learn which prompt is
-worth which model.
+You pay for language models by the call. You have a log: the scores of nine models on 5,608 prompts
+from 14 public benchmarks (data of LLMRouter), and their prices. From this log,
+:class:`~skroute.routing.BudgetRouter` learns which model to call for which prompt.
 """
 
 # %%
@@ -28,15 +27,14 @@ for name, price, quality in zip(log.model_names, log.costs, Q.mean(axis=0)):
     print(f"{name:34s} {price:4.1f}  {quality:.3f}")
 
 # %%
-# A perfect guess of the best model for each prompt would score 0.80 where the best single model
-# scores 0.62. How much of that can be had from the text of the prompt alone?
+# With the best model for each prompt, the score would be 0.80; the best single model has 0.62. How much
+# of this can a router gain from the text of the prompt?
 #
 # A router from outcomes
 # ----------------------
 #
-# :class:`~skroute.routing.BudgetRouter` takes features and the matrix of qualities. Texts
-# become features in front of it, as in any pipeline; a forest estimates, from 50 directions of
-# TF-IDF, how well each model will do.
+# The router takes features and the matrix of scores. TF-IDF with 50 components turns the text into
+# features, and a forest estimates the score of each model.
 
 from sklearn.decomposition import TruncatedSVD
 from sklearn.ensemble import ExtraTreesRegressor
@@ -62,10 +60,9 @@ print(f"the best model for every prompt:   {Q_test.mean(axis=0).max():.3f}, 0.90
 # Every budget
 # ------------
 #
-# The price of budget is one number, so one fitted router serves every budget. Two baselines
-# belong in the picture: the best *single* model that the budget affords, and the best *random
-# mix* of two models that spends the same without reading the prompt. Both are chosen with the
-# test prompts in hand, which the router is not.
+# One fitted router serves every budget. The references are the best *single* model within the budget,
+# and the best *random mix* of two models with the same mean cost. Both are chosen on the test
+# prompts; the router is not.
 
 from skroute.metrics import AccuracyCostDisplay, RouteShareDisplay, reference_curves
 
@@ -82,33 +79,32 @@ AccuracyCostDisplay(cost=budgets, quality=references.single, name="best single m
 ax.set(
     xlabel="Mean price (USD per million tokens)",
     ylabel="Mean score on test prompts",
-    title="Same money, better answers",
+    title="Score over price, test prompts",
 )
 plt.show()
 
 # %%
-# It stops spending near 0.8: from there on more money buys nothing, in its own estimate. Which
-# models does it buy?
+# Above 0.8, more money does not help, by the router's estimates. Which models does it call?
 
 fig, ax = plt.subplots(figsize=(8.5, 4.2), layout="constrained")
 display = RouteShareDisplay.from_estimator(router, X_test, budgets=budgets, ax=ax)
 ax.set(
-    title="Which models the budget buys",
+    title="Share of prompts for each model",
     xlabel="Budget (USD per million tokens)",
     ylabel="Share of prompts",
 )
 plt.show()
 
 # %%
-# Some models never appear, and none needs to be told: another one is as cheap and better.
+# Some models are never called, because another one is as cheap and better.
 #
 # A live service
 # --------------
 #
-# A mean is not a cap. For prompts that come one by one, from many threads,
-# :meth:`~skroute.routing.BudgetRouter.stream` hands out a total: `route` reserves, `commit`
-# settles with what the call really cost, `refund` gives the money of a failed call back. Here
-# every tenth call fails, and calls cost up to twice what they are expected to.
+# A budget is a mean, not a hard cap. For a total, use
+# :meth:`~skroute.routing.BudgetRouter.stream`: `route` reserves money, `commit` books what the call
+# really cost, `refund` returns the money of a failed call. Here every tenth call fails, and calls
+# cost up to twice the expected amount.
 
 vectorise, policy = router[:-1], router[-1]
 # A service batches what can be batched: here the estimates.
@@ -133,14 +129,16 @@ print(f"{status.n_committed} answered, {status.n_refunded} failed, {status.n_rej
 print(f"{status.spent:.1f} spent of {status.budget_total:.1f}; mean score {np.mean(scores):.3f}")
 
 # %%
-# The price of budget follows what is left, so that the money lasts to the end and is used.
+# The stream adapts to the money that is left, so the money lasts until the end and is used.
 
 fig, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 ax.plot(spent, label="spent")
 ax.plot([0, len(spent)], [0, status.budget_total], "--", color="tab:gray", label="even pace")
 ax.axhline(status.budget_total, color="tab:red", linewidth=1, label="cap")
 ax.set(
-    xlabel="Requests", ylabel="Prices so far (USD per million tokens)", title="A stream to its end"
+    xlabel="Requests",
+    ylabel="Prices so far (USD per million tokens)",
+    title="A stream with a total",
 )
 ax.legend()
 plt.show()
@@ -149,7 +147,6 @@ plt.show()
 # What not to conclude
 # --------------------
 #
-# The log was scored by its authors' parsers, and some models score 0 on whole benchmarks for
-# the form of their answers: part of what the router learns is which model is *parsed* well
-# where. And these are prompts of known benchmarks. On traffic of another kind a router must be
-# fitted on a log of that traffic.
+# Some models score 0 on whole benchmarks because of the form of their answers, so the router partly
+# learns which model is *parsed* well. And these are prompts of known benchmarks. For other
+# traffic, fit a router on a log of that traffic.

@@ -1,25 +1,21 @@
 """
-=========================================
-A net that answers as soon as it is sure
-=========================================
+=============================
+A neural net with early exits
+=============================
 
-Most digits on an envelope are easy, and a deep net computes all of its layers for them all the
-same. A net with **exits** has a small classifier after each of its stages. A digit that is
-settled after the first stage leaves there; only what is still undecided goes deeper, from the
-hidden state that it has got to. No stage is computed twice.
+Most digits are easy, but a deep net computes all of its layers for each of them. A net with **exits**
+has a small classifier after each stage. Easy digits stop at an early exit; only the others go on.
 
-Here: a convolutional net with four exits on scikit-learn's digits, when to leave decided by
-:class:`~skroute.early_exit.QWYCEnsemble`, and what that saves in seconds.
+Here, a convolutional net with four exits reads scikit-learn's digits, and
+:class:`~skroute.early_exit.QWYCEnsemble` decides which digit stops where.
 """
 
 # %%
 # The net
 # -------
 #
-# A net with exits is a torch module with stages, each of which takes what the one before it
-# returned, and a head after each. :class:`~skroute.members.MultiExitClassifier` trains all heads
-# together. Its training rows are no use for deciding when to leave, since the net knows them too
-# well: others are kept for that.
+# The module has stages, and a head after each stage. :class:`~skroute.members.MultiExitClassifier`
+# trains all heads together. Other rows are kept to decide when to stop.
 import time
 
 import numpy as np
@@ -70,13 +66,11 @@ def build(n_features, n_classes):
 net = MultiExitClassifier(build, max_epochs=20, lr=0.002, random_state=0).fit(X_train, y_train)
 
 # %%
-# When to leave
-# -------------
+# When to stop
+# ------------
 #
-# QWYC sets a threshold on the margin between the two leading classes of each exit. At most a
-# share `alpha` of the answers is expected to differ from the full net's; with
-# ``guarantee=True``, which needs more rows, that holds with 95 % confidence. ``costs="time"``
-# measures what each stage adds.
+# QWYC sets a threshold on the margin between the two best classes of each exit. `alpha` is the expected
+# share of answers that differ from those of the full net. ``costs="time"`` measures each stage.
 quick = QWYCEnsemble(
     FrozenEstimator(net),
     alpha=0.02,
@@ -89,9 +83,8 @@ quick = QWYCEnsemble(
 # Accuracy against cost
 # ---------------------
 #
-# One curve for each, over budgets. Beside them the exits alone, exits drawn at random (a straight
-# line between two exits is what mixing these two at random gives), and an oracle that is told the
-# labels and stops at the first exit that is right. Costs are what `fit` measured for the stages.
+# The references are each exit alone, a random mix of two exits, and an oracle that stops at the first
+# exit that is right.
 import matplotlib.pyplot as plt
 
 from skroute.metrics import accuracy_cost_curve
@@ -112,7 +105,7 @@ curves = {
 fig, ax = plt.subplots(figsize=(6.8, 4.4), layout="constrained")
 for (name, curve), marker in zip(curves.items(), "os"):
     ax.plot(curve.cost / full, curve.quality, marker=marker, label=name)
-ax.plot(spent / full, right.mean(axis=1), "--", color="grey", label="exits at random")
+ax.plot(spent / full, right.mean(axis=1), "--", color="grey", label="random mix of two exits")
 ax.scatter(spent / full, right.mean(axis=1), color="dimgrey", zorder=3)
 for k in range(net.n_exits_):
     ax.annotate(
@@ -129,25 +122,23 @@ ax.scatter(
     marker="*",
     s=110,
     color="black",
-    label="oracle (told the labels)",
+    label="oracle (knows the labels)",
 )
 ax.set(
     xlabel="mean cost per image, as a share of the full net's",
     ylabel="accuracy on the test images",
     xlim=(0, 1.03),
     ylim=(right[0].mean() - 0.012, 1.0),
-    title="Digits: leaving a net of four exits",
+    title="Digits: a net with four exits",
 )
 ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.12))
 plt.show()
 
 # %%
-# Seconds
-# -------
+# Measured time
+# -------------
 #
-# Costs are a promise; this is the clock, for `predict` on all test images with everything that it
-# does, beside the full net and beside the sum of the measured costs. The fastest of five calls
-# each, in turn.
+# The time of `predict` on all test images, for the full net and for early exits (best of five calls).
 answers = quick.predict_routed(X_test)
 seconds = {"full net": [], "early exit": []}
 for _ in range(5):
@@ -162,27 +153,25 @@ print(
     f"({1e3 * answers.cost.sum():.1f} ms by the measured costs)"
 )
 print(f"saved: {1 - early / whole:.0%} of the time")
-print("images that leave at each exit:", np.bincount(answers.route, minlength=5)[1:].tolist())
+print("images that stop at each exit:", np.bincount(answers.route, minlength=5)[1:].tolist())
 
 # %%
-# Who leaves early
-# ----------------
+# Easy and hard images
+# --------------------
 #
-# For each digit, an image that leaves at the first exit and one that goes through the whole net.
-# The ones that need all of it are the ones that one has to look at twice. An answer that is wrong
-# stands above its image.
-fig, axes = plt.subplots(2, 10, figsize=(8.6, 2.8), layout="constrained")
-fig.suptitle("Images that leave at the first exit, and images that need the whole net")
+# For each digit, an image that stops at the first exit, and one that goes furthest. Wrong answers are
+# written above the image.
+fig, axes = plt.subplots(2, 10, figsize=(8.6, 2.6), layout="constrained")
+fig.suptitle("Images that stop first, and images that go furthest")
 for digit in range(10):
-    for row, exit in zip(axes, (1, 4)):
-        ax = row[digit]
+    of_digit = np.flatnonzero(y_test == digit)
+    exits = answers.route[of_digit]
+    for row, k in zip(axes, (exits.argmin(), exits.argmax())):
+        ax, image = row[digit], of_digit[k]
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
-        here = np.flatnonzero((y_test == digit) & (answers.route == exit))
-        if len(here):
-            ax.imshow(X_test[here[0]].reshape(16, 16), cmap="gray_r")
-            if answers.y_pred[here[0]] != digit:
-                ax.set_title(f"taken for {answers.y_pred[here[0]]}", fontsize=8, color="firebrick")
-for row, text in zip(axes, ("leave at exit 1", "go to exit 4")):
-    row[0].set_ylabel(text)
+        ax.imshow(X_test[image].reshape(16, 16), cmap="gray_r")
+        ax.set_xlabel(f"exit {answers.route[image]}")
+        if answers.y_pred[image] != digit:
+            ax.set_title(f"read as {answers.y_pred[image]}", fontsize=8, color="firebrick")
 plt.show()

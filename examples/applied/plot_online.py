@@ -3,13 +3,11 @@
 Learning while serving: a replayed log
 ======================================
 
-A router was fitted on a table; then the best affordable model silently loses quality. What would
-have happened to the bill and to the answers? A log of three language models (ParetoBandit's:
-rewards and dollars per prompt) is replayed through a fitted router and through one that learns from
-the one outcome that each request shows.
+A model gets worse, and nobody notices. What happens to the answers and to the bill? We replay a log of
+three language models (data of ParetoBandit) through a router that was fitted once, and through
+one that learns from the outcome of each request.
 
-The data are read from the folder that ``SKROUTE_DATA`` names; where they are absent, a made-up
-log of the same shape stands in.
+If the folder ``SKROUTE_DATA`` does not have the data, the example makes up a log of the same shape.
 """
 
 # %%
@@ -73,8 +71,7 @@ online = OnlineBudgetRouter(prices, budget=ceiling).fit(X, Q, C)
 # Replay
 # ------
 #
-# For 600 requests mistral-large gives answers that are worth four fifths of what they were. Its
-# price stays, and nobody says so.
+# For 600 requests, the answers of mistral-large lose a fifth of their quality, at the same price.
 
 changed = Q_new.copy()
 changed[600:1200, 1] *= 0.8
@@ -87,16 +84,15 @@ for name, run in (("learns while serving", learns), ("fitted once", happened)):
     for ax, values in zip(axes, (run.cost, run.quality, run.route == 1)):
         ax.plot(np.convolve(values, window, mode="valid"), label=name)
 axes[0].axhline(ceiling, color="0.3", linestyle="--")
-axes[0].set(ylabel="spend", title="A model fails in silence for 600 requests")
+axes[0].set(ylabel="spend", title="A model gets worse for 600 requests")
 axes[1].set(ylabel="quality")
 axes[2].set(ylabel=f"share of {names[1]}", xlabel="request (means of 100)")
 axes[0].legend()
 plt.show()
 
 # %%
-# The lowest panel shows how often the failed model is asked: the router that learns leaves it after
-# some tens of outcomes, spends on the others what the ceiling allows, and finds out that it is well
-# again.
+# The lowest panel shows how often this model is called. The router that learns avoids it after some
+# tens of outcomes, and uses it again when it is good again.
 
 for name, run in (("learns", learns), ("fitted once", happened)):
     parts = [run.quality[:600], run.quality[600:1200], run.quality[1200:]]

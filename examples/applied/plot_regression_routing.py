@@ -2,12 +2,12 @@
 Regression with a fast model and a slow one
 ===========================================
 
-Numbers are routed as labels are: the router learns on which rows the fast model is off by more
-than the slow one, and spends the budget there.
+The router learns on which rows the fast model has a larger error than the slow one, and spends the
+budget there.
 """
 
 # %%
-# A ridge regression is right where the surface is flat; the forest is ten times the price.
+# A ridge regression, and a forest that costs ten times as much.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import make_friedman1
@@ -27,7 +27,7 @@ members = [
 costs = {"ridge": 1, "forest": 10}
 
 # %%
-# The quality is minus the squared error; the baselines know it as well.
+# The quality is minus the squared error. The oracle knows the error of each model.
 budgets = np.linspace(1, 10, 7)
 ax = None
 for name, router in {
@@ -40,5 +40,5 @@ for name, router in {
         router, X_test, y_test, budgets=budgets, ax=ax, name=name
     )
     ax = display.ax_
-ax.set(title="A ridge and a forest", ylim=(-8, 0))
+ax.set(title="Ridge regression and a forest, 500 test rows", ylim=(-8, 0))
 plt.show()

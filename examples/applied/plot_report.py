@@ -1,16 +1,14 @@
 """
-A page with a slider for the budget
-===================================
+An HTML report with a slider for the budget
+===========================================
 
-Which budget is right is seldom for those to decide who write Python. ``router.report`` writes one
-file that anybody can open: no server, no network, nothing installed.
+Often somebody else decides about the budget. :func:`~skroute.metrics.decision_report` writes one file
+that anybody can open in a browser, without a server or a network.
 """
 
 # %%
 # Three models of the digits
 # --------------------------
-#
-# Naive Bayes, a little boosting and a forest, priced as what they might cost to run.
 
 import base64
 import tempfile
@@ -43,12 +41,11 @@ router = OccamRouterClassifier(
 ).fit(X_train, y_train)
 
 # %%
-# The page
-# --------
+# The report
+# ----------
 #
-# Rows that nothing was learned from, a unit for the costs, a path. Every member is asked once about
-# each row. The page is a file of its own; here it stands in a frame. Click into the slider and
-# use the arrow keys.
+# Give it rows that the router was not fitted on. Each model is asked once about each row. Here the
+# file is shown in a frame. Move the slider.
 
 folder = tempfile.TemporaryDirectory()
 page = decision_report(
@@ -80,11 +77,10 @@ class Frame:
 Frame(page)
 
 # %%
-# What it says
-# ------------
+# How to read it
+# --------------
 #
-# How steeply quality rises where the slider leaves the cheapest plan, and where more money buys
-# nothing any more. The examples show which rows it is spent on; the comparison at the end, what a
-# coin would have had for the same money.
+# The curve shows how much quality each budget buys, and where more money no longer helps. The examples
+# show which rows the money is spent on. The table at the end compares with a random mix.
 
 folder.cleanup()

@@ -3,16 +3,14 @@
 Quickstart: route digits, tune with a grid search
 ===================================================
 
-Four classifiers with prices, one budget, and a grid search over the router's own parameter
-that keeps to the budget.
+Four classifiers with prices, one budget, and a grid search that keeps within the budget.
 """
 
 # %%
 # Prices
 # ------
 #
-# Say a service charges cents per 1,000 answers. Any unit will do, as long as the budget is
-# in the same.
+# Prices are in cents per 1,000 answers. You can use any unit; the budget has the same.
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
@@ -43,8 +41,8 @@ X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
 
 # %%
-# Fit and look at the bill
-# ------------------------
+# Fit, and look at the cost
+# -------------------------
 #
 # The router is one step of a pipeline, like any classifier.
 pipeline = make_pipeline(
@@ -67,8 +65,8 @@ pipeline
 # Tune ``reg_lambda`` within the budget
 # -------------------------------------
 #
-# Two scores, and :func:`~skroute.metrics.best_within_budget` picks the most accurate candidate
-# among those whose validation cost is at most 21 cents.
+# The search has two scores. :func:`~skroute.metrics.best_within_budget` takes the most accurate
+# candidate whose validation cost is at most 21 cents.
 search = GridSearchCV(
     pipeline,
     {"occamrouterclassifier__reg_lambda": [0, 0.2, 1]},
@@ -87,9 +85,9 @@ for row, reg_lambda in enumerate(results["param_occamrouterclassifier__reg_lambd
 # Every budget, beside the references
 # -----------------------------------
 #
-# One fit serves every budget. Beside it stand the best single model that the budget affords, the
-# best mix of two models drawn at random, and the oracle, which is told who is right. All three
-# look at the test rows; the router does not.
+# One fit serves every budget. The references are the best single model within the budget, the best
+# random mix of two models, and an oracle that knows which model is right. All three use the test
+# rows; the router does not.
 budgets = [2.5, 5, 10, 20, 30, 40, 50]
 scaler, router = search.best_estimator_
 right = np.column_stack([m.predict(scaler.transform(X_test)) == y_test for m in router.estimators_])

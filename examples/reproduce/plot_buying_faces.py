@@ -1,21 +1,19 @@
 """
 ====================================================
-Buying emotion labels: one service, two, or one more
-====================================================
+Buy emotion labels from four APIs
+=================================
 
-Three commercial services and one free model label the emotion in a photograph of a face.
-Their prices differ by a factor of three, and they are right on different faces. The log of
-FrugalML (:func:`~skroute.datasets.fetch_frugalml`) has what each answered to the 6,358 faces of
-FER+, with the score that came with the answer. How many of the most expensive service's calls are
-worth their money?
+Three commercial services and one free model label the emotion on photographs of faces. They have
+different prices, and are right on different faces. The data of FrugalML
+(:func:`~skroute.datasets.fetch_frugalml`) have their answers and scores for the 6,358 faces of FER+.
 """
 
 # %%
 # The log
 # -------
 #
-# A :class:`~skroute.members.RecordedClassifier` answers from the log: X holds row numbers, and
-# nobody is called. Half of the rows train, the other half is new (the authors' split, seed 1).
+# A :class:`~skroute.members.RecordedClassifier` answers from the log: X has row numbers. Half of the
+# rows are for training, half for the test (the authors' split, seed 1).
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -46,9 +44,8 @@ for name, service in services:
 # Half the price of the best service
 # ----------------------------------
 #
-# FrugalMCT asks the free model about every face. A forest estimates from its answer how
-# accurate each combination with an add-on would be, and the add-on is bought where that is
-# worth the price.
+# FrugalMCT asks the free model about every face. From its answer, a forest estimates how accurate each
+# combination with another service would be. That service is asked if it is worth its price.
 router = FrugalMCTClassifier(services, costs=costs, budget=5).fit(X_train, y[train])
 y_pred, route, cost = router.predict_routed(X_test)
 print(f"{np.mean(y_pred == y[test]):.1%} right for ${cost.mean():.2f}; base: {router.base_}")
@@ -60,10 +57,9 @@ for choice, share in enumerate(np.bincount(route, minlength=len(router.choices_)
 # Every budget
 # ------------
 #
-# Beside it FrugalML, which has one score threshold per label, and sequential routing, which may
-# ask a third service when the first two differ. Each is fitted once; the budget is given with
-# the call. Grey: the services alone, a majority vote of all four, the best mix of two services
-# drawn at random, and an oracle that knows which one service to ask about each face.
+# FrugalML has one score threshold per label. Sequential routing may ask a third service if the first
+# two differ. Each router is fitted once. Grey: each service alone, a majority vote of all four, the
+# best random mix of two services, and an oracle that knows which service to ask.
 routers = {
     "FrugalML": FrugalMLClassifier(services, costs=costs),
     "FrugalMCT": FrugalMCTClassifier(services, costs=costs),
@@ -114,8 +110,8 @@ ax.legend(loc="upper right")
 plt.show()
 
 # %%
-# What it comes to
-# ----------------
+# Savings
+# -------
 for name, (cost, accuracy) in curves.items():
     matched = cost[accuracy >= best_accuracy].min()
     at_price = accuracy[cost <= best_price * 1.01].max()
@@ -125,8 +121,7 @@ for name, (cost, accuracy) in curves.items():
     )
 
 # %%
-# The majority vote pays $30 and is no better than the best service alone: the four are too unequal
-# to have one vote each. Below $4 the three routers are close; FrugalML, which fits in
-# milliseconds, is as good as any there. Above, combining answers pays, and above $6, where one
-# add-on is all that FrugalMCT can use, only the sequential router finds something left to buy.
-# This is one split of one data set; ``benchmarks/bench_frugal.py`` has nine sets and five splits.
+# The majority vote costs $30, and is worse than the best service alone. Below $4 the three routers are
+# equal; FrugalML fits in milliseconds. Above $6, only the sequential router gains more, because it can
+# ask a third service. This is one split of one data set; ``benchmarks/bench_frugal.py`` has nine data
+# sets and five splits.

@@ -3,17 +3,15 @@
 Early exit: the same answers from fewer trees
 =============================================
 
-A gradient-boosted model of 500 trees classifies rows, most of which are easy. QWYC learns in
-which order to ask the trees and when to stop, so that the answer is expected to be that of the
-full model on all but 0.5 % of the rows.
+Most rows are easy for a gradient-boosted model of 500 trees. QWYC learns an order of the trees, and
+when to stop, so that about 0.5 % of the rows get another answer than from the full model.
 """
 
 # %%
 # The ensemble
 # ------------
 #
-# LightGBM on made-up rows; the test rows are looked at below and nowhere else. When to stop is
-# learned from every second training row.
+# LightGBM on made-up rows. Half of the training rows fit the trees, the other half the thresholds.
 import lightgbm as lgb
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,11 +34,10 @@ model = lgb.LGBMClassifier(
 # Quit when you can
 # -----------------
 #
-# The fitted model is frozen. `optimize` wants rows and no labels: all that counts is to agree
-# with the model. How hurried the thresholds may be is decided on a quarter of the rows, which
-# nothing is learned from. `alpha` is met in expectation, and new rows can differ a little more or
-# less often: ``disagreement_bound_`` says how much more at 95 % confidence, and
-# ``guarantee=True`` holds that bound to `alpha`.
+# The fitted model is frozen. `optimize` needs rows without labels, because it only compares with the
+# model. A quarter of the rows calibrate the thresholds. `alpha` is the expected share of changed
+# answers; ``disagreement_bound_`` is a bound with 95 % confidence. With ``guarantee=True`` the bound
+# is at most `alpha`.
 quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.005, n_jobs=2, random_state=0).optimize(
     X_train[::2]
 )
@@ -53,20 +50,18 @@ print(f"as judged on held-out rows {100 * quick.disagreement_:.2f} %")
 print(f"accuracy {np.mean(y_pred == y_test):.4f}, of the full model {np.mean(full == y_test):.4f}")
 
 # %%
-# When rows leave
-# ---------------
+# When rows stop
+# --------------
 #
-# Many rows are settled early; a rest takes all 500 trees.
+# Most rows stop early; a few need all 500 trees.
 ExitDisplay.from_estimator(quick, X_test)
 _ = plt.title("Test rows")
 
 # %%
-# Is it the order or the thresholds?
-# ----------------------------------
+# Order and thresholds
+# --------------------
 #
-# The same thresholds with the order of boosting, and with a random one. Each curve shows all
-# thresholds that were considered, learned on the same training rows and drawn on every second
-# test row.
+# The same method with the order of boosting, and with a random order.
 contenders = {"boosting order": {"order": "natural"}, "random order": {"order": "random"}}
 fitted = {"QWYC": quick}
 for name, parameters in contenders.items():
@@ -81,8 +76,8 @@ for name in fitted:
     print(f"{name:22} {display.at(name, 0.005):6.1f} trees at 0.5 %")
 
 # %%
-# The other way to save is a smaller model: as many trees as QWYC evaluates on average, grown
-# with a larger learning rate.
+# Another way to save is a smaller model: as many trees as QWYC evaluates on average, with a larger
+# learning rate.
 n_trees = round(members.mean())
 small = lgb.LGBMClassifier(
     n_estimators=n_trees, max_depth=5, learning_rate=0.3, n_jobs=1, verbose=-1, random_state=0
@@ -92,5 +87,4 @@ print(f"{n_trees} trees for every row: accuracy {small.score(X_test, y_test):.4f
 print(f"but other answers than the full model on {differ:.1f} %")
 
 # %%
-# Early exit is for those who must keep the answers of a model that is in use, or whose large
-# model is the better one.
+# Use early exit if you must keep the answers of a model, or if the large model is better.

@@ -1,11 +1,11 @@
 """
-=====================================
+====================================
 Save money, with a guarantee of loss
-=====================================
+====================================
 
-The best of five language models answers most questions correctly, but small models answer many of them
-as well, at a fraction of the price. How much can you save if the answers may be one, two or three
-points worse, *and you want a guarantee of that*?
+The best of five language models answers most questions correctly, but small models answer many of
+them as well, at a fraction of the price. How much can you save if the answers may be one, two or
+three points worse, *and you want a guarantee of that*?
 
 The log is made up, with the prices and about the accuracies of Llama 3 from 1 to 405 billion
 parameters on MMLU; ``benchmarks/bench_guarantees.py`` uses a real log.
@@ -15,8 +15,8 @@ parameters on MMLU; ``benchmarks/bench_guarantees.py`` uses a real log.
 # A cascade
 # ---------
 #
-# The log has the quality of each answer, and a confidence. A cascade asks a small model first, and a
-# larger one if the confidence is low. It is fitted on 1,000 questions.
+# The log has the quality of each answer, and a confidence. A cascade asks a small model first, and
+# a larger one if the confidence is low. It is fitted on 1,000 questions.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -94,8 +94,8 @@ for points, router in certified.items():
 # Does it still hold?
 # -------------------
 #
-# Then the questions become harder. The monitor gets the cost of every question, and the loss of every
-# tenth, for which the largest model is asked, too. Evidence above 0 is an alarm.
+# Then the questions become harder. The monitor gets the cost of every question, and the loss of
+# every tenth, for which the largest model is asked, too. Evidence above 0 is an alarm.
 
 router = certified[2]
 monitor = PromiseMonitor(

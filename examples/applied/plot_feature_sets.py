@@ -3,8 +3,8 @@
 Features within a time limit, by size of the image
 ==================================================
 
-A histogram of a large image takes longer than that of a small one. If each image has a time limit, a
-small image leaves time for good features, and a large one does not.
+A histogram of a large image takes longer than that of a small one. If each image has a time limit,
+a small image leaves time for good features, and a large one does not.
 
 :class:`~skroute.feature_sets.PolyDomSelector` measures the cost of each extractor as a function of
 the size, trains models for the useful sets of extractors, and takes the best set within the limit
@@ -83,8 +83,8 @@ def of_each(images, function):
 
 
 # %%
-# `fit` times them on single images, takes the 95th percentile at each size, and trains models for the
-# useful ones of the 63 sets. `monotonicity_tol` allows for the noise of cross-validated
+# `fit` times them on single images, takes the 95th percentile at each size, and trains models for
+# the useful ones of the 63 sets. `monotonicity_tol` allows for the noise of cross-validated
 # accuracies.
 
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis

@@ -3,7 +3,8 @@ Fraud: a missed case costs fifty times a false alarm
 ====================================================
 
 Three models have different prices, and 6 % of the rows are fraud. With a cost matrix, the router
-pays for an answer where this saves money. Without a budget, it minimises errors and prices together.
+pays for an answer where this saves money. Without a budget, it minimises errors and prices
+together.
 """
 
 # %%
@@ -64,10 +65,10 @@ ax.set(
 ax.legend()
 
 # %%
-# If the budget pays for *boosting* on every row, boosting alone is as good as routing. But errors and
-# prices are both in dollars here, and a router without a budget minimises their sum. It makes a few
-# more errors than boosting alone, because it does not pay for boosting where the answer rarely
-# changes. Compare the sums:
+# If the budget pays for *boosting* on every row, boosting alone is as good as routing. But errors
+# and prices are both in dollars here, and a router without a budget minimises their sum. It makes
+# a few more errors than boosting alone, because it does not pay for boosting where the answer
+# rarely changes. Compare the sums:
 router = routers["routed by cost"].set_params(budget=None)
 found = router.row_quality(X_test, y_test)
 print(f"errors {-found.quality.mean():.3f} + prices {found.cost.mean():.3f} per row")

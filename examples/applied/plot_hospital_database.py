@@ -1,10 +1,10 @@
 """
-===========================================
+=================================
 Buy medical tests from a database
 =================================
 
-Twelve columns belong to five panels with prices. Past patients are a data frame. Each panel of a new
-patient is in a table of a database, which is queried only if the patient needs it. A pipeline
+Twelve columns belong to five panels with prices. Past patients are a data frame. Each panel of a
+new patient is in a table of a database, which is queried only if the patient needs it. A pipeline
 encodes and imputes, and a search within a budget tunes it.
 
 It needs duckdb and pandas.
@@ -60,9 +60,9 @@ new, y_new = patients(500, seed=1)
 # %%
 # A pipeline, tuned within a budget
 # ---------------------------------
-# Groups and prices name the raw columns. The cheap model and the gate are boosted trees, the full model
-# is a forest. The search takes the best candidate with a mean cost of at most 10.5 (all panels cost
-# 17.5).
+# Groups and prices name the raw columns. The cheap model and the gate are boosted trees, the full
+# model is a forest. The search takes the best candidate with a mean cost of at most 10.5 (all
+# panels cost 17.5).
 
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier

@@ -1,14 +1,14 @@
 """
-======================================
+====================================
 Learning from one answer per request
-======================================
+====================================
 
 A service asks one model per request, and logs how good the answer was. It does not know the answers
 of the other models. Can you train a better router from this log, and evaluate it before you use it?
 
-The requests are questions of MMLU, answered by Mixtral-8x7B and GPT-4 (data of RouteLLM). We make a
-log as a service would have it: long questions go to GPT-4, some at random. Because the data has both
-answers, we can compare the estimates with the truth.
+The requests are questions of MMLU, answered by Mixtral-8x7B and GPT-4 (data of RouteLLM). We make
+a log as a service would have it: long questions go to GPT-4, some at random. Because the data has
+both answers, we can compare the estimates with the truth.
 """
 
 # %%
@@ -42,7 +42,8 @@ propensity = np.where(choice == 1, large, 1 - large)
 q = Q[np.arange(len(X)), choice]
 
 # %%
-# In the log, GPT-4 seems worse than it is and Mixtral better, because Mixtral got the short questions:
+# In the log, GPT-4 seems worse than it is and Mixtral better, because Mixtral got the short
+# questions:
 
 for k, name in enumerate(names):
     print(f"{name}: logged {q[choice == k].mean():.3f}, in truth {Q[:, k].mean():.3f}")
@@ -89,8 +90,8 @@ print(f"the interval holds the truth at {inside.sum()} of {len(inside)} budgets"
 # No overlap, no estimate
 # -----------------------
 #
-# If all long questions had gone to GPT-4 and all short ones to Mixtral, nothing would be known about
-# short questions at GPT-4:
+# If all long questions had gone to GPT-4 and all short ones to Mixtral, nothing would be known
+# about short questions at GPT-4:
 
 rule = is_long[test].astype(int)
 try:

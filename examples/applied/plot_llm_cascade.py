@@ -42,8 +42,8 @@ print(dict(zip(names, Q_test.mean(axis=0).round(3).tolist())))
 # All cascades in one fit
 # -----------------------
 #
-# `fit` compares each model alone, fixed orders of two and three models, and free orders, in which the
-# confidence of one answer decides which model is next. It keeps the best one at each price.
+# `fit` compares each model alone, fixed orders of two and three models, and free orders, in which
+# the confidence of one answer decides which model is next. It keeps the best one at each price.
 
 router = CascadeRouter(costs=costs).fit(None, Q, signals=confidence)
 for name, cost, quality in zip(router.rule_names_, *router.mixture_):
@@ -96,7 +96,8 @@ print(
 print(f"calls per passed question: {asked[passed].sum(axis=1).mean():.2f}")
 
 # %%
-# ``predict_quality`` ranks the answers. The fewer questions are answered, the fewer answers are wrong.
+# ``predict_quality`` ranks the answers. The fewer questions are answered, the fewer answers are
+# wrong.
 
 budget = 150.0
 quality = router.predict_quality(None, signals=confidence_test, budget=budget)

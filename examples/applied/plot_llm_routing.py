@@ -1,5 +1,5 @@
 """
-===========================================
+========================================
 Route prompts among nine language models
 ========================================
 
@@ -27,8 +27,8 @@ for name, price, quality in zip(log.model_names, log.costs, Q.mean(axis=0)):
     print(f"{name:34s} {price:4.1f}  {quality:.3f}")
 
 # %%
-# With the best model for each prompt, the score would be 0.80; the best single model has 0.62. How much
-# of this can a router gain from the text of the prompt?
+# With the best model for each prompt, the score would be 0.80; the best single model has 0.62. How
+# much of this can a router gain from the text of the prompt?
 #
 # A router from outcomes
 # ----------------------
@@ -60,9 +60,9 @@ print(f"the best model for every prompt:   {Q_test.mean(axis=0).max():.3f}, 0.90
 # Every budget
 # ------------
 #
-# One fitted router serves every budget. The references are the best *single* model within the budget,
-# and the best *random mix* of two models with the same mean cost. Both are chosen on the test
-# prompts; the router is not.
+# One fitted router serves every budget. The references are the best *single* model within the
+# budget, and the best *random mix* of two models with the same mean cost. Both are chosen on the
+# test prompts; the router is not.
 
 from skroute.metrics import AccuracyCostDisplay, RouteShareDisplay, reference_curves
 
@@ -137,8 +137,8 @@ ax.plot([0, len(spent)], [0, status.budget_total], "--", color="tab:gray", label
 ax.axhline(status.budget_total, color="tab:red", linewidth=1, label="cap")
 ax.set(
     xlabel="Requests",
-    ylabel="Prices so far (USD per million tokens)",
-    title="A stream with a total",
+    ylabel="Spent (USD per million tokens)",
+    title="A stream and its total",
 )
 ax.legend()
 plt.show()

@@ -3,8 +3,9 @@
 A neural net with early exits
 =============================
 
-Most digits are easy, but a deep net computes all of its layers for each of them. A net with **exits**
-has a small classifier after each stage. Easy digits stop at an early exit; only the others go on.
+Most digits are easy, but a deep net computes all of its layers for each of them. A net with
+**exits** has a small classifier after each stage. Easy digits stop at an early exit; only the
+others go on.
 
 Here, a convolutional net with four exits reads scikit-learn's digits, and
 :class:`~skroute.early_exit.QWYCEnsemble` decides which digit stops where.
@@ -69,8 +70,9 @@ net = MultiExitClassifier(build, max_epochs=20, lr=0.002, random_state=0).fit(X_
 # When to stop
 # ------------
 #
-# QWYC sets a threshold on the margin between the two best classes of each exit. `alpha` is the expected
-# share of answers that differ from those of the full net. ``costs="time"`` measures each stage.
+# QWYC sets a threshold on the margin between the two best classes of each exit. `alpha` is the
+# expected share of answers that differ from those of the full net. ``costs="time"`` measures each
+# stage.
 quick = QWYCEnsemble(
     FrozenEstimator(net),
     alpha=0.02,
@@ -83,8 +85,8 @@ quick = QWYCEnsemble(
 # Accuracy against cost
 # ---------------------
 #
-# The references are each exit alone, a random mix of two exits, and an oracle that stops at the first
-# exit that is right.
+# The references are each exit alone, a random mix of two exits, and an oracle that stops at the
+# first exit that is right.
 import matplotlib.pyplot as plt
 
 from skroute.metrics import accuracy_cost_curve
@@ -138,7 +140,8 @@ plt.show()
 # Measured time
 # -------------
 #
-# The time of `predict` on all test images, for the full net and for early exits (best of five calls).
+# The time of `predict` on all test images, for the full net and for early exits (best of five
+# calls).
 answers = quick.predict_routed(X_test)
 seconds = {"full net": [], "early exit": []}
 for _ in range(5):
@@ -159,8 +162,8 @@ print("images that stop at each exit:", np.bincount(answers.route, minlength=5)[
 # Easy and hard images
 # --------------------
 #
-# For each digit, an image that stops at the first exit, and one that goes furthest. Wrong answers are
-# written above the image.
+# For each digit, an image that stops at the first exit, and one that goes furthest. Wrong answers
+# are written above the image.
 fig, axes = plt.subplots(2, 10, figsize=(8.6, 2.6), layout="constrained")
 fig.suptitle("Images that stop first, and images that go furthest")
 for digit in range(10):

@@ -3,9 +3,9 @@
 Learning while serving: a replayed log
 ======================================
 
-A model gets worse, and nobody notices. What happens to the answers and to the bill? We replay a log of
-three language models (data of ParetoBandit) through a router that was fitted once, and through
-one that learns from the outcome of each request.
+A model gets worse, and nobody notices. What happens to the answers and to the bill? We replay a
+log of three language models (data of ParetoBandit) through a router that was fitted once, and
+through one that learns from the outcome of each request.
 
 If the folder ``SKROUTE_DATA`` does not have the data, the example makes up a log of the same shape.
 """

@@ -2,8 +2,8 @@
 An HTML report with a slider for the budget
 ===========================================
 
-Often somebody else decides about the budget. :func:`~skroute.metrics.decision_report` writes one file
-that anybody can open in a browser, without a server or a network.
+Often somebody else decides about the budget. :func:`~skroute.metrics.decision_report` writes one
+file that anybody can open in a browser, without a server or a network.
 """
 
 # %%
@@ -80,7 +80,7 @@ Frame(page)
 # How to read it
 # --------------
 #
-# The curve shows how much quality each budget buys, and where more money no longer helps. The examples
-# show which rows the money is spent on. The table at the end compares with a random mix.
+# The curve shows how much quality each budget buys, and where more money no longer helps. The
+# examples show which rows the money is spent on. The table at the end compares with a random mix.
 
 folder.cleanup()

@@ -1,7 +1,7 @@
 """
-===================================================
+=================================================
 Quickstart: route digits, tune with a grid search
-===================================================
+=================================================
 
 Four classifiers with prices, one budget, and a grid search that keeps within the budget.
 """

@@ -1,19 +1,20 @@
 """
-====================================================
+=================================
 Buy emotion labels from four APIs
 =================================
 
 Three commercial services and one free model label the emotion on photographs of faces. They have
 different prices, and are right on different faces. The data of FrugalML
-(:func:`~skroute.datasets.fetch_frugalml`) have their answers and scores for the 6,358 faces of FER+.
+(:func:`~skroute.datasets.fetch_frugalml`) have their answers and scores for the 6,358 faces of
+FER+.
 """
 
 # %%
 # The log
 # -------
 #
-# A :class:`~skroute.members.RecordedClassifier` answers from the log: X has row numbers. Half of the
-# rows are for training, half for the test (the authors' split, seed 1).
+# A :class:`~skroute.members.RecordedClassifier` answers from the log: X has row numbers. Half of
+# the rows are for training, half for the test (the authors' split, seed 1).
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -44,8 +45,8 @@ for name, service in services:
 # Half the price of the best service
 # ----------------------------------
 #
-# FrugalMCT asks the free model about every face. From its answer, a forest estimates how accurate each
-# combination with another service would be. That service is asked if it is worth its price.
+# FrugalMCT asks the free model about every face. From its answer, a forest estimates how accurate
+# each combination with another service would be. That service is asked if it is worth its price.
 router = FrugalMCTClassifier(services, costs=costs, budget=5).fit(X_train, y[train])
 y_pred, route, cost = router.predict_routed(X_test)
 print(f"{np.mean(y_pred == y[test]):.1%} right for ${cost.mean():.2f}; base: {router.base_}")
@@ -57,9 +58,9 @@ for choice, share in enumerate(np.bincount(route, minlength=len(router.choices_)
 # Every budget
 # ------------
 #
-# FrugalML has one score threshold per label. Sequential routing may ask a third service if the first
-# two differ. Each router is fitted once. Grey: each service alone, a majority vote of all four, the
-# best random mix of two services, and an oracle that knows which service to ask.
+# FrugalML has one score threshold per label. Sequential routing may ask a third service if the
+# first two differ. Each router is fitted once. Grey: each service alone, a majority vote of all
+# four, the best random mix of two services, and an oracle that knows which service to ask.
 routers = {
     "FrugalML": FrugalMLClassifier(services, costs=costs),
     "FrugalMCT": FrugalMCTClassifier(services, costs=costs),
@@ -121,7 +122,7 @@ for name, (cost, accuracy) in curves.items():
     )
 
 # %%
-# The majority vote costs $30, and is worse than the best service alone. Below $4 the three routers are
-# equal; FrugalML fits in milliseconds. Above $6, only the sequential router gains more, because it can
-# ask a third service. This is one split of one data set; ``benchmarks/bench_frugal.py`` has nine data
-# sets and five splits.
+# The majority vote costs $30, and is worse than the best service alone. Below $4 the three routers
+# are equal; FrugalML fits in milliseconds. Above $6, only the sequential router gains more,
+# because it can ask a third service. This is one split of one data set;
+# ``benchmarks/bench_frugal.py`` has nine data sets and five splits.

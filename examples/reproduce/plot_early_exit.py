@@ -34,10 +34,10 @@ model = lgb.LGBMClassifier(
 # Quit when you can
 # -----------------
 #
-# The fitted model is frozen. `optimize` needs rows without labels, because it only compares with the
-# model. A quarter of the rows calibrate the thresholds. `alpha` is the expected share of changed
-# answers; ``disagreement_bound_`` is a bound with 95 % confidence. With ``guarantee=True`` the bound
-# is at most `alpha`.
+# The fitted model is frozen. `optimize` needs rows without labels, because it only compares with
+# the model. A quarter of the rows calibrate the thresholds. `alpha` is the expected share of
+# changed answers; ``disagreement_bound_`` is a bound with 95 % confidence. With ``guarantee=True``
+# the bound is at most `alpha`.
 quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.005, n_jobs=2, random_state=0).optimize(
     X_train[::2]
 )

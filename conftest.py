@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _NEEDS_TORCH = [
-    "doc/user_guide/neural_nets.rst",
+    "doc/user_guide/multi_exit.rst",
     "skroute/members/_exit_run.py",
     "skroute/members/_multi_exit.py",
     "skroute/members/_torch_exits.py",

@@ -133,10 +133,16 @@ coverage: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --cov --cov-append --cov-config=setup.cfg --cov-report= $(KERNEL_TESTS)
 	$(BIN)/coverage report --rcfile=setup.cfg
 
+# Workflows and forms run elsewhere: their schemas are checked here.
+SCHEMA = $(BIN)/check-jsonschema --builtin-schema vendor.
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(SCHEMA)github-workflows .github/workflows/*.yml
+	$(SCHEMA)github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
+	$(SCHEMA)readthedocs .readthedocs.yaml
+	$(SCHEMA)citation-file-format CITATION.cff
 
 # The wheel and the sdist, checked, and the wheel used where nothing but its dependencies is.
 dist:

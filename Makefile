@@ -26,7 +26,8 @@ endef
 DATA_BESIDE := $(wildcard $(abspath ../shared/data))
 export SKROUTE_DATA ?= $(DATA_BESIDE)
 # One worker of the tests a core: threads of BLAS and of boosting would wait for one another.
-test test-core test-min test-min-core test-nightly test-sklearn coverage: export OMP_NUM_THREADS = 1
+test test-slow test-interpreted test-core test-min test-min-core test-nightly test-sklearn \
+    coverage: export OMP_NUM_THREADS = 1
 # scikit-learn's array API checks run only with this set before scipy is imported.
 export SCIPY_ARRAY_API = 1
 # uv leaves packages uncompiled: where images of containers forbid to keep what Python compiles,
@@ -42,7 +43,7 @@ CORE_TESTS := tests/assignment tests/quality tests/feature_sets/test_lattice.py 
     tests/members/test_callable.py tests/members/test_recorded.py tests/metrics \
     tests/routing/test_frugal_algorithms.py tests/test_package.py
 
-.PHONY: demo test test-core test-min test-min-core test-nightly test-sklearn lint doc dist bench \
+.PHONY: demo test test-slow test-interpreted test-all test-core test-min test-min-core test-nightly test-sklearn lint doc dist bench \
     bench-short coverage clean
 
 $(BIN)/python:
@@ -64,14 +65,31 @@ $(VENV)/.bench: $(VENV)/.dev
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal -q
+# Tests of kernels that also run as plain Python: what is compiled must be what is written, and
+# only lines that Python runs can be covered.
+KERNEL_TESTS := tests/assignment tests/early_exit/test_kernels.py tests/forests/test_code_walk.py \
+    tests/guarantees/test_means.py tests/quality/test_bagged_neighbors.py tests/distributed/test_passes.py
+
+# What a contributor runs before each commit ...
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	$(PYTEST) -m "not slow"
+
+# ... what CI adds: statistics over many draws, hostile input in bulk, whole processes ...
+test-slow: $(VENV)/.dev
+	$(PYTEST) -m slow
+
+# ... and the kernels without compilation.
+test-interpreted: $(VENV)/.dev
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not slow" $(KERNEL_TESTS)
+
+test-all: test test-slow test-interpreted
 
 # With the oldest version of each dependency that pyproject.toml allows; `make test` has the
 # newest. scikit-learn's array API needs a newer scipy (1.14) than skroute does, and numba
 # throws away what another version has compiled: it keeps its own here.
 MIN_PYTEST = env -u SCIPY_ARRAY_API NUMBA_CACHE_DIR=$(abspath $(MIN_VENV))/numba \
-    $(MIN_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q
+    $(MIN_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q -m "not slow"
 
 $(MIN_VENV)/.min: pyproject.toml constraints-min.txt
 	$(PYTHON) -m venv $(MIN_VENV)
@@ -88,7 +106,7 @@ test-min-core: $(MIN_VENV)/.min
 test-core: pyproject.toml
 	$(PYTHON) -m venv $(CORE_VENV)
 	$(call install,$(CORE_VENV),-c constraints.txt -e ".[test]")
-	$(CORE_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q $(CORE_TESTS)
+	$(CORE_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q -m "not slow" $(CORE_TESTS)
 
 # With one version of scikit-learn: make test-sklearn VERSION=1.7. TESTS names some of the tests.
 # scikit-learn below 1.9 hands pytest a generator of cases, which pytest 9 warns of, and reads
@@ -99,7 +117,7 @@ test-sklearn: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(SK_VENV)
 	$(call install,$(SK_VENV),-c constraints.txt -e ".$(MIN)" "scikit-learn==$(VERSION).*" "pytest<9" "polars<1.40")
 	NUMBA_CACHE_DIR=$(abspath $(SK_VENV))/numba $(SK_VENV)/$(SCRIPTS)/python -m pytest -n 2 \
-	    --dist worksteal -q $(TESTS)
+	    --dist worksteal -q -m "not slow" $(TESTS)
 
 # With the pre-releases of what skroute stands on.
 NIGHTLY_VENV ?= .venv-nightly
@@ -107,18 +125,24 @@ test-nightly: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(NIGHTLY_VENV)
 	$(call install,$(NIGHTLY_VENV),-c constraints.txt -e ".[test]")
 	$(call PIP,$(NIGHTLY_VENV)) install --upgrade --pre numpy scipy scikit-learn
-	$(NIGHTLY_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q $(CORE_TESTS)
+	$(NIGHTLY_VENV)/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q -m "not slow" $(CORE_TESTS)
 
-# Lines and branches; fails below the bar of setup.cfg. Kernels count by the tests that run
-# them interpreted beside their compiled form.
+# Lines and branches; fails below the bar of setup.cfg. Kernels count where they are not compiled.
 coverage: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q --cov --cov-config=setup.cfg --cov-report=
+	$(PYTEST) --cov --cov-config=setup.cfg --cov-report=
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --cov --cov-append --cov-config=setup.cfg --cov-report= $(KERNEL_TESTS)
 	$(BIN)/coverage report --rcfile=setup.cfg
 
+# Workflows and forms run elsewhere: their schemas are checked here.
+SCHEMA = $(BIN)/check-jsonschema --builtin-schema vendor.
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(SCHEMA)github-workflows .github/workflows/*.yml
+	$(SCHEMA)github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
+	$(SCHEMA)readthedocs .readthedocs.yaml
+	$(SCHEMA)citation-file-format CITATION.cff
 
 # The wheel and the sdist, checked, and the wheel used where nothing but its dependencies is.
 dist:

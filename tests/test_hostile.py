@@ -253,6 +253,7 @@ FEWER = {"no rows", "one row"}
 UNANSWERED = {"datetimes"}
 
 
+@pytest.mark.slow
 def test_hostile_rows_in_fit(estimator):
     X, y = problem(estimator)
 
@@ -318,6 +319,7 @@ HOSTILE_TARGETS = {
 }
 
 
+@pytest.mark.slow
 def test_hostile_targets(estimator):
     X, y = problem(estimator)
 
@@ -365,6 +367,7 @@ HOSTILE_COSTS = [
 ]
 
 
+@pytest.mark.slow
 def test_hostile_parameters(estimator):
     X, y = problem(estimator)
     parameters = estimator.get_params(deep=False)
@@ -383,6 +386,7 @@ def test_hostile_parameters(estimator):
     each(cases, check)
 
 
+@pytest.mark.slow
 @having("costs", "feature_costs")
 def test_hostile_costs_with_a_budget(learner):
     """Whatever the costs are, a hard budget holds and a soft one is refused by name."""
@@ -506,6 +510,7 @@ def test_read_only_memory_maps(estimator, tmp_path):
         np.testing.assert_array_equal(one_by_one, expected)
 
 
+@pytest.mark.slow
 @having("n_jobs")
 def test_jobs_change_nothing(learner):
     X, y = problem(learner)
@@ -536,6 +541,7 @@ def test_processes_change_nothing(quiet):
         np.testing.assert_array_equal(jobs.predict_proba(X), expected)
 
 
+@pytest.mark.slow
 def test_threads_share_a_fitted_estimator(estimator):
     X, y = problem(estimator)
     estimator.fit(X, y)
@@ -575,6 +581,7 @@ def tables(draw):
     return X, y
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15,
     deadline=None,

@@ -327,6 +327,7 @@ def test_no_function_is_left_out(tmp_path):
     assert set(calls(tmp_path)) | INTERNAL == set(FUNCTIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - INTERNAL))
 def test_hostile_arguments(name, tmp_path, monkeypatch):
     # Where a text was taken for a path, a file is left.

@@ -32,6 +32,12 @@ def cells_of(column):
     """
     if np.ma.isMaskedArray(column):
         column = column.astype(object).filled(None)
+    elif hasattr(column, "iloc") and not isinstance(column.dtype, np.dtype):
+        # A gap makes floats of whole numbers otherwise, here and below.
+        column = column.astype(object)
+    elif hasattr(column, "null_count"):
+        column = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+        column = np.fromiter(column, dtype=object, count=len(column))
     cells = np.asarray(column)
     if cells.dtype.kind in "mM":
         cells = cells.astype(f"{cells.dtype.kind}8[us]")
@@ -45,6 +51,7 @@ def texts_of(column):
 
     The same whole number is the same text however the rows hold it: pandas makes 1.0 of 1 as
     soon as a cell of the column is missing, and a file of codes gives "1" beside another text.
+    True is 1, as in an array of numbers.
     """
     return np.array([_text(cell) for cell in cells_of(column)], dtype=object)
 
@@ -52,6 +59,8 @@ def texts_of(column):
 def _text(cell):
     if cell is None or isinstance(cell, str):
         return cell
+    if isinstance(cell, (bool, np.bool_)):
+        return str(int(cell))
     if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
         return str(int(cell))
     return str(cell.item() if isinstance(cell, np.generic) else cell)
@@ -59,15 +68,20 @@ def _text(cell):
 
 def numbers_of(column):
     """A column as float64, NaN where it is missing; None where an entry is no number."""
-    if getattr(getattr(column, "dtype", None), "kind", "") == "c":
+    kind = getattr(getattr(column, "dtype", None), "kind", "")
+    if kind == "c":
         return None
-    if kind_of_type(column) is None and not np.ma.isMaskedArray(column):
+    if kind != "O" and kind_of_type(column) is None and not np.ma.isMaskedArray(column):
         try:
             return np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
             pass
+    cells = cells_of(column)
+    # numpy's own dates and durations would be counts of their unit.
+    if any(isinstance(cell, (np.datetime64, np.timedelta64)) for cell in cells):
+        return None
     try:
-        return np.array([np.nan if cell is None else float(cell) for cell in cells_of(column)])
+        return np.array([np.nan if cell is None else float(cell) for cell in cells])
     except (TypeError, ValueError):
         return None
 
@@ -78,7 +92,12 @@ def _is_date(cell):
 
 def kind_of_type(column):
     """What the type of a column says; None where only its cells can say it."""
-    name = str(getattr(column, "dtype", None)).lower()
+    return kind_of_dtype(getattr(column, "dtype", None))
+
+
+def kind_of_dtype(dtype):
+    """What a dtype says of its cells."""
+    name = str(dtype).lower()
     if name.startswith(("categor", "enum", "dictionary")):
         return CATEGORY
     if name.startswith(("date", "timestamp")):
@@ -282,14 +301,23 @@ class RawRows(NamedTuple):
             return whole if kind.kind == "O" else whole.astype(np.result_type(kind, np.float16))
         library = importlib.import_module(self.library)
         make = _pandas_column if self.library == "pandas" else _other_column
-        columns = zip(self.names, table, self.dtypes)
-        return library.DataFrame({name: make(library, own, dtype) for name, own, dtype in columns})
+        columns = {}
+        for name, own, dtype in zip(self.names, table, self.dtypes):
+            if kind_of_dtype(dtype) == DATE and dates_of(own) is None:
+                raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
+            columns[name] = make(library, own, dtype)
+        return library.DataFrame(columns)
 
 
 def _pandas_column(pandas, cells, dtype):
     """Cells as a series of a dtype; whole numbers of `fit` may have gaps and fractions now."""
     if getattr(cells, "dtype", None) is not None and cells.dtype.kind == "M":
         return pandas.Series(cells).astype(dtype)
+    if isinstance(dtype, pandas.CategoricalDtype):
+        # By value, as `ColumnReader` finds them; a cell that is none of them is missing.
+        places = {text: at for at, text in enumerate(texts_of(dtype.categories.to_series()))}
+        codes = [places.get(text, -1) for text in texts_of(cells)]
+        return pandas.Series(pandas.Categorical.from_codes(codes, dtype=dtype))
     cells = cells_of(cells)
     gone = np.array([cell is None for cell in cells], dtype=bool)
     if isinstance(dtype, np.dtype) and dtype.kind in "iub" and not _are_whole(cells):
@@ -299,7 +327,7 @@ def _pandas_column(pandas, cells, dtype):
 
 
 def _other_column(polars, cells, dtype):
-    cells = cells_of(cells)
+    cells = texts_of(cells) if kind_of_dtype(dtype) == CATEGORY else cells_of(cells)
     if dtype.is_integer() and not _are_whole([cell for cell in cells if cell is not None]):
         dtype = polars.Float64
     return polars.Series(list(cells), dtype=dtype, strict=False)

@@ -32,7 +32,6 @@ METRICS = ["chebyshev", "manhattan", "euclidean"]
 
 @parametrize_with_checks(
     [
-        BaggedNeighborsRegressor(),
         BaggedNeighborsRegressor(metric="manhattan"),
         BaggedNeighborsRegressor(metric="euclidean"),
     ],
@@ -205,7 +204,7 @@ def test_threads_and_batches_do_not_matter(metric):
     expected = model.predict(X)
     np.testing.assert_array_equal(model.set_params(n_jobs=2).predict(X), expected)
     np.testing.assert_allclose(
-        np.concatenate([model.predict(X[i : i + 1]) for i in range(300)]), expected
+        np.concatenate([model.predict(X[i : i + 1]) for i in range(30)]), expected[:30]
     )
 
 
@@ -255,6 +254,7 @@ def test_round_trips():
     np.testing.assert_array_equal(again.predict(X, return_std=True), expected)
 
 
+@pytest.mark.slow
 def test_round_trip_to_a_new_process(tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.random((80, 3)), rng.random((80, 2))

@@ -85,6 +85,7 @@ def made_up_table(seed, n):
     return X, truth, (rng.random(truth.shape) < truth).astype(float)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_true_quality():
     """90 % intervals, over fresh tables; half the standard error, and they do not."""
     held, halved = [], []
@@ -150,6 +151,7 @@ def losses(seed, n=1000):
     return X, -found, -expected[:, :3]
 
 
+@pytest.mark.slow
 def test_one_choice_with_a_heavy_tail_leaves_the_estimates_of_the_others_alone():
     off = []
     for seed in range(6):

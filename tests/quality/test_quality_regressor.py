@@ -195,6 +195,7 @@ def test_cross_fit_takes_the_folds_given():
     assert not np.array_equal(before[parts == 0], after[parts == 0])
 
 
+@pytest.mark.slow
 def test_rows_that_pick_a_member_do_not_say_how_good_it_is():
     """Members that are noise: the one that looks best is no better than the others on its rows."""
     honest, picked = np.empty(30), np.empty(30)

@@ -81,6 +81,6 @@ Frame(page)
 # --------------
 #
 # The curve shows how much quality each budget buys, and where more money no longer helps. The
-# examples show which rows the money is spent on. The table at the end compares with a random mix.
+# numbers at the end compare with a random mix.
 
 folder.cleanup()

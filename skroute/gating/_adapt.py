@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from skroute.base import ROUNDING, Plan, check_affordable, check_costs, dispatch, note_failure
 from skroute.gating._buyer import FeatureBuyer
 from skroute.gating._gates import BoostedGate, LinearGate, Problem, Rows
-from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys
+from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys, standard_error
 from skroute.gating._objective import full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
 from skroute.utils._compat import (
@@ -681,10 +681,3 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 def _response(objective, proba):
     """What an objective judges: probabilities, or the most likely class."""
     return proba if objective.asks == "predict_proba" else proba.argmax(axis=1)
-
-
-def standard_error(values, weight):
-    """Standard error of a weighted mean of independent rows."""
-    mean, n = np.average(values, weights=weight), max(int((weight > 0).sum()), 2)
-    spread = np.sqrt(np.sum((weight * (values - mean)) ** 2)) / weight.sum()
-    return float(spread * np.sqrt(n / (n - 1)))

@@ -8,12 +8,12 @@ from sklearn.metrics import accuracy_score
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import Plan, check_budget, dispatch
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer
-from skroute.gating._levels import row_draws, row_keys
+from skroute.gating._levels import row_draws, row_keys, standard_error
 from skroute.gating._set_models import OwnModel, SetModel, Task, fit_again, fit_judged
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
@@ -267,7 +267,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     # Fit ------------------------------------------------------------------------------
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Learn what to buy, when to stop and how to answer.
 
         Parameters
@@ -279,49 +279,64 @@ class SequentialFeatureClassifier(FeatureBuyer):
         y : array-like of shape (n_samples,)
             Class labels.
 
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights: of the models, of what answers are worth and of what a row costs in
+            the mean. Passed to the clones of `estimator` too, which must take them.
+
         Returns
         -------
         self
             After a failure it is not fitted.
         """
-        return super().fit(X, y)
+        return super().fit(X, y, sample_weight=sample_weight)
 
-    def _fit(self, X, y, *, task):
-        values, encoded, _ = self._checked(X, y, None)
-        if len(values) < _FEWEST:
+    def _fit(self, X, y, *, task, sample_weight=None):
+        values, encoded, weight = self._checked(X, y, sample_weight)
+        # A row of weight 0 must leave no trace.
+        kept = np.flatnonzero(weight > 0)
+        if len(kept) < _FEWEST:
             raise ValueError(
-                f"X has {len(values)} rows; at least {_FEWEST} are needed, since what is learned "
-                "is judged on rows held out."
+                f"X has {len(kept)} rows of positive weight; at least {_FEWEST} are needed, since "
+                "what is learned is judged on rows held out."
             )
+        own = self.estimator
+        if sample_weight is not None and own is not None:
+            if not has_fit_parameter(own, "sample_weight"):
+                raise ValueError(
+                    f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
+                    "out, or give a model that takes it."
+                )
         objective = self._objective()
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         whole = Task(
             values,
             encoded,
+            weight,
             len(self.classes_),
             self.group_of_,
             self.group_costs_,
             self._categorical,
-            threads_for(len(values), self.n_jobs),
+            threads_for(len(kept), self.n_jobs),
             seed,
         )
-        fitted, out = held_out_part(encoded, seed)
+        fitted, out = (kept[part] for part in held_out_part(encoded[kept], seed))
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
         with task.step("judge"):
             rows = None if self.estimator is None else on_host(X)
-            self._judged = self._fit_models(whole, fitted, rows, out)
+            weighted = sample_weight is not None
+            self._judged = self._fit_models(whole, fitted, rows, out, weighted)
             of_rows = [self._own_rows(model, whole.X, rows, out) for model in self._judged]
             proba = [model.proba(own) for model, own in zip(self._judged, of_rows)]
-            self._bound = objective.bound(encoded)
+            self._bound = objective.bound(encoded[kept], weight[kept])
             self._held_out = (
                 np.array([self._value(own) for own in proba]),
                 np.array([self._key(own) for own in proba]),
                 np.array([self._quality_of(encoded[out], own) for own in proba]),
+                weight[out] / weight[out].mean(),
             )
         with task.step("fit"):
-            every = np.arange(len(values))
-            self._models = self._fit_models(whole, every, rows, None)
+            self._models = self._fit_models(whole, kept, rows, None, weighted)
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
@@ -330,7 +345,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
         self._choice(self._limits(self._effective_budget(None), None, None), warns=True)
 
-    def _fit_models(self, whole, fitted, rows, out):
+    def _fit_models(self, whole, fitted, rows, out, weighted):
         """A model for each set: judged ones learn from some rows, the others from all."""
         task = whole.of(fitted)
         task = task._replace(n_threads=1)
@@ -344,10 +359,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
         for groups in self._sets:
             columns = task.columns(groups)
             if not len(columns):
-                models.append(SetModel(columns, None, task.shares))
+                models.append(SetModel.constant(columns, task.shares))
                 continue
             part = _safe_indexing(_safe_indexing(rows, fitted), columns, axis=1)
-            own = OwnModel.fit(self.estimator, columns, part, task.y, self.classes_)
+            params = {"sample_weight": task.weight} if weighted else {}
+            own = OwnModel.fit(self.estimator, columns, part, task.y, self.classes_, params)
             models.append(own)
         return models
 
@@ -412,10 +428,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _learn(self, limits, rows):
         """Policies within limits of each row, from some of the held-out rows."""
-        value, key, _ = self._held_out
+        value, key, _, weight = self._held_out
         allowed = self.set_costs_ <= limits.max_cost * _ROOM
         fixed = self._sets, self.set_costs_, allowed, self._most_rounds(limits)
-        return Policies.learn(value[:, rows], key[:, rows], *fixed)
+        return Policies.learn(value[:, rows], key[:, rows], *fixed, weight[rows])
 
     def _policies_of(self, limits):
         own = limits.max_rounds, limits.max_cost
@@ -466,15 +482,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _choose(self, limits):
         policies, ends = self._policies_of(limits), self._ends_of(limits)
-        quality, costs = self._held_out[2], self.set_costs_
+        (_, _, quality, weight), costs = self._held_out, self.set_costs_
         n_rows = quality.shape[1]
         rows = np.arange(n_rows)
         found, judged, spent = [], [], []
+
+        def mean(values, rows=slice(None)):
+            return np.average(values, axis=-1, weights=weight[rows])
+
         for start in self._starts(limits):
             left = self._left(start, self._most_rounds(limits))
             own, fair = ends[start]
-            found.append((start, spend(costs[own].mean(axis=1), limits.budget), left))
-            by_half = spend(costs[fair].mean(axis=1), limits.budget)
+            found.append((start, spend(mean(costs[own]), limits.budget), left))
+            by_half = spend(mean(costs[fair]), limits.budget)
             high, low, share = fair[by_half.price], fair[by_half.lower], by_half.share
             judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
             spent.append((1 - share) * costs[high] + share * costs[low])
@@ -482,24 +502,23 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         def best(rows):
             """Of equal ones the cheapest."""
-            worth = judged[:, rows].mean(axis=1)
+            worth = mean(judged[:, rows], rows)
             within = np.flatnonzero(worth >= worth.max() - 1e-12)
-            return within[np.argmin(spent[within].mean(axis=1))]
+            return within[np.argmin(mean(spent[within]))]
 
         first = rows % 2 == 0
         fair = np.where(first, judged[best(~first)], judged[best(first)])
         at = best(rows)
         start, spending, left = found[at]
-        root = np.sqrt(max(n_rows - 1, 1))
         stays = not policies.goes_on(start, spending, left)
         point = OperatingPoint(
             list(self.sets_[start]),
             np.inf if stays else float(policies.prices[spending.price]),
             spending.share,
-            float(spent[at].mean()),
-            float(spent[at].std() / root),
-            float(fair.mean()),
-            float(fair.std() / root),
+            float(mean(spent[at])),
+            standard_error(spent[at], weight),
+            float(mean(fair)),
+            standard_error(fair, weight),
         )
         return _Choice(int(start), spending, left, point)
 

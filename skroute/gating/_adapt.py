@@ -165,8 +165,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     quality : str, cost matrix or callable, default="accuracy"
         What an answer is worth when the level of the gate is set and in ``validation_quality_``,
-        as in :class:`~skroute.routing.OccamRouterClassifier`. f1 and g are trained on log loss
-        whatever it is, as the full model is on its own.
+        as in :class:`~skroute.routing.OccamRouterClassifier`. The default asks only for right
+        answers, since probabilities of a full model that is given, such as the votes of a forest,
+        may be wrong where its answers are not. With rare positives take ``"log_loss"``,
+        ``"brier"`` or a cost matrix. f1 and g are trained on log loss whatever it is, as the full
+        model is on its own.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `feature_costs`. The rows with the highest gate

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.metrics import accuracy_score
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score, get_scorer, get_scorer_names
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
@@ -13,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from skroute.base import Plan, check_budget, dispatch
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer
-from skroute.gating._levels import row_draws, row_keys, standard_error
+from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
 from skroute.gating._set_models import OwnModel, SetModel, Task, fit_again, fit_judged
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
+from skroute.metrics._objectives import OF_LABELS, objective_of_labels
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -81,7 +83,8 @@ class OperatingPoint(NamedTuple):
 
     quality, quality_se : float
         Mean quality of the held-out rows, and its standard error. Each half of them is judged by
-        what the other half says, the choice of `first` included.
+        what the other half says, the choice of `first` included. Of a scorer the mean of the two
+        halves, and half their difference.
 
     Examples
     --------
@@ -121,8 +124,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
     ----------
     estimator : classifier with predict_proba, default=None
         The model, of which clones are fitted twice for each of some thirty sets, each on the
-        columns of its set. None: LightGBM, which needs no tuning here. The sets are looked for
-        by LightGBM in either case.
+        columns of its set. None: two forests of LightGBM, of which one fits closely and one has
+        random thresholds; held-out rows say how much each counts. The sets are looked for by
+        LightGBM in either case.
 
     feature_costs : array-like or mapping, default=None
         Cost of each feature, or of each group if `feature_groups` is given. A group of cost 0
@@ -136,8 +140,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         What an answer is worth, as in :class:`~skroute.routing.OccamRouterClassifier`: first
         sets, what is bought next and when a row stops are chosen for it. The default suits
         probabilities, rankings and money alike; where positives are rare, accuracy sees no
-        difference between a good set and none. Sets and models are found by log loss whatever
-        it is.
+        difference between a good set and none. It may also be a scorer, or the name of one,
+        such as ``"roc_auc"``: what is bought next and when a row stops are then learned by log
+        loss, and the scorer chooses the first set. Sets and models are found by log loss
+        whatever it is.
 
     max_rounds : int, default=None
         Purchases of a row, one after the other: how often a patient is called back. A set is
@@ -306,7 +312,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
                     "out, or give a model that takes it."
                 )
-        objective = self._objective()
+        self._scorer, objective = scorer_of(self.quality), self._objective()
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         whole = Task(
             values,
@@ -320,6 +326,16 @@ class SequentialFeatureClassifier(FeatureBuyer):
             seed,
         )
         fitted, out = (kept[part] for part in held_out_part(encoded[kept], seed))
+        if self._scorer is not None:
+            for half in (out[::2], out[1::2]):
+                if len(np.unique(encoded[half])) < len(self.classes_):
+                    raise ValueError(
+                        f"quality={self.quality!r} is a scorer, which needs rows of every class in "
+                        "each half of the held-out rows. Give more rows, or quality='log_loss'."
+                    )
+            # A scorer that is not for these labels says so before a model is fitted.
+            shares = np.tile(whole.of(kept).shares, (len(out), 1))
+            self._scorer(_Answers(self.classes_, shares), whole.X[out], self.classes_[encoded[out]])
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
         with task.step("judge"):
@@ -335,6 +351,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 np.array([self._quality_of(encoded[out], own) for own in proba]),
                 weight[out] / weight[out].mean(),
             )
+            self._scored = None if self._scorer is None else (np.array(proba), encoded[out])
         with task.step("fit"):
             self._models = self._fit_models(whole, kept, rows, None, weighted)
         names = np.array(self.group_names_, dtype=object)
@@ -344,6 +361,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
         n_groups = len(self.group_costs_)
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
         self._choice(self._limits(self._effective_budget(None), None, None), warns=True)
+
+    def _objective(self):
+        if scorer_of(self.quality) is None:
+            return super()._objective()
+        # What a scorer says of one row is nothing.
+        return objective_of_labels("log_loss", self.classes_)
 
     def _fit_models(self, whole, fitted, rows, out, weighted):
         """A model for each set: judged ones learn from some rows, the others from all."""
@@ -485,7 +508,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         (_, _, quality, weight), costs = self._held_out, self.set_costs_
         n_rows = quality.shape[1]
         rows = np.arange(n_rows)
-        found, judged, spent = [], [], []
+        found, judged, spent, answers = [], [], [], []
 
         def mean(values, rows=slice(None)):
             return np.average(values, axis=-1, weights=weight[rows])
@@ -498,11 +521,16 @@ class SequentialFeatureClassifier(FeatureBuyer):
             high, low, share = fair[by_half.price], fair[by_half.lower], by_half.share
             judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
             spent.append((1 - share) * costs[high] + share * costs[low])
+            if self._scorer is not None:
+                ends_at = np.where(GOLDEN * rows % 1 < share, low, high)
+                answers.append(self._scored[0][ends_at, rows])
         judged, spent = np.array(judged), np.array(spent)
 
         def best(rows):
             """Of equal ones the cheapest."""
             worth = mean(judged[:, rows], rows)
+            if self._scorer is not None:
+                worth = np.array([self._score(proba, rows) for proba in answers])
             within = np.flatnonzero(worth >= worth.max() - 1e-12)
             return within[np.argmin(mean(spent[within]))]
 
@@ -510,6 +538,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
         fair = np.where(first, judged[best(~first)], judged[best(first)])
         at = best(rows)
         start, spending, left = found[at]
+        worth = float(mean(fair)), standard_error(fair, weight)
+        if self._scorer is not None:
+            halves = ((first, best(~first)), (~first, best(first)))
+            of_half = [self._score(answers[chosen], own) for own, chosen in halves]
+            worth = float(np.mean(of_half)), float(np.ptp(of_half) / 2)
         stays = not policies.goes_on(start, spending, left)
         point = OperatingPoint(
             list(self.sets_[start]),
@@ -517,10 +550,17 @@ class SequentialFeatureClassifier(FeatureBuyer):
             spending.share,
             float(mean(spent[at])),
             standard_error(spent[at], weight),
-            float(mean(fair)),
-            standard_error(fair, weight),
+            *worth,
         )
         return _Choice(int(start), spending, left, point)
+
+    def _score(self, proba, rows):
+        """The scorer's value of probabilities of some of the held-out rows."""
+        y, weight = self.classes_[self._scored[1][rows]], self._held_out[3][rows]
+        weights = {} if (weight == 1).all() else {"sample_weight": weight}
+        return self._scorer(
+            _Answers(self.classes_, proba[rows]), np.empty((len(y), 0)), y, **weights
+        )
 
     def _starts(self, limits):
         """Sets that every row may buy at first; without a round only what is free."""
@@ -536,8 +576,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if least > min(limits.budget, limits.max_cost) * _ROOM:
             why = f"the cheapest set costs {least:.6g} for each row. Raise the budget."
         else:
+            name = self._bound.name if self._scorer is None else self.quality
             why = (
-                f"no set of groups within it raised quality={self._bound.name!r} on the held-out "
+                f"no set of groups within it raised quality={name!r} on the held-out "
                 "rows. Another quality, more rows or other features may."
             )
         warn(f"Nothing is bought within budget={limits.budget!r}: {why}")
@@ -806,6 +847,27 @@ class SequentialFeatureClassifier(FeatureBuyer):
         call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
         plan = self._plan(self._check_X(X), self._effective_budget(budget), **call)
         return plan.state[-1]
+
+
+class _Answers(ClassifierMixin, BaseEstimator):
+    """Answers that are known, as a fitted classifier for a scorer."""
+
+    def __init__(self, classes_, proba):
+        self.classes_, self.proba = classes_, proba
+
+    def predict_proba(self, X):
+        return self.proba
+
+    def predict(self, X):
+        return self.classes_[self.proba.argmax(axis=1)]
+
+
+def scorer_of(quality):
+    """The scorer that `quality` is or names; None where it is a quality of single rows."""
+    if isinstance(quality, str):
+        named = quality not in OF_LABELS and quality in get_scorer_names()
+        return get_scorer(quality) if named else None
+    return quality if hasattr(quality, "_score_func") else None
 
 
 def held_out_part(y, seed):

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import get_scorer, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from skroute.features import LazyFeatures
@@ -318,6 +318,28 @@ def test_what_is_bought_is_chosen_by_the_quality_asked_for(quality):
     response = proba if quality in ("brier", "log_loss") else proba.argmax(axis=1)
     realised = model._bound.of(y_test, response).mean()
     assert realised == pytest.approx(point.quality, abs=5 * point.quality_se + 0.02)
+
+
+def test_a_scorer_chooses_the_first_set():
+    """Of all candidates at a budget the one that is best by it on the held-out rows."""
+    X, y, X_test, y_test = rare(2000)
+    told = np.where(y == 1, "ill", "well")
+    groups = {"feature_groups": PANELS, "feature_costs": PRICES, "random_state": 0}
+    named = SequentialFeatureClassifier(quality="average_precision", **groups)
+    with pytest.raises(ValueError, match="pos_label"):
+        named.fit(X, told)
+    model = SequentialFeatureClassifier(quality="roc_auc", **groups).fit(X, told)
+    point = model.operating_point(4)
+    auc = roc_auc_score(y_test, model.predict_proba(X_test, budget=4)[:, 0])
+    assert auc == pytest.approx(point.quality, abs=0.06) and 0 < point.quality_se < 0.1
+    assert 3.6 < model.predict_cost(X_test, budget=4).mean() < 4.4
+    by_hand = SequentialFeatureClassifier(quality=get_scorer("roc_auc"), **groups).fit(X, told)
+    assert by_hand.operating_point(4) == point
+    few = SequentialFeatureClassifier(quality="roc_auc", **groups)
+    with pytest.raises(ValueError, match="rows of every class in each half"):
+        few.fit(X[:30], np.arange(30) < 2)
+    with pytest.raises(ValueError, match="is none of"):
+        SequentialFeatureClassifier(quality="roc").fit(X, y)
 
 
 def test_rows_of_no_weight_leave_no_trace(rows):

@@ -122,7 +122,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         The full model f0. Fitted on all rows, and by `cv` to learn how good it is on rows
         that it has not seen; out-of-bag votes are used instead where it offers them
         (``oob_score=True``). A :class:`~sklearn.frozen.FrozenEstimator` is used as it is, and
-        the rows given to `fit` should then be new to it.
+        the rows given to `fit` should then be new to it. LightGBM whose `n_jobs` is None
+        learns from fewer than 20,000 rows with one thread.
 
     gate : BoostedGate or LinearGate, default=None
         The kind of f1 and g, with its parameters: :class:`BoostedGate` (Algorithm 2) or

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
-from sklearn.base import clone
 
 from skroute.base import note_failure
 from skroute.forests import leaf_sums, read_lightgbm
+from skroute.gating._boosting import cloned
 from skroute.gating._out_of_sample import in_order
 from skroute.utils._validation import check_probabilities
 
@@ -206,7 +206,7 @@ class OwnModel(NamedTuple):
     def fit(cls, estimator, columns, rows, y, classes, params):
         """A clone, fitted."""
         with note_failure("estimator", len(y), "fit"):
-            return cls(columns, clone(estimator).fit(rows, classes[y], **params), classes)
+            return cls(columns, cloned(estimator, len(y)).fit(rows, classes[y], **params), classes)
 
     def proba(self, rows):
         """Class probabilities."""

@@ -11,12 +11,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skroute
+from skroute.gating import SequentialFeatureClassifier
 from tests.decision_checks import DECISION_CHECKS
 from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS
 from tests.router_checks import ROUTER_CHECKS
 
 
-@parametrize_with_checks(ESTIMATORS)
+def expected_failures(estimator):
+    """Checks that a method cannot pass, with the reason."""
+    if isinstance(estimator, SequentialFeatureClassifier):
+        name = "check_sample_weight_equivalence_on_dense_data"
+        return {name: "rows are held out by chance: of a repeated row one may be learned from"}
+    return {}
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_sklearn_checks(estimator, check):
     check(estimator)
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from skroute.base import ROUNDING, Plan, check_affordable, check_costs, dispatch, note_failure
 from skroute.gating._buyer import FeatureBuyer
 from skroute.gating._gates import BoostedGate, LinearGate, Problem, Rows
-from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys
+from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys, standard_error
 from skroute.gating._objective import full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
 from skroute.utils._compat import (
@@ -122,7 +122,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         The full model f0. Fitted on all rows, and by `cv` to learn how good it is on rows
         that it has not seen; out-of-bag votes are used instead where it offers them
         (``oob_score=True``). A :class:`~sklearn.frozen.FrozenEstimator` is used as it is, and
-        the rows given to `fit` should then be new to it.
+        the rows given to `fit` should then be new to it. LightGBM whose `n_jobs` is None
+        learns from fewer than 20,000 rows with one thread.
 
     gate : BoostedGate or LinearGate, default=None
         The kind of f1 and g, with its parameters: :class:`BoostedGate` (Algorithm 2) or
@@ -165,8 +166,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     quality : str, cost matrix or callable, default="accuracy"
         What an answer is worth when the level of the gate is set and in ``validation_quality_``,
-        as in :class:`~skroute.routing.OccamRouterClassifier`. f1 and g are trained on log loss
-        whatever it is, as the full model is on its own.
+        as in :class:`~skroute.routing.OccamRouterClassifier`. The default asks only for right
+        answers, since probabilities of a full model that is given, such as the votes of a forest,
+        may be wrong where its answers are not. With rare positives take ``"log_loss"``,
+        ``"brier"`` or a cost matrix. f1 and g are trained on log loss whatever it is, as the full
+        model is on its own.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `feature_costs`. The rows with the highest gate
@@ -681,10 +685,3 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 def _response(objective, proba):
     """What an objective judges: probabilities, or the most likely class."""
     return proba if objective.asks == "predict_proba" else proba.argmax(axis=1)
-
-
-def standard_error(values, weight):
-    """Standard error of a weighted mean of independent rows."""
-    mean, n = np.average(values, weights=weight), max(int((weight > 0).sum()), 2)
-    spread = np.sqrt(np.sum((weight * (values - mean)) ** 2)) / weight.sum()
-    return float(spread * np.sqrt(n / (n - 1)))

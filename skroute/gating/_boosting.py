@@ -21,6 +21,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy.special import expit, logit
+from sklearn.base import clone
 
 from skroute.forests import Forest, leaf_sums, read_lightgbm
 from skroute.gating._objective import (
@@ -55,6 +56,18 @@ def threads_for(n_rows, n_jobs):
     OpenMP's threads do not come along there, and it waits for them.
     """
     return 1 if _forked or n_rows < _SMALL else effective_n_jobs(n_jobs)
+
+
+def cloned(estimator, n_rows):
+    """A clone; LightGBM whose `n_jobs` was left open gets one thread for few rows too.
+
+    Its own default is all cores, which wait for each other on a busy machine.
+    """
+    model = clone(estimator)
+    is_open = type(model).__module__.startswith("lightgbm.") and model.n_jobs is None
+    if is_open and (_forked or n_rows < _SMALL):
+        model.set_params(n_jobs=1)
+    return model
 
 
 # LightGBM's kZeroThreshold.

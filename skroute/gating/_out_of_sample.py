@@ -1,12 +1,12 @@
 """Out-of-sample probabilities of the full model for the rows it is trained on."""
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
+from skroute.gating._boosting import cloned
 from skroute.utils._compat import _safe_indexing, check_method_params, num_samples
 from skroute.utils._validation import check_probabilities
 
@@ -14,7 +14,7 @@ from skroute.utils._validation import check_probabilities
 def fit_full(estimator, X, y, params):
     """A clone fitted on all rows; a frozen estimator stays as it is."""
     with note_failure("full", num_samples(X), "fit"):
-        return clone(estimator).fit(X, y, **params)
+        return cloned(estimator, num_samples(X)).fit(X, y, **params)
 
 
 def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
@@ -69,7 +69,7 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
 
 def _fold(estimator, X, y, train, test, params):
     with note_failure("full", len(train), "fit"):
-        model = clone(estimator).fit(
+        model = cloned(estimator, len(train)).fit(
             _safe_indexing(X, train), y[train], **check_method_params(X, params, indices=train)
         )
     proba = model.predict_proba(_safe_indexing(X, test))

@@ -4,19 +4,21 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.metrics import accuracy_score
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score, get_scorer, get_scorer_names
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import Plan, check_budget, dispatch
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer
-from skroute.gating._levels import row_draws, row_keys
+from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
 from skroute.gating._set_models import OwnModel, SetModel, Task, fit_again, fit_judged
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
+from skroute.metrics._objectives import OF_LABELS, objective_of_labels
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -81,7 +83,8 @@ class OperatingPoint(NamedTuple):
 
     quality, quality_se : float
         Mean quality of the held-out rows, and its standard error. Each half of them is judged by
-        what the other half says, the choice of `first` included.
+        what the other half says, the choice of `first` included. Of a scorer the mean of the two
+        halves, and half their difference.
 
     Examples
     --------
@@ -121,8 +124,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
     ----------
     estimator : classifier with predict_proba, default=None
         The model, of which clones are fitted twice for each of some thirty sets, each on the
-        columns of its set. None: LightGBM, which needs no tuning here. The sets are looked for
-        by LightGBM in either case.
+        columns of its set. None: two forests of LightGBM, of which one fits closely and one has
+        random thresholds; held-out rows say how much each counts. The sets are looked for by
+        LightGBM in either case.
 
     feature_costs : array-like or mapping, default=None
         Cost of each feature, or of each group if `feature_groups` is given. A group of cost 0
@@ -136,8 +140,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         What an answer is worth, as in :class:`~skroute.routing.OccamRouterClassifier`: first
         sets, what is bought next and when a row stops are chosen for it. The default suits
         probabilities, rankings and money alike; where positives are rare, accuracy sees no
-        difference between a good set and none. Sets and models are found by log loss whatever
-        it is.
+        difference between a good set and none. It may also be a scorer, or the name of one,
+        such as ``"roc_auc"``: what is bought next and when a row stops are then learned by log
+        loss, and the scorer chooses the first set. Sets and models are found by log loss
+        whatever it is.
 
     max_rounds : int, default=None
         Purchases of a row, one after the other: how often a patient is called back. A set is
@@ -267,7 +273,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     # Fit ------------------------------------------------------------------------------
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Learn what to buy, when to stop and how to answer.
 
         Parameters
@@ -279,49 +285,75 @@ class SequentialFeatureClassifier(FeatureBuyer):
         y : array-like of shape (n_samples,)
             Class labels.
 
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights: of the models, of what answers are worth and of what a row costs in
+            the mean. Passed to the clones of `estimator` too, which must take them.
+
         Returns
         -------
         self
             After a failure it is not fitted.
         """
-        return super().fit(X, y)
+        return super().fit(X, y, sample_weight=sample_weight)
 
-    def _fit(self, X, y, *, task):
-        values, encoded, _ = self._checked(X, y, None)
-        if len(values) < _FEWEST:
+    def _fit(self, X, y, *, task, sample_weight=None):
+        values, encoded, weight = self._checked(X, y, sample_weight)
+        # A row of weight 0 must leave no trace.
+        kept = np.flatnonzero(weight > 0)
+        if len(kept) < _FEWEST:
             raise ValueError(
-                f"X has {len(values)} rows; at least {_FEWEST} are needed, since what is learned "
-                "is judged on rows held out."
+                f"X has {len(kept)} rows of positive weight; at least {_FEWEST} are needed, since "
+                "what is learned is judged on rows held out."
             )
-        objective = self._objective()
+        own = self.estimator
+        if sample_weight is not None and own is not None:
+            if not has_fit_parameter(own, "sample_weight"):
+                raise ValueError(
+                    f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
+                    "out, or give a model that takes it."
+                )
+        self._scorer, objective = scorer_of(self.quality), self._objective()
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         whole = Task(
             values,
             encoded,
+            weight,
             len(self.classes_),
             self.group_of_,
             self.group_costs_,
             self._categorical,
-            threads_for(len(values), self.n_jobs),
+            threads_for(len(kept), self.n_jobs),
             seed,
         )
-        fitted, out = held_out_part(encoded, seed)
+        fitted, out = (kept[part] for part in held_out_part(encoded[kept], seed))
+        if self._scorer is not None:
+            for half in (out[::2], out[1::2]):
+                if len(np.unique(encoded[half])) < len(self.classes_):
+                    raise ValueError(
+                        f"quality={self.quality!r} is a scorer, which needs rows of every class in "
+                        "each half of the held-out rows. Give more rows, or quality='log_loss'."
+                    )
+            # A scorer that is not for these labels says so before a model is fitted.
+            shares = np.tile(whole.of(kept).shares, (len(out), 1))
+            self._scorer(_Answers(self.classes_, shares), whole.X[out], self.classes_[encoded[out]])
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
         with task.step("judge"):
             rows = None if self.estimator is None else on_host(X)
-            self._judged = self._fit_models(whole, fitted, rows, out)
+            weighted = sample_weight is not None
+            self._judged = self._fit_models(whole, fitted, rows, out, weighted)
             of_rows = [self._own_rows(model, whole.X, rows, out) for model in self._judged]
             proba = [model.proba(own) for model, own in zip(self._judged, of_rows)]
-            self._bound = objective.bound(encoded)
+            self._bound = objective.bound(encoded[kept], weight[kept])
             self._held_out = (
                 np.array([self._value(own) for own in proba]),
                 np.array([self._key(own) for own in proba]),
                 np.array([self._quality_of(encoded[out], own) for own in proba]),
+                weight[out] / weight[out].mean(),
             )
+            self._scored = None if self._scorer is None else (np.array(proba), encoded[out])
         with task.step("fit"):
-            every = np.arange(len(values))
-            self._models = self._fit_models(whole, every, rows, None)
+            self._models = self._fit_models(whole, kept, rows, None, weighted)
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
@@ -330,7 +362,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
         self._choice(self._limits(self._effective_budget(None), None, None), warns=True)
 
-    def _fit_models(self, whole, fitted, rows, out):
+    def _objective(self):
+        if scorer_of(self.quality) is None:
+            return super()._objective()
+        # What a scorer says of one row is nothing.
+        return objective_of_labels("log_loss", self.classes_)
+
+    def _fit_models(self, whole, fitted, rows, out, weighted):
         """A model for each set: judged ones learn from some rows, the others from all."""
         task = whole.of(fitted)
         task = task._replace(n_threads=1)
@@ -344,10 +382,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
         for groups in self._sets:
             columns = task.columns(groups)
             if not len(columns):
-                models.append(SetModel(columns, None, task.shares))
+                models.append(SetModel.constant(columns, task.shares))
                 continue
             part = _safe_indexing(_safe_indexing(rows, fitted), columns, axis=1)
-            own = OwnModel.fit(self.estimator, columns, part, task.y, self.classes_)
+            params = {"sample_weight": task.weight} if weighted else {}
+            own = OwnModel.fit(self.estimator, columns, part, task.y, self.classes_, params)
             models.append(own)
         return models
 
@@ -412,10 +451,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _learn(self, limits, rows):
         """Policies within limits of each row, from some of the held-out rows."""
-        value, key, _ = self._held_out
+        value, key, _, weight = self._held_out
         allowed = self.set_costs_ <= limits.max_cost * _ROOM
         fixed = self._sets, self.set_costs_, allowed, self._most_rounds(limits)
-        return Policies.learn(value[:, rows], key[:, rows], *fixed)
+        return Policies.learn(value[:, rows], key[:, rows], *fixed, weight[rows])
 
     def _policies_of(self, limits):
         own = limits.max_rounds, limits.max_cost
@@ -466,42 +505,62 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _choose(self, limits):
         policies, ends = self._policies_of(limits), self._ends_of(limits)
-        quality, costs = self._held_out[2], self.set_costs_
+        (_, _, quality, weight), costs = self._held_out, self.set_costs_
         n_rows = quality.shape[1]
         rows = np.arange(n_rows)
-        found, judged, spent = [], [], []
+        found, judged, spent, answers = [], [], [], []
+
+        def mean(values, rows=slice(None)):
+            return np.average(values, axis=-1, weights=weight[rows])
+
         for start in self._starts(limits):
             left = self._left(start, self._most_rounds(limits))
             own, fair = ends[start]
-            found.append((start, spend(costs[own].mean(axis=1), limits.budget), left))
-            by_half = spend(costs[fair].mean(axis=1), limits.budget)
+            found.append((start, spend(mean(costs[own]), limits.budget), left))
+            by_half = spend(mean(costs[fair]), limits.budget)
             high, low, share = fair[by_half.price], fair[by_half.lower], by_half.share
             judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
             spent.append((1 - share) * costs[high] + share * costs[low])
+            if self._scorer is not None:
+                ends_at = np.where(GOLDEN * rows % 1 < share, low, high)
+                answers.append(self._scored[0][ends_at, rows])
         judged, spent = np.array(judged), np.array(spent)
 
         def best(rows):
             """Of equal ones the cheapest."""
-            worth = judged[:, rows].mean(axis=1)
+            worth = mean(judged[:, rows], rows)
+            if self._scorer is not None:
+                worth = np.array([self._score(proba, rows) for proba in answers])
             within = np.flatnonzero(worth >= worth.max() - 1e-12)
-            return within[np.argmin(spent[within].mean(axis=1))]
+            return within[np.argmin(mean(spent[within]))]
 
         first = rows % 2 == 0
         fair = np.where(first, judged[best(~first)], judged[best(first)])
         at = best(rows)
         start, spending, left = found[at]
-        root = np.sqrt(max(n_rows - 1, 1))
+        worth = float(mean(fair)), standard_error(fair, weight)
+        if self._scorer is not None:
+            halves = ((first, best(~first)), (~first, best(first)))
+            of_half = [self._score(answers[chosen], own) for own, chosen in halves]
+            worth = float(np.mean(of_half)), float(np.ptp(of_half) / 2)
         stays = not policies.goes_on(start, spending, left)
         point = OperatingPoint(
             list(self.sets_[start]),
             np.inf if stays else float(policies.prices[spending.price]),
             spending.share,
-            float(spent[at].mean()),
-            float(spent[at].std() / root),
-            float(fair.mean()),
-            float(fair.std() / root),
+            float(mean(spent[at])),
+            standard_error(spent[at], weight),
+            *worth,
         )
         return _Choice(int(start), spending, left, point)
+
+    def _score(self, proba, rows):
+        """The scorer's value of probabilities of some of the held-out rows."""
+        y, weight = self.classes_[self._scored[1][rows]], self._held_out[3][rows]
+        weights = {} if (weight == 1).all() else {"sample_weight": weight}
+        return self._scorer(
+            _Answers(self.classes_, proba[rows]), np.empty((len(y), 0)), y, **weights
+        )
 
     def _starts(self, limits):
         """Sets that every row may buy at first; without a round only what is free."""
@@ -517,8 +576,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if least > min(limits.budget, limits.max_cost) * _ROOM:
             why = f"the cheapest set costs {least:.6g} for each row. Raise the budget."
         else:
+            name = self._bound.name if self._scorer is None else self.quality
             why = (
-                f"no set of groups within it raised quality={self._bound.name!r} on the held-out "
+                f"no set of groups within it raised quality={name!r} on the held-out "
                 "rows. Another quality, more rows or other features may."
             )
         warn(f"Nothing is bought within budget={limits.budget!r}: {why}")
@@ -787,6 +847,27 @@ class SequentialFeatureClassifier(FeatureBuyer):
         call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
         plan = self._plan(self._check_X(X), self._effective_budget(budget), **call)
         return plan.state[-1]
+
+
+class _Answers(ClassifierMixin, BaseEstimator):
+    """Answers that are known, as a fitted classifier for a scorer."""
+
+    def __init__(self, classes_, proba):
+        self.classes_, self.proba = classes_, proba
+
+    def predict_proba(self, X):
+        return self.proba
+
+    def predict(self, X):
+        return self.classes_[self.proba.argmax(axis=1)]
+
+
+def scorer_of(quality):
+    """The scorer that `quality` is or names; None where it is a quality of single rows."""
+    if isinstance(quality, str):
+        named = quality not in OF_LABELS and quality in get_scorer_names()
+        return get_scorer(quality) if named else None
+    return quality if hasattr(quality, "_score_func") else None
 
 
 def held_out_part(y, seed):

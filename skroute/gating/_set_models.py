@@ -3,17 +3,21 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
-from sklearn.base import clone
 
 from skroute.base import note_failure
 from skroute.forests import leaf_sums, read_lightgbm
+from skroute.gating._boosting import cloned
 from skroute.gating._out_of_sample import in_order
 from skroute.utils._validation import check_probabilities
 
 # Rows that a leaf of a model is worth: of two equal classes, or more of unequal ones.
 _ROWS_OF_A_LEAF = 100
+# Leaves of the trees with random thresholds, which are not what keeps them smooth: the default.
+_SMOOTHED_LEAVES = 31
+# Of the log-odds of a forest at most.
+_MOST_FACTOR = 3.0
 _MOST_ROUNDS = 300
 _PATIENCE = 20
 
@@ -25,6 +29,8 @@ class Task(NamedTuple):
     ----------
     X : ndarray of shape (n_rows, n_features)
     y : ndarray of shape (n_rows,), dtype=int
+    weight : ndarray of shape (n_rows,)
+        Above 0.
     n_classes : int
     group_of : ndarray of shape (n_features,), dtype=int
     costs : ndarray of shape (n_groups,)
@@ -34,6 +40,7 @@ class Task(NamedTuple):
 
     X: Any
     y: Any
+    weight: Any
     n_classes: int
     group_of: Any
     costs: Any
@@ -43,7 +50,7 @@ class Task(NamedTuple):
 
     def of(self, rows):
         """Some of the rows."""
-        return self._replace(X=self.X[rows], y=self.y[rows])
+        return self._replace(X=self.X[rows], y=self.y[rows], weight=self.weight[rows])
 
     @property
     def free(self):
@@ -57,7 +64,13 @@ class Task(NamedTuple):
     @property
     def shares(self):
         """Share of each class."""
-        return np.bincount(self.y, minlength=self.n_classes) / len(self.y)
+        count = np.bincount(self.y, self.weight, minlength=self.n_classes)
+        return count / self.weight.sum()
+
+    def log_loss(self, scores):
+        """Mean log loss of scores of these rows, one for each class."""
+        own = log_softmax(scores, axis=1)[np.arange(len(self.y)), self.y]
+        return -np.average(own, weights=self.weight)
 
     def params(self, most_leaves, **more):
         """LightGBM's parameters for these rows: rare classes and few rows get small trees."""
@@ -86,6 +99,7 @@ class Task(NamedTuple):
         return lightgbm.Dataset(
             np.ascontiguousarray(self.X[:, columns]),
             label=self.y,
+            weight=self.weight,
             params=params,
             reference=reference,
             categorical_feature=np.flatnonzero(self.categorical[columns]).tolist(),
@@ -98,64 +112,87 @@ class SetModel(NamedTuple):
     Attributes
     ----------
     columns : ndarray of int
-    forest : Forest, estimator or None
-        None where the set is empty: every row gets the shares.
+    forests : list of Forest
+        None of them where the set is empty: every row gets the shares.
     shares : ndarray of shape (n_classes,)
         Of the classes.
-    rounds : int
-        Of boosting.
-    temperature : float
-        Factor of the log-odds that suits held-out rows best.
+    rounds : list of int
+        Of boosting each forest.
+    factors : ndarray of shape (n_forests,)
+        Of the log-odds of each forest: those that suit held-out rows best.
     """
 
     columns: Any
-    forest: Any
+    forests: list
     shares: Any
-    rounds: int = 0
-    temperature: float = 1.0
+    rounds: list
+    factors: Any
+
+    @classmethod
+    def constant(cls, columns, shares):
+        """Of no columns."""
+        return cls(columns, [], shares, [], np.empty(0))
 
     def proba(self, values):
         """Class probabilities of rows of all columns."""
-        if self.forest is None:
+        if not self.forests:
             return np.tile(self.shares, (len(values), 1))
-        scores = leaf_sums(self.forest, values[:, self.columns])
-        if scores.shape[1] == 1:
-            scores = np.hstack([np.zeros_like(scores), scores])
-        return softmax(self.temperature * scores, axis=1)
+        own = values[:, self.columns]
+        scores = [_of_classes(leaf_sums(forest, own)) for forest in self.forests]
+        return softmax(np.tensordot(self.factors, scores, axes=1), axis=1)
+
+
+def _of_classes(scores):
+    """Scores of all classes, where a forest has those of the second of two only."""
+    return scores if scores.shape[1] > 1 else np.hstack([np.zeros_like(scores), scores])
+
+
+def _kinds(task, columns):
+    """LightGBM's parameters of the two forests of a model.
+
+    One fits closely, which is best where the classes are clear. Random thresholds smooth the
+    other, which is better where they are not: there the first can only stop early.
+    """
+    every = task.params(63, max_bin=255 if len(columns) == 1 else 63)
+    return every, every | {"extra_trees": True, "num_leaves": _SMOOTHED_LEAVES}
 
 
 def fit_judged(task, groups, out):
-    """A model of a set, of as many rounds and of the temperature that suit held-out rows best."""
+    """A model of a set, of as many rounds and with the factors that suit held-out rows best."""
     import lightgbm
 
     columns = task.columns(groups)
     if not len(columns):
-        return SetModel(columns, None, task.shares)
-    params = task.params(63, max_bin=255 if len(columns) == 1 else 63)
-    data = task.data(columns, params)
-    stop = lightgbm.early_stopping(_PATIENCE, verbose=False)
-    judge = out.data(columns, params, reference=data)
-    booster = lightgbm.train(params, data, _MOST_ROUNDS, valid_sets=[judge], callbacks=[stop])
-    rounds = max(booster.best_iteration, 1)
-    model = SetModel(columns, read_lightgbm(booster, rounds), task.shares, rounds)
-    scores = np.log(np.clip(model.proba(out.X), 1e-12, 1.0))
+        return SetModel.constant(columns, task.shares)
+    forests, rounds = [], []
+    for params in _kinds(task, columns):
+        data = task.data(columns, params)
+        stop = lightgbm.early_stopping(_PATIENCE, verbose=False)
+        judge = out.data(columns, params, reference=data)
+        booster = lightgbm.train(params, data, _MOST_ROUNDS, valid_sets=[judge], callbacks=[stop])
+        rounds.append(max(booster.best_iteration, 1))
+        forests.append(read_lightgbm(booster, rounds[-1]))
+    scores = [_of_classes(leaf_sums(forest, out.X[:, columns])) for forest in forests]
 
-    def loss(factor):
-        return -log_softmax(factor * scores, axis=1)[np.arange(len(out.y)), out.y].mean()
+    def loss(factors):
+        return out.log_loss(np.tensordot(factors, scores, axes=1))
 
-    found = minimize_scalar(loss, bounds=(0.2, 3.0), method="bounded")
-    return model._replace(temperature=float(found.x))
+    start = np.full(len(forests), 1 / len(forests))
+    found = minimize(loss, start, method="L-BFGS-B", bounds=[(0.0, _MOST_FACTOR)] * len(forests))
+    return SetModel(columns, forests, task.shares, rounds, found.x)
 
 
 def fit_again(task, model):
     """A model like one that was judged, of all rows."""
     import lightgbm
 
-    if model.forest is None:
+    if not model.forests:
         return model._replace(shares=task.shares)
-    params = task.params(63, max_bin=255 if len(model.columns) == 1 else 63)
-    booster = lightgbm.train(params, task.data(model.columns, params), model.rounds)
-    return model._replace(forest=read_lightgbm(booster, -1), shares=task.shares)
+    forests = []
+    for params, rounds in zip(_kinds(task, model.columns), model.rounds):
+        booster = lightgbm.train(params, task.data(model.columns, params), rounds)
+        forests.append(read_lightgbm(booster, -1))
+    return model._replace(forests=forests, shares=task.shares)
 
 
 class OwnModel(NamedTuple):
@@ -166,10 +203,10 @@ class OwnModel(NamedTuple):
     classes: Any
 
     @classmethod
-    def fit(cls, estimator, columns, rows, y, classes):
+    def fit(cls, estimator, columns, rows, y, classes, params):
         """A clone, fitted."""
         with note_failure("estimator", len(y), "fit"):
-            return cls(columns, clone(estimator).fit(rows, classes[y]), classes)
+            return cls(columns, cloned(estimator, len(y)).fit(rows, classes[y], **params), classes)
 
     def proba(self, rows):
         """Class probabilities."""

@@ -5,7 +5,6 @@ no cheaper one has a lower loss, so that the best set found within each cost is 
 """
 
 import numpy as np
-from scipy.special import log_softmax
 
 from skroute.gating._set_models import Task
 
@@ -49,16 +48,16 @@ class _Trials:
     def _loss(self, groups, part):
         key = groups.tobytes(), part
         if key not in self._losses:
-            task, y = self.fitted[part], self.task.y[self.parts[part]]
+            task, judge = self.fitted[part], self.task.of(self.parts[part])
             columns = task.columns(groups)
             if len(columns):
                 booster = _grown(self.params, task.data(columns, self.params), self.trees)
-                scores = _scores(booster, self.task.X[np.ix_(self.parts[part], columns)])
+                scores = _scores(booster, judge.X[:, columns])
                 if part == 0:
                     self._boosters[groups.tobytes()] = booster
             else:
-                scores = np.log(np.clip(task.shares, 1e-6, 1.0))[None].repeat(len(y), axis=0)
-            self._losses[key] = -log_softmax(scores, axis=1)[np.arange(len(y)), y].mean()
+                scores = np.log(np.clip(task.shares, 1e-6, 1.0))[None].repeat(len(judge.y), axis=0)
+            self._losses[key] = judge.log_loss(scores)
         return self._losses[key]
 
     def promise(self, groups):

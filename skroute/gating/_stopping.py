@@ -38,7 +38,7 @@ class Policies(NamedTuple):
     is_limited: bool
 
     @classmethod
-    def learn(cls, value, key, sets, costs, allowed, n_rounds=None):
+    def learn(cls, value, key, sets, costs, allowed, n_rounds=None, weight=None):
         """From held-out rows.
 
         Parameters
@@ -54,8 +54,11 @@ class Policies(NamedTuple):
             Sets that may be bought.
         n_rounds : int, default=None
             Purchases at most; None is any number.
+        weight : ndarray of shape (n_rows,), default=None
+            Of the rows, above 0.
         """
-        prices = price_grid(value, costs)
+        weight = np.ones(value.shape[1]) if weight is None else weight
+        prices = price_grid(np.average(value, axis=1, weights=weight), costs)
         borders = [borders_of(own) for own in key]
         n_bins = 1 + max(len(own) for own in borders)
         bins = bins_of(borders, key)
@@ -72,8 +75,9 @@ class Policies(NamedTuple):
                     if allowed[to] and costs[to] > costs[at] and (sets[at] <= sets[to]).all()
                 ]
                 if larger:
+                    extra = costs - costs[at]
                     table[:, at] = _best(
-                        behind, value[at], bins[at], n_bins, larger, costs - costs[at], prices
+                        behind, value[at], bins[at], n_bins, larger, extra, prices, weight
                     )
                     go = table[:, at][:, bins[at]]
                     rows = np.arange(value.shape[1])
@@ -147,8 +151,8 @@ class Policies(NamedTuple):
 
 
 def price_grid(value, costs):
-    """Prices from none to one at which nothing is bought."""
-    spread = max(float(np.ptp(value.mean(axis=1))), 1e-9)
+    """Prices from none to one at which nothing is bought, from the mean value of each set."""
+    spread = max(float(np.ptp(value)), 1e-9)
     unit = spread / max(float(costs[costs > 0].mean()) if (costs > 0).any() else 1.0, 1e-300)
     grid = unit * np.geomspace(1e-3, 1e2, _PRICES - 2)
     return np.concatenate([[0.0], grid, [1e12 * unit]])
@@ -173,15 +177,16 @@ def bins_of(borders, key):
     return np.array(found, dtype=np.int64).reshape(key.shape)
 
 
-def _best(behind, now, bins, n_bins, larger, extra, prices):
+def _best(behind, now, bins, n_bins, larger, extra, prices, weight):
     """The larger set with the highest mean lead over stopping, by price and bin."""
     order = np.argsort(bins, kind="stable")
-    there, starts, counts = np.unique(bins[order], return_index=True, return_counts=True)
+    there, starts = np.unique(bins[order], return_index=True)
+    total = np.add.reduceat(weight[order], starts)
     best = np.zeros((len(prices), len(there)))
     table = np.full((len(prices), n_bins), STOP, dtype=np.int16)
     for to in larger:
-        lead = behind[:, to] - now
-        lead = np.add.reduceat(lead[:, order], starts, axis=1) / counts
+        lead = weight * (behind[:, to] - now)
+        lead = np.add.reduceat(lead[:, order], starts, axis=1) / total
         lead = _smooth(lead - prices[:, None] * extra[to])
         better = lead > best + 1e-12
         best = np.where(better, lead, best)

@@ -455,3 +455,14 @@ def test_a_full_model_that_gives_logits_is_refused():
     for full in (Logits(), FrozenEstimator(Logits().fit(X, y))):
         with pytest.raises(ValueError, match="predict_proba of 'estimator' must give prob"):
             adapt_of(full, "lin").fit(X, y)
+
+
+def test_a_given_lightgbm_takes_one_thread_for_few_rows():
+    """Its default, all cores, took a minute instead of a second where others use them."""
+    from lightgbm import LGBMClassifier
+
+    X, y, _, _ = problem("continuous", 200, 0, 0)
+    for n_jobs, expected in ((None, 1), (2, 2)):
+        full = LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=n_jobs)
+        assert make_gate("gbrt", full).fit(X, y).estimator_.n_jobs == expected
+        assert full.n_jobs == n_jobs

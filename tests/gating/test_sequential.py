@@ -8,7 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.neighbors import KNeighborsClassifier
 
 from skroute.features import LazyFeatures
 from skroute.gating import SequentialFeatureClassifier
@@ -319,6 +320,55 @@ def test_what_is_bought_is_chosen_by_the_quality_asked_for(quality):
     assert realised == pytest.approx(point.quality, abs=5 * point.quality_se + 0.02)
 
 
+def test_a_scorer_chooses_the_first_set():
+    """Of all candidates at a budget the one that is best by it on the held-out rows."""
+    X, y, X_test, y_test = rare(2000)
+    told = np.where(y == 1, "ill", "well")
+    groups = {"feature_groups": PANELS, "feature_costs": PRICES, "random_state": 0}
+    named = SequentialFeatureClassifier(quality="average_precision", **groups)
+    with pytest.raises(ValueError, match="pos_label"):
+        named.fit(X, told)
+    model = SequentialFeatureClassifier(quality="roc_auc", **groups).fit(X, told)
+    point = model.operating_point(4)
+    auc = roc_auc_score(y_test, model.predict_proba(X_test, budget=4)[:, 0])
+    assert auc == pytest.approx(point.quality, abs=0.06) and 0 < point.quality_se < 0.1
+    assert 3.6 < model.predict_cost(X_test, budget=4).mean() < 4.4
+    by_hand = SequentialFeatureClassifier(quality=get_scorer("roc_auc"), **groups).fit(X, told)
+    assert by_hand.operating_point(4) == point
+    few = SequentialFeatureClassifier(quality="roc_auc", **groups)
+    with pytest.raises(ValueError, match="rows of every class in each half"):
+        few.fit(X[:30], np.arange(30) < 2)
+    with pytest.raises(ValueError, match="is none of"):
+        SequentialFeatureClassifier(quality="roc").fit(X, y)
+
+
+def test_rows_of_no_weight_leave_no_trace(rows):
+    """Labels that are wrong and features that would shift every bin, at weight 0."""
+    X, y, X_test, _ = rows
+    X, y = X[:200], y[:200]
+    apart = SequentialFeatureClassifier(random_state=0).fit(X, y, np.full(200, 3.0))
+    together = SequentialFeatureClassifier(random_state=0).fit(
+        np.vstack([X, X + 50]), np.concatenate([y, 1 - y]), np.repeat([3.0, 0.0], 200)
+    )
+    for budget in (1, 2.5):
+        expected = apart.predict_proba(X_test, budget=budget)
+        assert_array_equal(together.predict_proba(X_test, budget=budget), expected)
+
+
+def test_weights_say_what_is_frequent():
+    """Rows of a feature that says the label, and rows where another does and that are heavy."""
+    X = np.random.default_rng(0).normal(size=(900, 2))
+    of_first = np.arange(900) % 2 == 0
+    y = np.where(of_first, X[:, 0] > 0, X[:, 1] > 0).astype(int)
+    for weight, first in ((np.where(of_first, 1, 0.1), [0]), (np.where(of_first, 0.1, 1), [1])):
+        for own in (None, LogisticRegression()):
+            model = SequentialFeatureClassifier(own, max_rounds=1, random_state=0)
+            assert model.fit(X, y, weight).operating_point(1).first == first
+    with pytest.raises(ValueError, match="does not take it"):
+        SequentialFeatureClassifier(KNeighborsClassifier()).fit(X, y, weight)
+
+
+@pytest.mark.slow
 def test_rows_that_choose_do_not_say_how_good_the_choice_is():
     """Labels that are coins: the quality of the point is a half."""
     told = []
@@ -331,7 +381,7 @@ def test_rows_that_choose_do_not_say_how_good_the_choice_is():
 
 
 def test_points_of_many_budgets_are_not_kept():
-    X, y = make_classification(200, random_state=0)
+    X, y = make_classification(200, 5, random_state=0)
     model = SequentialFeatureClassifier(random_state=0).fit(X, y)
     for budget in np.linspace(1, 5, 30):
         model.predict(X[:2], budget=budget)

@@ -1,8 +1,7 @@
 """The ledgers of streams: what a booking costs, and what a storm of killed workers leaves.
 
 A. Microseconds of reserve and commit in memory; pairs a second of SQLite and Redis, from processes
-   with threads. Redis has a processor of its own to fill, so more processes ask it where the
-   machine has cores for them.
+   with threads.
 B. The storm: processes x threads spend one total with random costs and failures, and are killed
    with SIGKILL at random instants. Never above the total; what is booked is what the providers
    counted, calls that a kill cut off accounted by name.
@@ -11,7 +10,6 @@ Redis is measured where `redis-server` and the package redis are.
 """
 
 import argparse
-import os
 import pickle
 import subprocess
 import sys
@@ -29,7 +27,7 @@ MAX_COSTS = [1.5, 3.0, 7.5]
 
 
 # Pairs a second that are asked of each ledger.
-RATES = {"SQLite": 2000, "Redis": 10_000}
+RATES = {"SQLite": 2000, "Redis": 2000}
 
 
 def make_router():
@@ -152,12 +150,6 @@ def throughput(router, ledger, n_workers, n_threads, n_pairs):
         return sum(int(n) for n, _ in done) / max(float(seconds) for _, seconds in done)
 
 
-def client_processes():
-    """How many processes ask one Redis, beside the two: as many as have a core each."""
-    most = max((os.cpu_count() or 1) - 2, 2)
-    return [n for n in (4, 6, 8, 12) if n <= most]
-
-
 def storm(router, ledger, *, n_workers, n_threads, n_requests, n_kills, seed=0):
     """Kill workers while they spend, reconcile what is named, and count."""
     rng = np.random.default_rng(seed)
@@ -235,7 +227,7 @@ def main():
     size = {"n_workers": 1, "n_threads": 2, "n_requests": 300, "n_kills": 1}
     if not short:
         size = {"n_workers": 8, "n_threads": 4, "n_requests": 200_000, "n_kills": 50}
-    rates, storms, by_clients = {}, {}, {}
+    rates, storms = {}, {}
     with tempfile.TemporaryDirectory() as name:
         server, url = start_redis(name)
         if server is None:
@@ -251,10 +243,6 @@ def main():
                     return SQLiteLedger(Path(name) / f"{purpose}.sqlite")
 
                 rates[kind] = throughput(router, make("rate"), n_workers, n_threads, n_pairs)
-                if kind == "Redis":
-                    for n in [] if short else client_processes():
-                        many = throughput(router, make(f"rate {n}"), n, n_threads, 10_000 * n)
-                        by_clients[n] = many
                 if short and kind == "Redis":
                     continue
                 few = {key: size[key] // parts for key in ("n_requests", "n_kills")}
@@ -264,9 +252,6 @@ def main():
                 server.kill()
                 server.wait()
     table("Pairs a second", list(rates), [list(rates.values())])
-    if by_clients:
-        asked = {n_workers: rates["Redis"], **by_clients}
-        table("Pairs a second of Redis by client processes", list(asked), [list(asked.values())])
     rows = [[kind, *found.values()] for kind, found in storms.items()]
     table("The storm", ["ledger", *next(iter(storms.values()))], rows)
     if not short:

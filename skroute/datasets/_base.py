@@ -155,22 +155,7 @@ def content_digest(arrays: Mapping[str, Any]) -> str:
 
 
 def download(urls):
-    """Bytes of the first address that answers.
-
-    Parameters
-    ----------
-    urls : sequence of str
-        Addresses of the same file, tried in turn; at least one.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    OSError
-        The error of the last address, when none answers.
-    """
+    """Bytes of the first address that answers; the error of the last one, when none does."""
     for url in urls:
         for attempts_left in range(_N_RETRIES, -1, -1):
             try:
@@ -252,20 +237,15 @@ def load_or_fetch(origin: Origin, *, data_home, download_if_missing):
         origin.size,
         ", ".join(urls[0] for urls in origin.urls.values()),
     )
-    # Damaged content shows only in the whole: each address of a file gets its turn to be first.
-    for turn in range(max(map(len, origin.urls.values()))):
-        raw = {}
-        for name, urls in origin.urls.items():
-            first = turn % len(urls)
-            raw[name] = download([*urls[first:], *urls[:first]])
-        arrays, amiss = known_arrays(origin.convert, raw, origin.digest)
-        if arrays is not None:
-            write_atomically(path, origin.dump(arrays))
-            return arrays, path
-    raise OSError(
-        f"The data set downloaded for {path} is not the known one: {amiss}. The origin has changed "
-        "or the transfer was damaged; nothing was written."
-    )
+    raw = {name: download(urls) for name, urls in origin.urls.items()}
+    arrays, amiss = known_arrays(origin.convert, raw, origin.digest)
+    if arrays is None:
+        raise OSError(
+            f"The data set downloaded for {path} is not the known one: {amiss}. The origin has "
+            "changed or the transfer was damaged; nothing was written."
+        )
+    write_atomically(path, origin.dump(arrays))
+    return arrays, path
 
 
 def known_arrays(read, source, digest):

@@ -60,29 +60,21 @@ _SENTIMENTS = ("positive", "negative")
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _COMMANDS = (
     *_DIGITS,
-    *(
-        "bed",
-        "bird",
-        "cat",
-        "dog",
-        "down",
-        "go",
-        "happy",
-        "house",
-        "left",
-        "marvin",
-        "no",
-        "off",
-        "on",
-        "right",
-        "sheila",
-        "stop",
-        "tree",
-        "up",
-        "wow",
-        "yes",
-        "(none of the 30 words)",
-    ),
+    *"bed bird cat dog down go happy house left marvin no off on right sheila".split(),
+    *"stop tree up wow yes".split(),
+    "(none of the 30 words)",
+)
+_PASCAL_OBJECTS = tuple(
+    """
+    person bird cat cow dog horse sheep aeroplane bicycle boat bus car motorbike train bottle
+    chair diningtable pottedplant sofa tvmonitor
+    """.split()
+)
+_MIR_TAGS = tuple(
+    """
+    animals baby bird car clouds dog female flower food indoor lake male night people plant_life
+    portrait river sea sky structures sunset transport tree water
+    """.split()
 )
 
 FRUGALML = {
@@ -146,59 +138,13 @@ FRUGALMCT = {
     "PASCAL": LogSet(
         "multi-label image classification",
         _IMAGE_TAGS,
-        (
-            "person",
-            "bird",
-            "cat",
-            "cow",
-            "dog",
-            "horse",
-            "sheep",
-            "aeroplane",
-            "bicycle",
-            "boat",
-            "bus",
-            "car",
-            "motorbike",
-            "train",
-            "bottle",
-            "chair",
-            "diningtable",
-            "pottedplant",
-            "sofa",
-            "tvmonitor",
-        ),
+        _PASCAL_OBJECTS,
         "21300102b96ccbc33e462798e7c3e1012e2c4773d09bfea15053e43dbcf50990",
     ),
     "MIR": LogSet(
         "multi-label image classification",
         _IMAGE_TAGS,
-        (
-            "animals",
-            "baby",
-            "bird",
-            "car",
-            "clouds",
-            "dog",
-            "female",
-            "flower",
-            "food",
-            "indoor",
-            "lake",
-            "male",
-            "night",
-            "people",
-            "plant_life",
-            "portrait",
-            "river",
-            "sea",
-            "sky",
-            "structures",
-            "sunset",
-            "transport",
-            "tree",
-            "water",
-        ),
+        _MIR_TAGS,
         "e174d32734ca4c970dba9f6e86e144ba2654676e5e5c35560005d3d858144fc7",
     ),
     "COCO": LogSet(

@@ -1,6 +1,7 @@
 """One budget over more rows than fit a memory: a sketch, the last interval, its exact solution."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,7 +99,9 @@ class _Core(NamedTuple):
 
 def choices_of(values, costs, high, rows, chosen):
     """Choices of a block: every increment above, and those of the core as they were solved."""
-    return _walked(values, costs, high, high, rows, chosen)[2]
+    choices = _walked(values, costs, high, high)[2]
+    choices[rows] = chosen
+    return choices
 
 
 def sketch(values, costs, low, shift):
@@ -119,12 +122,7 @@ def merge(sketches):
 
 def gather(values, costs, low, high):
     """Rows of a block with an increment in the last interval, and totals of the others."""
-    values, costs, choices, core = _walked(values, costs, low, high)
-    rows = np.flatnonzero(core)
-    table = np.broadcast_to(costs, values.shape)
-    at = np.flatnonzero(~core)
-    fixed = values[at, choices[at]].sum(), table[at, choices[at]].sum()
-    return [_Core(rows, values[rows], table[rows], *map(float, fixed))]
+    return _parted(*_walked(values, costs, low, high))
 
 
 def near(values, costs, price, limit):
@@ -133,6 +131,11 @@ def near(values, costs, price, limit):
     net = values - price * costs
     choices = net.argmax(axis=1)
     core = (net > net.max(axis=1, keepdims=True) - limit).sum(axis=1) > 1
+    return _parted(values, costs, choices, core)
+
+
+def _parted(values, costs, choices, core):
+    """The rows of the core, and the totals of the others' choices."""
     rows, at = np.flatnonzero(core), np.flatnonzero(~core)
     table = np.broadcast_to(costs, values.shape)
     fixed = values[at, choices[at]].sum(), table[at, choices[at]].sum()
@@ -206,7 +209,7 @@ def solve_in_passes(
     above = np.zeros(2)
     n_passes = 0
     while True:
-        counts, sums, hist = run(_Sketch(low, shift), blocks, merge)
+        counts, sums, hist = run(partial(sketch, low=low, shift=shift), blocks, merge)
         n_passes += 1
         n_rows = sum(counts)
         total = budget * n_rows
@@ -237,14 +240,14 @@ def solve_in_passes(
         # Sums above are those above this interval from here on.
         above[:] = 0.0
         shift = max(shift - _BITS, 0)
-    parts = run(_Gather(low, high), blocks, _joined)
+    parts = run(partial(gather, low=low, high=high), blocks, _joined)
     starts = np.cumsum([0, *counts])
     plan = _settle(parts, starts, total, n_rows, high, n_passes + 1)
     limit = (plan.upper_bound - plan.objective) * n_rows * (1 + 1e-6)
     if plan.gap <= _TOL or not 0 < plan.price < np.inf:
         return plan
     # A better plan departs from the best at the price by less than the gap, in every row.
-    parts = run(_Near(plan.price, limit), blocks, _joined)
+    parts = run(partial(near, price=plan.price, limit=limit), blocks, _joined)
     if sum(len(part.rows) for part in parts) > _CORE:
         return plan._replace(n_passes=plan.n_passes + 1)
     bits = int(np.array(plan.price).view(np.int64))
@@ -293,30 +296,6 @@ def _all_best(counts, sums, above, hist, n_rows, n_passes):
     return PassedAssignment(*figures, n_rows, n_passes, starts, (0, nothing, nothing))
 
 
-class _Sketch(NamedTuple):
-    low: int
-    shift: int
-
-    def __call__(self, values, costs):
-        return sketch(values, costs, *self)
-
-
-class _Near(NamedTuple):
-    price: float
-    limit: float
-
-    def __call__(self, values, costs):
-        return near(values, costs, *self)
-
-
-class _Gather(NamedTuple):
-    low: int
-    high: int
-
-    def __call__(self, values, costs):
-        return gather(values, costs, *self)
-
-
 def _joined(parts):
     return [one for part in parts for one in part]
 
@@ -342,12 +321,10 @@ def _checked(values, costs):
     return values, costs, np.argsort(costs[0], kind="stable").astype(np.int64)
 
 
-def _walked(values, costs, low, high, rows=None, chosen=None):
+def _walked(values, costs, low, high):
     from skroute.distributed import _kernels
 
     values, costs, order = _checked(values, costs)
     choices, core = np.empty(len(values), np.int64), np.empty(len(values), np.bool_)
     _kernels.walk_block(values, costs, order, low, high, choices, core)
-    if rows is not None:
-        choices[rows] = chosen
     return values, costs, choices, core

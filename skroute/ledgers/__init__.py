@@ -11,7 +11,6 @@ from skroute.ledgers._ledger import Ledger
 from skroute.ledgers._memory import MemoryLedger
 from skroute.ledgers._redis import RedisLedger
 from skroute.ledgers._sqlite import SQLiteLedger
-from skroute.ledgers._transactions import TransactionLedger
 
 __all__ = [
     "AlreadyCommittedError",
@@ -23,5 +22,4 @@ __all__ = [
     "RedisLedger",
     "Reservation",
     "SQLiteLedger",
-    "TransactionLedger",
 ]

@@ -164,23 +164,19 @@ def check_amount(amount, name):
 def check_terms(total, n_expected=None, period=None, name="total"):
     """The terms of a purse, or a ValueError that says what is wrong with them."""
     amount = check_amount(total, name)
-    check_n_expected(n_expected)
-    number = isinstance(period, Real) and not isinstance(period, bool) and period > 0
-    if period not in (None, "day", "month") and not number:
-        raise ValueError(
-            f'period must be "day", "month", a positive number of seconds or None, got {period!r}.'
-        )
-    return Terms(amount, n_expected, float(period) if number else period)
-
-
-def check_n_expected(n_expected):
-    """Refuse a number of requests that is none."""
     if n_expected is not None and (
         not isinstance(n_expected, Integral) or isinstance(n_expected, bool) or n_expected < 1
     ):
         raise ValueError(
             f"n_expected must be a positive int or None for unknown, got {n_expected!r}."
         )
+    number = isinstance(period, Real) and not isinstance(period, bool) and period > 0
+    if period not in (None, "day", "month") and not number:
+        raise ValueError(
+            f'period must be "day", "month", a positive number of seconds or None, got {period!r}.'
+        )
+    n_expected = None if n_expected is None else int(n_expected)
+    return Terms(amount, n_expected, float(period) if number else period)
 
 
 def check_seconds(seconds, name):
@@ -207,7 +203,6 @@ class Purse:
     Its attributes are those of `Books`, and the name and the terms that it was opened with.
     """
 
-    FIELDS = Books._fields
     __slots__ = ("name", "terms", *Books._fields)
 
     def __init__(self, name, terms, books):
@@ -227,28 +222,22 @@ class Purse:
         """The books as a record."""
         return Books(*[getattr(self, field) for field in Books._fields])
 
-    def copied(self):
-        """Another purse with the same books."""
-        return Purse(self.name, self.terms, self.books())
-
     def room(self):
         """What is neither spent nor reserved; the rounding of sums may use a hair more."""
         return self.total * (1 + ROUNDING) - self.spent - self.reserved
 
     def roll(self, now):
-        """Begin the period that a time lies in, if it is later than the books' own: say whether.
+        """Begin the period that a time lies in, if it is later than the books' own.
 
         One that has begun stays begun where the clock goes back.
         """
         number = period_number(self.terms.period, now)
-        if number is None or number <= self.period:
-            return False
-        self.begin(self.terms.total, number)
-        return True
+        if number > self.period:
+            self.begin(number)
 
-    def begin(self, total, number):
+    def begin(self, number):
         """Books of a new period: nothing is spent, and what is open stays reserved."""
-        self.total, self.spent, self.period = total, 0.0, number
+        self.total, self.spent, self.period = self.terms.total, 0.0, number
         self.n_expected = self.terms.n_expected
         self.n_started = self.n_held
         self.n_committed = self.n_refunded = self.n_rejected = 0
@@ -272,74 +261,26 @@ class Purse:
     def expire(self, offer):
         """The deadline has passed: all but what deciding has cost returns."""
         self._close(offer)
-        self.spent += offer.deciding
         self.n_expired += 1
 
     def settle(self, offer, cost, expired):
         """The call was made and cost this, or failed and cost None."""
         if expired:
-            # Deciding was paid when the deadline passed.
-            self.spent += cost or 0.0
             self.n_expired -= 1
         else:
             self._close(offer)
-            self.spent += offer.deciding + (cost or 0.0)
         if cost is None:
             self.n_refunded += 1
         else:
+            self.spent += cost
             self.n_committed += 1
 
     def _close(self, offer):
         self.n_open -= 1
+        self.spent += offer.deciding
         # Where nothing is open no rounding of sums stays.
         self.pending = self.pending - offer.deciding - offer.cost if self.n_open else 0.0
         self._return(offer.reserved)
 
     def _return(self, amount):
         self.reserved = self.reserved - amount if self.n_open or self.n_held else 0.0
-
-
-def spare_room(books, room, keep):
-    """Room beside what is kept back for the requests that are still expected."""
-    if books.n_expected is None:
-        return room
-    n_left = books.n_expected - books.n_started
-    return room - keep * n_left if n_left > 0 else room
-
-
-def chosen(choose, purse, room, spare):
-    """What is decided for a request that the purse has counted; not counted where nothing is."""
-    try:
-        offer = choose(purse, room, spare)
-    except BaseException:
-        purse.n_started -= 1
-        raise
-    if offer is None:
-        purse.n_started -= 1
-        purse.n_rejected += 1
-    return offer
-
-
-def exhausted(purse, amount):
-    """What to say when an amount has no room in a purse (`Books` or `Purse`, and its name)."""
-    return BudgetExhaustedError(
-        f"Not even the cheapest choice fits: it takes {amount:.6g}, and of "
-        f"{purse.total:.6g} in all {purse.spent:.6g} is spent and {purse.reserved:.6g} reserved "
-        f"for {purse.n_open + purse.n_held} open tickets."
-    )
-
-
-def not_open(number, name):
-    """What to say when a reservation cannot be settled."""
-    return ValueError(
-        f"Ticket {number} for {name!r} is not open: it was committed or refunded already, was "
-        "changed, or belongs to another stream."
-    )
-
-
-def committed_already(key):
-    """What to say when a committed request comes again. Keys may be a user's: not quoted."""
-    return AlreadyCommittedError(
-        "A request with this key was committed already: its call was made and paid. Give another "
-        f"request another key (this one has {len(key)} characters)."
-    )

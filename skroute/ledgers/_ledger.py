@@ -1,18 +1,56 @@
-"""The interface of a ledger."""
+"""The bookings of a ledger; a subclass says how its store keeps records."""
 
+import os
+import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from skroute.ledgers._books import Books, Offer, Reservation, check_seconds
+from skroute.ledgers._books import (
+    AlreadyCommittedError,
+    Books,
+    BudgetExhaustedError,
+    Offer,
+    Purse,
+    Reservation,
+    check_amount,
+    check_seconds,
+    check_terms,
+)
+from skroute.utils._compat import Integral
+
+# A child that was forked has locks and connections of its own.
+_LEDGERS: "weakref.WeakSet[Ledger]" = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: [ledger._forked() for ledger in _LEDGERS])
 
 
 class Ledger(ABC):
     """Purses that requests reserve money in and pay from.
 
-    Every method is atomic, whoever else uses the same purses. A subclass that keeps its
-    books in a database with transactions derives from :class:`TransactionLedger` and says
-    how a record is read and written; one whose database runs scripts derives from this
-    class.
+    Every method is atomic, whoever else uses the same purses. The bookings are the same for all
+    ledgers; a subclass is a store. It implements these methods, all of them but the first two
+    called inside a transaction:
+
+    ``_transact(body, *arguments)``
+        What ``body(*arguments)`` returns, in a transaction: what it changes is kept as a whole,
+        or not at all where it raises. It may be called again, with newer books.
+    ``_forked()``
+        Called in a child that was forked.
+    ``_purse(name)``, ``_add_purse(purse)``
+        The :class:`Purse` of a name, or None, whose changes are kept; and keep a new one.
+    ``_insert(purses, state, amount, offer, deadline, key)``
+        A new `Reservation`, with a number that was never used.
+    ``_find(number)``, ``_replace(reservation)``, ``_delete(reservation)``
+        One reservation by its number, or None; write it back; remove it.
+    ``_find_key(purse, key)``
+        The reservation of this key that was made for this purse, or None.
+    ``_due(now)``
+        Reservations whose deadline is not after `now`.
+    ``_all(purse)``
+        Reservations made for this purse.
+    ``_place()``
+        Where the books are, as texts, and the purses that this object has met.
 
     Parameters
     ----------
@@ -37,20 +75,54 @@ class Ledger(ABC):
     def __init__(self, timeout: float | None = None, remember: float = 86400.0):
         self.timeout = check_seconds(timeout, "timeout")
         self.remember = check_seconds(remember, "remember")
+        _LEDGERS.add(self)
 
-    def _about(self):
-        """Where the books are, as texts, and the purses that this object has met."""
-        return (), ()
+    _clock = staticmethod(time.time)
+
+    @abstractmethod
+    def _transact(self, body, *arguments): ...
+
+    @abstractmethod
+    def _forked(self): ...
+
+    @abstractmethod
+    def _purse(self, name): ...
+
+    @abstractmethod
+    def _add_purse(self, purse): ...
+
+    @abstractmethod
+    def _insert(self, purses, state, amount, offer, deadline, key): ...
+
+    @abstractmethod
+    def _find(self, number): ...
+
+    @abstractmethod
+    def _replace(self, reservation): ...
+
+    @abstractmethod
+    def _delete(self, reservation): ...
+
+    @abstractmethod
+    def _find_key(self, purse, key): ...
+
+    @abstractmethod
+    def _due(self, now): ...
+
+    @abstractmethod
+    def _all(self, purse): ...
+
+    @abstractmethod
+    def _place(self): ...
 
     def __repr__(self):
         # Without a look at the books: it may be asked for in the middle of a booking.
-        place, purses = self._about()
+        place, purses = self._place()
         named = [repr(name) for name in purses]
         named[5:] = [f"and {len(named) - 5} more"] if len(named) > 5 else []
         parts = (*place, f"purses=[{', '.join(named)}]")
         return f"{type(self).__name__}({', '.join(parts)})"
 
-    @abstractmethod
     def open(
         self,
         purse: str,
@@ -83,8 +155,21 @@ class Ledger(ABC):
         ValueError
             For terms that are none, or a purse that was opened with others.
         """
+        terms = check_terms(total, n_expected, period)
+        found = self._transact(self._open, purse, terms)
+        if found != terms:
+            raise ValueError(
+                f"The purse {purse!r} was opened with {found._asdict()!r}, and cannot be opened "
+                f"with {terms._asdict()!r}. Use top_up or reset, or another name."
+            )
 
-    @abstractmethod
+    def _open(self, name, terms):
+        found = self._purse(name)
+        if found is None:
+            found = Purse.opened(name, terms, self._clock())
+            self._add_purse(found)
+        return found.terms
+
     def hold(self, purses: tuple[str, ...], amount: float, key: str | None = None) -> Reservation:
         """Hold an amount in every purse for a request that is to be decided.
 
@@ -92,12 +177,40 @@ class Ledger(ABC):
         :class:`BudgetExhaustedError` where it has no room, :class:`AlreadyCommittedError`
         where the key was committed.
         """
+        return _returned(self._transact(self._hold, purses, amount, key))
 
-    @abstractmethod
+    def _hold(self, purses, amount, key):
+        now, books = self._begin(purses)
+        known = None if key is None else self._known(purses[0], key)
+        if known is not None:
+            return known
+        for purse in books:
+            if amount > purse.room():
+                books[0].n_rejected += 1
+                return _exhausted(purse, amount)
+        books[0].n_started += 1
+        for purse in books:
+            purse.hold(amount)
+        return self._insert(purses, "held", amount, None, self._deadline(now), None)
+
     def release(self, held: Reservation) -> None:
         """Give back what was held for a request that failed before it was decided."""
+        self._transact(self._release, held)
 
-    @abstractmethod
+    def _release(self, held):
+        now, _ = self._begin(held.purses)
+        self._give_back(self._find(held.number), now)
+
+    def _give_back(self, held, now):
+        """Take a hold back, unless its deadline has done so or the ledger is a copy."""
+        if held is None or held.state != "held":
+            return
+        books = self._rolled(held.purses, now)
+        books[0].n_started -= 1
+        for purse in books:
+            purse.unhold(held.amount)
+        self._delete(held)
+
     def reserve(
         self,
         purses: tuple[str, ...],
@@ -118,8 +231,38 @@ class Ledger(ABC):
         locks. What `held` has is given back first, also where `choose` raises. Returns and raises
         as `hold` does.
         """
+        return _returned(self._transact(self._reserve, purses, choose, least, keep, held, key))
 
-    @abstractmethod
+    def _reserve(self, purses, choose, least, keep, held, key):
+        now, books = self._begin(purses)
+        if held is not None:
+            held = self._find(held.number)
+            self._give_back(held, now)
+        known = None if key is None else self._known(purses[0], key)
+        if known is not None:
+            return known
+        own = books[0]
+        full = own if len(books) == 1 else min(books, key=Purse.room)
+        # What was held is there, whatever rounding makes of the sum.
+        room = full.room() if held is None else max(full.room(), held.amount)
+        own.n_started += 1
+        spare = room
+        if own.n_expected is not None:
+            spare -= keep * max(own.n_expected - own.n_started, 0)
+        try:
+            offer = choose(own, room, spare)
+        except Exception as error:
+            # Raised after the transaction: what time has done, and the hold given back, stay.
+            own.n_started -= 1
+            return error
+        if offer is None:
+            own.n_started -= 1
+            own.n_rejected += 1
+            return _exhausted(full, least)
+        for purse in books:
+            purse.reserve(offer)
+        return self._insert(purses, "open", offer.reserved, offer, self._deadline(now), key)
+
     def settle(
         self, ledger: str, number: int, purse: str, offer: Offer, cost: float | None
     ) -> tuple[float, bool]:
@@ -130,8 +273,35 @@ class Ledger(ABC):
         than the total of a purse (of several, the most; below 0 where all have money left),
         and whether the reservation had expired.
         """
+        found = self._transact(self._settle, ledger, number, purse, offer, cost)
+        if found is None:
+            raise ValueError(
+                f"Ticket {number} for {offer.name!r} is not open: it was committed or refunded "
+                "already, was changed, or belongs to another stream."
+            )
+        return found
 
-    @abstractmethod
+    def _settle(self, ledger, number, purse, offer, cost):
+        now, _ = self._begin((purse,))
+        found = self._find(number)
+        if (
+            found is None
+            or found.state not in ("open", "expired")
+            or found.offer != offer
+            or found.ledger != ledger
+            or found.purses[0] != purse
+        ):
+            return None
+        books = self._rolled(found.purses, now)
+        for one in books:
+            one.settle(offer, cost, found.state == "expired")
+        if found.key is None or cost is None:
+            self._delete(found)
+        else:
+            until = None if self.remember is None else now + self.remember
+            self._replace(found._replace(state="committed", deadline=until))
+        return max([one.spent - one.total for one in books]), found.state == "expired"
+
     def books(self, purse: str) -> Books:
         """Where a purse stands.
 
@@ -149,8 +319,11 @@ class Ledger(ABC):
         ValueError
             If there is none of this name.
         """
+        return self._transact(self._books, purse)
 
-    @abstractmethod
+    def _books(self, name):
+        return self._begin((name,))[1][0].books()
+
     def top_up(self, purse: str, amount: float, n_more: int = 0) -> None:
         """Add to what may be spent, in the period that is running.
 
@@ -165,8 +338,17 @@ class Ledger(ABC):
         n_more : int, default=0
             Further requests to expect, where their number is known.
         """
+        amount = check_amount(amount, "amount")
+        if not isinstance(n_more, Integral) or isinstance(n_more, bool) or n_more < 0:
+            raise ValueError(f"n_more must be an int that is not negative, got {n_more!r}.")
+        self._transact(self._top_up, purse, amount, int(n_more))
 
-    @abstractmethod
+    def _top_up(self, name, amount, n_more):
+        purse = self._begin((name,))[1][0]
+        purse.total += amount
+        if purse.n_expected is not None:
+            purse.n_expected += n_more
+
     def reset(self, purse: str) -> None:
         """Begin the books anew with the total that the purse was opened with.
 
@@ -177,8 +359,12 @@ class Ledger(ABC):
         purse : str
             Its name.
         """
+        self._transact(self._reset, purse)
 
-    @abstractmethod
+    def _reset(self, name):
+        purse = self._begin((name,))[1][0]
+        purse.begin(purse.period)
+
     def unsettled(self, purse: str) -> list[Reservation]:
         """Reservations that are open or expired, oldest first.
 
@@ -194,3 +380,75 @@ class Ledger(ABC):
         -------
         list of Reservation
         """
+        return self._transact(self._unsettled, purse)
+
+    def _unsettled(self, name):
+        self._begin((name,))
+        found = [one for one in self._all(name) if one.state in ("open", "expired")]
+        return sorted(found, key=lambda one: one.number)
+
+    def _deadline(self, now):
+        return None if self.timeout is None else now + self.timeout
+
+    def _begin(self, purses):
+        """The time, and these purses after everything that was due by then.
+
+        What time has done, deadlines that have passed and periods that have begun, is written: it
+        stays done where the call is refused, and where the clock goes back.
+        """
+        for name in purses:
+            # An error before anything is changed.
+            if self._purse(name) is None:
+                raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
+        now = self._clock()
+        for due in self._due(now):
+            if due.state == "held":
+                self._give_back(due, now)
+            elif due.state == "open":
+                for purse in self._rolled(due.purses, now):
+                    purse.expire(due.offer)
+                self._replace(due._replace(state="expired", deadline=None))
+            else:
+                self._delete(due)
+        return now, self._rolled(purses, now)
+
+    def _rolled(self, names, now):
+        """Purses, in the period of this time."""
+        found = [self._purse(name) for name in names]
+        for purse in found:
+            if purse.period is not None:
+                purse.roll(now)
+        return found
+
+    def _known(self, purse, key):
+        """The open reservation of a key, or the error for a committed one; expired ones are past.
+
+        Keys may be a user's, and are not quoted.
+        """
+        found = self._find_key(purse, key)
+        if found is None:
+            return None
+        if found.state == "expired":
+            self._replace(found._replace(key=None))
+            return None
+        if found.state == "open":
+            return found
+        return AlreadyCommittedError(
+            "A request with this key was committed already: its call was made and paid. Give "
+            f"another request another key (this one has {len(key)} characters)."
+        )
+
+
+def _returned(found):
+    """What a transaction has found, or the error that it ends with."""
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _exhausted(purse, amount):
+    return BudgetExhaustedError(
+        f"Not even the cheapest choice fits: it takes {amount:.6g}, and of {purse.total:.6g} in "
+        f"all {purse.spent:.6g} is spent and {purse.reserved:.6g} reserved for "
+        f"{purse.n_open + purse.n_held} open tickets."
+    )

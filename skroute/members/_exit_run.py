@@ -24,7 +24,7 @@ class ExitParts(NamedTuple):
         What the stages and heads are part of.
 
     stages, heads : list of nn.Module
-        Of equal length. A head leaves the state that it is given as it is.
+        Of equal length.
 
     n_classes : int
         Scores for each row.
@@ -46,23 +46,6 @@ class ExitParts(NamedTuple):
         return X.to(dtype_of(self.module))
 
 
-class OnCopy(nn.Module):
-    """A head that works in place, on a copy of what it is given.
-
-    Parameters
-    ----------
-    head : nn.Module
-    """
-
-    def __init__(self, head):
-        super().__init__()
-        self.head = head
-
-    def forward(self, state):
-        """Scores of the head."""
-        return self.head(map_state(torch.clone, state))
-
-
 def device_of(module):
     """Where a module's parameters are."""
     parameter = next(module.parameters(), None)
@@ -81,6 +64,11 @@ def two_columns(scores):
     if scores.shape[1] == 1:
         return torch.cat([torch.zeros_like(scores), scores], dim=1)
     return scores
+
+
+def head_scores(head, state):
+    """Scores of a head, which may work in place: it is given a copy."""
+    return two_columns(head(map_state(torch.clone, state)))
 
 
 def as_tensor(X):
@@ -253,7 +241,7 @@ class ExitRun:
             for stage in self.parts.stages[self.depth[rows[0]] : exit + 1]:
                 state = stage(state)
             # Not the other way round: some devices know no float64.
-            scores = two_columns(self.parts.heads[exit](state)).cpu().double().numpy()
+            scores = head_scores(self.parts.heads[exit], state).cpu().double().numpy()
         except BaseException:
             # What they came with may be changed in part: they start from X again.
             self.release(rows)

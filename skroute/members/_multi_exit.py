@@ -132,9 +132,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     not trained on: fit the net first, and give the rest to
     ``QWYCEnsemble(FrozenEstimator(net)).optimize(X_rest)``.
 
-    A net on a device is pickled on the CPU. It returns to the device when it is loaded on
-    a machine that has it; elsewhere it goes to another device of the kind or stays on the
-    CPU, and a warning says so.
+    A net on a device is pickled on the CPU, and is there when it is loaded:
+    ``net.module_.to("cuda")`` moves it.
 
     References
     ----------
@@ -254,11 +253,11 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         X = check_exit_rows(self, X, reset=True)
         classes, codes = check_labels(X, y, name)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        with torch_exits.seeded(seed) as generators:
-            module = self._build(X.shape[1], len(classes), device, generators)
+        with torch_exits.seeded(seed):
+            module = self._build(X.shape[1], len(classes), device)
             stages = torch_exits.find_parts(module, self.stages, "stages")
             heads = torch_exits.find_parts(module, self.heads, "heads")
-            parts, copied = torch_exits.look_at(module, stages, heads, X, classes)
+            parts = torch_exits.look_at(module, stages, heads, X, classes)
             weights = check_exit_weights(self.exit_weights, len(stages))
             self.history_ = []
             if self.max_epochs:
@@ -266,33 +265,23 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
                 self.history_ = torch_exits.train(parts, X, codes, weights, params)
         self.module_ = module.eval()
         self._names = (self.stages, self.heads)
-        self._copied, self._looks_up = copied, parts.looks_up
+        self._looks_up = parts.looks_up
         self.n_exits_ = len(stages)
         self.classes_ = classes
         return self
 
-    def _build(self, n_features, n_classes, device, generators):
+    def _build(self, n_features, n_classes, device):
         """The module that training starts from, on its device."""
         torch_exits = _torch_exits(type(self).__name__)
-        if device is not None:
-            generators.add(device)
         if torch_exits.is_module(self.module):
-            module = torch_exits.own_module(self.module, device, trained=self.max_epochs == 0)
-            generators.add(torch_exits.device_of(module))
-            return module
-
-        def built():
-            module = self.module(n_features, n_classes)
-            if not torch_exits.is_module(module):
-                raise TypeError(
-                    "module must be a torch.nn.Module or a function (n_features, n_classes) that "
-                    f"returns one, got {self.module!r}, which returned {module!r}."
-                )
-            return module if device is None else module.to(device)
-
-        module = built()
-        # Where nobody knew on which device it would draw its weights, it draws them again.
-        return built() if generators.add(torch_exits.device_of(module)) else module
+            return torch_exits.own_module(self.module, device, trained=self.max_epochs == 0)
+        module = self.module(n_features, n_classes)
+        if not torch_exits.is_module(module):
+            raise TypeError(
+                "module must be a torch.nn.Module or a function (n_features, n_classes) that "
+                f"returns one, got {self.module!r}, which returned {module!r}."
+            )
+        return module if device is None else module.to(device)
 
     def _net_params(self, device):
         from torch.optim import Adam
@@ -343,7 +332,6 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             for names, attribute in zip(self._names, ("stages", "heads"))
         )
         parts = torch_exits.ExitParts(module, stages, heads, len(self.classes_), self._looks_up)
-        parts = torch_exits.with_copies(parts, self._copied)
         return torch_exits.ExitRun(parts, X, self.eval_batch_size)
 
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[NDArray[np.float64]]:
@@ -398,7 +386,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
 
-    def stage_call(self, exit: int, previous: int = -1) -> "StageCall":
+    def stage_call(self, exit: int, previous: int = -1) -> Callable[[Any], NDArray[np.float64]]:
         """A function of rows that does what going on to an exit takes, to time it.
 
         Parameters
@@ -414,7 +402,17 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         callable
             Each call does the same work again. The first one also computes where it starts.
         """
-        return StageCall(self, exit, previous)
+        before = []
+
+        def call(X):
+            if previous < 0:
+                return self.start(X).logits(exit)
+            if not before:
+                before.append(self.start(X))
+                before[0].logits(previous)
+            return before[0].branch().logits(exit)
+
+        return call
 
     # Pickling ---------------------------------------------------------------------
 
@@ -423,11 +421,6 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         if "module_" not in state and not hasattr(self.module, "parameters"):
             return state
         return _torch_exits(type(self).__name__).modules_to_host(state)
-
-    def __setstate__(self, state):
-        if "_devices" in state:
-            state = _torch_exits(type(self).__name__).modules_to_devices(dict(state))
-        super().__setstate__(state)
 
 
 def check_exit_rows(net, X, *, reset):
@@ -483,29 +476,3 @@ def check_net_params(net_params: Mapping[str, Any] | None) -> None:
                 f"net_params sets {key!r}, but the net and its loss are MultiExitClassifier's: "
                 "all exits, and the weighted sum of their cross-entropies (exit_weights)."
             )
-
-
-class StageCall:
-    """What going on from one exit to a later one takes, on the rows of the first call.
-
-    Parameters
-    ----------
-    net : MultiExitClassifier
-    exit : int
-    previous : int
-        -1 for the start.
-    """
-
-    def __init__(self, net, exit, previous):
-        self.net = net
-        self.exit = exit
-        self.previous = previous
-        self._before = None
-
-    def __call__(self, X):
-        if self.previous < 0:
-            return self.net.start(X).logits(self.exit)
-        if self._before is None:
-            self._before = self.net.start(X)
-            self._before.logits(self.previous)
-        return self._before.branch().logits(self.exit)

@@ -3,7 +3,8 @@
 Imported where it is used, since it imports torch.
 """
 
-import warnings
+import io
+from contextlib import contextmanager
 from copy import deepcopy
 
 import torch
@@ -14,13 +15,11 @@ from torch.nn.parameter import is_lazy
 from skroute.members._exit_run import (
     ExitParts,
     ExitRun,
-    OnCopy,
     as_tensor,
     device_of,
+    head_scores,
     tensors_of,
-    two_columns,
 )
-from skroute.utils._tensors import available_device
 
 __all__ = ["AllExits", "ExitParts", "ExitRun", "SummedCrossEntropy"]
 
@@ -44,7 +43,7 @@ class AllExits(nn.Module):
         scores, state = [], self.cast(X)
         for stage, head in zip(self.stages, self.heads):
             state = stage(state)
-            scores.append(two_columns(head(state)))
+            scores.append(head_scores(head, state))
         return tuple(scores[::-1])
 
 
@@ -134,9 +133,7 @@ def look_at(module, stages, heads, X, classes):
 
     Returns
     -------
-    parts : ExitParts
-    copied : list of bool
-        For each head whether it works in place, and is given a copy.
+    ExitParts
 
     Raises
     ------
@@ -157,42 +154,18 @@ def look_at(module, stages, heads, X, classes):
             "its net on one. Move it, or name the one in device."
         )
     module.eval()
-    parts = ExitParts(module, stages, heads, len(classes))
-    copied = [False] * len(heads)
+    embeds = any(isinstance(part, (nn.Embedding, nn.EmbeddingBag)) for part in stages[0].modules())
+    parts = ExitParts(module, stages, heads, len(classes), embeds)
     # Not inference_mode: parameters made in it could not be trained.
     with torch.no_grad():
         for n in (2, 1):
             # A stage may work in place, on the caller's rows.
-            rows = as_tensor(X[:n]).clone()
-            parts, state = _first_state(parts, rows)
-            for k, head in enumerate(heads):
-                state = state if k == 0 else stages[k](state)
+            state = parts.cast(as_tensor(X[:n]).clone()).to(device_of(module))
+            for k, (stage, head) in enumerate(zip(stages, heads)):
+                state = stage(state)
                 _check_state(state, n, f"stage {k}")
-                copied[k] |= _check_head(head, state, n, k, classes)
-    return with_copies(parts, copied), copied
-
-
-def with_copies(parts, copied):
-    """Parts whose heads leave the states as they are."""
-    heads = [OnCopy(head) if copy else head for head, copy in zip(parts.heads, copied)]
-    return parts._replace(heads=heads)
-
-
-def _first_state(parts, rows):
-    """What the first stage makes of rows, whole numbers being looked up if it can do that."""
-    first, device = parts.stages[0], device_of(parts.module)
-    embeds = any(isinstance(part, (nn.Embedding, nn.EmbeddingBag)) for part in first.modules())
-    if not embeds or rows.is_floating_point():
-        return parts, first(parts.cast(rows).to(device))
-    try:
-        looks_up = parts._replace(looks_up=True)
-        return looks_up, first(looks_up.cast(rows).to(device))
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        # The embedding may be one of positions, beside layers that calculate with the rows.
-        try:
-            return parts, first(parts.cast(rows).to(device))
-        except (RuntimeError, TypeError, ValueError, IndexError):
-            raise error from None
+                _check_head(head, state, n, k, classes)
+    return parts
 
 
 def _check_state(state, n, stage):
@@ -213,21 +186,13 @@ def _check_state(state, n, stage):
 
 
 def _check_head(head, state, n, k, classes):
-    """Whether a head changes the state that it is given, or the training of it would."""
-    tensors = tensors_of(state)
-    before = [(tensor._version, tensor.clone()) for tensor in tensors]
-    scores = head(state)
-    n_scores = two_columns(scores).shape[1] if len(scores) == n else None
+    scores = head_scores(head, state)
+    n_scores = scores.shape[1] if len(scores) == n else None
     if n_scores != len(classes):
         raise ValueError(
             f"Head {k} gives {n_scores} scores for each row, but y has {len(classes)} classes: "
             f"{classes.tolist()!r}."
         )
-    # Dropout works in place only in training.
-    return any(getattr(part, "inplace", False) for part in head.modules()) or any(
-        tensor._version != version or not torch.equal(tensor, old)
-        for tensor, (version, old) in zip(tensors, before)
-    )
 
 
 # Training ---------------------------------------------------------------------------
@@ -276,67 +241,22 @@ def train(parts, X, y, exit_weights, net_params):
     ]
 
 
-class seeded:
-    """Random numbers of torch from a seed, and afterwards as if none had been drawn.
-
-    The generators of the host and of the devices that are added are seeded; of others
-    nothing is asked, since that would set them up.
-
-    Parameters
-    ----------
-    seed : int
-    """
-
-    def __init__(self, seed):
-        self.seed = seed
-        self.devices = {}
-
-    def __enter__(self):
-        self._state = torch.random.get_rng_state()
-        torch.random.default_generator.manual_seed(self.seed)
-        return self
-
-    def add(self, device):
-        """Seed a device too, and the others again; False where that has been done."""
-        device = torch.device(device)
-        if device.type in ("cpu", "meta") or device in self.devices:
-            return False
-        backend = getattr(torch, device.type)
-        # Metal has one device, and does not ask which.
-        where = () if device.type == "mps" else (device,)
-        self.devices[device] = backend.get_rng_state(*where)
-        torch.random.default_generator.manual_seed(self.seed)
-        for device in self.devices:
-            if device.type == "mps":
-                torch.mps.manual_seed(self.seed)
-            else:
-                with torch.get_device_module(device).device(device):
-                    torch.get_device_module(device).manual_seed(self.seed)
-        return True
-
-    def __exit__(self, *error):
-        torch.random.set_rng_state(self._state)
-        for device, state in self.devices.items():
-            where = () if device.type == "mps" else (device,)
-            getattr(torch, device.type).set_rng_state(state, *where)
+@contextmanager
+def seeded(seed):
+    """Random numbers of torch from a seed, and afterwards as if none had been drawn."""
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        yield
 
 
-# Copies and devices -----------------------------------------------------------------
-
-
-def copied(module, device):
-    """A copy of a module on a device, of which nothing is made twice on the device it is on."""
-    made = {}
-    if device_of(module) != device:
-        for tensor in [*module.parameters(), *module.buffers()]:
-            if is_lazy(tensor):
-                continue
-            copy = tensor.detach().to(device)
-            if isinstance(tensor, nn.Parameter):
-                copy = nn.Parameter(copy, requires_grad=tensor.requires_grad)
-            made[id(tensor)] = copy
+def own_module(module, device, *, trained):
+    """The module to work on: a copy, if `fit` would change the one that was given."""
+    lazy = any(is_lazy(parameter) for parameter in module.parameters())
+    device = device_of(module) if device is None else device
+    if trained and not lazy and device_of(module) == device:
+        return module
     try:
-        return deepcopy(module, made).to(device)
+        return deepcopy(module).to(device)
     except RuntimeError as error:
         error.add_note(
             "module cannot be copied. The weights of torch.nn.utils.weight_norm cannot be: use "
@@ -345,58 +265,17 @@ def copied(module, device):
         raise
 
 
-def own_module(module, device, *, trained):
-    """The module to work on: a copy, if `fit` would change the one that was given.
-
-    Parameters
-    ----------
-    module : nn.Module
-    device : torch.device or None
-    trained : bool
-        Whether it is taken as it is.
-    """
-    lazy = any(is_lazy(parameter) for parameter in module.parameters())
-    device = device_of(module) if device is None else device
-    if trained and not lazy and device_of(module) == device:
-        return module
-    return copied(module, device)
-
-
 def modules_to_host(state):
-    """The state of an estimator with its modules on the host, and where they were."""
-    devices, made = {}, {}
-    for name in ("module", "module_"):
-        module = state.get(name)
-        if not isinstance(module, nn.Module) or (place := device_of(module)).type == "cpu":
-            continue
-        devices[name] = str(place)
-        # One object for both, if it is.
-        if id(module) not in made:
-            made[id(module)] = copied(module, torch.device("cpu"))
-        state[name] = made[id(module)]
-    return {**state, "_devices": devices} if devices else state
-
-
-def modules_to_devices(state):
-    """The state as it was before :func:`modules_to_host`, as far as this machine can."""
-    for name, device in state.pop("_devices", {}).items():
-        state[name] = state[name].to(device_or_nearest(device))
-    return state
-
-
-def device_or_nearest(name):
-    """The device of this name; without it another of its kind, else the host, and a warning."""
-    nearest = [torch.device("cpu")]
-    for device in (name, name.split(":")[0]):
-        try:
-            nearest.insert(0, available_device(device))
-            break
-        except (ImportError, ValueError) as error:
-            reason = str(error)
-    if str(nearest[0]) != name:
-        warnings.warn(
-            f"A net that was on {name!r} is loaded on {str(nearest[0])!r}: {reason}",
-            UserWarning,
-            stacklevel=2,
-        )
-    return nearest[0]
+    """The state of an estimator with its modules on the host."""
+    modules = {
+        name: state[name]
+        for name in ("module", "module_")
+        if isinstance(state.get(name), nn.Module) and device_of(state[name]).type != "cpu"
+    }
+    if not modules:
+        return state
+    # In one go: a module that is both stays one. A full device could not hold a copy.
+    buffer = io.BytesIO()
+    torch.save(modules, buffer)
+    buffer.seek(0)
+    return state | torch.load(buffer, map_location="cpu", weights_only=False)

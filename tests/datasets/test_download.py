@@ -251,18 +251,9 @@ class TestLoadOrFetch:
             load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
         assert not (tmp_path / "home").exists()
 
-    @pytest.mark.parametrize("damaged", [b"1 2 4", b"<html>busy</html>", b"1 2"])
-    def test_damaged_content_then_next_address(self, origin, tmp_path, server, damaged):
-        server.statuses = [content(damaged), content(b"1 2 3")]
-        origin = origin._replace(urls={"numbers": [server.url + "/a", server.url + "/b"]})
-        arrays, path = load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
-        np.testing.assert_array_equal(arrays["x"], [1, 2, 3])
-        assert server.requested == ["/a", "/b"]
-        assert path.is_file()
-
     def test_only_damaged_content_is_an_os_error(self, origin, tmp_path, server):
-        server.statuses = [content(b"<html>"), content(b"1 2")]
-        origin = origin._replace(urls={"numbers": [server.url + "/a", server.url + "/b"]})
+        server.statuses = [content(b"<html>")]
+        origin = origin._replace(urls={"numbers": [server.url]})
         with pytest.raises(OSError, match="is not the known one") as caught:
             load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
         assert str(tmp_path / "home" / "folder" / "numbers.npz") in str(caught.value)
@@ -342,9 +333,6 @@ class TestContentDigest:
     def test_depends_on_everything_else(self, other):
         assert content_digest(other) != content_digest({"x": np.arange(6).reshape(2, 3)})
 
-    def test_texts(self):
-        assert content_digest({"x": ["a", "bc"]}) != content_digest({"x": ["ab", "c"]})
-
     @given(st.data())
     def test_no_two_columns_of_texts_are_alike(self, data):
         """Texts cut from one string at two sets of places."""
@@ -355,9 +343,3 @@ class TestContentDigest:
             for at in (data.draw(cuts), data.draw(cuts))
         )
         assert (content_digest({"x": a}) == content_digest({"x": b})) == (a == b)
-
-    def test_texts_with_the_separators_of_the_digest(self):
-        assert content_digest({"x": ["a\0", "b"]}) != content_digest({"x": ["a", "\0b"]})
-        a = {"a": ["x", "y"], "b": ["zb text 1\nw"]}
-        b = {"a": ["x", "yb text 1\nz"], "b": ["w"]}
-        assert content_digest(a) != content_digest(b)

@@ -4,7 +4,6 @@ import copy
 import pickle
 import re
 import sqlite3
-import struct
 import tempfile
 import time
 import uuid
@@ -28,14 +27,11 @@ from skroute.ledgers import (
     SQLiteLedger,
 )
 from skroute.ledgers._books import Reservation, period_number
-from skroute.ledgers._lua import SCRIPT
-from skroute.ledgers._redis import _PURSE, _packed
 from tests.ledgers.servers import needs_redis, redis_url, why_no_redis
 
 TIMEOUT, REMEMBER = 10.0, 100.0
 # Some time on the 31st of January 2023, UTC.
 START = 1675170000.0
-P_CALLS = [0.45, 0.35, 0.05, 0.05, 0.1]
 ONE = Offer(0, "a", 1.0, 0.0, 1.0)
 
 
@@ -64,7 +60,7 @@ class Money:
 class Machine(RuleBasedStateMachine):
     """Every amount is a multiple of 1/4, so that the floats of the ledgers are exact too."""
 
-    purses: tuple[str, ...] = ("tenant", "all")
+    purses = ("tenant", "all")
 
     def make(self):
         raise NotImplementedError
@@ -76,8 +72,6 @@ class Machine(RuleBasedStateMachine):
 
     def set_clock(self):
         self.ledger._clock = lambda: self.now
-        # RedisLedger may decide by books some milliseconds old; here it must not.
-        self.ledger._fresh = -1.0
 
     @initialize(
         total=st.integers(2, 30),
@@ -94,7 +88,6 @@ class Machine(RuleBasedStateMachine):
             "tenant": Money(total, n_expected, seconds),
             "all": Money(shared, None, None),
         }
-        self.money = {name: self.money[name] for name in self.purses}
         self.ledger.open("tenant", total, n_expected, period=period)
         self.ledger.open("all", shared)
         for name, money in self.money.items():
@@ -321,12 +314,6 @@ class InMemory(Machine):
         self.set_clock()
 
 
-class InMemoryAlone(InMemory):
-    """One purse: what the short path is for."""
-
-    purses = ("tenant",)
-
-
 class InSQLite(Machine):
     def make(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -343,127 +330,14 @@ class InRedis(Machine):
         self.ledger = RedisLedger(redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER)
 
 
-# All that stands under two prefixes, with whether it is forgotten by itself.
-KEPT = """
-local found = {}
-for i, prefix in ipairs(ARGV) do
-  local keys = redis.call('KEYS', prefix .. ':*')
-  table.sort(keys)
-  found[i] = {}
-  for _, key in ipairs(keys) do
-    local name = string.sub(key, #prefix + 1)
-    local kind, value = redis.call('TYPE', key).ok, nil
-    if kind == 'zset' then
-      value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
-    elseif kind == 'set' then
-      value = redis.call('SORT', key, 'ALPHA')
-    else
-      value = redis.call('GET', key)
-    end
-    if name ~= ':identity' then
-      table.insert(found[i], {name, value, redis.call('TTL', key) > 0})
-    end
-  end
-end
-return found
-"""
-
-
-class BothPaths(RedisLedger):
-    """Each call is made a second time by the script without its short path."""
-
-    short = "local short = "
-    long_script = SCRIPT.replace(short, "local short = false and ")
-    taken = 0
-
-    def _call(self, op, joined, *arguments):
-        found = super()._call(op, joined, *arguments)
-        sent = ("1", f"{self.prefix}-long", op, repr(self._clock()), joined)
-        command = _packed("EVAL", self.long_script, *sent)[4:]
-        command += b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in arguments])
-        long = self._sent((b"*%d\r\n%b" % (7 + len(arguments), command),))
-        if isinstance(found, bytes) and op != "open":
-            # Of the short path the books alone; what else it says is read from them.
-            BothPaths.taken += 1
-            status, books, room, number, text = long
-            assert books == found and status == {"settle": b"settled", "reserve": b"open"}[op]
-            numbers = _PURSE.unpack(found)
-            if op == "settle":
-                assert struct.unpack("<dd", text) == (numbers[1] - numbers[0], 0.0)
-            else:
-                assert int(number) == numbers[-1] and text == b""
-            long = found
-        assert long == found
-        return found
-
-    def check(self):
-        """Both scripts keep the same."""
-        prefixes = (self.prefix, f"{self.prefix}-long")
-        short, long = self._sent((_packed("EVAL", KEPT, "0", *prefixes),))
-        assert short == long
-
-
-class InRedisAlone(Machine):
-    """One purse: what the script's short path is for."""
-
-    purses = ("tenant",)
-
-    def make(self):
-        assert SCRIPT.count(BothPaths.short) == 1
-        prefix = uuid.uuid4().hex
-        self.ledger = BothPaths(redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER)
-
-    @invariant()
-    def kept(self):
-        if hasattr(self, "made"):
-            self.ledger.check()
-
-
-@needs_redis
-def test_a_decision_that_outlasts_its_hold_ends():
-    now, asked = [START], []
-    ledger, other = (
-        RedisLedger(redis_url(), prefix=f"outlasts {number}", timeout=TIMEOUT)
-        for number in [uuid.uuid4().hex] * 2
-    )
-    ledger._clock = other._clock = lambda: now[0]
-    ledger.open("tenant", 4.0)
-    offer = Offer(0, "a", 3.0, 0.0, 3.0)
-
-    def choose(books, room, spare):
-        asked.append(room)
-        assert len(asked) < 10, "it is asked again and again"
-        if len(asked) == 1:
-            # Its hold expires while it decides, and another request takes the money.
-            now[0] += TIMEOUT
-            other.reserve(("tenant",), lambda *_: offer, least=3.0)
-        return offer if room >= 3.0 else None
-
-    held = ledger.hold(("tenant",), 3.0)
-    with pytest.raises(BudgetExhaustedError, match="Not even the cheapest choice fits"):
-        ledger.reserve(("tenant",), choose, least=3.0, held=held)
-    books = ledger.books("tenant")
-    assert (books.n_started, books.n_held, books.n_open, books.n_rejected) == (1, 0, 1, 1)
-    assert books.reserved == 3.0
-
-
-EXAMPLES = {InMemory: 60, InMemoryAlone: 60, InSQLite: 20, InRedis: 15, InRedisAlone: 15}
+EXAMPLES = {InMemory: 60, InSQLite: 20, InRedis: 15}
 for machine, n_examples in EXAMPLES.items():
     machine.TestCase.settings = settings(
         max_examples=n_examples, stateful_step_count=25, deadline=None
     )
 TestMemory = InMemory.TestCase
-TestMemoryAlone = InMemoryAlone.TestCase
 TestSQLite = InSQLite.TestCase
 TestRedis = needs_redis(InRedis.TestCase)
-TestRedisAlone = needs_redis(InRedisAlone.TestCase)
-
-
-class LongWay(MemoryLedger):
-    """Without the short path."""
-
-    def _plain(self, name):
-        return None
 
 
 def outcome(function, *arguments, **more):
@@ -472,64 +346,6 @@ def outcome(function, *arguments, **more):
         return function(*arguments, **more)
     except (ValueError, BudgetExhaustedError) as error:
         return type(error), str(error)
-
-
-@pytest.mark.parametrize("n_expected", [None, 300])
-@pytest.mark.parametrize("period", [None, 25.0])
-@pytest.mark.parametrize("timeout", [None, TIMEOUT])
-def test_the_short_path_books_as_the_long_one(timeout, period, n_expected):
-    rng = np.random.default_rng([n_expected or 0, int(period or 0), int(timeout or 0)])
-    now, pair = [START], (MemoryLedger(timeout, REMEMBER), LongWay(timeout, REMEMBER))
-    for ledger in pair:
-        ledger._clock, ledger._identity = lambda: now[0], "same"
-        ledger.open("tenant", 40.0, n_expected, period=period)
-        ledger.open("all", 1000.0)
-    made, holds, n_open = [], [], 0
-    for _ in range(3000):
-        now[0] += rng.choice([0.0, 0.0, 0.5, 3.0])
-        kind = rng.choice(["reserve", "settle", "hold", "release", "top up"], p=P_CALLS)
-        if kind == "reserve":
-            key = rng.choice(list("abcdef")) if rng.random() < 0.3 else None
-            offer = Offer(1, "a", *rng.integers(0, 8, 2) / 4, rng.integers(8, 16) / 4)
-            purses = ("tenant", "all") if rng.random() < 0.2 else ("tenant",)
-            held = holds[rng.integers(len(holds))] if holds and rng.random() < 0.2 else None
-            more = {"least": 2.0, "keep": 0.05, "held": held, "key": key}
-            calls = [
-                outcome(
-                    ledger.reserve,
-                    purses,
-                    lambda books, room, spare, offer=offer: offer if offer[4] <= spare else None,
-                    **more,
-                )
-                for ledger in pair
-            ]
-            made += [calls[0]] if len(calls[0]) > 2 else []
-        elif kind == "settle" and made:
-            one = made[max(len(made) - 1 - rng.geometric(0.2), 0)]
-            offer = one.offer._replace(cost=9.0) if rng.random() < 0.1 else one.offer
-            of = rng.choice(["same", "other"], p=[0.9, 0.1]), one.number
-            purse = rng.choice(["tenant", "all"], p=[0.9, 0.1])
-            cost = rng.integers(0, 9) / 4 if rng.random() < 0.7 else None
-            calls = [outcome(ledger.settle, *of, purse, offer, cost) for ledger in pair]
-        elif kind == "hold":
-            calls = [outcome(ledger.hold, ("tenant",), 1.0) for ledger in pair]
-            holds += [calls[0]] if len(calls[0]) > 2 else []
-        elif kind == "release" and holds:
-            one = holds.pop(rng.integers(len(holds)))
-            calls = [outcome(ledger.release, one) for ledger in pair]
-        else:
-            amount = rng.integers(0, 20) / 4
-            calls = [ledger.top_up("tenant", amount) for ledger in pair]
-        assert calls[0] == calls[1]
-        # Not each time: a look books what is due.
-        if rng.random() < 0.2:
-            for purse in ("tenant", "all"):
-                books = [ledger.books(purse) for ledger in pair]
-                assert books[0] == books[1]
-            n_open += books[0].n_open
-            assert pair[0].unsettled("tenant") == pair[1].unsettled("tenant")
-    books = pair[0].books("tenant")
-    assert len(made) > 200 and n_open > 100 and (period or books.n_committed > 50)
 
 
 def make_ledgers(folder, timeout=TIMEOUT, remember=REMEMBER):
@@ -582,7 +398,7 @@ def test_all_ledgers_book_alike_across_edges_of_periods(tmp_path, period):
     ledgers = make_ledgers(tmp_path, timeout=3600.0, remember=86400.0)
     now, made, n_periods = [EDGES[0] - 0.5], [], set()
     for ledger in ledgers:
-        ledger._clock, ledger._fresh = lambda: now[0], -1.0
+        ledger._clock = lambda: now[0]
         ledger.open("tenant", 10.0, 5, period=period)
         ledger.open("all", 100.0)
 
@@ -637,7 +453,7 @@ def test_a_period_once_begun_stays_begun_in_all_ledgers(period, calls):
     with tempfile.TemporaryDirectory() as folder:
         ledgers, now = make_ledgers(Path(folder)), [START]
         for ledger in ledgers:
-            ledger._clock, ledger._fresh = lambda: now[0], -1.0
+            ledger._clock = lambda: now[0]
             ledger.open("tenant", 6.0, 4, period=period)
             ledger.open("all", 20.0)
             ledger.open("monthly", 9.0, period="month")
@@ -746,7 +562,7 @@ def test_whatever_call_comes_first_begins_a_period(tmp_path, call, purses):
     before = float(np.nextafter(edge, 0))
     for ledger in make_ledgers(tmp_path, timeout=3600.0):
         now = [before]
-        ledger._clock, ledger._fresh = lambda now=now: now[0], -1.0
+        ledger._clock = lambda now=now: now[0]
         ledger.open("tenant", 8.0, 5, period="day")
         ledger.open("all", 20.0, period="day")
         made, paid, failed = (
@@ -778,7 +594,7 @@ def test_a_deadline_passes_in_the_period_that_runs(tmp_path):
     offer = Offer(0, "a", 1.0, 0.25, 1.5)
     for ledger in make_ledgers(tmp_path):
         now = [EDGES[0] - 1]
-        ledger._clock, ledger._fresh = lambda now=now: now[0], -1.0
+        ledger._clock = lambda now=now: now[0]
         for name in ("tenant", "all", "another"):
             ledger.open(name, 8.0, period="day")
         ledger.reserve(("tenant", "all"), lambda *_, offer=offer: offer, least=1.5)

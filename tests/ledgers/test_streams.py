@@ -470,17 +470,17 @@ def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
         ledger._clock = lambda: now[0]
     ticket, other = stream.route(ROW, key="a" if kind == "key" else None), stream.route(ROW)
     now[0] += 601
-    call, sent = ledger._send, []
+    call, sent = ledger._script, []
 
-    def twice(command):
-        sent.append(command)
-        call(command)
-        return call(command)
+    def twice(*told):
+        sent.append(told)
+        call(*told)
+        return call(*told)
 
-    ledger._send = twice
+    ledger._script = twice
     stream.commit(ticket)
-    ledger._send = call
-    assert len(sent) == 1 and stream.books().n_committed == 1
+    ledger._script = call
+    assert sent and stream.books().n_committed == 1
     assert stream.books().spent == ticket.cost
     # The same ticket again is another settlement, also where nothing came between.
     for again in (ticket, ticket):
@@ -489,9 +489,9 @@ def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
     # What another thread or process has settled since does not make it unknown.
     third, elsewhere = stream.route(ROW), pickle.loads(pickle.dumps(stream))
     elsewhere.ledger._clock = ledger._clock
-    ledger._send = lambda command: [call(command), elsewhere.commit(third), call(command)][2]
+    ledger._script = lambda *told: [call(*told), elsewhere.commit(third), call(*told)][2]
     stream.commit(other)
-    ledger._send = call
+    ledger._script = call
     assert stream.books().n_committed == 3
 
 
@@ -537,5 +537,5 @@ def test_a_file_of_another_format_is_refused(tmp_path):
     SQLiteLedger(path)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE ledger SET version = 99")
-    with pytest.raises(ValueError, match="has the format 99, and this skroute reads 1"):
+    with pytest.raises(ValueError, match="has the format 99, and this skroute reads 2"):
         SQLiteLedger(path)

@@ -270,43 +270,6 @@ def test_a_trained_net_is_neither_copied_nor_are_its_rows_cast(as_tensor, monkey
     assert pickle.loads(pickle.dumps(net)).predict(X).shape == (1000,)
 
 
-def test_a_copy_on_another_device_is_made_there_at_once(monkeypatch):
-    """To pickle a net that fills its device, the device must not hold it twice."""
-    from skroute.members._torch_exits import copied, modules_to_host
-
-    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
-    module[2].weight.requires_grad_(False)
-    on_meta = copied(module, torch.device("meta"))
-    assert {p.device.type for p in [*on_meta.parameters(), *on_meta.buffers()]} == {"meta"}
-    assert [p.requires_grad for p in on_meta.parameters()] == [
-        p.requires_grad for p in module.parameters()
-    ]
-    assert all(p.device.type == "cpu" for p in module.parameters())
-
-    def refused(self, memo):
-        raise AssertionError("copied where it is")
-
-    monkeypatch.setattr(nn.Parameter, "__deepcopy__", refused)
-    copied(module, torch.device("meta"))
-    # One net for the parameter and the fitted attribute stays one.
-    monkeypatch.setattr(
-        "skroute.members._torch_exits.copied", lambda module, device: nn.Linear(1, 1)
-    )
-    state = modules_to_host({"module": on_meta, "module_": on_meta})
-    assert state["module"] is state["module_"]
-    assert state["_devices"] == {"module": "meta", "module_": "meta"}
-
-
-def test_a_loaded_net_returns_to_its_device_with_what_it_was_made_from():
-    X, y = problem(60)
-    net = MultiExitClassifier(Builder()(6, 3), max_epochs=0).fit(X, y)
-    state = net.__getstate__() | {"_devices": {"module": "cuda:97", "module_": "cuda:97"}}
-    again = MultiExitClassifier(Builder())
-    with pytest.warns(UserWarning, match="'cuda:97' is loaded on"):
-        again.__setstate__(state)
-    assert again.predict(X).shape == (60,)
-
-
 def test_a_net_on_several_devices_is_refused():
     X, y = problem(40)
     module = Builder()(6, 3)
@@ -381,24 +344,6 @@ class FakeBackend:
 
     def __exit__(self, *error):
         pass
-
-
-def test_generators_of_devices_that_are_not_used_are_left_alone(monkeypatch):
-    from skroute.members._torch_exits import seeded
-
-    fake = FakeBackend()
-    monkeypatch.setattr(torch, "cuda", fake)
-    monkeypatch.setattr(torch, "get_device_module", lambda device: fake)
-    state = torch.random.get_rng_state()
-    with seeded(0) as generators:
-        assert not generators.add("cpu")
-        assert fake.calls == []
-        one = torch.device("cuda:1")
-        assert generators.add(one) and not generators.add(one)
-    names = [call[0] for call in fake.calls]
-    assert names == ["get_rng_state", "device", "manual_seed", "set_rng_state"]
-    assert fake.calls[-1][-1] == one and fake.calls[1][-1] == one
-    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
@@ -493,24 +438,6 @@ def test_labels_on_a_device():
         np.asarray(labels)
     MultiExitClassifier(Builder(), max_epochs=1).fit(X, labels)
     CallableClassifier(len, classes=[0, 1, 2]).fit(X, labels)
-
-
-def test_embedded_positions_beside_images():
-    class Positions(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.at, self.linear = nn.Embedding(8, 1), nn.Linear(6, 8)
-
-        def forward(self, rows):
-            return self.linear(rows) + self.at(torch.arange(8))[:, 0]
-
-    module = nn.Module()
-    module.stages, module.heads = nn.ModuleList([Positions()]), nn.ModuleList([nn.Linear(8, 3)])
-    X, y = problem(60)
-    X = (40 * np.abs(X)).astype(np.uint8)
-    net = MultiExitClassifier(module, max_epochs=1, random_state=0)
-    expected = net.fit(X.astype(np.float32), y).predict_proba(X.astype(np.float32))
-    np.testing.assert_array_equal(net.fit(X, y).predict_proba(X), expected)
 
 
 # Parameters -----------------------------------------------------------------------------

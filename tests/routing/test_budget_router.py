@@ -101,6 +101,7 @@ def test_protocol():
     assert costs[0] == 1.25 and (np.diff(costs) >= 0).all()
 
 
+@pytest.mark.slow
 def test_the_budget_holds_on_average():
     excess = []
     for seed in range(20):
@@ -333,6 +334,7 @@ def test_at_the_smallest_budget_nothing_is_bought_whatever_new_rows_promise():
     assert router.predict([[9.0]]).tolist() == ["small"]
 
 
+@pytest.mark.slow
 def test_the_smallest_budget_that_reaches_a_quality():
     rng = np.random.default_rng(0)
 

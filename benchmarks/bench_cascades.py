@@ -1,4 +1,4 @@
-"""Cascades of language models: area of error over cost, and abstaining early.
+"""Cascades of language models: area of error over cost.
 
 Logs of nine models on MMLU and TriviaQA (../shared/data/cascades): everything is fitted and
 chosen on the 285 and 300 training rows, and measured on the test rows as `published.json` says:
@@ -28,26 +28,14 @@ import numpy as np
 from _common import record, table
 
 from skroute.routing import CascadeRouter
-from skroute.routing._cascade_rules import (
-    _TRUST,
-    Fitted,
-    Outcomes,
-    Reader,
-    chain_of,
-    fit_cascade,
-)
+from skroute.routing._cascade_rules import Outcomes, Reader, chain_of, fit_cascade
 from skroute.routing._mixtures import best_mixture
-from skroute.routing._signals import StateBasis
-from skroute.routing._states import roll_back
 
 # Area of error over cost that the project asks of itself, and the seconds of a chain's fit.
 BARS = {
     "mmlu": {"chain": 0.2375, "five": 0.217, "nine": 0.195},
     "triviaqa": {"chain": 0.1050, "five": 0.083, "nine": 0.061},
 }
-PENALTIES = (0.1, 0.3, 0.5)
-# Dollars per million queries that one point of error may cost, for abstaining.
-PRICES = np.geomspace(3e-5, 3e-3, 7)
 
 
 class Set(NamedTuple):
@@ -160,38 +148,18 @@ def oracle(data, models, bounds, max_calls):
     return hull_area(cost, accuracy, bounds)
 
 
-def as_log(quality, costs, signals, abstain=None):
+def as_log(quality, costs, signals):
     columns = [signals[:, [k]] for k in range(signals.shape[1])]
-    return Outcomes(quality, costs, columns, np.empty((len(quality), 0)), abstain, 0.0, 1.0)
+    return Outcomes(quality, costs, columns, np.empty((len(quality), 0)), None, 0.0, 1.0)
 
 
-def play(fitted, log, scores, handed=np.nan):
+def play(fitted, log, scores):
     """Quality and cost at each price of what a cascade makes of rows."""
     price_at = np.tile(np.arange(len(fitted.prices)), (len(log.quality), 1))
     state, choice, _ = fitted.follow(*scores, price_at)
-    outcomes = np.column_stack([log.quality, np.full(len(price_at), handed)])
     asked = fitted.cascade.states.asked[state]
-    quality = np.take_along_axis(outcomes, choice, axis=1)
+    quality = np.take_along_axis(log.quality, choice, axis=1)
     return quality, np.einsum("ik,ijk->ij", log.costs, asked)
-
-
-def fit_handing_last(cascade, log, scores, prices, handing):
-    """A cascade that may hand a row over after its last answer only: one more way to answer."""
-    known, parts = scores
-    last = len(cascade.reads) - 1
-    realised = [log.quality[:, reads] for reads in cascade.reads]
-    realised[last] = np.column_stack([realised[last], np.full(len(known), handing)])
-
-    def fit(state, target):
-        reads, quality = cascade.reads[state], realised[state]
-        features = np.column_stack([known, *(parts[k] for k in reads)])
-        own = np.ones((quality.shape[1], features.shape[1]), dtype=bool)
-        basis = StateBasis(features, own, quality)
-        return basis.fit(target[:, quality.shape[1] :])
-
-    costs = log.costs.mean(axis=0)
-    values, _, _ = roll_back(cascade.states, realised, costs, prices, fit, trust=_TRUST)
-    return Fitted(cascade, values, costs, prices)
 
 
 def bench_curves(data, short):
@@ -219,9 +187,7 @@ def bench_curves(data, short):
             "seconds": seconds,
             "singles": singles(data, models, bounds),
             "oracle": oracle(data, models, bounds, 2 if short or len(models) > 5 else 5),
-            "rules": router.rule_names_,
-            "cost": cost.tolist(),
-            "accuracy": accuracy.tolist(),
+            "rules": len(router.rule_names_),
         }
     table(
         f"{data.name}: area of error over cost, {bounds[0]:.0f} to {bounds[1]:.0f} $ per million "
@@ -236,73 +202,11 @@ def bench_curves(data, short):
                 f"{of['oracle']:.4f}",
                 BARS.get(data.name, {}).get(case, "-"),
                 f"{of['seconds']:.2f}",
-                len(of["rules"]),
+                of["rules"],
             ]
             for case, of in found.items()
         ],
     )
-    return {"bounds": bounds, "published": {m: r["auc"] for m, r in records.items()}, **found}
-
-
-def losses(data, chain, penalty, abstain):
-    """Mean error plus penalty, mean cost, share handed over and share wrong, by price."""
-    models = data.chain.tolist()
-    handing = 1 - penalty
-    log = as_log(*data.rows(False, models), abstain=handing if abstain == "early" else None)
-    other = as_log(*data.rows(True, models))
-    reader = Reader(log)
-    scores, theirs = (reader.scores(of.known, of.signals) for of in (log, other))
-    cascade = chain_of(len(models), chain)
-    if abstain == "early":
-        found = fit_cascade(cascade, log, scores, PRICES, {})
-    else:
-        found = fit_handing_last(cascade, log, scores, PRICES, handing)
-    got, spent = play(found, other, theirs, handing)
-    # Right answers are worth 1 and wrong ones 0: what is left was handed over.
-    handed = (got > 0) & (got < 1)
-    return (1 - got).mean(0), spent.mean(0), handed.mean(0), (got == 0).mean(0)
-
-
-def bench_abstaining(data):
-    """All sub-cascades of the chain: abstaining after any answer beside after the last only."""
-    n = len(data.chain)
-    chains = [part for size in range(2, n + 1) for part in combinations(range(n), size)]
-    rows, payload = [], {}
-    for penalty in PENALTIES:
-        found = {
-            when: np.array([losses(data, chain, penalty, when) for chain in chains])
-            for when in ("last", "early")
-        }
-        loss = {when: (part[:, 0] + PRICES * part[:, 1]).mean() for when, part in found.items()}
-        cost = {when: part[:, 1].mean() for when, part in found.items()}
-        wrong = {when: part[:, 3].mean() for when, part in found.items()}
-        handed = {when: part[:, 2].mean() for when, part in found.items()}
-        wins = (
-            (found["early"][:, 0] + PRICES * found["early"][:, 1]).mean(axis=1)
-            <= (found["last"][:, 0] + PRICES * found["last"][:, 1]).mean(axis=1) + 1e-12
-        ).mean()
-        change = loss["early"] / loss["last"] - 1
-        rows.append(
-            [
-                penalty,
-                loss["last"],
-                loss["early"],
-                f"{100 * change:+.1f} %",
-                f"{100 * (cost['early'] / cost['last'] - 1):+.1f} %",
-                f"{100 * (wrong['early'] / wrong['last'] - 1):+.1f} %",
-                f"{100 * (handed['early'] - handed['last']):+.1f}",
-                f"{100 * wins:.0f} %",
-            ]
-        )
-        payload[str(penalty)] = {"loss": loss, "cost": cost, "wrong": wrong, "handed": handed}
-        payload[str(penalty)]["cascades_no_worse"] = float(wins)
-    table(
-        f"{data.name}: abstaining early beside at the last model only, mean of {len(chains)} "
-        f"sub-cascades at {len(PRICES)} prices (loss = error + penalty + price times cost)",
-        ["penalty", "last", "early", "loss", "cost", "error", "handed, points", "no worse"],
-        rows,
-    )
-    return payload
 
 
 def main():
@@ -320,7 +224,6 @@ def main():
         sets = [load(folder, n) for n in names or sorted(p.stem for p in folder.glob("*.npz"))]
     for data in sets:
         bench_curves(data, arguments.short)
-        bench_abstaining(data)
     whole = not (arguments.short or arguments.data or arguments.sets)
     if whole:
         record("cascades")

@@ -13,9 +13,8 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from _common import alternate, record, standard_error, table
+from _common import record, standard_error, table
 from joblib import Parallel, delayed
-from sklearn.ensemble import RandomForestRegressor
 
 from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
 from skroute.members import RecordedClassifier
@@ -105,16 +104,13 @@ def voted(services, rows, target, new):
 class Split(NamedTuple):
     """One split of a set: the best service, and each method's curve and seconds of fit.
 
-    A curve is the accuracy of each test row at each budget, and the mean cost there. `equals` are
-    curves of two FrugalMCT, each fitted to four fifths of the rows: equal in law, so that one falls
-    behind the other by luck alone.
+    A curve is the accuracy of each test row at each budget, and the mean cost there.
     """
 
     single: tuple[float, float]
     curves: dict[str, tuple[list[list[float]], list[float]]]
     votes: list[float]
     seconds: dict[str, float]
-    equals: list[tuple[list[list[float]], list[float]]]
 
 
 def one_split(name, seed):
@@ -135,21 +131,17 @@ def one_split(name, seed):
             cost.append(float(spent.mean()))
         return accuracy, cost
 
-    found, seconds, equals, rng = {}, {}, [], np.random.default_rng(seed)
+    found, seconds = {}, {}
     for method, router in routers(name, services, costs, float(prices[best])).items():
         start = time.perf_counter()
         router.fit(rows, target[train])
         seconds[method] = time.perf_counter() - start
         found[method] = curve(router)
-    for _ in range(2):
-        some = rng.random(len(train)) < 0.8
-        router = FrugalMCTClassifier(services, costs=costs, budget=float(prices[best]))
-        equals.append(curve(router.fit(rows[some], target[train[some]])))
     votes = [
         row_accuracy(target[test], answers).mean()
         for answers in voted([service for _, service in services], rows, target[train], new)
     ]
-    return Split((prices[best], quality[test, best].mean()), found, votes, seconds, equals)
+    return Split((prices[best], quality[test, best].mean()), found, votes, seconds)
 
 
 def curves(name, splits):
@@ -193,16 +185,6 @@ def tests_of(name, seeds):
     return [frugal_split(n_rows, seed)[1] for seed in seeds]
 
 
-def services_of(name, seeds):
-    """Price and mean test accuracy of each service alone."""
-    _, _, costs, quality = load(name)
-    accuracy = np.mean([quality[test].mean(axis=0) for test in tests_of(name, seeds)], axis=0)
-    return {
-        service: {"price": price, "accuracy": float(accuracy[k])}
-        for k, (service, price) in enumerate(costs.items())
-    }
-
-
 def row_accuracy(y_true, y_pred):
     if y_true.ndim == 1:
         return (y_true == y_pred).astype(np.float64)
@@ -225,34 +207,24 @@ def matched_cost(accuracy, cost, level):
     return cost[i - 1] + share * (cost[i] - cost[i - 1])
 
 
-def bench_sets(names, seeds, measured=None):
-    """Results of each set, and the rows of the table; `measured` has the splits that are known."""
-    rows, payload = [], {}
+def bench_sets(names, seeds):
+    """The rows of the table."""
+    rows = []
     for name in names:
         start = time.perf_counter()
-        if measured is None:
-            splits = Parallel(n_jobs=2)(delayed(one_split)(name, seed) for seed in seeds)
-        else:
-            splits = [Split(*split) for split in measured[name]]
+        splits = Parallel(n_jobs=2)(delayed(one_split)(name, seed) for seed in seeds)
         single, found, votes, seconds, price_of_all = curves(name, splits)
         level, price = single[:, 1].mean(), single[:, 0].mean()
         saving, gain, spent = {}, {}, {}
-        means = {
-            method: tuple(
-                np.array(part)
-                for part in zip(*((rows.mean(axis=1), cost) for rows, cost in splits_of))
-            )
-            for method, splits_of in found.items()
-        }
-        for method, (accuracy, cost) in means.items():
+        for method, splits_of in found.items():
+            accuracy = np.array([rows_of.mean(axis=1) for rows_of, _ in splits_of])
+            cost = np.array([cost for _, cost in splits_of])
             saving[method] = 1 - matched_cost(accuracy.mean(0), cost.mean(0), level) / price
             gain[method] = 100 * (accuracy[:, -1] - single[:, 1]).mean()
             spent[method] = cost[:, -1].mean() / price
         tested = tests_of(name, seeds)
         others = [curve for method, curve in found.items() if method != "Sequential"]
         worst = min(worst_margin(found["Sequential"], other, tested) for other in others)
-        one, two = zip(*([tuple(map(np.array, e)) for e in split.equals] for split in splits))
-        luck = [worst_margin(one, two, tested), worst_margin(two, one, tested)]
         rows.append(
             [
                 name,
@@ -269,24 +241,7 @@ def bench_sets(names, seeds, measured=None):
             ]
         )
         print(f"{name}: {time.perf_counter() - start:.0f} s", rows[-1], file=sys.stderr, flush=True)
-        payload[name] = {
-            "best_single": {"accuracy": level, "price": price},
-            "services": services_of(name, seeds),
-            "saving": saving,
-            "gain_points": gain,
-            "spent_share": spent,
-            "bar": BARS.get(name),
-            "sequential_worst_margin": worst,
-            "equal_worst_margins": luck,
-            "budget_shares": list(SHARES),
-            "curves": {
-                method: {"accuracy": list(accuracy.mean(0)), "cost": list(cost.mean(0))}
-                for method, (accuracy, cost) in means.items()
-            },
-            "votes_points": list(100 * (votes.mean(axis=0) - level)),
-            "fit_seconds": seconds,
-        }
-    return payload, rows
+    return rows
 
 
 def show(rows, seeds):
@@ -312,39 +267,6 @@ def show(rows, seeds):
     )
 
 
-def bench_fit(n_rows, repeats):
-    """Fitting FrugalMCT with one base beside its forest alone, and beside the default one."""
-    services, target, costs, quality = load("COMMAND")
-    train, _ = frugal_split(len(target), 1)
-    train = train[:n_rows]
-    rows = train[:, np.newaxis]
-    scores = services[-1][1].predict_scores(rows)
-    # The settings that FrugalMCT takes by default for this many rows.
-    leaf = int(np.clip(len(train) // 60, 5, 150))
-    forest = {"n_estimators": 30, "min_samples_leaf": leaf, "random_state": 0}
-    contenders = {
-        "FrugalMCT, one base": lambda: FrugalMCTClassifier(
-            services, costs=costs, budget=20.0, base=services[-1][0]
-        ).fit(rows, target[train]),
-        "FrugalMCT, base=auto": lambda: FrugalMCTClassifier(services, costs=costs, budget=20.0).fit(
-            rows, target[train]
-        ),
-        "its forest alone": lambda: RandomForestRegressor(**forest).fit(scores, quality[train]),
-        "default forest alone": lambda: RandomForestRegressor(random_state=0).fit(
-            scores, quality[train]
-        ),
-    }
-    seconds = alternate(contenders, repeats=repeats)
-    same = seconds["its forest alone"]
-    default = seconds["default forest alone"]
-    table(
-        f"Fitting on COMMAND, {len(train)} rows (bar: 1.5 of scikit-learn's forest alone)",
-        ["", "seconds", "of its forest", "of the default forest"],
-        [[name, value, value / same, value / default] for name, value in seconds.items()],
-    )
-    return seconds
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--short", action="store_true")
@@ -354,11 +276,7 @@ def main():
     warnings.simplefilter("ignore")
     names = ["DIGIT"] if arguments.short else arguments.sets.split(",")
     seeds = SEEDS[: 2 if arguments.short else arguments.seeds]
-    _, rows = bench_sets(names, seeds)
-    show(rows, seeds)
-    if arguments.short or "COMMAND" in names:
-        seconds = bench_fit(*((2000, 1) if arguments.short else (32_000, 3)))
-        table("Seconds of a fit", list(seconds), [list(seconds.values())])
+    show(bench_sets(names, seeds), seeds)
     if names == [*BARS, "PASCAL"] and len(seeds) == len(SEEDS):
         record("frugal")
 

@@ -9,7 +9,6 @@ log of nine models. One half of the rows to fit, the other to measure; spend is 
 Each case (a model and a factor) is the mean over random halves: on one half of ParetoBandit, whose
 1,800 rows have heavy tails, the mean cost has a standard error of 5 %, which a new fit shares (its
 spend was .08 off where ours was, on the one split that was measured at first).
-Time: 10,000 stored rows, nine models, of the processor.
 
 New models: each model of CARROT (18, the task is the only feature), of LLMRouter and of the MMLU
 log of the cascades (nine each) is held out in turn and added (`add_choice`) with 10, 30, 100 and
@@ -20,7 +19,7 @@ on the test rows. How many standard errors a newcomer is docked was chosen on ot
 and LLMRouter, with test rows in view: what is said of these two is a little optimistic. MMLU was
 not looked at.
 
-Any part can be measured alone (``--part "new CARROT"``); its rows replace those that were kept.
+Any part can be measured alone (``--part "new CARROT"``).
 
     python benchmarks/bench_lifecycle.py [--short] [--part NAME ...] [--draws N] [--splits N]
 """
@@ -33,13 +32,11 @@ import argparse
 import copy
 import csv
 import gzip
-import time
 import warnings
 
 import numpy as np
 from _common import record, table
 from bench_budgets import PARETOBANDIT, Log, embedded, forest, llmrouter, of, paretobandit
-from bench_logs import carrot
 from sklearn.cluster import KMeans
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
@@ -141,24 +138,12 @@ def outages(log, seed):
     return np.array(found)
 
 
-def milliseconds(short):
-    """Processor time of a new price list and of an outage, the least of several."""
-    log = made_up(1000 if short else 10_000)
-    router = fit(log, log.costs, None, 6.0)
-    found = {"prices": [], "outage": []}
-    for repeat in range(3 if short else 15):
-        for what in found:
-            costs = log.costs * (1 + 0.01 * (repeat + 1)) if what == "prices" else log.costs
-            router.set_params(costs=costs)
-            if what == "outage":
-                policy = router._policy()
-            start = time.process_time()
-            if what == "prices":
-                router.price_  # noqa: B018
-            else:
-                policy.restricted(np.delete(np.arange(9), repeat % 9)).rule(6.0)
-            found[what].append(1e3 * (time.process_time() - start))
-    return {what: min(values) for what, values in found.items()}
+def carrot():
+    with np.load(f"{get_data_home()}/carrot/leaderboard.npz", allow_pickle=False) as file:
+        task, right = file["task_id"], file["correctness"].astype(float)
+        price = file["price_per_mtoken"].astype(float)
+    order = np.argsort(price, kind="stable")
+    return Log(np.eye(task.max() + 1)[task], right[:, order], price[order])
 
 
 def mmlu_cascades():
@@ -330,7 +315,6 @@ def measure(short, n_draws, n_splits, asked):
             f"new {name}",
             lambda n=name, log=log: [dict(zip(NEW, row)) for row in rows_of_new(n, log, n_draws)],
         )
-    run("milliseconds", lambda: milliseconds(short))
     return parts
 
 
@@ -351,8 +335,6 @@ def main():
         if what == "new models":
             title = "New models with few scored rows: quality over five budgets at equal spend"
         table(title, header, [list(row.values()) for rows in mine for row in rows])
-    found = parts.get("milliseconds", {})
-    table("Milliseconds of the processor", list(found), [list(found.values())])
     if not (short or arguments.part):
         record("lifecycle")
 

@@ -1,21 +1,13 @@
-"""Logs of one answer per request: what they teach, and whether their intervals hold the truth.
+"""Logs of one answer per request: whether their intervals hold the truth.
 
-Logs are drawn from full tables (LLMRouter: nine models, ParetoBandit: three with logged costs,
-CARROT: 18 models, the task is the only feature) by three known policies: uniform, mostly cheap, and
-one that prefers what a ridge on other rows finds good (with a fifth at random).
+Logs are drawn from full tables (LLMRouter: nine models, ParetoBandit: three with logged costs) by
+three known policies: uniform, mostly cheap, and one that prefers what a ridge on other rows finds
+good (with a fifth at random); propensities are given. A router fitted on other rows is judged by
+200 logs for each policy at five budgets, from the smallest to the unlimited one; the truth is the
+mean over the whole table of rows that logs are drawn from. Rows are drawn without replacement, a
+quarter of the table at most, so that intervals are about 1/(1 - share / 2) too wide at most.
 
-Coverage: a router fitted on other rows is judged by 200 logs for each policy at five budgets, from
-the smallest to the unlimited one; the truth is the mean over the whole table of rows that logs are
-drawn from. Rows are drawn without replacement, a quarter of the table at most, so that intervals
-are about 1/(1 - share / 2) too wide at most. Learning: one answer per request at n rows beside the
-full table at n rows, at n / k rows (as many answers), and inverse propensity weighting alone (a
-ridge on weighted outcomes); mean realised quality at four budgets, spent on the test rows.
-Propensities are given.
-
-Any part can be measured alone (``--part "coverage ParetoBandit uniform" "learning CARROT"``): its
-rows replace those that were kept, with their commit beside them; the full run takes two hours.
-
-    python benchmarks/bench_logs.py [--short] [--logs N] [--part NAME ...]
+    python benchmarks/bench_logs.py [--short] [--logs N] [--part "LLMRouter uniform" ...]
 """
 
 import os
@@ -24,30 +16,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import warnings
-from functools import cache
 
 import numpy as np
 from _common import record, table
-from bench_budgets import PARETOBANDIT, Log, llmrouter, made_up, of, paretobandit
+from bench_budgets import PARETOBANDIT, llmrouter, made_up, of, paretobandit
 from sklearn.linear_model import Ridge
 
-from skroute.assignment import assignment_path, choose_at_price
-from skroute.datasets import get_data_home
 from skroute.metrics import off_policy_curve
 from skroute.routing import BudgetRouter
 
 POLICIES = ("uniform", "cheap", "greedy")
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
-@cache
-def carrot():
-    path = f"{get_data_home()}/carrot/leaderboard.npz"
-    with np.load(path, allow_pickle=False) as file:
-        task, right = file["task_id"], file["correctness"].astype(float)
-        price = file["price_per_mtoken"].astype(float)
-    order = np.argsort(price, kind="stable")
-    return Log(np.eye(task.max() + 1)[task], right[:, order], price[order])
 
 
 def sets(short):
@@ -57,10 +35,6 @@ def sets(short):
     if PARETOBANDIT.exists():
         yield "ParetoBandit", paretobandit()
     yield "LLMRouter", llmrouter()
-    try:
-        yield "CARROT", carrot()
-    except OSError:
-        print("CARROT is not in the folder of SKROUTE_DATA: left out.")
 
 
 def chances(log, kind, pre):
@@ -148,80 +122,19 @@ def coverage(name, log, n_logs, kinds):
     return out
 
 
-def realised(estimate, log, test):
-    """Mean quality over five budgets, at equal spend on the test rows."""
-    path = assignment_path(estimate, log.costs)
-    rows, out = np.arange(len(test)), []
-    for share in SHARES[1:]:
-        budget = log.costs.min() + share * (log.costs.max() - log.costs.min())
-        route = choose_at_price(estimate, log.costs, path.price(budget))
-        out.append(log.Q[test][rows, route].mean())
-    return np.mean(out)
-
-
-def learning(name, log, n, n_draws):
-    """One answer per request beside the full table and beside inverse weighting alone."""
-    k, found = log.Q.shape[1], {}
-    for seed in range(n_draws):
-        rng = np.random.default_rng(seed)
-        order = rng.permutation(len(log.X))
-        pre, train, test = order[:300], order[300 : 300 + n], order[300 + n : 300 + n + 2000]
-        X = log.X[train]
-
-        def add(kind, what, estimate, test=test):
-            found.setdefault((kind, what), []).append(realised(estimate, log, test))
-
-        add("-", "full table", Ridge().fit(X, log.Q[train]).predict(log.X[test]))
-        few = train[: max(n // k, 20)]
-        add("-", "table of n / k rows", Ridge().fit(log.X[few], log.Q[few]).predict(log.X[test]))
-        for kind in POLICIES:
-            P = chances(log, kind, pre)
-            choice, q, b, _ = draw(log, P, train, rng)
-            weighted = np.zeros((n, k))
-            weighted[np.arange(n), choice] = q / b
-            add(kind, "inverse weighting", Ridge().fit(X, weighted).predict(log.X[test]))
-            means = np.bincount(choice, q / b, k) / np.bincount(choice, 1 / b, k)
-            add(kind, "means alone", np.tile(means, (len(test), 1)))
-            for what, estimator in (("one answer, ridge", Ridge()), ("one answer", None)):
-                router = BudgetRouter(estimator, costs=log.costs)
-                router.fit(X, q, choice=choice, propensity=b)
-                add(kind, what, router.predict_quality(log.X[test]))
-    return [
-        [name, n, kind, what, np.mean(values), np.std(values) / np.sqrt(len(values))]
-        for (kind, what), values in found.items()
-    ]
-
-
-def rows_of(result, what):
-    """The rows of all parts of one kind."""
-    parts = result["parts"]
-    return [row for part in sorted(parts) if part.startswith(what) for row in parts[part]]
-
-
 HEADER = ["set", "policy", "rows", "logs", "refused", "quality: DR", "quality: DR, least"]
 HEADER += ["cost: DR", "cost: DR, least", "quality: SNIPS", "quality: direct"]
 HEADER += ["width: DR", "width: SNIPS", "width: direct"]
-NAMES = ["set", "n", "policy", "learned from", "quality", "its standard error"]
 
 
 def measure(short, n_logs, asked):
-    """Rows of both tables, by the part that they belong to."""
-    parts = {}
+    """Rows of the table."""
+    rows = []
     for name, log in sets(short):
-        # The task alone tells nothing that a forest would be needed for: learning only.
-        kinds = [kind for kind in POLICIES if name != "CARROT"]
-        for kind in kinds:
-            part = f"coverage {name} {kind}"
-            if not asked or part in asked:
-                print(part, flush=True)
-                found = coverage(name, log, n_logs, [kind])
-                parts[part] = [dict(zip(HEADER, row)) for row in found]
-        part = f"learning {name}"
-        if not asked or part in asked:
-            print(part, flush=True)
-            found = learning(name, log, 300 if short else 1000, 1 if short else 3)
-            parts[part] = [dict(zip(NAMES, row)) for row in found]
-    return parts
+        for kind in POLICIES:
+            if not asked or f"{name} {kind}" in asked:
+                rows += coverage(name, log, n_logs, [kind])
+    return rows
 
 
 def main():
@@ -231,12 +144,8 @@ def main():
     parser.add_argument("--part", nargs="*", help="these alone")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    parts = measure(arguments.short, 3 if arguments.short else arguments.logs, arguments.part)
-    result = {"parts": parts}
-    title = "Share of logs whose 95 % interval holds the truth, over the path"
-    table(title, HEADER, [list(row.values()) for row in rows_of(result, "coverage")])
-    title = "Mean quality over four budgets at equal spend"
-    table(title, NAMES, [list(row.values()) for row in rows_of(result, "learning")])
+    rows = measure(arguments.short, 3 if arguments.short else arguments.logs, arguments.part)
+    table("Share of logs whose 95 % interval holds the truth, over the path", HEADER, rows)
     if not (arguments.short or arguments.part):
         record("logs")
 

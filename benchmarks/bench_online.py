@@ -24,7 +24,6 @@ import argparse
 import csv
 import gzip
 import json
-import time
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -300,25 +299,6 @@ def onboarding(val, test, seeds, published, short):
     return rows
 
 
-def microseconds(val):
-    """Single requests of 28 features and 3 choices: the fastest tenth, and the least."""
-    router = started(val, 6.62e-4)
-    decide, commit = [], []
-    for x in val.X:
-        start = time.perf_counter()
-        decision = router.decide(x)
-        middle = time.perf_counter()
-        router.commit(decision, quality=0.9, cost=5e-4)
-        decide.append(middle - start)
-        commit.append(time.perf_counter() - middle)
-    return {
-        "route, least": 1e6 * min(decide),
-        "route, fastest tenth": 1e6 * np.quantile(decide, 0.1),
-        "update, least": 1e6 * min(commit),
-        "update, fastest tenth": 1e6 * np.quantile(commit, 0.1),
-    }
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
@@ -331,7 +311,7 @@ def main():
     published = json.loads((DATA / "published.json").read_text()) if DATA.exists() else None
     val, test, test_k4 = tables(short)
     seeds = 1 if short else 20
-    payload = {"microseconds": microseconds(val)}
+    payload = {}
     payload["stationary"] = stationary(
         val, test._replace(Q=test.Q[:, :3], C=test.C[:, :3]), seeds, published, short
     )
@@ -340,10 +320,7 @@ def main():
     payload["failure"] = phases(val, test, seeds, published, short, "failure")
     payload["onboarding"] = onboarding(val, test_k4, seeds, published, short)
     for name, rows in payload.items():
-        if name != "microseconds":
-            table(name, list(rows[0]), [list(row.values()) for row in rows])
-    found = payload["microseconds"]
-    table("Microseconds of one request", list(found), [list(found.values())])
+        table(name, list(rows[0]), [list(row.values()) for row in rows])
     if not short:
         record("online")
 

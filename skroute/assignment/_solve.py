@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skroute.assignment._exact import solve_exact
+from skroute.assignment._exact import solve_cvxpy, solve_exact, solve_highs
 from skroute.assignment._hulls import solve_greedy
 from skroute.assignment._problem import check_problem, check_values_and_costs, totals
-from skroute.assignment._reference import solve_cvxpy, solve_highs
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
 
 # A greedy plan this close (relatively) to its bound is not polished: each single change takes a

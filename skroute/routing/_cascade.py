@@ -31,6 +31,7 @@ from skroute.routing._log import (
     check_matrix,
     check_row_costs,
     choice_names,
+    column_names,
     is_named,
     read_table,
     with_last,
@@ -38,7 +39,7 @@ from skroute.routing._log import (
 from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._mixtures import validated_mixture
 from skroute.routing._router import BUDGET, N_JOBS, Router
-from skroute.routing._signals import as_columns, names_of_columns, split_signals
+from skroute.routing._signals import as_columns, split_signals
 from skroute.routing._states import n_sets
 from skroute.utils._compat import (
     HasMethods,
@@ -310,7 +311,9 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
         n_rows, n_models = quality.shape
         row_costs = np.broadcast_to(log.paid[..., :n_models], quality.shape)
         by_name = split_signals(signals, names)
-        self._signal_names = [names_of(by_name, name) for name in names]
+        self._signal_names = [
+            column_names(by_name.get(name), f"signals of {name!r}") for name in names
+        ]
         columns = [as_columns(by_name.get(name), name, n_rows) for name in names]
         self.model_names_, self.costs_ = names, row_costs.mean(axis=0)
         compared, cheapest = self._compared(any(part.shape[1] for part in columns))
@@ -714,11 +717,6 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return tags
 
 
-def names_of(by_name, name):
-    """Names of the columns of one model's signals, where these are a data frame."""
-    return names_of_columns(by_name.get(name), f"signals of {name!r}")
-
-
 class CascadeRun:
     """One live request: what to ask next, and in the end whose answer to give.
 
@@ -773,13 +771,13 @@ class CascadeRun:
         self._known, self._state = known, 0
         self._scores = [np.zeros((1, scale.n_scores)) for scale in router._path.reader.of_model]
         self.asked, self.cost = [], 0.0
-        self._decide()
+        self._set_next()
 
     def __repr__(self):
         said = f"next={self.next!r}, answer={self.answer!r}"
         return f"CascadeRun({said}, asked={self.asked!r}, cost={self.cost:.6g})"
 
-    def _decide(self):
+    def _set_next(self):
         router = self._router
         price_at = np.full((1, 1), self._price_at)
         move, choice = self._fitted.move(self._state, self._known, self._scores, price_at)
@@ -825,4 +823,4 @@ class CascadeRun:
         self._state = int(following[k])
         self.asked.append(model)
         self.cost += float(paid)
-        self._decide()
+        self._set_next()

@@ -233,7 +233,7 @@ def choose_and_judge(gain, quality, complexity, fold):
     return chosen, honest
 
 
-class Path(NamedTuple):
+class CascadePath(NamedTuple):
     """Cascades from the cheapest to the most expensive.
 
     Attributes
@@ -306,7 +306,7 @@ def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
     scores = reader.scores(log.known, log.signals)
     fitted = {at: fit_cascade(compared[at], log, scores, prices, bases) for at in set(chosen)}
     rules = [(fitted[which], at) for which, at in zip(chosen, price_at)]
-    return Path(reader, rules, mixture, parts)
+    return CascadePath(reader, rules, mixture, parts)
 
 
 def _rounded(cost):

@@ -112,7 +112,7 @@ class CombiningRouter(MemberRouter):
         scores = self._asked_answers(X).ask(at, np.arange(num_samples(X)))
         if response == "predict_proba":
             return scores
-        return self._target.labels(self._target.decide(scores, None))
+        return self._target.labels(self._target.amount_to(scores, None))
 
     def _answers_to(self, X, plan, response, rows):
         route = plan.route[rows]
@@ -126,7 +126,7 @@ class CombiningRouter(MemberRouter):
         if response == "predict_proba":
             return combined
         thresholds = self.choice_thresholds_[route] if self._multilabel else None
-        return self._target.labels(self._target.decide(combined, thresholds))
+        return self._target.labels(self._target.amount_to(combined, thresholds))
 
     def _score_of(self, y, answers, weight):
         if self._multilabel:

@@ -13,6 +13,9 @@ from skroute.utils._compat import Integral, _safe_indexing, check_method_params,
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
 
+# Rows that a tree of the forest on answers sees at most.
+_MOST_ROWS = 5000
+
 
 def default_quality_estimator():
     """The estimator of quality where none is given."""
@@ -22,10 +25,17 @@ def default_quality_estimator():
 
 
 def answers_forest(n_samples):
-    """A forest on the answers so far, which knows its own rows out of bag."""
+    """A forest on the answers so far, which knows its own rows out of bag.
+
+    A tree sees some of many rows, which decides no worse than all of them: time is bounded.
+    """
+    n_seen = min(n_samples, _MOST_ROWS)
+    leaf = int(np.clip(n_samples // 60, 5, 150))
     return RandomForestRegressor(
         n_estimators=int(np.clip(300_000 // n_samples, 30, 100)),
-        min_samples_leaf=int(np.clip(n_samples // 60, 5, 150)),
+        # The same share of what a tree sees.
+        min_samples_leaf=max(leaf * n_seen // n_samples, 5),
+        max_samples=n_seen if n_seen < n_samples else None,
         oob_score=True,
         random_state=0,
     )

@@ -75,26 +75,6 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
     Each add-on is combined with the best w of all rows, as in the paper. That w is best on
     average, which is where the base is sure; rows that buy are those where it is not, so
     that, if 0 is a candidate for w, the add-on alone is an option as well.
-
-    Parameters
-    ----------
-    scores : sequence of ndarray of shape (n_samples, n_labels)
-        One for each service.
-
-    base : int
-
-    target : ndarray
-        Indicator matrix, or positions of the true labels.
-
-    accuracy : callable
-        ``accuracy(target, answers) -> ndarray of shape (n_samples,)``.
-
-    weights, thresholds : sequence of float
-        Candidates for w and theta.
-
-    Returns
-    -------
-    AddonOptions
     """
     theta, per_row = search_threshold(scores[base], target, accuracy, thresholds)
     found = [(base, 1.0, theta, per_row)]
@@ -145,8 +125,8 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     quality_estimator : multi-output regressor, default=None
         Predicts the accuracy of each combination from the base's answer. None takes a
-        random forest of 30 to 100 trees (more where rows are few) with up to 150 rows per
-        leaf. Its training rows are estimated out of sample: from ``oob_prediction_`` where the
+        random forest of 30 to 100 trees (more where rows are few), each grown on up to 5,000
+        rows. Its training rows are estimated out of sample: from ``oob_prediction_`` where the
         fitted estimator has it, else by cross-validation.
         :class:`~sklearn.dummy.DummyRegressor` is the ablation that the paper calls DAP.
 

@@ -79,22 +79,7 @@ class LabelRules(NamedTuple):
 
 
 def label_groups(labels, n_labels, min_rows):
-    """Group of each label: itself, or group 0 for all labels with fewer than `min_rows` rows.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,), dtype=int
-        Answers of the base.
-
-    n_labels : int
-
-    min_rows : int
-
-    Returns
-    -------
-    ndarray of shape (n_labels,), dtype=int64
-        Group of each label, ``label + 1`` or 0.
-    """
+    """Group of each label: itself, or group 0 for all labels with fewer than `min_rows` rows."""
     often = np.bincount(labels, minlength=n_labels) >= min_rows
     return np.where(often, np.arange(n_labels) + 1, 0)
 
@@ -155,22 +140,7 @@ def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
 
 
 def between(scores, levels):
-    """Thresholds that keep the same of some rows, and the same share of later ones in the mean.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_rows,)
-        Rising.
-
-    levels : ndarray of shape (n_levels,)
-        Of these scores, or infinite.
-
-    Returns
-    -------
-    ndarray of shape (n_levels,)
-        With i of n scores below a level: i / n of the way from the largest of these to the level;
-        minus infinity for the smallest score.
-    """
+    """Thresholds that keep the same of some rows, and the same share of later ones in the mean."""
     n_below = np.searchsorted(scores, levels)
     below = scores[np.maximum(n_below - 1, 0)]
     inner = np.isfinite(levels) & np.isfinite(below) & (n_below > 0)
@@ -187,17 +157,6 @@ def label_rules(options, bases):
     One option per label under a budget is the assignment problem with labels weighted by
     their frequency; its path has a plan for each of its breaks. The hull
     over the plans of all bases leaves those of which two neighbours are mixed.
-
-    Parameters
-    ----------
-    options : sequence of LabelOptions
-        One for each base.
-
-    bases : sequence of int
-
-    Returns
-    -------
-    LabelRules
     """
     base, thresholds, addons, cost, quality = [], [], [], [], []
     for member, option in zip(bases, options):
@@ -221,26 +180,7 @@ def label_rules(options, bases):
 
 
 def learn_label_rules(labels, tops, quality, costs, bases, n_labels, n_thresholds):
-    """Rules that some rows choose, and for each base the group of each label.
-
-    Parameters
-    ----------
-    labels, tops : sequence of ndarray of shape (n_rows,)
-        For each member its labels, and their scores.
-
-    quality : ndarray of shape (n_rows, n_addons)
-
-    costs : ndarray of shape (n_addons,)
-
-    bases : sequence of int
-
-    n_labels, n_thresholds : int
-
-    Returns
-    -------
-    rules : LabelRules
-    groups : dict from int to ndarray of shape (n_labels,)
-    """
+    """Rules that some rows choose, and for each base the group of each label."""
     groups = {base: label_groups(labels[base], n_labels, _MIN_ROWS) for base in bases}
     options = [
         label_options(
@@ -258,21 +198,7 @@ def learn_label_rules(labels, tops, quality, costs, bases, n_labels, n_threshold
 
 
 def decide_by_label(rules, groups, labels, tops):
-    """Who answers each row under each rule.
-
-    Parameters
-    ----------
-    rules : LabelRules
-    groups : dict from int to ndarray of shape (n_labels,)
-        For each base the group of each label.
-    labels, tops : sequence of ndarray of shape (n_rows,)
-        For each member its labels, and their scores.
-
-    Returns
-    -------
-    ndarray of shape (n_rules, n_rows), dtype=int64
-        The base or an add-on.
-    """
+    """Who answers each row under each rule."""
     found = np.empty((len(rules.base), len(labels[0])), dtype=np.int64)
     for k, base in enumerate(rules.base):
         group = groups[base][labels[base]]

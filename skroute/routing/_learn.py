@@ -39,21 +39,7 @@ def learn_policy(
 ):
     """Cross-fitted estimates of quality on a log, and the policy that they make (`Policy`).
 
-    Parameters
-    ----------
-    estimator : multi-output regressor
-    X : indexable of n_rows rows
-        What quality is estimated from.
-    log : Log
-    folds : list of (train, test)
-    task : FitTask, default=None
-    cost_estimator : fitted regressor, default=None
-        Has estimated `log.planned`.
-    reg_lambda, deciding, least_prices, weight
-        As of :class:`Policy`.
-    n_jobs : int, default=None
-    fit_params : dict, default=None
-        Metadata for the estimator's `fit`.
+    `cost_estimator` is fitted: it has estimated `log.planned`.
     """
     planned = log.paid if log.planned is None else log.planned
     # What handing over is worth is known.

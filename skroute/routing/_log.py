@@ -26,7 +26,7 @@ from skroute.utils._named import by_label, columns_of, in_order
 from skroute.utils._validation import check_numbers
 
 
-class Known(NamedTuple):
+class KnownCells(NamedTuple):
     """Cells of a table that are known, and the weight of each: what it stands for.
 
     `table` has NaN and `weight` 0 where a cell is not known.
@@ -66,7 +66,7 @@ class Log:
         Costs that rows are decided by: a price list, or estimates. None where `paid` is known
         before a row is decided.
 
-    known, known_costs : Known, default=None
+    known, known_costs : KnownCells, default=None
         The cells of `quality` and of `paid` that are known; None where all are.
 
     propensity : {"given", "estimated"}, default=None
@@ -77,8 +77,8 @@ class Log:
     quality: np.ndarray
     paid: np.ndarray
     planned: np.ndarray | None = None
-    known: Known | None = None
-    known_costs: Known | None = None
+    known: KnownCells | None = None
+    known_costs: KnownCells | None = None
     propensity: str | None = None
 
     def with_handing_over(self, abstain_cost):
@@ -96,7 +96,8 @@ class Log:
             for name, table in (("paid", self.paid), ("planned", self.planned))
         }
         known = [
-            part and Known(with_last(part.table, value), with_last(part.weight, 1.0), part.noise)
+            part
+            and KnownCells(with_last(part.table, value), with_last(part.weight, 1.0), part.noise)
             for part, value in ((self.known, worth), (self.known_costs, 0.0))
         ]
         return replace(
@@ -143,18 +144,9 @@ def with_last(table, value):
 
 
 def read_table(y, costs, listed, names, named):
-    """The log of a table of outcomes, in which NaN is not known.
+    """The log of a table of outcomes, NaN where one is not known.
 
-    Parameters
-    ----------
-    y : array-like or dataframe of shape (n_rows, n_choices)
-    costs : array-like or dataframe of shape (n_rows, n_choices), or None
-        What the calls have cost.
-    listed : mapping, array-like or None
-        The price list.
-    names : list of str
-    named : bool
-        Whether frames are read by these names.
+    `costs` are those of the calls, `listed` the price list; `named`, frames are read by `names`.
     """
     quality = check_matrix(y, "y", allow_nan=True)
     planned = None if listed is None else check_costs(listed, names)
@@ -177,27 +169,14 @@ def read_table(y, costs, listed, names, named):
         )
     # Cells are missing at random, choice by choice.
     weight = ~missing * (len(quality) / (~missing).sum(axis=0))
-    known = Known(quality, weight, float(weight[~missing].mean()))
+    known = KnownCells(quality, weight, float(weight[~missing].mean()))
     return Log(names, quality, paid, planned, known)
 
 
 def read_answers(X, y, choice, propensity, costs, listed, *, named, estimates_costs):
     """The log of one answer for each request; propensities that are not given are estimated.
 
-    Parameters
-    ----------
-    X : indexable of n_rows rows
-    y : array-like of shape (n_rows,)
-        Quality of the answers, NaN where it is not known.
-    choice : array-like of shape (n_rows,)
-        Who answered: names, or numbers of columns.
-    propensity : array-like of shape (n_rows,) or None
-        Probability of each choice that was made.
-    costs : array-like of shape (n_rows,) or (n_rows, n_choices), or None
-    listed : mapping, array-like or None
-        The price list.
-    estimates_costs : bool
-        Whether a cost estimator learns what other choices would have cost.
+    Tables and lists as in `read_table`; `estimates_costs`, costs of other choices are learned.
     """
     n = num_samples(X)
     quality = read_values(y, "y", n, allow_nan=True)
@@ -234,7 +213,7 @@ def read_answers(X, y, choice, propensity, costs, listed, *, named, estimates_co
         cells[known, position[known]] = values[known]
         # What is not known is missing at random.
         weight[known, position[known]] = n / len(known) / chance[known]
-        return Known(cells, weight, float(weight[weight > 0].mean()))
+        return KnownCells(cells, weight, float(weight[weight > 0].mean()))
 
     known, known_costs = table(quality), None
     planned = None if listed is None else check_costs(listed, found)
@@ -292,14 +271,14 @@ def costs_now(costs, names, known, n_fitted):
     return check_costs(costs, names)
 
 
-def column_names(frame):
+def column_names(frame, name="y"):
     """The columns of a data frame as strings; None of anything else."""
     columns = columns_of(frame)
     if columns is None:
         return None
     names = [str(column) for column in columns]
     if len(set(names)) < len(names):
-        raise ValueError(f"y must not have two columns of the same name, got {names!r}.")
+        raise ValueError(f"{name} must not have two columns of the same name, got {names!r}.")
     return names
 
 

@@ -65,7 +65,7 @@ EXCHANGE_RATE = [Interval(Real, 0, None, closed="left"), None]
 
 
 @dataclass
-class Answers:
+class OutOfFold:
     """What members said of the rows of a fit, out of fold, and how these rows are divided.
 
     Attributes
@@ -185,7 +185,7 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
             check_affordable(check_budget(self.budget), self._least_cost(costs, names))
         self._costs_of_fit, self._measured = costs, isinstance(self.costs, str)
         with task.step("learn routing"):
-            answers = Answers(list(names), responses, target.positions(y), folds, weight)
+            answers = OutOfFold(list(names), responses, target.positions(y), folds, weight)
             self._learn(X, answers)
 
     def _asks(self):

@@ -54,21 +54,6 @@ def shrunk_regression(outputs, q, noise, low, high):
     :math:`\bar q` the mean of the other choices: the posterior mean of ridge regression whose
     prior says that it is one more draw from the population of the others. With no rows it is
     their mean, with many its own regression on them.
-
-    Parameters
-    ----------
-    outputs : ndarray of shape (n_rows, n_choices)
-        Estimates of the choices of `fit`.
-    q : ndarray of shape (n_rows,)
-        Scores of the new choice.
-    noise : float
-        Mean squared error of the estimates of the others.
-    low, high : float
-        Range of qualities.
-
-    Returns
-    -------
-    Shrunk, float
     """
     mean, parts = _deviations(outputs)
     n, k = outputs.shape
@@ -123,21 +108,7 @@ class WithNewcomers(BaseEstimator):
 
 
 def with_newcomer(policy, fitted, X, q, cost):
-    """A policy with one more choice, solved from what is stored of the others.
-
-    Parameters
-    ----------
-    policy : Policy
-    fitted : list of int
-        Positions of the choices of `fit` that give its features.
-    X : indexable of n_rows rows
-    q : ndarray of shape (n_rows,)
-    cost : float
-
-    Returns
-    -------
-    Policy
-    """
+    """A policy with one more choice, solved from what is stored of the others."""
     estimator = policy.estimator
     if not isinstance(estimator, WithNewcomers):
         estimator = WithNewcomers(estimator, (), np.array(fitted))

@@ -292,7 +292,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                 raise ValueError(f"prior has the choices {prior.choices_!r}, costs or y {names!r}.")
             names, self._named = list(prior.choices_), True
             self._prior_costs = np.asarray(prior.costs_, dtype=np.float64)
-        prices = check_costs(listed, names)
+        listed = check_costs(listed, names)
         tables = _tables(n_rows, names, y, choice, costs)
         self._prior = prior
         self._center = rows.sum(axis=0) / (n_rows + _SCALE_ROWS)
@@ -301,8 +301,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         level = LEVEL_VARIANCE if prior is None else PRIOR_VARIANCE
         self._serving = Serving(
             names,
-            prices,
-            Beliefs(prices, n_features + 1, self.alpha, self.drift, level),
+            listed,
+            Beliefs(listed, n_features + 1, self.alpha, self.drift, level),
             Pacer(len(names), n_features + 1, self.n_expected),
             self.exploration,
             FIRST_TRIES if prior is None else 0,
@@ -350,7 +350,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     @property
     def costs_(self):
         """The price list, ndarray of shape (n_choices,)."""
-        return self._current().prices
+        return self._current().listed
 
     @property
     def price_(self):

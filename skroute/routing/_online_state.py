@@ -91,11 +91,11 @@ class Beliefs:
         Requests that were decided here or learned from elsewhere: the time in which levels drift.
     """
 
-    def __init__(self, prices, n_features, alpha, drift, level, now=0):
-        n_choices = len(prices)
+    def __init__(self, listed, n_features, alpha, drift, level, now=0):
+        n_choices = len(listed)
         self.alpha, self.drift, self.now = alpha, drift, now
         self.mean = np.zeros((n_choices, 2, n_features))
-        self.mean[:, COST, 0] = prices > 0
+        self.mean[:, COST, 0] = listed > 0
         variance = np.full(n_features, 1.0 / max(alpha, _LEAST_ALPHA))
         variance[0] = level
         self._start = np.diag(variance)
@@ -154,16 +154,18 @@ class Beliefs:
         total = self.n_told * self.noise + _NOISE_PRIOR * common
         return np.fmax(total / (self.n_told + _NOISE_PRIOR), common)
 
-    def forget_cost(self, choice, price):
+    def forget_cost(self, choice, listed):
         """Begin anew with the cost of a choice."""
         self.mean[choice, COST] = 0.0
-        self.mean[choice, COST, 0] = price > 0
+        self.mean[choice, COST, 0] = listed > 0
         self.cov[choice, COST] = self._start
 
-    def add(self, price):
+    def add(self, cost):
         """Take in a choice that is expected to be as the others are on average."""
-        prices, n_features = np.array([price]), self.mean.shape[2]
-        new = Beliefs(prices, n_features, self.alpha, self.drift, NEWCOMER_VARIANCE, self.now)
+        n_features = self.mean.shape[2]
+        new = Beliefs(
+            np.array([cost]), n_features, self.alpha, self.drift, NEWCOMER_VARIANCE, self.now
+        )
         told = self.n_told > 0
         if told.any():
             new.mean[:, QUALITY] = self.mean[told, QUALITY].mean(axis=0)
@@ -215,10 +217,10 @@ class Pacer:
         self.base = np.pad(self.base, [(0, 0), (0, 1), (0, 0)])
         self.bonus = np.pad(self.bonus, [(0, 0), (0, 1)])
 
-    def window(self, beliefs, prices):
+    def window(self, beliefs, listed):
         """Estimated quality and cost of each choice for the latest requests, as of now."""
         n = min(self.n_rows, _WINDOW)
-        return estimates(self.rows[:n], self.base[:n], beliefs.mean, prices)
+        return estimates(self.rows[:n], self.base[:n], beliefs.mean, listed)
 
     def charge(self, cost, budget):
         """Enter a new request; by how much the debt has changed."""
@@ -250,10 +252,10 @@ class Pacer:
             return budget - self.debt / _SETTLE
         return (budget * self.n_expected - self.spent) / (self.n_expected - self.n_booked)
 
-    def solve(self, budget, beliefs, prices, kept):
+    def solve(self, budget, beliefs, listed, kept):
         """Find the least price at which the window spends no more than the rate."""
         rate = self.rate(budget)
-        quality, costs = self.window(beliefs, prices)
+        quality, costs = self.window(beliefs, listed)
         self.price = 0.0
         if rate < np.inf and len(costs):
             values = quality + self.bonus[: len(quality)]
@@ -265,12 +267,12 @@ class Pacer:
 class Serving:
     """Beliefs, books and open decisions under one lock; names and checks are the router's."""
 
-    def __init__(self, names, prices, beliefs, pacer, exploration, tries):
+    def __init__(self, names, listed, beliefs, pacer, exploration, tries):
         self.names, self.beliefs, self.pacer = list(names), beliefs, pacer
         self.exploration = exploration
-        # The price list of now, and that of `fit` and of choices when they came.
-        self.prices = self.listed = prices
-        self.units = unit_of(prices)
+        # Listed costs of now, and those of `fit` and of choices when they came.
+        self.listed = self.listed_first = listed
+        self.units = unit_of(listed)
         n = self.n_fitted = len(names)
         self.kept = np.arange(n)
         # First tries of each choice that are due, and whether they were asked for.
@@ -297,11 +299,11 @@ class Serving:
     def reprice(self, costs):
         """Decide by this price list; costs learned relative to one of 0 say nothing of another."""
         with self.lock:
-            prices = costs_now(costs, self.names, self.listed, self.n_fitted)
-            if not np.array_equal(prices, self.prices):
-                for choice in np.flatnonzero((prices > 0) != (self.prices > 0)):
-                    self.beliefs.forget_cost(choice, prices[choice])
-                self.prices, self.units, self.stale = prices, unit_of(prices), True
+            listed = costs_now(costs, self.names, self.listed_first, self.n_fitted)
+            if not np.array_equal(listed, self.listed):
+                for choice in np.flatnonzero((listed > 0) != (self.listed > 0)):
+                    self.beliefs.forget_cost(choice, listed[choice])
+                self.listed, self.units, self.stale = listed, unit_of(listed), True
 
     def restrict(self, without=(), again=()):
         """Do without choices, or use them again; names are known."""
@@ -311,17 +313,17 @@ class Serving:
             self.kept, _ = kept_choices(self.names, 1, excluded, None)
             self.stale = True
 
-    def add(self, name, price, n_trials, rows=(), quality=()):
+    def add(self, name, cost, n_trials, rows=(), quality=()):
         """A new choice, and what is known of its quality."""
         with self.lock:
             choice = len(self.names)
-            self.beliefs.add(price)
+            self.beliefs.add(cost)
             self.pacer.widen()
             self.names = [*self.names, name]
             self.kept = np.append(self.kept, choice)
-            self.prices = np.append(self.prices, price)
-            self.units = unit_of(self.prices)
-            self.listed = np.append(self.listed, price)
+            self.listed = np.append(self.listed, cost)
+            self.units = unit_of(self.listed)
+            self.listed_first = np.append(self.listed_first, cost)
             self.tries = np.append(self.tries, n_trials)
             self.asked = np.append(self.asked, True)
             self.counts = np.append(self.counts, 0)
@@ -341,11 +343,11 @@ class Serving:
             if pacer.n_booked == pacer.n_expected:
                 pacer.n_booked, pacer.spent, self.stale = 0, 0.0, True
             if self.stale or self.beliefs.now % _EVERY == 0:
-                pacer.solve(budget, self.beliefs, self.prices, self.kept)
+                pacer.solve(budget, self.beliefs, self.listed, self.kept)
                 self.stale = False
             quality, ratio, variance = self.beliefs.look(x)
             quality = quality + base[:, QUALITY]
-            costs = in_money(ratio + base[:, COST], self.prices)
+            costs = in_money(ratio + base[:, COST], self.listed)
             bonus = self.exploration * np.sqrt(variance)
             choice = self._due(costs, budget)
             if choice is None:
@@ -431,19 +433,19 @@ class Serving:
     def least(self):
         """Mean of the cheapest choices' estimated costs over the window."""
         with self.lock:
-            costs = self.pacer.window(self.beliefs, self.prices)[1][:, self.kept]
+            costs = self.pacer.window(self.beliefs, self.listed)[1][:, self.kept]
         return float(costs.min(axis=1).mean()) if len(costs) else 0.0
 
     def plan(self, rows, base, budget, only=None):
         """Decide rows, or give all to `only`, by what is believed; nothing is counted."""
         with self.lock:
             kept = self.kept if only is None else np.array([only])
-            prices, mean = self.prices, self.beliefs.mean.copy()
-            recent, recent_costs = self.pacer.window(self.beliefs, prices)
+            listed, mean = self.listed, self.beliefs.mean.copy()
+            recent, recent_costs = self.pacer.window(self.beliefs, listed)
         path = assignment_path(recent[:, kept], recent_costs[:, kept])
         check_affordable(budget, float(path.budgets[0]))
-        base = np.pad(base, [(0, 0), (0, len(prices) - base.shape[1]), (0, 0)])
-        quality, costs = estimates(rows, base, mean, prices)
+        base = np.pad(base, [(0, 0), (0, len(listed) - base.shape[1]), (0, 0)])
+        quality, costs = estimates(rows, base, mean, listed)
         price = path.price(budget)
         route = kept[choose_at_price(quality[:, kept], costs[:, kept], price)]
         each = np.arange(len(route))
@@ -464,17 +466,17 @@ class Serving:
             )
 
 
-def estimates(rows, base, mean, prices):
+def estimates(rows, base, mean, listed):
     """Quality and cost (n_rows, n_choices) of linear models `mean` beside what a prior says."""
     quality = rows @ mean[:, QUALITY].T + base[..., QUALITY]
-    return quality, in_money(rows @ mean[:, COST].T + base[..., COST], prices)
+    return quality, in_money(rows @ mean[:, COST].T + base[..., COST], listed)
 
 
-def unit_of(prices):
-    """What costs are learned relative to: the price list's, 1 where that is 0."""
-    return np.where(prices > 0, prices, 1.0)
+def unit_of(listed):
+    """What costs are learned relative to: the listed ones, 1 where that is 0."""
+    return np.where(listed > 0, listed, 1.0)
 
 
-def in_money(ratio, prices):
-    """Costs of calls, from those relative to the price list's."""
-    return np.maximum(ratio * unit_of(prices), _LEAST_SHARE * prices)
+def in_money(ratio, listed):
+    """Costs of calls, from those relative to the listed ones."""
+    return np.maximum(ratio * unit_of(listed), _LEAST_SHARE * listed)

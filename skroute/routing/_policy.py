@@ -308,26 +308,8 @@ class Policy:
     def decide(self, values, costs, budget, *, draw, policy="online", told=False, allowed=None):
         """Choose for each row of a call (`Plan`).
 
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows, n_choices)
-            Estimated quality less the penalty.
-
-        costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
-
-        budget : float
-            Mean cost per row, deciding included.
-
-        draw : callable
-            From positions of rows to a uniform number for each, which divides ties.
-
-        policy : {"online", "batch"}, default="online"
-
-        told : bool, default=False
-            Whether the call was given the costs of its rows.
-
-        allowed : ndarray of bool of shape (n_rows, n_choices), default=None
-            Choices that each row may make.
+        `values` are estimates less the penalty; `costs` are those of the call itself where it is
+        `told` them; `draw` gives positions of tied rows a uniform number each.
         """
         rows, worth = np.arange(len(values)), values
         if allowed is not None:

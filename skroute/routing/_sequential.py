@@ -48,7 +48,7 @@ class Option(NamedTuple):
     cost: float
 
 
-class Rule(NamedTuple):
+class SequentialRule(NamedTuple):
     """How rows are decided.
 
     Attributes
@@ -114,10 +114,9 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
 
     quality_estimator : multi-output regressor, default=None
         Estimates the value of stopping and of going on from the answers so far. None
-        takes a random forest of 30 to 100 trees (more where rows are few) with up to 150 rows per
-        leaf. Its training rows
-        are estimated out of sample: from ``oob_prediction_`` where the fitted estimator
-        has it, else by cross-validation.
+        takes a random forest of 30 to 100 trees (more where rows are few), each grown on up to
+        5,000 rows. Its training rows are estimated out of sample: from ``oob_prediction_``
+        where the fitted estimator has it, else by cross-validation.
 
     quality : str, mapping, array-like or callable, default="accuracy"
         What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
@@ -350,7 +349,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
                 handing=self.abstain_quality_,
             )
             for start in starts:
-                rules += [Rule(start, j, price) for j, price in enumerate(self.prices_)]
+                rules += [SequentialRule(start, j, price) for j, price in enumerate(self.prices_)]
                 cost += list(costs[self._used(start)].sum() + spent[start].T)
                 quality += list(brought[start].T)
         self._choose(rules, np.array(cost), np.array(quality), answers.part)
@@ -392,7 +391,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
             for price in spread_prices(path, _N_ADDON_PRICES, 2.0):
                 choice = choose_at_price(estimate, costs, price)
                 self._hands_over |= bool((choice == len(answers)).any())
-                rules.append(Rule(start, -1, price))
+                rules.append(SequentialRule(start, -1, price))
                 spent.append(costs[choice])
                 brought.append(ways[np.arange(len(ways)), choice])
             prices += list(spread_prices(path, self.n_prices + 1))

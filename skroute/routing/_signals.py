@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
+from skroute.routing._log import column_names
 from skroute.utils._named import columns_of, part_of
 
 # Penalty of a model's own signals, of those of others, and of the regressions of value, in
@@ -68,21 +69,7 @@ def _finite(values):
 
 
 def fit_logistic(features, target, ridge, n_steps=25):
-    """Ridge logistic regression on targets in [0, 1], and its leave-one-out estimates.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_rows, n_features)
-    target : ndarray of shape (n_rows,)
-    ridge : ndarray of shape (n_features,)
-        Penalty of each coefficient.
-
-    Returns
-    -------
-    coef : ndarray of shape (n_features,)
-    estimate : ndarray of shape (n_rows,)
-        Of each row by the others, to first order (one Newton step from the whole fit).
-    """
+    """Ridge logistic regression on targets in [0, 1], and its leave-one-out estimates."""
     coef = np.zeros(features.shape[1])
     for _ in range(n_steps):
         mean = expit(np.clip(features @ coef, -_LARGEST, _LARGEST))
@@ -170,18 +157,7 @@ class StateBasis:
         self.lever = np.minimum(lever, 0.95)[:, np.newaxis]
 
     def fit(self, values):
-        """Ridge regressions of values of going on, beside the ways to answer.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows, n_values)
-
-        Returns
-        -------
-        StateEstimate
-        estimate : ndarray of shape (n_rows, n_ways + n_values)
-            Of the rows that fitted, each by the others.
-        """
+        """Ridge regressions of values of going on, beside the ways to answer."""
         coef = self.solve @ values
         without = (self.terms @ coef - self.lever * values) / (1 - self.lever)
         low, high = values.min(axis=0), values.max(axis=0)
@@ -192,20 +168,9 @@ class StateBasis:
 # What a user gives -----------------------------------------------------------------------------
 
 
-def names_of_columns(part, name):
-    """The columns of a data frame as strings; None of anything else."""
-    keys = columns_of(part)
-    if keys is None:
-        return None
-    names = [str(column) for column in keys]
-    if len(set(names)) < len(names):
-        raise ValueError(f"{name} must not have two columns of the same name, got {names!r}.")
-    return names
-
-
 def as_columns(signals, name, n_rows, columns=None):
     """Signals of one model as columns of floats, a frame's in the order of `columns`."""
-    own = names_of_columns(signals, f"signals of {name!r}")
+    own = column_names(signals, f"signals of {name!r}")
     if own is not None and columns is not None and own != columns:
         if sorted(own) != sorted(columns):
             raise ValueError(f"signals of {name!r} must have the columns {columns!r}, got {own!r}.")
@@ -240,7 +205,7 @@ def split_signals(signals, names):
     """Signals by the names of the models that show something, whatever they are given as."""
     if signals is None:
         return {}
-    if (columns := names_of_columns(signals, "signals")) is not None:
+    if (columns := column_names(signals, "signals")) is not None:
         signals = {name: signals[key] for name, key in zip(columns, columns_of(signals))}
     if isinstance(signals, Mapping):
         if unknown := [key for key in signals if key not in names]:

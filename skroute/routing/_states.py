@@ -111,20 +111,7 @@ class Move(NamedTuple):
 
 
 def best_move(ways, going, costs, prices):
-    """The best way to end each row, or the member that is better asked first, at each price.
-
-    Parameters
-    ----------
-    ways : ndarray of shape (n_rows, n_ways)
-    going : ndarray of shape (n_rows, n_next, n_prices)
-    costs : ndarray of shape (n_next,)
-        Of asking each next member.
-    prices : ndarray of shape (n_prices,) or (n_rows, n_prices)
-
-    Returns
-    -------
-    Move
-    """
+    """The best way to end each row, or the member that is better asked first, at each price."""
     n_rows, n_next, _ = going.shape
     shape = np.broadcast_shapes(np.shape(prices), (n_rows, 1))
     way, stop = np.full(n_rows, -1), np.full(n_rows, -np.inf)

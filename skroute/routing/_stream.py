@@ -464,9 +464,9 @@ class BudgetStream:
         AlreadyCommittedError
             If the request of this key was made and paid.
         """
-        return self._decide(x, costs, key)[0]
+        return self._route(x, costs, key)[0]
 
-    def _decide(self, x, costs, key=None):
+    def _route(self, x, costs, key=None):
         """Ticket, the checked row, and what deciding leaves for answering."""
         offers = self._offers
         x = check_rows(self.router, x, reset=False)
@@ -605,7 +605,7 @@ class BudgetStream:
                 f"{type(self.router).__name__} has no models to answer with. Use route, call the "
                 "model that it names, and commit."
             )
-        ticket, x, state = self._decide(x, None)
+        ticket, x, state = self._route(x, None)
         try:
             plan = Plan(np.array([ticket.choice]), np.array([ticket.cost]), state)
             answer = self.router._answer(x, plan, "predict")[0]

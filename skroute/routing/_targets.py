@@ -113,7 +113,7 @@ class SingleLabel:
                 )
             return positions
 
-    def decide(self, scores, thresholds=None):
+    def amount_to(self, scores, thresholds=None):
         """Encoded answers that scores amount to."""
         return scores.argmax(axis=1)
 
@@ -152,7 +152,7 @@ class MultiLabel:
                 check_probabilities(scores, name, total=None)
         return scores
 
-    def decide(self, scores, thresholds):
+    def amount_to(self, scores, thresholds):
         """Encoded answers that scores amount to; one threshold per row."""
         return scores > thresholds[:, np.newaxis]
 

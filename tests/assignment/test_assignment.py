@@ -315,8 +315,6 @@ def test_totals_agree_with_the_plan():
 
 def test_a_worse_plan_of_highs_is_not_taken(monkeypatch):
     """HiGHS may stop within its tolerance below what is known; the known plan stays."""
-    from skroute.assignment import _reference
-
     values = np.random.default_rng(5).random((40, 7))
     problem = check_problem(values, OCCAM_COSTS, 0.4)
     greedy = _hulls.solve_greedy(problem, 0.0)
@@ -324,7 +322,7 @@ def test_a_worse_plan_of_highs_is_not_taken(monkeypatch):
     def cheapest(core, tolerance, allowed):
         return np.where(allowed, core.costs, np.inf).argmin(axis=1), np.inf
 
-    monkeypatch.setattr(_reference, "solve_highs", cheapest)
+    monkeypatch.setattr(_exact, "solve_highs", cheapest)
     gap = greedy.bound - greedy.value + 0.1
     plan, _ = _exact._finish_core(problem, greedy, greedy.choices, gap, 0.0)
     np.testing.assert_array_equal(plan, greedy.choices)
@@ -332,8 +330,6 @@ def test_a_worse_plan_of_highs_is_not_taken(monkeypatch):
 
 def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
     """HiGHS meets rows to a tolerance, a budget is a hard cap."""
-    from skroute.assignment import _reference
-
     values = np.random.default_rng(5).random((40, 7))
     problem = check_problem(values, OCCAM_COSTS, 0.4)
     excess = [problem.slack_for_rounding + 0.05]
@@ -341,11 +337,11 @@ def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
     def spent_more_than_it_seems(problem, choices):
         return total_cost(problem, choices) + (excess.pop() if excess else 0.0)
 
-    expected, _ = _reference.solve_highs(problem, 1e-9)
+    expected, _ = _exact.solve_highs(problem, 1e-9)
     room = problem.total - total_cost(problem, expected)
     assert room < 0.05
-    monkeypatch.setattr(_reference, "total_cost", spent_more_than_it_seems)
-    choices, bound = _reference.solve_highs(problem, 1e-9)
+    monkeypatch.setattr(_exact, "total_cost", spent_more_than_it_seems)
+    choices, bound = _exact.solve_highs(problem, 1e-9)
     assert not excess
     value = values[np.arange(40), choices].sum()
     # The plan is of a smaller budget, the bound of the whole one: it holds for what was asked.

@@ -101,6 +101,7 @@ def test_protocol():
     assert costs[0] == 1.25 and (np.diff(costs) >= 0).all()
 
 
+@pytest.mark.slow
 def test_the_budget_holds_on_average():
     excess = []
     for seed in range(20):
@@ -331,6 +332,37 @@ def test_at_the_smallest_budget_nothing_is_bought_whatever_new_rows_promise():
     # On the log the cheap choice is always the better one; far out it is not.
     assert router.predict_quality([[9.0]]).argmax() == 1
     assert router.predict([[9.0]]).tolist() == ["small"]
+
+
+@pytest.mark.slow
+def test_the_smallest_budget_that_reaches_a_quality():
+    rng = np.random.default_rng(0)
+
+    def easy_and_hard(n):
+        X = rng.uniform(size=(n, 1))
+        # The small model is right below .6, the large one nine times of ten.
+        return X, np.column_stack([X[:, 0] < 0.6, rng.random(n) < 0.9]).astype(float)
+
+    tree, found = DecisionTreeRegressor(min_samples_leaf=30), []
+    for _ in range(12):
+        router = BudgetRouter(tree, costs=COSTS).fit(*easy_and_hard(800))
+        found.append(router.smallest_budget())
+    best = [each.quality for each in found]
+    assert np.mean(best) == pytest.approx(0.9, abs=0.02)
+    budgets, errors = (
+        np.array([getattr(each, name) for each in found]) for name in ("budget", "budget_se")
+    )
+    # .9 is reached where the large model answers (.9 - .6) / .9 of the rows, all of them above .6.
+    assert budgets.mean() == pytest.approx(1 + 4 * 0.3 / 0.9, abs=0.15)
+    assert 0.4 < budgets.std(ddof=1) / errors.mean() < 2.5
+    X, Q = easy_and_hard(5000)
+    assert router.score(X, Q, budget=found[-1].budget) == pytest.approx(best[-1], abs=0.03)
+    assert all(each.reached == 1 for each in found)
+    # The same answer by name, a lower quality for less, one that nobody has for no budget.
+    assert router.smallest_budget(best[-1]) == found[-1]
+    assert router.smallest_budget(0.8).budget < found[-1].budget
+    nothing = router.smallest_budget(1.01)
+    assert np.isnan(nothing.budget) and np.isnan(nothing.budget_se) and nothing.reached == 0
 
 
 def test_groups_reach_the_splitter():

@@ -162,6 +162,7 @@ def test_every_call_is_paid_and_none_is_made_twice(make, problem):
     assert_allclose(calls, cost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", POLICIES)
 def test_budget_holds_on_average_and_more_buys_more(make):
     budgets = (1.0, 2.0, 4.0, 8.0, np.inf)
@@ -182,20 +183,6 @@ def test_budget_holds_on_average_and_more_buys_more(make):
     reference = np.array([[np.mean(log.predict(X[600:]) == y[600:]) for _, log in estimators]])
     assert accuracy[:, 2].mean() > reference[0, 1] + 0.02
     assert accuracy[:, 4].mean() > reference[0, 2] - 0.01
-
-
-@pytest.mark.parametrize("make", POLICIES)
-def test_batches_are_answered_alike(make, problem):
-    estimators, X, y = problem
-    router = fitted(make, problem, budget=4.0)
-    whole = router.predict_routed(X[300:])
-    order = np.random.default_rng(0).permutation(300)
-    for rows in np.array_split(order, 5):
-        part = router.predict_routed(X[300:][rows])
-        for ours, all_rows in zip(part, whole):
-            assert_array_equal(ours, all_rows[rows])
-    one = router.predict_routed(X[[300]])
-    assert one.route[0] == whole.route[0]
 
 
 @pytest.mark.parametrize("make", POLICIES)

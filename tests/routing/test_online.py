@@ -104,6 +104,7 @@ def test_late_outcomes_in_any_order_are_one_belief():
     assert books[0].n_told == books[1].n_told and books[0].n_open == books[1].n_open == 0
 
 
+@pytest.mark.slow
 def test_the_ceiling_holds_on_average():
     """Where costs are half again what the log said; what learns nothing passes it by that."""
     found, fixed = [], []
@@ -119,6 +120,7 @@ def test_the_ceiling_holds_on_average():
     assert np.mean(fixed) > 1.2, fixed
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     failing=st.floats(0.0, 0.5),
@@ -179,6 +181,7 @@ def test_a_horizon_is_spent():
     assert 0.93 < np.mean(found) < 1.02, found
 
 
+@pytest.mark.slow
 def test_learning_gains_on_what_was_fitted():
     """A model that fails silently is left, and found again when it is well."""
     X, Q, C = world(2000)
@@ -261,6 +264,7 @@ def test_a_new_choice_is_the_routers_and_not_its_parameters():
     assert router.set_params(costs=COSTS).fit(X, Q).choices_ == list(COSTS)
 
 
+@pytest.mark.slow
 def test_a_newcomer_is_adopted_or_refused():
     X, Q, C = world(900)
     for quality, cost, adopted in [(0.9, 2.0, True), (0.3, 2.0, False), (0.9, 200.0, False)]:

@@ -81,6 +81,7 @@ def test_realised_means_that_fall_are_pooled():
 # --- budgets -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_tenants", [1, 2, 5])
 @pytest.mark.parametrize("estimator", [Ridge(1e-3), DecisionTreeRegressor(random_state=0)])
 def test_budgets_hold_where_few_rows_differ(n_tenants, estimator):
@@ -117,6 +118,7 @@ def test_copies_that_the_folds_keep_together_stay_out_of_sample():
     assert BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q)._policy().kind is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learned", [True, False])
 def test_the_budget_is_met_in_what_is_paid(learned):
     """Over draws: planned costs are below what is paid, since rows are chosen for them."""
@@ -146,6 +148,7 @@ def test_the_budget_is_met_in_what_is_paid(learned):
     assert abs(np.mean(quality)) < 3 * np.std(quality, ddof=1) / 4
 
 
+@pytest.mark.slow
 def test_intervals_of_the_validation_figures_cover_new_rows():
     inside = []
     for seed in range(60):
@@ -179,6 +182,7 @@ def test_intervals_of_costs_are_as_wide_as_costs_differ():
         assert low < wide < high
 
 
+@pytest.mark.slow
 def test_intervals_of_costs_cover_where_no_budget_binds():
     """Choices about as good: the fit of all rows prefers another one than the folds' fits."""
     z = {"found": [], "rows": []}
@@ -202,6 +206,7 @@ def test_intervals_of_costs_cover_where_no_budget_binds():
     assert np.mean(np.abs(z["rows"]) < 1.96) < 0.78
 
 
+@pytest.mark.slow
 def test_what_the_fit_of_all_rows_prefers_is_in_the_standard_error_of_the_default():
     """Its folds say one thing, and its estimates made up as those of new rows another."""
     rng = np.random.default_rng(4)
@@ -282,6 +287,7 @@ def test_warnings_of_budgets_and_costs_that_do_not_go_together():
         BudgetRouter(Ridge(), costs=PRICES).fit(X, Q, costs=C * [1.0, 1000.0, 1.0])
 
 
+@pytest.mark.slow
 def test_budgets_hold_where_errors_are_rare_and_expensive():
     """Corrections of the folds differ from those that new rows are estimated by."""
 

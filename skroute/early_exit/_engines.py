@@ -1,5 +1,6 @@
 """What evaluates an ensemble member by member: the protocol, and which engine is whose."""
 
+from dataclasses import replace
 from reprlib import repr as short_repr
 from typing import Any, Protocol
 
@@ -14,7 +15,8 @@ from skroute.early_exit._link import Link
 from skroute.early_exit._member_engine import AdaBoostEngine, MemberEngine, VoteEngine
 from skroute.early_exit._prepared_engine import PreparedEngine
 from skroute.forests import find_reader
-from skroute.forests._wrapped import moved, take_apart
+from skroute.forests._partial_sums import partial_sums
+from skroute.forests._wrapped import take_apart
 
 
 class Engine(Protocol):
@@ -96,7 +98,9 @@ def check_ensemble(estimator):
     """
     ensemble, _, cut = take_apart(estimator)
     members = isinstance(ensemble, VotingClassifier) or may_exit(ensemble)
-    if find_reader(ensemble) is not None or (members and cut is None):
+    # Boosters say themselves, once they are read, whether they classify.
+    classifies = hasattr(type(ensemble), "predict_proba") or not hasattr(ensemble, "fit")
+    if (classifies and find_reader(ensemble) is not None) or (members and cut is None):
         return
     if members:
         advice = "A moved threshold is read around ensembles of trees only."
@@ -141,12 +145,12 @@ def _engine_of(estimator, cut):
     if has_exits(estimator) and cut is None:
         return ExitEngine(estimator), np.asarray(estimator.classes_)
     reader = find_reader(estimator)
-    found = None if reader is None else reader(estimator)
-    if found is not None:
-        forest, classes = found
-        if classes is not None and len(classes) < 2 and forest.link != "mean":
-            raise ValueError(_ONE_CLASS.format(type(estimator).__name__))
-        return ForestEngine(forest if cut is None else moved(forest, cut, classes)), classes
+    forest = None if reader is None else reader(estimator)
+    if forest is not None:
+        classes, name = forest.classes, type(estimator).__name__
+        if classes is not None and len(classes) < 2 and forest.answer != "mean":
+            raise ValueError(_ONE_CLASS.format(name))
+        return ForestEngine(partial_sums(replace(forest, cut=cut), name)), classes
     if cut is not None:
         raise ValueError(
             "A moved threshold is read around ensembles of trees only, which is not what "

@@ -23,8 +23,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skroute.early_exit._engines import ForestEngine, MemberEngine, ensemble_engine
 from skroute.early_exit._exit_thresholds import ExitThresholds
-from skroute.forests._forest import member_scores_reference
 from skroute.forests._rows import rows_of
+from tests.early_exit.reference import member_scores_reference
 
 lgb = pytest.importorskip("lightgbm")
 
@@ -176,7 +176,7 @@ def test_a_member_that_saw_fewer_classes():
 def test_lightgbm_refuses_what_is_no_classifier():
     X, y = data()
     regressor = lgb.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, y)
-    with pytest.raises(ValueError, match=re.escape("objective 'regression'; it must be")):
+    with pytest.raises(ValueError, match="with numbers .* must have a classifier"):
         ensemble_engine(regressor.booster_)
     linear = lgb.LGBMClassifier(n_estimators=2, verbose=-1, linear_tree=True).fit(X, y)
     with pytest.raises(ValueError, match="Linear trees"):

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from joblib import effective_n_jobs
 
-from skroute.early_exit._link import Link
+from skroute.early_exit._answers import Link
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._rows import rows_of
 

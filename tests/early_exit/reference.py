@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skroute.early_exit._export import forest_of
 from skroute.early_exit._order import candidate_values, search
+from skroute.early_exit._portable import forest_of
 from skroute.early_exit._thresholds import tails
 from skroute.forests._forest import (
     CATEGORICAL,

@@ -43,7 +43,7 @@ from skroute.early_exit import (
     QWYCEnsemble,
     export_ensemble,
 )
-from skroute.early_exit._export import load_exported
+from skroute.early_exit._portable import load_exported
 from skroute.forests import FastForest, _readers
 from tests.early_exit.reference import evaluate_exported
 

@@ -31,8 +31,8 @@ from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble, TradeoffDisplay
 from skroute.early_exit._engines import ensemble_engine
+from skroute.early_exit._learning import SEARCH_ERRORS, SEARCH_SPREAD
 from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._policies import SEARCH_ERRORS, SEARCH_SPREAD
 from skroute.early_exit._thresholds import lagrangian_path, running_values
 
 # The reference of the tests is a contender too.

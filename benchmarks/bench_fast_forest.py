@@ -1,4 +1,4 @@
-"""All trees, exact: FastForest beside each library's own prediction and the walk from leaf to leaf.
+"""All trees, exact: FastForest beside each library's own prediction and the walk by nodes.
 
 One thread, one process, in turn. Adult with its official split and 500 trees of depth 5 is the
 case that others report; the rest shows other shapes: 200 leaves (beyond bit vectors), 100
@@ -84,7 +84,7 @@ def cases(short):
 
 
 def walked(fast, X):
-    forest = fast.reading_.forest
+    forest = fast.forest_
     X = np.ascontiguousarray(X, dtype=forest.dtype)
     columns = np.arange(forest.n_outputs)
 
@@ -149,7 +149,7 @@ def main(short):
             calls["YDF"] = peer
         us = {key: 1e6 * s / len(X) for key, s in alternate(calls, repeats).items()}
         equal = np.mean(fast.predict(X) == model.predict(X))
-        forest = vars(fast.reading_.forest)
+        forest = vars(fast.forest_)
         named = {"_layout": "bit vectors", "_coded": "codes"}
         found = [named[key] for key in named if forest.get(key, (0, None))[1] is not None]
         layout = found[0] if found else "walk"

@@ -102,7 +102,7 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, score, members, side):
     bits : BitTrees
         Members of the stage.
 
-    thresholds : ExitThresholds
+    thresholds : (lo, hi)
         A pair for each position of all stages.
 
     score : ndarray of shape (n_samples, n_outputs)
@@ -116,11 +116,11 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, score, members, side):
     int
         How many rows stay.
     """
-    n_outputs, last_position = score.shape[1], len(thresholds.hi) - 1
+    n_outputs, last_position = score.shape[1], len(thresholds[0]) - 1
     columns, values, leaf_start = bits.columns, bits.values, bits.leaf_start
     limit, reads, cuts, clears = columns.limit, bits.column, bits.cut, bits.clear
     test_start, outputs, member_start = bits.test_start, bits.outputs, bits.member_start
-    words, lo, hi = bits.words, thresholds.lo, thresholds.hi
+    words, (lo, hi) = bits.words, thresholds
     needed = _last_trees(bits)
     block = min(BLOCK, n_rows)
     codes = np.empty((len(needed), width_of(block)), dtype=np.uint16)

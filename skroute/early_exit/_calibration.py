@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skroute.base import affords, check_affordable
-from skroute.early_exit._thresholds import is_wrong
+from skroute.early_exit._thresholds import is_wrong, leaving
 from skroute.guarantees._means import share_upper_bound
 
 
@@ -14,7 +14,7 @@ class Tradeoff(NamedTuple):
 
     Attributes
     ----------
-    thresholds : list of ExitThresholds
+    thresholds : list of (lo, hi)
     cost : ndarray of shape (n_policies,)
         Mean cost per row.
 
@@ -31,46 +31,16 @@ class Tradeoff(NamedTuple):
     chosen: int
 
 
-class Calibration(NamedTuple):
-    """On which rows it is decided how hurried the thresholds may be.
-
-    Attributes
-    ----------
-    given : object
-        The parameter.
-
-    share : float
-        Share of the rows to hold out, 0 for none.
-
-    has_rows : bool
-        Whether the caller gave rows of their own.
-    """
-
-    given: Any
-    share: float
-    has_rows: bool
-
-    @classmethod
-    def from_parameter(cls, calibration, X_calibration=None):
-        """From the parameter `calibration` and rows given to the call, which go first."""
-        if X_calibration is not None:
-            return cls(calibration, 0.0, True)
-        return cls(calibration, float(calibration or 0.0), False)
-
-    def check(self, guarantee):
-        """Refuse a guarantee without rows of its own."""
-        if guarantee and not (self.has_rows or self.share):
-            raise ValueError(
-                "guarantee=True needs calibration rows that nothing else has used, got "
-                f"calibration={self.given!r}. Hold out a share such as calibration=0.25, "
-                "or pass X_calibration."
-            )
-
-    def split(self, n_rows, rng, y):
-        """Positions of the rows to fit on and of those held out (None: none)."""
-        if not self.share or n_rows < 2:
-            return np.arange(n_rows), None
-        return hold_out(n_rows, self.share, rng, y)
+def held_out_share(calibration, X_calibration, guarantee):
+    """Share of the rows to hold out: none where the caller gives rows of their own."""
+    share = float(calibration or 0.0) if X_calibration is None else 0.0
+    if guarantee and X_calibration is None and not share:
+        raise ValueError(
+            "guarantee=True needs calibration rows that nothing else has used, got "
+            f"calibration={calibration!r}. Hold out a share such as calibration=0.25, "
+            "or pass X_calibration."
+        )
+    return share
 
 
 def hold_out(n, share, rng, y):
@@ -80,7 +50,7 @@ def hold_out(n, share, rng, y):
     ----------
     n : int
     share : float
-        Share held out; one row at least, and not all.
+        Share held out; one row at least, and not all. 0 holds none out.
 
     rng : RandomState
     y : ndarray of shape (n,)
@@ -89,8 +59,10 @@ def hold_out(n, share, rng, y):
     Returns
     -------
     kept, held_out : ndarray of int
-        Sorted.
+        Sorted; `held_out` is None where there is none.
     """
+    if not share or n < 2:
+        return np.arange(n), None
     order = rng.permutation(n)
     first = np.unique(y[order], return_index=True)[1]
     kept, rest = order[first], np.delete(order, first)
@@ -245,7 +217,7 @@ def judge(policies, values, bad, spent, answers, n_answers):
 
     Parameters
     ----------
-    policies : list of ExitThresholds
+    policies : list of (lo, hi)
     values, bad : ndarray of shape (n_members, n_samples)
         From :func:`running_values`.
 
@@ -266,7 +238,7 @@ def judge(policies, values, bad, spent, answers, n_answers):
     by_answer = np.empty((len(policies), n_answers), dtype=np.int64)
     so_far, ever = by_answer.copy(), np.zeros(values.shape[1], dtype=bool)
     for i, policy in enumerate(policies):
-        position, side = policy.leaving(values)
+        position, side = leaving(values, *policy)
         wrong = is_wrong(position, side, bad)
         ever |= wrong
         cost[i] = spent[position].sum()

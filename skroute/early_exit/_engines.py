@@ -1,20 +1,26 @@
 """What evaluates an ensemble member by member: the protocol, and which engine is whose."""
 
+from dataclasses import replace
 from reprlib import repr as short_repr
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.base import is_regressor
 from sklearn.ensemble import VotingClassifier
 
-from skroute.early_exit._exit_engine import ExitEngine, has_exits, may_exit
-from skroute.early_exit._exit_thresholds import ExitThresholds
+from skroute.early_exit._answers import Link
 from skroute.early_exit._forest_engine import ForestEngine
-from skroute.early_exit._link import Link
-from skroute.early_exit._member_engine import AdaBoostEngine, MemberEngine, VoteEngine
-from skroute.early_exit._prepared_engine import PreparedEngine
+from skroute.early_exit._model_engines import (
+    AdaBoostEngine,
+    ExitEngine,
+    MemberEngine,
+    VoteEngine,
+    has_exits,
+    may_exit,
+)
 from skroute.forests import find_reader
-from skroute.forests._wrapped import moved, take_apart
+from skroute.forests._partial_sums import partial_sums
+from skroute.forests._wrapped import take_apart
 
 
 class Engine(Protocol):
@@ -62,7 +68,7 @@ class Engine(Protocol):
     def scores(self, X: Any) -> np.ndarray:
         """What each member adds: ndarray of shape (n_members, n_samples, n_outputs)."""
 
-    def walk(self, X: Any, thresholds: ExitThresholds, n_jobs: int | None = None) -> tuple:
+    def walk(self, X: Any, thresholds: tuple, n_jobs: int | None = None) -> tuple:
         """Evaluate row by row until the thresholds stop it.
 
         Returns
@@ -78,6 +84,75 @@ class Engine(Protocol):
 
     def plain(self, X: Any) -> Any:
         """Rows as the library surely takes them, to ask it again."""
+
+
+class PreparedEngine(NamedTuple):
+    """Transforms rows whole, then evaluates; see :class:`Engine`.
+
+    Attributes
+    ----------
+    inner : Engine
+    before : tuple of transformers
+    """
+
+    inner: Any
+    before: tuple
+
+    def __getattr__(self, name):
+        # What the engine knows of itself: numbers, offset, link.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    @property
+    def forest(self):
+        """None: trees alone do not say how rows are prepared."""
+        return None
+
+    def _prepared(self, X):
+        for transformer in self.before:
+            X = transformer.transform(X)
+        return X
+
+    def remembering(self, once):
+        """The engine for a walk over the same rows, which are prepared once."""
+        inner = self.inner
+        if hasattr(inner, "remembering"):
+            inner = inner.remembering(once)
+        return PreparedEngine(inner, (_Once(self, once),))
+
+    def taken(self, order):
+        """The engine that evaluates these members in this order."""
+        return self._replace(inner=self.inner.taken(order))
+
+    def scores(self, X):
+        """What each member adds."""
+        return self.inner.scores(self._prepared(X))
+
+    def walk(self, X, thresholds, n_jobs=None):
+        """Evaluate row by row until the thresholds stop it."""
+        return self.inner.walk(self._prepared(X), thresholds, n_jobs)
+
+    def member_calls(self):
+        """For each member a function of rows, to time it, preparation included."""
+        return {
+            t: (lambda X, call=call: call(self._prepared(X)))
+            for t, call in self.inner.member_calls().items()
+        }
+
+    def plain(self, X):
+        """Rows as the library surely takes them: the pipeline's own."""
+        return X
+
+
+class _Once(NamedTuple):
+    """All steps before the ensemble, for the same rows."""
+
+    engine: PreparedEngine
+    once: Any
+
+    def transform(self, X):
+        return self.once.whole("prepared", lambda: self.engine._prepared(X))
 
 
 def check_ensemble(estimator):
@@ -96,7 +171,9 @@ def check_ensemble(estimator):
     """
     ensemble, _, cut = take_apart(estimator)
     members = isinstance(ensemble, VotingClassifier) or may_exit(ensemble)
-    if find_reader(ensemble) is not None or (members and cut is None):
+    # Boosters say themselves, once they are read, whether they classify.
+    classifies = hasattr(type(ensemble), "predict_proba") or not hasattr(ensemble, "fit")
+    if (classifies and find_reader(ensemble) is not None) or (members and cut is None):
         return
     if members:
         advice = "A moved threshold is read around ensembles of trees only."
@@ -141,12 +218,12 @@ def _engine_of(estimator, cut):
     if has_exits(estimator) and cut is None:
         return ExitEngine(estimator), np.asarray(estimator.classes_)
     reader = find_reader(estimator)
-    found = None if reader is None else reader(estimator)
-    if found is not None:
-        forest, classes = found
-        if classes is not None and len(classes) < 2 and forest.link != "mean":
-            raise ValueError(_ONE_CLASS.format(type(estimator).__name__))
-        return ForestEngine(forest if cut is None else moved(forest, cut, classes)), classes
+    forest = None if reader is None else reader(estimator)
+    if forest is not None:
+        classes, name = forest.classes, type(estimator).__name__
+        if classes is not None and len(classes) < 2 and forest.answer != "mean":
+            raise ValueError(_ONE_CLASS.format(name))
+        return ForestEngine(partial_sums(replace(forest, cut=cut), name)), classes
     if cut is not None:
         raise ValueError(
             "A moved threshold is read around ensembles of trees only, which is not what "

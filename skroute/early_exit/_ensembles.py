@@ -6,7 +6,7 @@ from sklearn.utils import get_tags
 
 from skroute.base import note_failure
 from skroute.early_exit._engines import check_ensemble, ensemble_engine
-from skroute.early_exit._member_engine import MemberEngine
+from skroute.early_exit._model_engines import MemberEngine
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frozen import is_frozen, unfrozen

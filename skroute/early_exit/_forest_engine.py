@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from joblib import effective_n_jobs
 
-from skroute.early_exit._link import Link
+from skroute.early_exit._answers import Link
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._rows import rows_of
 
 # Rows that the kernels walk together.
 _BLOCK = 1024
-# With fewer rows than this a walk from leaf to leaf is faster.
+# With fewer rows than this a walk from the root to a leaf is faster.
 _FEWEST_ROWS = 512
 # Positions at which a stage ends, and rows are binned anew: few leave later on.
 _STAGE_ENDS = (10, 40, 160)

@@ -23,12 +23,12 @@ def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side)
         In evaluation order, with one output.
 
     offset : ndarray of shape (1,)
-    thresholds : ExitThresholds
+    thresholds : (lo, hi)
     score : ndarray of shape (n_samples, 1)
     members, side : ndarray of shape (n_samples,)
     """
     n_members = len(trees.member_start) - 1
-    lo, hi = thresholds.lo, thresholds.hi
+    lo, hi = thresholds
     block = min(1024, stop - start)
     rows = np.empty(block, dtype=np.int64)
     g = np.empty(block, dtype=np.float64)
@@ -106,7 +106,7 @@ def walk_vector(X, start, stop, trees, offset, thresholds, score, members, side)
             for j in range(m):
                 leave = last
                 if not last:
-                    leave = _top_two(g, j)[1] > thresholds.hi[r]
+                    leave = _top_two(g, j)[1] > thresholds[1][r]
                 i = rows[j]
                 if leave:
                     score[i] = g[j]

@@ -20,18 +20,19 @@ from skroute.base import (
     inherit_member_tags,
     measure_costs,
 )
-from skroute.early_exit._calibration import Calibration, affordable
+from skroute.early_exit._answers import check_same_answers, settle, settled_labels
+from skroute.early_exit._calibration import affordable, held_out_share, hold_out
 from skroute.early_exit._ensembles import as_ensemble, per_row
-from skroute.early_exit._exit_engine import only_order
 from skroute.early_exit._learning import (
+    Recipe,
     check_supported,
     learn_exits,
     possible_stopping,
     shares_of,
     warn_of_rare_answers,
 )
-from skroute.early_exit._own_answers import check_same_answers, settle, settled_labels
-from skroute.early_exit._policies import Recipe
+from skroute.early_exit._model_engines import only_order
+from skroute.early_exit._thresholds import checked
 from skroute.forests._rows import plain_rows
 from skroute.utils._compat import (
     Integral,
@@ -308,10 +309,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         check_classification_targets(labels)
         labels = column_or_1d(labels, warn=True)
         n = len(labels)
-        calibration = Calibration.from_parameter(self.calibration, X_calibration)
-        calibration.check(self.guarantee)
+        share = held_out_share(self.calibration, X_calibration, self.guarantee)
         rng = check_random_state(self.random_state)
-        train, held_out = calibration.split(n, rng, labels)
+        train, held_out = hold_out(n, share, rng, labels)
         if held_out is not None:
             X_calibration, rows = _safe_indexing(rows, held_out), _safe_indexing(rows, train)
 
@@ -321,7 +321,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         with task.step(ensemble.step):
             fitted = ensemble.fitted(rows, labels[train], params_of)
         engine, classes = as_ensemble(fitted).engine(labels)
-        self._learn(fitted, engine, classes, rows, X_calibration, calibration, rng, task)
+        self._learn(fitted, engine, classes, rows, X_calibration, share, rng, task)
 
     def optimize(self, X: ArrayLike, X_calibration: ArrayLike | None = None) -> "QWYCEnsemble":
         """Optimise the evaluation of a fitted ensemble on rows without labels.
@@ -358,13 +358,12 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
                 f"FrozenEstimator(ensemble), got estimator={short_repr(self.estimator)}."
             )
         X = check_rows(self, X, reset=True)
-        calibration = Calibration.from_parameter(self.calibration, X_calibration)
-        calibration.check(self.guarantee)
+        share = held_out_share(self.calibration, X_calibration, self.guarantee)
         engine, classes = as_ensemble(fitted).engine(known=known)
         rng = check_random_state(self.random_state)
-        self._learn(fitted, engine, classes, X, X_calibration, calibration, rng, task)
+        self._learn(fitted, engine, classes, X, X_calibration, share, rng, task)
 
-    def _learn(self, fitted, engine, classes, X, X_calibration, calibration, rng, task):
+    def _learn(self, fitted, engine, classes, X, X_calibration, share, rng, task):
         """Order, thresholds, calibration; sets the fitted attributes last."""
         check_supported(engine, self.mode, self.stopping)
         self.estimator_, self.classes_ = fitted, np.asarray(classes)
@@ -382,7 +381,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             use_hi=self.mode == "both",
             never=not np.any(alpha) and self.budget is None,
         ).settled(n_members, rng)
-        sample = calibration, (self.confidence, self.guarantee), X, X_calibration
+        sample = share, (self.confidence, self.guarantee), X, X_calibration
         learned = learn_exits(engine, recipe, *sample, costs, rng, task, self.classes_)
         self.costs_, self.order_, self.stopping_ = costs, learned.order, learned.stopping
         self.tradeoff_ = tradeoff = learned.tradeoff
@@ -390,8 +389,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.disagreement_bound_ = learned.bound
         self.class_disagreement_, self.class_disagreement_bound_ = learned.of(self.classes_)
         self.staged_disagreement_ = learned.staged_disagreement
-        thresholds = tradeoff.thresholds[tradeoff.chosen]
-        self.thresholds_ = np.column_stack([thresholds.lo, thresholds.hi])
+        self.thresholds_ = np.column_stack(tradeoff.thresholds[tradeoff.chosen])
         self._spent = np.concatenate([[0.0], np.cumsum(costs[learned.order])])
         self._engine = engine.taken(learned.order)
         self._within(self._effective_budget(None))
@@ -402,7 +400,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         super().__setstate__(state)
         if "tradeoff_" in state:
             for thresholds in self.tradeoff_.thresholds:
-                thresholds.checked(len(self.order_))
+                checked(thresholds, len(self.order_))
 
     # Prediction -------------------------------------------------------------------
 

@@ -210,16 +210,11 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     -------
     list of (lo, hi)
     """
-    from skroute.early_exit._kernels import leave_at
-
-    n_members, n_samples = values.shape
-    lo, hi = np.full(n_members, -np.inf), np.full(n_members, np.inf)
-    position = np.empty(n_samples, dtype=np.int64)
-    side = np.empty(n_samples, dtype=np.int8)
+    lo, hi = never(len(values))
     path, sides = [], (use_lo, use_hi)
     for price in prices:
         for _ in range(n_sweeps):
-            leave_at(values, lo, hi, position, side)
+            position, _ = leaving(values, lo, hi)
             sweep_back(values, bad, costs, float(price), lo, hi, position, *sides, weights)
         path.append((lo.copy(), hi.copy()))
     return path
@@ -281,3 +276,38 @@ def widened(values, lo, hi, factors):
     """
     spread = np.array([np.std(values[-1] - running) for running in values], dtype=np.float64)
     return [(lo - factor * spread, hi + factor * spread) for factor in factors]
+
+
+def never(n_members):
+    """Thresholds under which no row leaves early."""
+    return np.full(n_members, -np.inf), np.full(n_members, np.inf)
+
+
+def checked(thresholds, n_members):
+    """These thresholds, if there is a pair for each position: files can be damaged."""
+    if any(part.dtype != np.float64 or part.shape != (n_members,) for part in thresholds):
+        raise ValueError(f"The thresholds of {n_members} members are damaged.")
+    return thresholds
+
+
+def leaving(values, lo, hi):
+    """Where rows leave: index of the last member evaluated, and 1 above, -1 below, 0 never.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_members, n_samples)
+        Partial sums, or margins.
+
+    lo, hi : ndarray of shape (n_members,)
+
+    Returns
+    -------
+    position : ndarray of shape (n_samples,), dtype=int64
+    side : ndarray of shape (n_samples,), dtype=int8
+    """
+    from skroute.early_exit._kernels import leave_at
+
+    position = np.empty(values.shape[1], dtype=np.int64)
+    side = np.empty(values.shape[1], dtype=np.int8)
+    leave_at(values, lo, hi, position, side)
+    return position, side

@@ -5,7 +5,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
-from skroute.forests._exact import averaged_regressor
+from skroute.forests._readers import averaged_regressor
 from skroute.forests._sums import leaf_sums
 
 # Beside the models rather than on them: nothing of it is pickled, cloned or shown.

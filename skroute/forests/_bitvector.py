@@ -24,7 +24,7 @@ from skroute.forests._forest import (
 # A missing value that goes right has this code, above all others.
 MISSING_CODE = 65535
 MOST_LEAVES = 64
-# With fewer rows than this a walk from leaf to leaf is faster.
+# With fewer rows than this a walk from the root to a leaf is faster.
 FEWEST_ROWS = 48
 
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from skroute.forests._exact import Reading, exactly
 from skroute.forests._forest import MISSING_RIGHT, ForestBuilder
 from skroute.forests._readers import reads
 
-_LINKS = {
-    "Logloss": "logistic",
-    "CrossEntropy": "logistic",
-    "MultiClass": "softmax",
-    "MultiClassOneVsAll": "ova",
+_ANSWERS = {
+    "Logloss": "expit",
+    "CrossEntropy": "expit",
+    "MultiClass": "sk_softmax",
+    "MultiClassOneVsAll": "expit",
 }
 _EXPONENTS = ("Poisson", "Tweedie", "LogLinQuantile")
 
@@ -75,12 +74,49 @@ def _grown(tree, n_outputs):
     return np.array(left), splits, np.array(value)
 
 
-def _trees_of(model, constant=False):
-    """The forest, with the constant as its offset or, `constant`, as a tree at the end."""
+@reads("catboost", "CatBoost")
+def _catboost_model(model):
+    name = type(model).__name__
+    objective = str(model.get_all_params()["loss_function"]).split(":", 1)[0]
+    classifies = any(cls.__name__ == "CatBoostClassifier" for cls in type(model).__mro__)
+    if classifies and objective not in _ANSWERS:
+        raise ValueError(
+            f"{name} has loss_function={objective!r}; how its scores become probabilities is "
+            f"known for {sorted(_ANSWERS)!r} only."
+        )
     found, bias = _contents(model)
+    if not classifies and len(bias) > 1:
+        raise ValueError(
+            f"{name} has loss_function={objective!r}, which gives each row {len(bias)} numbers; "
+            "one is supported."
+        )
+    # The general class answers with scores, whatever its objective.
+    answer = "sk_exp" if objective in _EXPONENTS and name != "CatBoost" else "identity"
+    beta = 0.0
+    if classifies:
+        answer = _ANSWERS[objective]
+        if len(bias) == 1:
+            share = float(model.get_probability_threshold() or 0.5)
+            beta = math.log(share / (1 - share))
+    return _builder_of(found, len(bias)).build(
+        bias,
+        offset_last=True,
+        answer=answer,
+        classes=np.asarray(model.classes_) if classifies else None,
+        beta=beta,
+        by_score=classifies,
+        # Its exponential is one of its own.
+        blur=1e-12,
+        # `n_features_in_` of a model from a pickle is 0.
+        n_features=len(model.feature_names_),
+        dtype="float32",
+        finite=False,
+    )
+
+
+def _builder_of(found, n_outputs):
     columns = found["features_info"].get("float_features", [])
-    n_outputs = len(bias)
-    builder, to = ForestBuilder(), -1 if n_outputs > 1 else 0
+    builder = ForestBuilder()
     oblivious = "oblivious_trees" in found
     lay_out = _complete if oblivious else _grown
     for tree in found["oblivious_trees" if oblivious else "trees"]:
@@ -96,70 +132,7 @@ def _trees_of(model, constant=False):
             threshold[i] = np.float32(split["border"])
             flags[i] = MISSING_RIGHT if column["nan_value_treatment"] == "AsTrue" else 0
         right = np.where(left < 0, -1, left + 1)
+        to = -1 if n_outputs > 1 else 0
         builder.add_tree(left, right, feature, threshold, value, flags, to)
         builder.end_member()
-    if constant:
-        none, zero = np.array([-1]), np.zeros(1, dtype=np.int32)
-        builder.add_tree(none, none, zero, np.zeros(1), bias[None], zero, to)
-        builder.end_member()
-    return builder.build(
-        np.zeros(n_outputs) if constant else bias,
-        # `n_features_in_` of a model from a pickle is 0.
-        n_features=len(model.feature_names_),
-        dtype="float32",
-        finite=False,
-    )
-
-
-def _link_of(model):
-    name, objective = type(model).__name__, _objective(model)
-    if objective not in _LINKS:
-        raise ValueError(
-            f"{name} has loss_function={objective!r}; how its scores become probabilities is "
-            f"known for {sorted(_LINKS)!r} only."
-        )
-    return _LINKS[objective]
-
-
-def _objective(model):
-    return str(model.get_all_params()["loss_function"]).split(":", 1)[0]
-
-
-def _beta(model, link):
-    """Score above which the answer is the second class."""
-    share = float(model.get_probability_threshold() or 0.5) if link == "logistic" else 0.5
-    return math.log(share / (1 - share))
-
-
-@reads("catboost", "CatBoostClassifier")
-def read_catboost_classifier(model):
-    """Forest of a fitted ``catboost.CatBoostClassifier``."""
-    link = _link_of(model)
-    forest = _trees_of(model)
-    forest.link, forest.beta = link, _beta(model, link)
-    forest.shift = forest.beta
-    return forest, np.asarray(model.classes_)
-
-
-@exactly("catboost", "CatBoostClassifier")
-def _exact_classifier(model):
-    link = _link_of(model)
-    forest = _trees_of(model, constant=True)
-    forest.beta = _beta(model, link)
-    answer = "sk_softmax" if link == "softmax" else "expit"
-    # Its exponential is one of its own.
-    return Reading(forest, answer, np.asarray(model.classes_), by_score=True, rounding=1e-12)
-
-
-@exactly("catboost", "CatBoost")
-def _exact_model(model):
-    objective = _objective(model)
-    forest = _trees_of(model, constant=True)
-    if forest.n_outputs > 1:
-        raise ValueError(
-            f"{type(model).__name__} has loss_function={objective!r}, which gives each row "
-            f"{forest.n_outputs} numbers; one is supported."
-        )
-    # The general class answers with scores, whatever its objective.
-    exponent = objective in _EXPONENTS and type(model).__name__ != "CatBoost"
-    return Reading(forest, "sk_exp" if exponent else "identity", rounding=1e-12)
+    return builder

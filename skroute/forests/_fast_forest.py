@@ -2,6 +2,7 @@
 
 import warnings
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,17 +17,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import note_failure
-from skroute.forests._exact import (
+from skroute.forests._answers import (
     answer,
-    averages,
     decision,
-    exact_reader,
     exact_sums,
     label_positions,
     library_scores,
     probe_rows,
 )
 from skroute.forests._own_predict import own_predict
+from skroute.forests._readers import find_reader, read_bagged
 from skroute.forests._rows import plain_rows, rows_of
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import (
@@ -49,8 +49,8 @@ def _unfrozen(estimator):
 
 
 def _classifies(self):
-    if "reading_" in self.__dict__:
-        able = self.reading_.classes is not None
+    if "forest_" in self.__dict__:
+        able = self.forest_.classes is not None
     else:
         able = is_classifier(self)
     if not able:
@@ -59,10 +59,10 @@ def _classifies(self):
 
 
 def _has_scores(self):
-    if "reading_" in self.__dict__:
-        averaged = self.reading_.answer == "mean"
+    if "forest_" in self.__dict__:
+        averaged = self.forest_.answer == "mean"
     else:
-        averaged = averages(take_apart(self.estimator).ensemble)
+        averaged = find_reader(take_apart(self.estimator).ensemble) is read_bagged
     if not _classifies(self) or averaged:
         raise AttributeError("A forest that averages probabilities has no decision_function.")
     return True
@@ -80,7 +80,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
     and a difference is an error.
 
     Trees of at most 64 leaves are evaluated by bit vectors, in blocks of rows [1]_; larger
-    ones, and few rows, by a walk from leaf to leaf.
+    ones by a walk from the root to a leaf on binned rows, few rows on the rows as they are.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, where the ensemble was fitted on a data frame.
 
-    reading_ : Reading
-        The trees as arrays, and how the library adds them up.
+    forest_ : Forest
+        The trees as arrays, and how the library adds them up and answers.
 
     See Also
     --------
@@ -251,7 +251,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             )
 
     def _unfit(self):
-        fitted = "reading_ classes_ n_features_in_ feature_names_in_ _before"
+        fitted = "forest_ classes_ n_features_in_ feature_names_in_ _before"
         for name in fitted.split():
             self.__dict__.pop(name, None)
 
@@ -269,20 +269,19 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
     def _read(self, model, X):
         model = _unfrozen(model)
         parts = take_apart(model)
-        reading = _reader_of(model)(parts.ensemble)._replace(cut=parts.cut)
-        forest = reading.forest
+        forest = _forest_of(parts.ensemble)
         probes = [probe_rows(forest, check_random_state(0))]
         if X is not None:
-            _compare(model, parts, reading, _some_rows(X))
+            _compare(model, parts, replace(forest, cut=parts.cut), _some_rows(X))
         elif probes[0] is None or parts.before:
             why = "are prepared by a pipeline" if parts.before else "have categories of text"
             raise ValueError(f"The rows {why}: give rows X to compare answers on.")
         if probes[0] is not None:
             alone = parts._replace(before=(), cut=None)
-            _compare(parts.ensemble, alone, reading._replace(cut=None), probes[0])
-        self.reading_, self._before = reading, parts.before
-        if reading.classes is not None:
-            self.classes_ = reading.classes
+            _compare(parts.ensemble, alone, forest, probes[0])
+        self.forest_, self._before = replace(forest, cut=parts.cut), parts.before
+        if forest.classes is not None:
+            self.classes_ = forest.classes
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = forest.n_features
             if parts.before:
@@ -303,19 +302,19 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     def _scores(self, X):
         """Sums of the leaves, from rows that are checked: by scikit-learn but for plain arrays."""
-        if "reading_" not in vars(self):
-            check_is_fitted(self, "reading_")
+        if "forest_" not in vars(self):
+            check_is_fitted(self, "forest_")
         checked = self._before or hasattr(self, "feature_names_in_")
-        rows = None if checked else plain_rows(self.reading_.forest, X)
+        rows = None if checked else plain_rows(self.forest_, X)
         if rows is None:
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)
             for transformer in self._before:
                 X = transformer.transform(X)
-            rows = rows_of(self.reading_.forest, X)
+            rows = rows_of(self.forest_, X)
         self._check_n_jobs()
-        return exact_sums(self.reading_, rows, self.n_jobs)
+        return exact_sums(self.forest_, rows, self.n_jobs)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """What the ensemble predicts.
@@ -332,10 +331,9 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             returns, also of shape (n_samples, n_classes).
         """
         scores = self._scores(X)
-        reading = self.reading_
-        if reading.classes is None:
-            return answer(reading, scores)
-        return reading.classes[label_positions(reading, scores)]
+        if self.forest_.classes is None:
+            return answer(self.forest_, scores)
+        return self.classes_[label_positions(self.forest_, scores)]
 
     @available_if(_classifies)
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
@@ -352,7 +350,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             In the order of ``classes_``, in the precision of the library.
         """
         scores = self._scores(X)
-        return answer(self.reading_, scores)
+        return answer(self.forest_, scores)
 
     @available_if(_has_scores)
     def decision_function(self, X: ArrayLike) -> np.ndarray:
@@ -370,7 +368,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             ``output_margin`` of XGBoost.
         """
         scores = self._scores(X)
-        found = decision(self.reading_, scores)
+        found = decision(self.forest_, scores)
         return found[:, 0] if found.shape[1] == 1 else found
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -393,18 +391,18 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             As the ensemble's own.
         """
         y_pred = self.predict(X)
-        measure = r2_score if self.reading_.classes is None else accuracy_score
+        measure = r2_score if self.forest_.classes is None else accuracy_score
         return float(measure(y, y_pred, sample_weight=sample_weight))
 
     def __getstate__(self):
         state = super().__getstate__()
-        if "reading_" in state:
+        if "forest_" in state:
             state = state | {"estimator": None}
         return state
 
     def __sklearn_clone__(self):
         # A forest from a file is what it is, as a frozen estimator.
-        if self.estimator is None and hasattr(self, "reading_"):
+        if self.estimator is None and hasattr(self, "forest_"):
             return self
         return type(self)(
             clone(self.estimator) if self.estimator is not None else None, n_jobs=self.n_jobs
@@ -420,14 +418,14 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
                 tags.classifier_tags.multi_label = False
         elif hasattr(self, "classes_"):
             tags.estimator_type = "classifier"
-        elif hasattr(self, "reading_"):
+        elif hasattr(self, "forest_"):
             tags.estimator_type = "regressor"
         return tags
 
 
 def _reader_of(estimator):
     model = take_apart(estimator).ensemble
-    reader = exact_reader(model)
+    reader = find_reader(model)
     if reader is None:
         raise TypeError(
             "FastForest takes ensembles of decision trees of LightGBM, XGBoost, CatBoost or "
@@ -437,6 +435,22 @@ def _reader_of(estimator):
     return reader
 
 
+def _forest_of(model):
+    """The forest of a fitted ensemble, as FastForest takes it."""
+    forest = find_reader(model)(model)
+    if forest is None:
+        raise ValueError(
+            f"FastForest takes {type(model).__name__} of decision trees, got members of "
+            f"{type(model.estimators_[0]).__name__}."
+        )
+    if forest.answer == "position" and forest.classes is None:
+        raise ValueError(
+            "The booster of XGBoost has the objective 'multi:softmax', which answers with "
+            "positions of the classes: use 'multi:softprob'."
+        )
+    return forest
+
+
 def _some_rows(X):
     if not hasattr(X, "columns") and not issparse(X):
         X = np.asarray(X)
@@ -444,32 +458,32 @@ def _some_rows(X):
     return _safe_indexing(X.tocsr() if issparse(X) else X, rows)
 
 
-def _compare(model, parts, reading, X):
+def _compare(model, parts, forest, X):
     """Answers of the library beside our own, on some rows: raises at a difference."""
-    forest, wrong = reading.forest, []
+    wrong = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         prepared = parts.prepared(X)
-    scores = exact_sums(reading, rows_of(forest, prepared))
+    scores = exact_sums(forest, rows_of(forest, prepared))
     with warnings.catch_warnings():
         # Rows at the thresholds have no column names.
         warnings.simplefilter("ignore", UserWarning)
         own = library_scores(parts.ensemble, prepared)
         if own is not None:
-            ours = decision(reading, scores)
+            ours = decision(forest, scores)
             if not np.array_equal(ours, np.reshape(own, ours.shape)):
                 wrong.append("the sums of its leaves")
-        tolerance = max(reading.rounding, 4 * np.finfo(reading.sums).eps)
-        if reading.classes is None:
-            own, ours = own_predict(model, X), answer(reading, scores)
+        tolerance = max(forest.blur, 4 * np.finfo(forest.sums).eps)
+        if forest.classes is None:
+            own, ours = own_predict(model, X), answer(forest, scores)
             if not np.allclose(ours, own, rtol=tolerance, atol=tolerance):
                 wrong.append("predict")
         else:
             if not np.array_equal(
-                reading.classes[label_positions(reading, scores)], own_predict(model, X)
+                forest.classes[label_positions(forest, scores)], own_predict(model, X)
             ):
                 wrong.append("predict")
-            own, ours = model.predict_proba(X), answer(reading, scores)
+            own, ours = model.predict_proba(X), answer(forest, scores)
             if not np.allclose(ours, own, rtol=tolerance, atol=tolerance):
                 wrong.append("predict_proba")
     if wrong:

@@ -196,14 +196,32 @@ class Forest:
         Score before any member.
 
     n_features : int
+    answer : {"identity", "exp", "sigmoid", "softmax", "position", "expit", "sk_exp", \
+            "sk_softmax", "mean", "vote"}, default="identity"
+        What the library makes of the sums.
+
+    classes : ndarray, default=None
+        Labels; None for what does not classify, or does not know them.
+
+    slope, divisor : float, default=1.0
+        Factor of the sums inside the answer, and what they are divided by before: the number
+        of trees, or the sum of weights, where an average is taken.
+
     beta : float, default=0.0
         Binary decision: positive where the score is above.
 
-    link : {"logistic", "softmax", "ova", "mean"}, default=None
-        How scores become probabilities.
+    by_score : bool, default=False
+        Whether labels are decided by the scores rather than by the probabilities.
 
-    slope : float, default=1.0
-        Factor of the score inside the link.
+    offset_last : bool, default=False
+        Whether the library adds the offset after the trees.
+
+    blur : float, default=0.0
+        Difference to the library's answers that its order of threads or its exponential may
+        make.
+
+    cut : Cut, default=None
+        Where the answer changes, if it was moved.
 
     dtype : str, default="float64"
         What the source library casts its input to.
@@ -227,16 +245,16 @@ class Forest:
         Whether categories of a frame that the ensemble has not seen are an error rather than
         missing.
 
-    shift : float, default=0.0
-        Where the threshold was moved: what is added to the distance from the decision before
-        the link, or to the mean.
-
-    least_rounding : float, default=0.0
-        At least what `rounding` is.
-
     cast : {"", "float32"}, default=""
         What the library makes first of numbers in neither single nor double precision. Empty
         for `dtype`.
+
+    link : {"logistic", "softmax", "ova", "mean"}, default=None
+        Of the view by partial sums: how scores become probabilities.
+
+    shift, least_rounding : float, default=0.0
+        Of that view: what is added to the distance from the decision before the link, or to
+        the mean; at least what `rounding` is.
 
     Examples
     --------
@@ -252,9 +270,15 @@ class Forest:
     trees: Trees
     offset: np.ndarray
     n_features: int
-    beta: float = 0.0
-    link: str | None = None
+    answer: str = "identity"
+    classes: np.ndarray | None = None
     slope: float = 1.0
+    divisor: float = 1.0
+    beta: float = 0.0
+    by_score: bool = False
+    offset_last: bool = False
+    blur: float = 0.0
+    cut: Any = None
     dtype: str = "float64"
     finite: object = True
     categories: dict = field(default_factory=dict)
@@ -262,9 +286,10 @@ class Forest:
     sums: str = "float64"
     absent: float = 0.0
     refuses_unseen: bool = False
+    cast: str = ""
+    link: str | None = None
     shift: float = 0.0
     least_rounding: float = 0.0
-    cast: str = ""
 
     def __setstate__(self, state):
         # Files can be damaged, and compiled code trusts these arrays.
@@ -483,48 +508,3 @@ class ForestBuilder:
             special=_is_special(nodes),
         )
         return Forest(trees, np.atleast_1d(np.asarray(offset, dtype=np.float64)), **keywords)
-
-
-def go_right(x, node, cat_words, cat_start):
-    """Whether values `x` go right at nodes `node`; the numpy twin of one kernel step."""
-    feature = node["feature"]
-    missing = np.isnan(x) | (((feature & ZERO_MISSING) != 0) & (np.abs(x) <= ZERO))
-    with np.errstate(invalid="ignore"):
-        right = x > node["threshold"]
-    for i in np.flatnonzero((feature & CATEGORICAL) != 0):
-        s = int(node["threshold"][i])
-        words = cat_words[cat_start[s] : cat_start[s + 1]]
-        # Truncation as in C: -0.5 is category 0.
-        code = int(x[i]) if -1 < x[i] < 2**31 else -1
-        in_set = 0 <= code < 32 * len(words) and (int(words[code // 32]) >> (code % 32)) & 1
-        right[i] = not in_set
-    return np.where(missing, (feature & MISSING_RIGHT) != 0, right)
-
-
-def member_scores_reference(forest, X):
-    """What each member adds, with numpy alone.
-
-    Parameters
-    ----------
-    forest : Forest
-    X : ndarray of shape (n_samples, n_features)
-
-    Returns
-    -------
-    ndarray of shape (n_members, n_samples, n_outputs), dtype=float64
-    """
-    trees = forest.trees
-    scores = np.zeros((forest.n_members, len(X), forest.n_outputs))
-    rows = np.arange(len(X))
-    for t in range(forest.n_members):
-        for tree in range(trees.member_start[t], trees.member_start[t + 1]):
-            at = np.full(len(X), trees.roots[tree])
-            for _ in range(trees.depths[tree]):
-                node = trees.nodes[at]
-                x = X[rows, node["feature"] & FEATURE_MASK].astype(np.float64)
-                at = node["child"] + go_right(x, node, trees.cat_words, trees.cat_start)
-            if trees.outputs[tree] < 0:
-                scores[t] += trees.values[at]
-            else:
-                scores[t, :, trees.outputs[tree]] += trees.values[at, 0]
-    return scores

@@ -1,4 +1,4 @@
-"""Readers: the trees of each library in one layout.
+"""Readers: the trees of each library in one layout, and how the library answers with them.
 
 One function per class of a source library. The table is keyed by names, so that no
 library is imported to look a model up.
@@ -20,11 +20,11 @@ from skroute.forests._forest import (
 _READERS: dict[tuple[str, str], Callable] = {}
 
 
-def reads(package, name):
-    """Register a reader for a class of a package, its subclasses included."""
+def reads(package, *names):
+    """Register a reader for classes of a package, their subclasses included."""
 
     def register(function):
-        _READERS[package, name] = function
+        _READERS.update(dict.fromkeys([(package, name) for name in names], function))
         return function
 
     return register
@@ -40,8 +40,7 @@ def find_reader(estimator):
     Returns
     -------
     callable or None
-        Function of the fitted ensemble that returns ``(Forest, classes)``, where
-        ``classes`` is None when the model does not know its labels, or None when this
+        Function of the fitted ensemble that returns a :class:`Forest`, or None when this
         ensemble has no trees. None when no reader fits.
 
     Examples
@@ -60,12 +59,12 @@ def find_reader(estimator):
 
 
 def read_forest(estimator):
-    """Trees of a fitted ensemble.
+    """Trees of a fitted ensemble, and its labels.
 
     Parameters
     ----------
     estimator : object
-        Classifier of LightGBM, XGBoost, CatBoost or scikit-learn, or a booster.
+        Ensemble of LightGBM, XGBoost, CatBoost or scikit-learn, or a booster.
 
     Returns
     -------
@@ -89,7 +88,14 @@ def read_forest(estimator):
     7
     """
     reader = find_reader(estimator)
-    return None if reader is None else reader(estimator)
+    forest = None if reader is None else reader(estimator)
+    return None if forest is None else (forest, forest.classes)
+
+
+def labels_of(model):
+    """The labels of a fitted model; None of what has none."""
+    classes = getattr(model, "classes_", None)
+    return None if classes is None else np.asarray(classes)
 
 
 def reads_trees(estimator):
@@ -99,31 +105,53 @@ def reads_trees(estimator):
 
 # LightGBM ---------------------------------------------------------------------------
 
+_LIGHTGBM_ANSWERS = {
+    "binary": "sigmoid",
+    "cross_entropy": "sigmoid",
+    "multiclassova": "sigmoid",
+    "multiclass": "softmax",
+    "poisson": "exp",
+    "gamma": "exp",
+    "tweedie": "exp",
+} | dict.fromkeys(
+    "regression regression_l1 huber fair quantile mape lambdarank rank_xendcg none".split(),
+    "identity",
+)
 
-@reads("lightgbm", "LGBMClassifier")
-def read_lgbm_classifier(model):
-    """Forest of a fitted ``lightgbm.LGBMClassifier``."""
-    forest, _ = read_lightgbm_classifier(model.booster_)
-    return forest, np.asarray(model.classes_)
+
+@reads("lightgbm", "LGBMModel")
+def _lightgbm_model(model):
+    forest = _lightgbm_booster(model.booster_)
+    classes = getattr(model, "_classes", None)
+    if classes is None:
+        return forest
+    if forest.answer not in ("sigmoid", "softmax"):
+        raise ValueError(
+            "The classifier has an objective of its own, so that its scores have no "
+            "probabilities; use its booster_."
+        )
+    forest.classes = np.asarray(classes)
+    return forest
 
 
 @reads("lightgbm", "Booster")
-def read_lightgbm_classifier(booster):
-    """Forest of a ``lightgbm.Booster`` that classifies; it does not know its labels."""
-    objective, options = _lightgbm_objective(booster)
-    if objective not in ("binary", "cross_entropy", "multiclass", "multiclassova"):
+def _lightgbm_booster(booster):
+    head = _fields(booster.model_to_string(num_iteration=1).split("\n\n")[0])
+    objective, *options = head.get("objective", "none").split()
+    if objective not in _LIGHTGBM_ANSWERS or "sqrt" in options:
         raise ValueError(
-            f"The booster has the objective {objective!r}; it must be that of a classifier: "
-            "'binary', 'cross_entropy', 'multiclass' or 'multiclassova'."
+            f"The booster has the objective {' '.join([objective, *options])!r}; supported are "
+            f"{sorted(_LIGHTGBM_ANSWERS)}, without reg_sqrt."
         )
     forest = read_lightgbm(booster)
-    forest.link = {"multiclass": "softmax", "multiclassova": "ova"}.get(objective, "logistic")
-    forest.slope *= float(options.get("sigmoid", 1.0))
-    return forest, None
+    forest.answer = _LIGHTGBM_ANSWERS[objective]
+    named = dict(option.split(":") for option in options if ":" in option)
+    forest.slope = float(named.get("sigmoid", 1.0))
+    return forest
 
 
 def read_lightgbm(booster, num_iteration=None):
-    """Trees of a LightGBM booster with any objective; its scores get no link.
+    """Trees of a LightGBM booster with any objective, which answers with their sums.
 
     Parameters
     ----------
@@ -170,8 +198,8 @@ def read_lightgbm(booster, num_iteration=None):
     categorical = _lightgbm_categorical_columns(head, len(columns))
     return builder.build(
         np.zeros(per_iteration),
-        # boosting="rf" adds its trees up and averages inside the link.
-        slope=per_iteration / len(trees) if "average_output" in blocks[0] else 1.0,
+        # boosting="rf" adds its trees up and averages before the link.
+        divisor=len(trees) / per_iteration if "average_output" in blocks[0] else 1.0,
         n_features=int(head["max_feature_idx"]) + 1,
         finite=False,
         cast="float32",
@@ -180,13 +208,6 @@ def read_lightgbm(booster, num_iteration=None):
             for column, values in zip(categorical, columns)
         },
     )
-
-
-def _lightgbm_objective(booster):
-    """Name of the objective, and its options."""
-    head = _fields(booster.model_to_string(num_iteration=1).split("\n\n")[0])
-    objective, *options = head.get("objective", "none").split()
-    return objective, dict(option.split(":") for option in options if ":" in option)
 
 
 def _has_text(values):
@@ -284,92 +305,93 @@ def _add_sklearn_tree(builder, tree, value, output=0, features=None):
     )
 
 
-def _refuse_multioutput(model):
-    if not isinstance(model.n_classes_, (int, np.integer)):
-        raise ValueError("Multi-output forests are not supported: early exit needs one target.")
-
-
-def _averaged(model, members, features):
-    """Forest of trees whose class probabilities are averaged."""
-    n_classes = len(model.classes_)
+def _averaged(model, values, classes=None):
+    """Forest of trees whose answers are averaged."""
+    features = getattr(model, "estimators_features_", [None] * len(values))
     builder = ForestBuilder()
-    for member, columns in zip(members, features):
-        proba = np.zeros((member.tree_.node_count, n_classes))
-        # A member that saw fewer classes has fewer columns.
-        proba[:, member.classes_.astype(np.intp)] = member.tree_.value[:, 0, :]
-        if n_classes <= 2:
-            # Centred, so that partial sums are around zero; sums of pure leaves are exact,
-            # so that ties stay ties.
-            _add_sklearn_tree(builder, member.tree_, proba[:, -1:] - 0.5, 0, columns)
-        else:
-            _add_sklearn_tree(builder, member.tree_, proba, -1, columns)
+    for member, value, columns in zip(model.estimators_, values, features):
+        _add_sklearn_tree(builder, member.tree_, value, -1, columns)
         builder.end_member()
     return builder.build(
-        np.zeros(1 if n_classes <= 2 else n_classes),
-        link="mean",
+        np.zeros(values[0].shape[1]),
+        answer="mean",
+        classes=classes,
+        divisor=float(len(values)),
+        # Threads of the library add in any order.
+        blur=1e-12,
         n_features=model.n_features_in_,
         dtype="float32",
         finite="allow-nan",
     )
 
 
-@reads("sklearn", "ForestClassifier")
-def read_forest_classifier(model):
-    """Forest of a fitted ``RandomForestClassifier`` or ``ExtraTreesClassifier``."""
-    _refuse_multioutput(model)
-    forest = _averaged(model, model.estimators_, [None] * len(model.estimators_))
-    return forest, np.asarray(model.classes_)
-
-
-@reads("sklearn", "BaggingClassifier")
-def read_bagging_classifier(model):
-    """Forest of a fitted ``BaggingClassifier`` of decision trees, None for other members."""
+@reads("sklearn", "ForestClassifier", "BaggingClassifier")
+def read_bagged(model):
+    """Forest of a fitted bagging of decision trees; None for other members."""
+    if not isinstance(model.n_classes_, (int, np.integer)):
+        raise ValueError(
+            f"Multi-output forests are not supported: the {type(model).__name__} was fitted to y "
+            f"with {len(model.n_classes_)} columns; fit it to one target."
+        )
     if not reads_trees(model):
         return None
-    forest = _averaged(model, model.estimators_, model.estimators_features_)
-    return forest, np.asarray(model.classes_)
+    values = []
+    for member in model.estimators_:
+        proba = np.zeros((member.tree_.node_count, len(model.classes_)))
+        # A member that saw fewer classes has fewer columns.
+        proba[:, member.classes_.astype(np.intp)] = member.tree_.value[:, 0, :]
+        values.append(proba)
+    return _averaged(model, values, np.asarray(model.classes_))
+
+
+@reads("sklearn", "ForestRegressor")
+def _bagged_regressor(model):
+    if model.n_outputs_ != 1:
+        raise ValueError(
+            f"Multi-output forests are not supported: the {type(model).__name__} was fitted to y "
+            f"with {model.n_outputs_} columns; fit it to one target."
+        )
+    return averaged_regressor(model)
+
+
+def averaged_regressor(model):
+    """Forest of a fitted ``ForestRegressor``, of any number of outputs."""
+    return _averaged(model, [member.tree_.value[:, :, 0] for member in model.estimators_])
 
 
 @reads("sklearn", "AdaBoostClassifier")
-def read_adaboost(model):
-    """Forest of a fitted ``AdaBoostClassifier`` of decision trees, None for other members."""
-    if not reads_trees(model):
-        return None
+def _adaboost(model):
     classes, n_classes = model.classes_, len(model.classes_)
     if n_classes < 2:
         raise ValueError(
-            "This AdaBoostClassifier was fitted to rows of one class, which is its answer to every "
-            "row: nothing is to be evaluated."
+            "AdaBoostClassifier must have at least two classes: this one was fitted to rows of one "
+            "class, which is its answer to every row: nothing is to be evaluated."
         )
-    weights = model.estimator_weights_[: len(model.estimators_)] / model.estimator_weights_.sum()
-    builder = ForestBuilder()
-    for member, weight in zip(model.estimators_, weights):
-        answer = member.classes_[np.argmax(member.tree_.value[:, 0, :], axis=1)]
-        hit = answer[:, None] == classes[None, :]
-        if n_classes == 2:
-            value = np.where(hit[:, 1:], weight, -weight)
-            # SAMME adds both columns of the two-class score.
-            _add_sklearn_tree(builder, member.tree_, 2 * value)
-        else:
-            value = np.where(hit, weight, -weight / (n_classes - 1))
-            _add_sklearn_tree(builder, member.tree_, value, -1)
+    if not reads_trees(model):
+        return None
+    builder, one = ForestBuilder(), n_classes == 2
+    for member, weight in zip(model.estimators_, model.estimator_weights_):
+        label = member.classes_[np.argmax(member.tree_.value[:, 0, :], axis=1)]
+        hit = label[:, None] == classes[None, 1 if one else 0 :]
+        value = np.where(hit, weight, -1 / (n_classes - 1) * weight)
+        _add_sklearn_tree(builder, member.tree_, value, 0 if one else -1)
         builder.end_member()
-    forest = builder.build(
-        np.zeros(1 if n_classes == 2 else n_classes),
-        link="logistic" if n_classes == 2 else "softmax",
-        slope=1.0 if n_classes == 2 else 1.0 / (n_classes - 1),
+    return builder.build(
+        np.zeros(1 if one else n_classes),
+        answer="vote",
+        classes=np.asarray(classes),
+        divisor=float(model.estimator_weights_.sum()),
+        by_score=True,
         n_features=model.n_features_in_,
         dtype="float32",
     )
-    return forest, np.asarray(classes)
 
 
-@reads("sklearn", "GradientBoostingClassifier")
-def read_gradient_boosting(model):
-    """Forest of a fitted ``GradientBoostingClassifier``."""
+@reads("sklearn", "BaseGradientBoosting")
+def _gradient_boosting(model):
     if not (model.init is None or isinstance(model.init, str)):
         raise ValueError(
-            f"GradientBoostingClassifier has init={short_repr(model.init)}: the score before the "
+            f"{type(model).__name__} has init={short_repr(model.init)}: the score before the "
             "first tree depends on the row. Use init=None or init='zero'."
         )
     builder = ForestBuilder()
@@ -378,22 +400,27 @@ def read_gradient_boosting(model):
             value = model.learning_rate * regressor.tree_.value[:, 0, :]
             _add_sklearn_tree(builder, regressor.tree_, value, output)
         builder.end_member()
-    n_outputs = model.estimators_.shape[1]
-    forest = builder.build(
-        np.ravel(model._raw_predict_init(np.zeros((1, model.n_features_in_)))),
-        link="logistic" if n_outputs == 1 else "softmax",
-        slope=1.0 if model.loss == "log_loss" else 2.0,
+    return builder.build(
+        np.ravel(model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))),
+        slope=2.0 if model.loss == "exponential" else 1.0,
         n_features=model.n_features_in_,
         dtype="float32",
         # This library answers positive at a score of exactly zero.
         beta=float(np.nextafter(0.0, -1.0)),
+        **_boosted_answer(model, model.estimators_.shape[1], "identity"),
     )
-    return forest, np.asarray(model.classes_)
 
 
-@reads("sklearn", "HistGradientBoostingClassifier")
-def read_hist_gradient_boosting(model):
-    """Forest of a fitted ``HistGradientBoostingClassifier``."""
+def _boosted_answer(model, n_outputs, of_numbers):
+    classes = labels_of(model)
+    if classes is None:
+        return {"answer": of_numbers}
+    answer = "expit" if n_outputs == 1 else "sk_softmax"
+    return {"answer": answer, "classes": classes, "by_score": True}
+
+
+@reads("sklearn", "BaseHistGradientBoosting")
+def _hist_gradient_boosting(model):
     column, categories = _hist_columns(model)
     builder = ForestBuilder()
     for stage in model._predictors:
@@ -417,17 +444,15 @@ def read_hist_gradient_boosting(model):
                 output,
             )
         builder.end_member()
-    n_outputs = model.n_trees_per_iteration_
-    forest = builder.build(
-        np.zeros(n_outputs),
-        link="logistic" if n_outputs == 1 else "softmax",
+    of_numbers = "sk_exp" if model.loss in ("poisson", "gamma") else "identity"
+    return builder.build(
+        np.ravel(model._baseline_prediction),
         n_features=model.n_features_in_,
         finite=False,
         categories=categories,
         encode_arrays=True,
+        **_boosted_answer(model, model.n_trees_per_iteration_, of_numbers),
     )
-    forest.offset = np.ravel(model._baseline_prediction).astype(np.float64)
-    return forest, np.asarray(model.classes_)
 
 
 def _hist_columns(model):

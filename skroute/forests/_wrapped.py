@@ -1,7 +1,5 @@
 """What stands around an ensemble: pipelines, moved thresholds, frozen estimators."""
 
-import math
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,56 +108,3 @@ def _cut(model):
         scorer = getattr(model, "_curve_scorer", None)
         positive = None if scorer is None else scorer._get_pos_label()
     return Cut(float(threshold), response, positive)
-
-
-def moved(forest, cut, classes):
-    """A forest for two classes whose decision stands at a moved threshold.
-
-    Parameters
-    ----------
-    forest : Forest
-        With a link.
-
-    cut : Cut
-    classes : ndarray of shape (n_classes,)
-
-    Returns
-    -------
-    Forest
-
-    Raises
-    ------
-    ValueError
-        If there are not two classes, or all rows would get one answer.
-    """
-    share = cut.threshold
-    if len(classes) != 2:
-        raise ValueError(f"A moved threshold needs two classes, the ensemble has {len(classes)}.")
-    second = cut.positive is None or classes[1] == cut.positive
-    if cut.response == "decision_function":
-        beta = share if second else -share
-        return _decided_at(forest, beta, 16 * np.finfo(np.float64).eps * (1 + abs(beta)))
-    if not 0 < share < 1:
-        raise ValueError(
-            f"The threshold is {share!r}: every row gets the same answer, and nothing is to be "
-            "evaluated. Give one between 0 and 1."
-        )
-    share = share if second else 1 - share
-    # How far scores may be from each other where probabilities are equal but for rounding.
-    blur = 64 * np.finfo(forest.sums).eps / (share * (1 - share))
-    if forest.link == "mean":
-        # Each tree's distance from the threshold in place of that from even chances.
-        trees = forest.trees
-        leaf = trees.nodes["child"] == np.arange(len(trees.nodes))
-        values = np.where(leaf[:, None], trees.values + (0.5 - share), 0.0)
-        return replace(
-            forest,
-            trees=trees._replace(values=values),
-            shift=share - 0.5,
-            least_rounding=blur * forest.n_members,
-        )
-    return _decided_at(forest, math.log(share / (1 - share)) / forest.slope, blur / forest.slope)
-
-
-def _decided_at(forest, beta, blur):
-    return replace(forest, beta=beta, shift=beta, least_rounding=blur)

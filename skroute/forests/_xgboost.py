@@ -5,14 +5,21 @@ import json
 import numpy as np
 
 from skroute.forests._forest import CATEGORICAL, MISSING_RIGHT, ForestBuilder
-from skroute.forests._readers import reads
+from skroute.forests._readers import labels_of, reads
 
-_XGBOOST_LINKS = {
-    "binary:logistic": "logistic",
-    "reg:logistic": "logistic",
-    "multi:softmax": "softmax",
+_ANSWERS = {
+    "binary:logistic": "sigmoid",
+    "reg:logistic": "sigmoid",
     "multi:softprob": "softmax",
-}
+    # Of these the library tells positions of the classes.
+    "multi:softmax": "position",
+    "count:poisson": "exp",
+    "reg:gamma": "exp",
+    "reg:tweedie": "exp",
+} | dict.fromkeys(
+    "reg:squarederror reg:absoluteerror reg:pseudohubererror rank:ndcg rank:pairwise".split(),
+    "identity",
+)
 
 
 def booster_of(model):
@@ -20,31 +27,19 @@ def booster_of(model):
     return model.get_booster() if hasattr(model, "get_booster") else model
 
 
-@reads("xgboost", "Booster")
-@reads("xgboost", "XGBClassifier")
-def read_xgb_classifier(model):
-    """Forest of a fitted ``xgboost.XGBClassifier``, or of a booster that classifies."""
-    forest = read_xgboost(model)
-    learner = json.loads(booster_of(model).save_config())["learner"]
-    objective = learner["objective"]["name"]
-    if objective not in _XGBOOST_LINKS:
-        raise ValueError(
-            f"{type(model).__name__} has objective={objective!r}; how its scores become "
-            f"probabilities is known for {sorted(_XGBOOST_LINKS)!r} only."
-        )
-    forest.link = _XGBOOST_LINKS[objective]
-    # A booster does not know its labels.
-    classes = getattr(model, "classes_", None)
-    return forest, None if classes is None else np.asarray(classes)
-
-
-def read_xgboost(model):
-    """Trees of a fitted model of ``xgboost`` with any objective; its scores get no link."""
+@reads("xgboost", "XGBModel", "Booster")
+def _xgboost_model(model):
     name = type(model).__name__
     missing = getattr(model, "missing", np.nan)
     if not np.isnan(missing):
         raise ValueError(f"{name} has missing={missing!r}; only NaN is supported: replace it.")
     booster = booster_of(model)
+    objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
+    if objective not in _ANSWERS:
+        raise ValueError(
+            f"{name} has objective={objective!r}; how its scores become answers is known for "
+            f"{sorted(_ANSWERS)!r} only."
+        )
     # A booster answers with all its trees.
     best = None if booster is model else booster.attr("best_iteration")
     learner = json.loads(booster.save_raw("json"))["learner"]
@@ -69,9 +64,12 @@ def read_xgboost(model):
             _add_xgboost_tree(builder, boost["trees"][i], boost["tree_info"][i])
         builder.end_member()
     n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
-    forest = builder.build(
-        np.zeros(n_outputs),
-        n_features=int(learner["learner_model_param"]["num_feature"]),
+    n_features = int(learner["learner_model_param"]["num_feature"])
+    return builder.build(
+        _score_without_trees(booster, n_features)[:n_outputs],
+        answer=_ANSWERS[objective],
+        classes=labels_of(model),
+        n_features=n_features,
         dtype="float32",
         finite=False,
         sums="float32",
@@ -79,8 +77,6 @@ def read_xgboost(model):
         categories=_categories(boost, learner, name),
         refuses_unseen=True,
     )
-    forest.offset = _score_without_trees(booster, forest.n_features)
-    return forest
 
 
 def _score_without_trees(booster, n_features):

@@ -2,10 +2,16 @@
 
 import numpy as np
 
-from skroute.early_exit._export import forest_of
 from skroute.early_exit._order import candidate_values, search
+from skroute.early_exit._portable import forest_of
 from skroute.early_exit._thresholds import tails
-from skroute.forests._forest import member_scores_reference
+from skroute.forests._forest import (
+    CATEGORICAL,
+    FEATURE_MASK,
+    MISSING_RIGHT,
+    ZERO,
+    ZERO_MISSING,
+)
 from skroute.forests._rows import cast_numbers
 
 
@@ -95,3 +101,48 @@ def evaluate_exported(exported, X):
     else:
         answers = np.argmax(total[at, rows], axis=1)
     return exported["classes"][answers], at + 1
+
+
+def go_right(x, node, cat_words, cat_start):
+    """Whether values `x` go right at nodes `node`; the numpy twin of one kernel step."""
+    feature = node["feature"]
+    missing = np.isnan(x) | (((feature & ZERO_MISSING) != 0) & (np.abs(x) <= ZERO))
+    with np.errstate(invalid="ignore"):
+        right = x > node["threshold"]
+    for i in np.flatnonzero((feature & CATEGORICAL) != 0):
+        s = int(node["threshold"][i])
+        words = cat_words[cat_start[s] : cat_start[s + 1]]
+        # Truncation as in C: -0.5 is category 0.
+        code = int(x[i]) if -1 < x[i] < 2**31 else -1
+        in_set = 0 <= code < 32 * len(words) and (int(words[code // 32]) >> (code % 32)) & 1
+        right[i] = not in_set
+    return np.where(missing, (feature & MISSING_RIGHT) != 0, right)
+
+
+def member_scores_reference(forest, X):
+    """What each member adds, with numpy alone.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : ndarray of shape (n_samples, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_members, n_samples, n_outputs), dtype=float64
+    """
+    trees = forest.trees
+    scores = np.zeros((forest.n_members, len(X), forest.n_outputs))
+    rows = np.arange(len(X))
+    for t in range(forest.n_members):
+        for tree in range(trees.member_start[t], trees.member_start[t + 1]):
+            at = np.full(len(X), trees.roots[tree])
+            for _ in range(trees.depths[tree]):
+                node = trees.nodes[at]
+                x = X[rows, node["feature"] & FEATURE_MASK].astype(np.float64)
+                at = node["child"] + go_right(x, node, trees.cat_words, trees.cat_start)
+            if trees.outputs[tree] < 0:
+                scores[t] += trees.values[at]
+            else:
+                scores[t, :, trees.outputs[tree]] += trees.values[at, 0]
+    return scores

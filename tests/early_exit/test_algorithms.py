@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from skroute.early_exit._calibration import allowed_wrong, fixed_sequence, upper_bound
 from skroute.early_exit._engines import MemberEngine
-from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._thresholds import (
     doubtful,
@@ -279,7 +278,7 @@ def test_member_engine_asks_only_undecided_rows():
 
     X = np.array([[5.0], [-5.0], [0.1], [0.2]])
     engine = MemberEngine([member] * 3, np.array([0, 1]), np.ones(3))
-    policy = ExitThresholds(np.full(3, -1.0), np.full(3, 1.0))
+    policy = (np.full(3, -1.0), np.full(3, 1.0))
     _, members, _ = engine.walk(X, policy)
     assert asked == [4, 2, 2]
     np.testing.assert_array_equal(members, [1, 1, 3, 3])

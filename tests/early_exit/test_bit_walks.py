@@ -10,8 +10,8 @@ from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble, _bit_walks, _forest_engine
-from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._forest_engine import ForestEngine
+from skroute.early_exit._thresholds import never
 from tests.forests.test_bitvector import forests
 
 
@@ -35,7 +35,7 @@ def thresholds_near(rng, engine, X, kind):
         low[:] = -np.inf
     if rng.random() < 0.1:
         low[-1], high[-1] = np.inf, -np.inf
-    return ExitThresholds(low, high)
+    return (low, high)
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_the_shape_of_the_forest_chooses_the_walk(drawn):
     most = np.add.reduceat(nodes["child"] == np.arange(len(nodes)), forest.trees.roots).max()
     engine = ForestEngine(forest)
     assert (engine._stages() is None) == (most > 64)
-    engine.walk(X, ExitThresholds.never(forest.n_members))
+    engine.walk(X, never(forest.n_members))
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -10,7 +10,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 from skroute.early_exit import QWYCEnsemble, export_ensemble
-from skroute.early_exit._export import load_exported
+from skroute.early_exit._portable import load_exported
 from skroute.forests import read_forest
 from tests.early_exit.reference import evaluate_exported
 
@@ -87,7 +87,7 @@ def test_a_changed_pickle_or_skops_file_is_refused(field, value, quick):
 
 def test_changed_thresholds_are_refused(quick):
     damaged = pickle.loads(pickle.dumps(quick[0]))
-    short = [t._replace(hi=t.hi[:2]) for t in damaged.tradeoff_.thresholds]
+    short = [(lo, hi[:2]) for lo, hi in damaged.tradeoff_.thresholds]
     damaged.tradeoff_ = damaged.tradeoff_._replace(thresholds=short)
     with pytest.raises(ValueError, match="thresholds of 5 members are damaged"):
         pickle.loads(pickle.dumps(damaged))

@@ -12,11 +12,10 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import ExitDisplay, QWYCEnsemble, export_ensemble
+from skroute.early_exit._answers import settle, settled_labels
 from skroute.early_exit._engines import MemberEngine, ensemble_engine
-from skroute.early_exit._exit_engine import ExitEngine, only_order
-from skroute.early_exit._exit_thresholds import ExitThresholds
-from skroute.early_exit._own_answers import settle, settled_labels
-from skroute.early_exit._thresholds import running_values
+from skroute.early_exit._model_engines import ExitEngine, only_order
+from skroute.early_exit._thresholds import leaving, running_values
 from tests.exit_net import ColumnNet, column_rows
 
 
@@ -40,9 +39,9 @@ def test_the_walk_is_what_thresholds_on_running_sums_say(seed, n_classes, n_exit
     np.testing.assert_allclose(np.cumsum(added, axis=0), logits, atol=1e-12)
     rng = np.random.default_rng(seed)
     hi = rng.uniform(0.5, 4, n_exits)
-    policy = ExitThresholds(-hi if n_classes == 2 else np.full(n_exits, -np.inf), hi)
+    policy = (-hi if n_classes == 2 else np.full(n_exits, -np.inf), hi)
     values, _ = running_values(added, np.arange(n_exits), engine.offset, engine.beta)
-    position, expected_side = policy.leaving(values)
+    position, expected_side = leaving(values, *policy)
     net.rows_ = [0] * n_exits
     score, members, side = engine.walk(X, policy)
     np.testing.assert_array_equal(members, position + 1)
@@ -72,9 +71,9 @@ class _Difference:
 def test_blocks_of_rows_do_not_change_the_answers(monkeypatch):
     net, X, _ = fitted_net(3, 3)
     engine = ExitEngine(net)
-    policy = ExitThresholds(np.full(3, -np.inf), np.array([1.0, 2.0, np.inf]))
+    policy = (np.full(3, -np.inf), np.array([1.0, 2.0, np.inf]))
     whole, scores = engine.walk(X, policy), engine.scores(X)
-    monkeypatch.setattr("skroute.early_exit._exit_engine._BLOCK", 7)
+    monkeypatch.setattr("skroute.early_exit._model_engines._BLOCK", 7)
     for one, other in zip(whole, engine.walk(X, policy)):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(engine.scores(X), scores)

@@ -1,103 +1,18 @@
-"""The kernels interpreted: what is compiled is what is written."""
+"""Kernels at their edges, and one row as any array."""
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import (
     QWYCEnsemble,
-    _bit_walks,
-    _forest_engine,
-    _kernels,
 )
-from skroute.early_exit._engines import ensemble_engine
-from skroute.early_exit._exit_thresholds import ExitThresholds
-from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._thresholds import lagrangian_path, running_values
-from skroute.forests import FastForest, _bitvector_kernels
-from skroute.forests import _kernels as forest_kernels
+from skroute.early_exit._thresholds import lagrangian_path
+from skroute.forests import FastForest
 from tests.early_exit.reference import leaving
 
 lgb = pytest.importorskip("lightgbm")
-
-
-@pytest.fixture
-def interpreted(monkeypatch):
-    def switch():
-        modules = _kernels, forest_kernels, _bitvector_kernels, _bit_walks
-        for module in modules:
-            for name, item in list(vars(module).items()):
-                if hasattr(item, "py_func"):
-                    monkeypatch.setattr(module, name, item.py_func)
-        # An instruction of the machine.
-        monkeypatch.setattr(
-            _bitvector_kernels, "_lowest_bit", lambda x: (int(x) & -int(x)).bit_length() - 1
-        )
-
-    yield switch
-
-
-def model_and_rows(kind):
-    n_classes = 3 if kind in ("iterations", "forest of three") else 2
-    X, y = make_classification(
-        90, 6, n_informative=5, n_redundant=0, n_classes=n_classes, random_state=0
-    )
-    X[:, 0] = np.arange(90) % 8
-    X[::7, 1] = np.nan
-    X[::5, 2] = 0.0
-    if kind.startswith("forest"):
-        depth = None if kind == "forest of three" else 9
-        return RandomForestClassifier(5, max_depth=depth, random_state=0).fit(X, y), X
-    special = kind == "special"
-    if special:
-        y = (X[:, 0] % 3 == 0) ^ (X[:, 3] > 0)
-    model = lgb.LGBMClassifier(
-        n_estimators=6,
-        num_leaves=20,
-        min_child_samples=2,
-        min_data_per_group=1,
-        cat_smooth=1,
-        cat_l2=1,
-        n_jobs=1,
-        zero_as_missing=special,
-        verbose=-1,
-    )
-    model.fit(X, y, categorical_feature=[0] if special else [])
-    X[0, 0] = -3.0
-    return model, X
-
-
-@pytest.mark.parametrize("kind", ["numbers", "special", "iterations", "forest", "forest of three"])
-def test_everything_interpreted(kind, interpreted, monkeypatch):
-    monkeypatch.setattr(_forest_engine, "_FEWEST_ROWS", 48)
-    model, X = model_and_rows(kind)
-    engine, _ = ensemble_engine(model)
-    n = engine.n_members
-
-    def run():
-        scores = engine.scores(X)
-        sides = (engine.n_outputs == 1, True)
-        out = [scores]
-        for options in (sides, (False, True), (True, False)):
-            if engine.n_outputs > 1 and options != sides:
-                continue
-            known = scores, engine.offset, engine.beta, np.ones(n), 0.06
-            found = qwyc_order(*known, *options)
-            out += qwyc_order(*known, *options, 4)
-            values, bad = running_values(scores, found[0], engine.offset, engine.beta)
-            path = lagrangian_path(values, bad, np.ones(n), [40.0, 3.0, 0.1], *options)
-            out += [*found, *np.ravel(path)]
-        # A part of the rows leaves at each position.
-        lo, hi = np.quantile(values, [0.2, 0.7], axis=1)
-        out += engine.walk(X, ExitThresholds(lo, hi))
-        return out
-
-    compiled = run()
-    interpreted()
-    for one, two in zip(compiled, run()):
-        np.testing.assert_allclose(one, two)
 
 
 def test_thresholds_without_rows_left():

@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import FixedThresholdClassifier
 
 from skroute.early_exit import PortableEnsemble, QWYCEnsemble, export_ensemble
-from skroute.early_exit._export import load_exported
+from skroute.early_exit._portable import load_exported
 
 lgb = pytest.importorskip("lightgbm")
 xgb = pytest.importorskip("xgboost")

@@ -46,7 +46,7 @@ from skroute.early_exit import (
     export_ensemble,
 )
 from skroute.early_exit._calibration import hold_out
-from skroute.early_exit._export import load_exported
+from skroute.early_exit._portable import load_exported
 from skroute.forests import FastForest
 from skroute.routing import OccamRouterClassifier
 from skroute.utils._compat import InvalidParameterError

@@ -19,7 +19,6 @@ from skroute.early_exit._calibration import (
     hold_out,
     judge,
 )
-from skroute.early_exit._exit_thresholds import ExitThresholds
 from skroute.early_exit._thresholds import full_answers, running_values
 
 
@@ -186,7 +185,7 @@ def test_judged_by_hand():
     answers = full_answers(scores, np.zeros(1), 0.0)
     assert answers.tolist() == [1, 1, 0]
     pairs = [([-9.0, -9.0, 0.0], [2.0, 9.0, 0.0]), ([0.0, 0.0, 0.0], [9.0, 9.0, 0.0])]
-    policies = [ExitThresholds(*map(np.array, pair)) for pair in pairs]
+    policies = [tuple(map(np.array, pair)) for pair in pairs]
     judged = judge(policies, values, bad, np.array([1.0, 2.0, 4.0]), answers, 2)
     assert judged.cost.tolist() == [9.0, 7.0]
     assert judged.by_answer.tolist() == [[1, 0], [0, 1]]

@@ -22,8 +22,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.early_exit import PortableEnsemble, QWYCEnsemble, export_ensemble
-from skroute.early_exit._learning import _better_stopping
-from skroute.early_exit._policies import Recipe
+from skroute.early_exit._learning import Recipe, _better_stopping
 from skroute.early_exit._votes import optimal_stopping, vote_path
 
 

@@ -13,9 +13,9 @@ from skroute.forests._forest import (
     CATEGORICAL,
     MISSING_RIGHT,
     ZERO_MISSING,
-    member_scores_reference,
 )
 from skroute.forests._kernels import add_leaves
+from tests.early_exit.reference import member_scores_reference
 
 N_FEATURES = 4
 CATEGORIES = 3  # The feature that is categorical, where one is.

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, RandomForestRegressor
 
-from skroute.forests import FastForest, leaf_sums
+from skroute.forests import FastForest, find_reader, leaf_sums
 from skroute.forests._bitvector import layout_of
 from skroute.forests._code_walk import FEWEST_TREES, coded_trees
-from skroute.forests._exact import exact_reader
-from skroute.forests._forest import member_scores_reference
+from tests.early_exit.reference import member_scores_reference
 
 
 def draw(rng, n, d, dtype, missing):
@@ -22,7 +21,7 @@ def draw(rng, n, d, dtype, missing):
     return X
 
 
-def reading_of(kind, rng, seed):
+def drawn(kind, rng, seed):
     """A forest whose trees are deep and not balanced."""
     n, d = 900, rng.randint(1, 9)
     missing = kind != "extra"
@@ -39,15 +38,14 @@ def reading_of(kind, rng, seed):
         model, y = RandomForestRegressor(20, random_state=seed), rng.rand(n)
     else:
         model = RandomForestClassifier(20, random_state=seed)
-    return exact_reader(model)(model.fit(X, y)), d, missing
+    return find_reader(model)(model.fit(X, y)), d, missing
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["light", "forest", "extra", "numbers"])
 def test_sums_of_the_reference(kind, seed):
     rng = np.random.RandomState(seed)
-    reading, d, missing = reading_of(kind, rng, seed)
-    forest = reading.forest
+    forest, d, missing = drawn(kind, rng, seed)
     assert layout_of(forest) is None
     for n in (48, 300, 2600):
         X = draw(rng, n, d, forest.dtype, missing)
@@ -72,12 +70,12 @@ def test_few_trees_and_categories_are_walked_as_before():
     few = RandomForestClassifier(FEWEST_TREES - 1, random_state=0).fit(X, y)
     fast = FastForest.from_ensemble(few, X)
     np.testing.assert_array_equal(fast.predict(X), few.predict(X))
-    assert "_coded" not in vars(fast.reading_.forest)
+    assert "_coded" not in vars(fast.forest_)
     X[:, 0] = rng.randint(0, 40, 900)
     given = {"min_child_samples": 1, "num_leaves": 150, "cat_smooth": 0, "verbose": -1}
     cats = lgb.LGBMClassifier(n_estimators=20, n_jobs=1, random_state=0, **given)
     cats.fit(X, y, categorical_feature=[0])
-    forest = exact_reader(cats)(cats).forest
+    forest = find_reader(cats)(cats)
     assert coded_trees(forest.trees, forest.dtype) is None
     expected = cats.predict(X, raw_score=True)
     np.testing.assert_array_equal(leaf_sums(forest, X)[:, 0] + forest.offset[0], expected)
@@ -92,4 +90,4 @@ def test_answers_are_those_of_scikit_learn(n_jobs):
     fast = FastForest.from_ensemble(model, X[:100], n_jobs=n_jobs)
     np.testing.assert_array_equal(fast.predict(X), model.predict(X))
     np.testing.assert_allclose(fast.predict_proba(X), model.predict_proba(X), atol=1e-15)
-    assert fast.reading_.forest._coded[1] is not None
+    assert fast.forest_._coded[1] is not None

@@ -43,8 +43,8 @@ from skroute.early_exit import (
     QWYCEnsemble,
     export_ensemble,
 )
-from skroute.early_exit._export import load_exported
-from skroute.forests import FastForest, _exact
+from skroute.early_exit._portable import load_exported
+from skroute.forests import FastForest, _readers
 from tests.early_exit.reference import evaluate_exported
 
 lgb = pytest.importorskip("lightgbm")
@@ -333,7 +333,7 @@ def test_a_classifier_of_any_library(kind, n_classes, n, seed, missing, text):
     again = pickle.loads(pickle.dumps(fast))
     np.testing.assert_array_equal(again.predict_proba(X), fast.predict_proba(X))
     assert is_classifier(again) and hasattr(fast, "decision_function") == (
-        fast.reading_.answer != "mean"
+        fast.forest_.answer != "mean"
     )
     if hasattr(model, "booster_") or hasattr(model, "get_booster"):
         raw = {"raw_score": True} if hasattr(model, "booster_") else {"output_margin": True}
@@ -504,14 +504,14 @@ def test_what_is_refused(model, error, said):
 def test_a_difference_is_noticed(monkeypatch):
     X, y = data(2, 0)
     model = lgb.LGBMClassifier(n_estimators=3, **QUIET).fit(X, y)
-    reader = _exact._EXACT["lightgbm", "LGBMModel"]
+    reader = _readers._READERS["lightgbm", "LGBMModel"]
 
     def wrong(model):
-        reading = reader(model)
-        reading.forest.offset = reading.forest.offset + 1e-12
-        return reading
+        forest = reader(model)
+        forest.offset = forest.offset + 1e-12
+        return forest
 
-    monkeypatch.setitem(_exact._EXACT, ("lightgbm", "LGBMModel"), wrong)
+    monkeypatch.setitem(_readers._READERS, ("lightgbm", "LGBMModel"), wrong)
     with pytest.raises(ValueError, match="as the LGBMClassifier does: the sums of its leaves"):
         FastForest.from_ensemble(model)
 

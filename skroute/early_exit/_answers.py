@@ -1,13 +1,12 @@
-"""What the ensemble's own library answers, and whether its members, as they are read, agree."""
+"""From partial sums to answers; the library's own answers, asked for ties and compared at fit."""
 
 import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit, softmax
 
-from skroute.early_exit._exit_thresholds import ExitThresholds
-from skroute.early_exit._link import TINY
-from skroute.early_exit._thresholds import leader_and_margin
+from skroute.early_exit._thresholds import leader_and_margin, never
 from skroute.forests._own_predict import is_xgboost_booster, own_predict
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._once import EVERY
@@ -16,6 +15,61 @@ from skroute.utils._once import EVERY
 N_PROBES = 100
 EXTREME = (0.0, -0.0, 1e-40, -1e-36, 1e-30, 1e30, -1e30, 3e38, -3e38)
 STRANGE = (-1.0, -0.5, 0.5, 31.0, 32.0, 300.0, 1e6, 2.0**31, -(2.0**31))
+
+
+# What moves a score to the side of its answer.
+TINY = 1e-12
+
+
+class Link(NamedTuple):
+    """The function from summed scores to probabilities.
+
+    Attributes
+    ----------
+    kind : {"logistic", "softmax", "ova", "mean"}
+        "mean" divides by the weight of the members that were evaluated; "ova" is logistic
+        for each class, and its probabilities need not add up to one.
+
+    slope : float
+        Factor of the score.
+
+    shift : float
+        Of one output: what the decision's place in the score is, or that of a mean from even
+        chances.
+    """
+
+    kind: str
+    slope: float = 1.0
+    shift: float = 0.0
+
+    def probabilities(self, score, weight):
+        """Probabilities of the classes.
+
+        Parameters
+        ----------
+        score : ndarray of shape (n_samples, n_outputs)
+            For one output the distance from the decision.
+
+        weight : ndarray of shape (n_samples,)
+            Weights of the members evaluated, summed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, max(2, n_outputs))
+        """
+        if score.shape[1] == 1:
+            one = score[:, 0]
+            mean = self.kind == "mean"
+            if mean:
+                positive = 0.5 + self.shift + one / weight
+            else:
+                positive = expit(self.slope * (one + self.shift))
+            return np.column_stack([1.0 - positive, positive])
+        if self.kind == "softmax":
+            return softmax(self.slope * score, axis=1)
+        if self.kind == "ova":
+            return expit(self.slope * score)
+        return score / weight[:, None]
 
 
 class Settled(NamedTuple):
@@ -288,14 +342,14 @@ def check_same_answers(estimator, engine, classes, X):
     ValueError
         If they differ anywhere.
     """
-    never = ExitThresholds.never(engine.n_members)
+    thresholds = never(engine.n_members)
     for kind, rows in probe_rows(X).items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 expected = own_answers(estimator, rows, classes)
                 expected_proba = None if engine.link is None else _own_proba(estimator, rows)
-                walked = engine.walk(rows, never)
+                walked = engine.walk(rows, thresholds)
             except Exception:
                 # One of them refuses such rows, which is not a wrong answer.
                 continue

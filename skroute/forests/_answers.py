@@ -1,0 +1,160 @@
+"""What the library of a forest answers, to the last bit, and its own answers beside them."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from joblib import effective_n_jobs
+from scipy.special import expit
+from sklearn.utils.extmath import softmax as sk_softmax
+
+from skroute.forests._code_walk import walk_of
+from skroute.forests._forest import CATEGORICAL, FEATURE_MASK
+from skroute.forests._own_predict import own_predict
+
+
+def decision(forest, scores):
+    """What ``decision_function`` of the library returns, of shape (n, n_outputs)."""
+    if forest.answer != "vote":
+        return scores
+    scores = scores / forest.divisor
+    return scores * 2 if scores.shape[1] == 1 else scores
+
+
+def answer(forest, scores):
+    """Probabilities of shape (n, n_classes), or what a regressor predicts.
+
+    Parameters
+    ----------
+    forest : Forest
+    scores : ndarray of shape (n, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n, n_classes) or (n,)
+    """
+    from skroute.forests._kernels import exponential, sigmoid, softmax
+
+    kind = forest.answer
+    if kind == "vote":
+        scores = decision(forest, scores)
+        n_classes = len(forest.classes)
+        if n_classes == 2:
+            return sk_softmax(np.hstack([-scores, scores]) / 2)
+        return sk_softmax(scores / (n_classes - 1))
+    if forest.divisor != 1.0:
+        scores = scores / forest.divisor
+    if kind == "sigmoid":
+        found = sigmoid(scores, scores.dtype.type(forest.slope))
+    elif kind in ("softmax", "position"):
+        found = softmax(scores)
+    elif kind == "expit":
+        found = expit(scores * forest.slope)
+    elif kind == "sk_softmax":
+        found = sk_softmax(scores)
+    elif kind == "exp":
+        found = exponential(scores)
+    else:
+        found = np.exp(scores) if kind == "sk_exp" else scores
+    if found.shape[1] > 1 or (kind == "mean" and forest.classes is not None):
+        return found
+    if forest.classes is None:
+        return found[:, 0]
+    proba = np.empty((len(found), 2), dtype=found.dtype)
+    proba[:, 1:] = found
+    proba[:, :1] = 1 - found
+    return proba
+
+
+def label_positions(forest, scores):
+    """Position of each row's label among the classes."""
+    if forest.cut is not None:
+        asked = forest.cut.response == "predict_proba"
+        found = answer(forest, scores) if asked else decision(forest, scores)[:, 0]
+        return forest.cut.positions(found, forest.classes)
+    if forest.by_score:
+        scores = decision(forest, scores)
+        if scores.shape[1] == 1:
+            return (scores[:, 0] > forest.beta).astype(np.intp)
+        return np.argmax(scores, axis=1)
+    if forest.answer == "sigmoid" and forest.divisor == 1.0 and scores.shape[1] == 1:
+        # Far enough from even chances, rounding of the probability does not matter.
+        if np.abs(scores).min() * abs(forest.slope) > 1e-3:
+            return ((scores[:, 0] > 0) == (forest.slope > 0)).astype(np.intp)
+    proba = answer(forest, scores)
+    if proba.shape[1] == 2:
+        return (proba[:, 1] > proba[:, 0]).astype(np.intp)
+    return np.argmax(proba, axis=1)
+
+
+def exact_sums(forest, X, n_jobs=None):
+    """Scores of rows, added up as the library does.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : ndarray of shape (n, n_features)
+        As `rows_of` returns it.
+
+    n_jobs : int, default=None
+        Threads.
+
+    Returns
+    -------
+    ndarray of shape (n, n_outputs)
+    """
+    from skroute.forests._bitvector_kernels import BLOCK
+
+    n = len(X)
+    out = np.empty((n, forest.n_outputs), dtype=forest.sums)
+    out[:] = 0.0 if forest.offset_last else forest.offset
+    column = np.arange(forest.n_outputs)
+    walk = walk_of(forest, n, (0, forest.n_members))
+
+    def add(start, stop):
+        walk(X, start, stop, column, out)
+        if forest.offset_last:
+            out[start:stop] += forest.offset
+
+    n_threads = 1 if n <= BLOCK else min(effective_n_jobs(n_jobs), -(-n // BLOCK))
+    if n_threads <= 1:
+        add(0, n)
+        return out
+    bounds = np.linspace(0, n, n_threads + 1).astype(int)
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(add, bounds[:-1], bounds[1:]))
+    return out
+
+
+def probe_rows(forest, random_state, n=200):
+    """Rows at the thresholds of a forest and one step beside them; None where they are text."""
+    nodes = forest.trees.nodes
+    inner = nodes[nodes["child"] != np.arange(len(nodes))]
+    X = random_state.normal(size=(n, forest.n_features)).astype(forest.dtype)
+    for feature in np.unique(inner["feature"] & FEATURE_MASK):
+        split = inner[(inner["feature"] & FEATURE_MASK) == feature]
+        if (split["feature"] & CATEGORICAL).any():
+            X[:, feature] = random_state.randint(0, 70, n)
+        else:
+            with np.errstate(over="ignore"):
+                at = random_state.choice(split["threshold"], n).astype(forest.dtype)
+                to = random_state.choice(np.array([-np.inf, np.inf]), n).astype(forest.dtype)
+                at = np.where(random_state.rand(n) < 0.5, at, np.nextafter(at, to))
+            X[:, feature] = np.where(np.isfinite(at), at, X[:, feature])
+    for feature, values in forest.categories.items() if forest.encode_arrays else ():
+        if np.asarray(values).dtype.kind not in "fiu":
+            return None
+        X[:, feature] = random_state.choice(np.asarray(values), n)
+    if forest.finite is not True:
+        X[random_state.rand(*X.shape) < 0.05] = np.nan
+    return X
+
+
+def library_scores(model, X):
+    """The library's own sums where it tells them, else None."""
+    for cls in type(model).__mro__:
+        package = cls.__module__.split(".")[0]
+        if package == "lightgbm":
+            return model.predict(X, raw_score=True)
+        if package in ("xgboost", "catboost"):
+            return own_predict(model, X, raw=True)
+    return model.decision_function(X) if hasattr(model, "decision_function") else None

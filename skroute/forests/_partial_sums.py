@@ -1,0 +1,120 @@
+"""A forest as early exit adds it up: partial sums that lie around the decision."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+_LINKS = {
+    "sigmoid": "logistic",
+    "expit": "logistic",
+    "softmax": "softmax",
+    "sk_softmax": "softmax",
+    "position": "softmax",
+    "mean": "mean",
+    "vote": "softmax",
+}
+
+
+def partial_sums(forest, name):
+    """The view of a classifier's forest whose sums say how far the decision is.
+
+    Two classes have one output. Averages of two classes are centred: the sum of each tree's
+    distance from even chances. Weighted votes are divided by the sum of the weights.
+
+    Parameters
+    ----------
+    forest : Forest
+        As a reader gives it.
+
+    name : str
+        Of the ensemble, for the error.
+
+    Returns
+    -------
+    Forest
+        With `link` and `shift`, and `cut` applied to the decision.
+
+    Raises
+    ------
+    ValueError
+        If it does not classify, or all rows would get one answer.
+    """
+    link, trees, n_outputs = _LINKS.get(forest.answer), forest.trees, forest.n_outputs
+    if link is None or (link == "mean" and forest.classes is None):
+        raise ValueError(
+            f"The {name} answers with numbers ({forest.answer!r}), not with labels: early exit "
+            "must have a classifier, for example one with the objective 'binary' or 'multiclass'."
+        )
+    slope = forest.slope / forest.divisor
+    if forest.answer == "vote":
+        values = trees.values / forest.divisor
+        trees = trees._replace(values=2 * values if n_outputs == 1 else values)
+        slope = 1.0 / max(1, n_outputs - 1)
+        link = "logistic" if n_outputs == 1 else link
+    elif link == "mean":
+        slope = 1.0
+        if n_outputs <= 2:
+            # Sums of pure leaves are exact, so that ties stay ties.
+            trees = _with_leaves(trees, trees.values[:, -1:] - 0.5)
+            trees = trees._replace(outputs=np.zeros_like(trees.outputs))
+            forest = replace(forest, offset=np.zeros(1))
+    elif link == "logistic" and n_outputs > 1:
+        link = "ova"
+    forest = replace(forest, trees=trees, link=link, slope=slope, shift=forest.beta)
+    return forest if forest.cut is None else moved(forest, forest.cut)
+
+
+def _with_leaves(trees, values):
+    leaf = trees.nodes["child"] == np.arange(len(trees.nodes))
+    return trees._replace(values=np.where(leaf[:, None], values, 0.0))
+
+
+def moved(forest, cut):
+    """A forest for two classes whose decision stands at a moved threshold.
+
+    Parameters
+    ----------
+    forest : Forest
+        The view of :func:`partial_sums`.
+
+    cut : Cut
+
+    Returns
+    -------
+    Forest
+
+    Raises
+    ------
+    ValueError
+        If there are not two classes, or all rows would get one answer.
+    """
+    share, classes = cut.threshold, forest.classes
+    if classes is None or len(classes) != 2:
+        n_classes = "unknown ones" if classes is None else len(classes)
+        raise ValueError(f"A moved threshold needs two classes, the ensemble has {n_classes}.")
+    second = cut.positive is None or classes[1] == cut.positive
+    if cut.response == "decision_function":
+        beta = share if second else -share
+        return _decided_at(forest, beta, 16 * np.finfo(np.float64).eps * (1 + abs(beta)))
+    if not 0 < share < 1:
+        raise ValueError(
+            f"The threshold is {share!r}: every row gets the same answer, and nothing is to be "
+            "evaluated. Give one between 0 and 1."
+        )
+    share = share if second else 1 - share
+    # How far scores may be from each other where probabilities are equal but for rounding.
+    blur = 64 * np.finfo(forest.sums).eps / (share * (1 - share))
+    if forest.link == "mean":
+        # Each tree's distance from the threshold in place of that from even chances.
+        return replace(
+            forest,
+            trees=_with_leaves(forest.trees, forest.trees.values + (0.5 - share)),
+            shift=share - 0.5,
+            least_rounding=blur * forest.n_members,
+        )
+    return _decided_at(forest, math.log(share / (1 - share)) / forest.slope, blur / forest.slope)
+
+
+def _decided_at(forest, beta, blur):
+    return replace(forest, beta=beta, shift=beta, least_rounding=blur)

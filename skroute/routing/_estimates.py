@@ -14,7 +14,7 @@ from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
 
 # Rows that a tree of the forest on answers sees at most.
-_MOST_ROWS = 5000
+_MOST_ROWS = 16_000
 
 
 def default_quality_estimator():

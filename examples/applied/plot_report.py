@@ -2,7 +2,7 @@
 A page with a slider for the budget
 ===================================
 
-Which budget is right is seldom for those to decide who write Python. ``router.report`` writes one
+Which budget is right is seldom for those to decide who write Python. ``decision_report`` writes one
 file that anybody can open: no server, no network, nothing installed.
 """
 
@@ -84,7 +84,6 @@ Frame(page)
 # ------------
 #
 # How steeply quality rises where the slider leaves the cheapest plan, and where more money buys
-# nothing any more. The examples show which rows it is spent on; the comparison at the end, what a
-# coin would have had for the same money.
+# nothing any more; who answers; and what a coin would have had for the same money.
 
 folder.cleanup()

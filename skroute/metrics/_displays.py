@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
 from skroute.assignment import assignment_path
@@ -564,7 +565,7 @@ class ComplementarityDisplay(_Display):
         The coloured matrix.
 
     text_ : ndarray of shape (n_models, n_models), dtype=matplotlib Text
-        The entries in per cent, None on the diagonal.
+        The entries in per cent, empty on the diagonal.
 
     Examples
     --------
@@ -599,33 +600,16 @@ class ComplementarityDisplay(_Display):
         display : :class:`ComplementarityDisplay`
             The object itself, with `ax_`, `figure_`, `image_` and `text_`.
         """
-        ax = self._on(ax)
-        percent = 100 * np.asarray(self.matrix, dtype=np.float64)
-        m = len(percent)
-        # The diagonal is 0 by definition: leave it blank.
-        shown = np.ma.masked_array(percent, mask=np.eye(m, dtype=bool))
-        kwargs = {"cmap": "viridis", "vmin": 0, **(im_kwargs or {})}
-        self.image_ = ax.imshow(shown, **kwargs)
-        self.text_ = np.full((m, m), None, dtype=object)
-        for i in range(m):
-            for j in range(m):
-                if i != j:
-                    red, green, blue, _ = self.image_.cmap(self.image_.norm(percent[i, j]))
-                    # Relative luminance (ITU-R BT.709): black on light, white on dark.
-                    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.5
-                    self.text_[i, j] = ax.text(
-                        j,
-                        i,
-                        f"{percent[i, j]:.1f}",
-                        ha="center",
-                        va="center",
-                        color="black" if light else "white",
-                    )
-        bar = ax.figure.colorbar(self.image_, ax=ax)
-        bar.set_label("% of rows")
-        ticks = {"ticks": range(m), "labels": [str(name) for name in self.names]}
-        ax.set_xticks(**ticks, rotation=45, ha="right", rotation_mode="anchor")
-        ax.set_yticks(**ticks)
+        ax, percent = self._on(ax), 100 * np.asarray(self.matrix, dtype=np.float64)
+        labels = [str(name) for name in self.names]
+        drawn = ConfusionMatrixDisplay(percent, display_labels=labels).plot(
+            ax=ax, values_format=".1f", xticks_rotation=45, im_kw={"vmin": 0, **(im_kwargs or {})}
+        )
+        self.image_, self.text_ = drawn.im_, drawn.text_
+        for text in np.diag(self.text_):
+            # 0 by definition.
+            text.set_text("")
+        drawn.im_.colorbar.set_label("% of rows")
         ax.set(xlabel="Model that is wrong", ylabel="Model that is right")
         return self
 
@@ -898,8 +882,9 @@ class RouterDiagnosticsDisplay(_Display):
         display : :class:`RouterDiagnosticsDisplay`
             The drawn diagnostics.
         """
-        shape, rows = np.shape(y_true), np.arange(len(route))
-        spent = np.broadcast_to(np.asarray(costs, np.float64), shape)[rows, route].mean()
+        shape, route = np.shape(y_true), np.asarray(route)
+        paid = np.broadcast_to(np.asarray(costs, np.float64), shape)
+        spent = paid[np.arange(len(route)), route].mean()
         names = names or [f"choice{j}" for j in range(shape[1])]
         return cls._of(y_true, y_pred, route, costs, float(spent), names, n_bins, ax)
 
@@ -1034,10 +1019,6 @@ class OffPolicyDisplay(_Display):
         X: Any,
         q: ArrayLike,
         *,
-        choice: ArrayLike,
-        propensity: ArrayLike | None = None,
-        costs: ArrayLike | None = None,
-        budgets: ArrayLike | None = None,
         ax: Any = None,
         curve_kwargs: dict[str, Any] | None = None,
         **params: Any,
@@ -1055,18 +1036,6 @@ class OffPolicyDisplay(_Display):
         q : array-like of shape (n_samples,)
             Quality of the answer that was given.
 
-        choice : array-like of shape (n_samples,)
-            Which choice gave it.
-
-        propensity : array-like of shape (n_samples,), default=None
-            The probability with which it was made. None estimates it.
-
-        costs : array-like of shape (n_samples,), default=None
-            What the answer has cost.
-
-        budgets : array-like of shape (n_budgets,), default=None
-            Mean costs per sample. None takes nine.
-
         ax : matplotlib Axes, default=None
             Axes to draw on. None makes a new figure.
 
@@ -1074,21 +1043,12 @@ class OffPolicyDisplay(_Display):
             Keyword arguments of matplotlib's ``plot``.
 
         **params : keyword arguments
-            Further arguments of :func:`off_policy_curve`.
+            Of :func:`off_policy_curve`: `choice`, and what else is known of the log.
 
         Returns
         -------
         display : :class:`OffPolicyDisplay`
             The drawn curve.
         """
-        curve = off_policy_curve(
-            estimator,
-            X,
-            q,
-            choice=choice,
-            propensity=propensity,
-            costs=costs,
-            budgets=budgets,
-            **params,
-        )
+        curve = off_policy_curve(estimator, X, q, **params)
         return cls(curve=curve).plot(ax=ax, curve_kwargs=curve_kwargs)

@@ -232,34 +232,31 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     drawn = resampled_values(statistic, arrays, n_resamples, check_random_state(rng))
     means = np.concatenate([curve.quality, curve.cost, curve.quality - beside.random])
     sure = [interval(mean, part, confidence_level, walk.n) for mean, part in zip(means, drawn.T)]
-    n = len(limits)
-    rows = [
-        {
-            "stop": k,
-            "budget": _text(limits[k]),
-            "cost": curve.cost[k],
-            "quality": curve.quality[k],
-            "low": sure[k].low,
-            "high": sure[k].high,
+    n, rows, numbers, shares = len(limits), [], [], []
+    for k in range(n):
+        others = {
             "random mix": beside.random[k],
-            "best single": beside.single[k],
+            "best single choice": beside.single[k],
             "oracle": beside.oracle[k],
-            "cost_text": _between(sure[n + k]),
-            "quality_text": _between(sure[k]),
-            "gain_text": _between(sure[2 * n + k]),
         }
-        for k in range(n)
-    ]
-    shares = [
-        {"stop": k, "choice": name, "share": share}
-        for k in range(n)
-        for name, share in zip(curve.choices, curve.route_share[k])
-    ]
+        texts = {
+            "spent per row": _between(sure[n + k]),
+            "quality": _between(sure[k]),
+            "above the random mix": _between(sure[2 * n + k]),
+        } | {what: _text(value) for what, value in others.items()}
+        row = {"cost": curve.cost[k], "quality": curve.quality[k]}
+        row |= {"low": sure[k].low, "high": sure[k].high, **others}
+        # What is not known is None, as JSON has it.
+        row = {what: None if np.isnan(value) else value for what, value in row.items()}
+        rows.append({"stop": k, "budget": _text(limits[k]), **row})
+        numbers += [{"stop": k, "what": what, "text": text} for what, text in texts.items()]
+        pairs = zip(curve.choices, curve.route_share[k])
+        shares += [{"stop": k, "choice": name, "share": share} for name, share in pairs]
     singles = [
         {"name": name, "cost": price, "quality": worth}
         for name, price, worth in zip(names, cost.mean(axis=0), quality.mean(axis=0))
     ]
-    return {"rows": _known(rows), "shares": shares, "singles": _known(singles)}
+    return {"rows": rows, "numbers": numbers, "shares": shares, "singles": singles}
 
 
 def _spec(found, label, unit):
@@ -299,27 +296,14 @@ def _spec(found, label, unit):
             {"transform": at_stop, "mark": here, "encoding": place},
         ],
     }
-    texts = {
-        "Spent per row": "datum.cost_text",
-        label: "datum.quality_text",
-        "Above the random mix": "datum.gain_text",
-        "Random mix": "format(datum['random mix'], '.4~g')",
-        "Best single choice": "format(datum['best single'], '.4~g')",
-        "Oracle": "format(datum.oracle, '.4~g')",
-    }
     numbers = {
-        "data": {"values": found["rows"]},
-        "transform": [
-            *at_stop,
-            *({"calculate": text, "as": f"text{k}"} for k, text in enumerate(texts.values())),
-            {"fold": [f"text{k}" for k in range(len(texts))], "as": ["key", "text"]},
-            {"calculate": f"{json.dumps(list(texts))}[+substring(datum.key, 4)]", "as": "what"},
-        ],
+        "data": {"values": found["numbers"]},
+        "transform": at_stop,
         "mark": {"type": "text", "align": "left", "fontSize": 13},
         "width": 230,
         "encoding": {
             "x": {"value": 0},
-            "y": {"field": "what", "type": "nominal", "sort": list(texts), "title": None},
+            "y": {"field": "what", "type": "nominal", "sort": None, "title": None},
             "text": {"field": "text"},
         },
     }
@@ -345,16 +329,8 @@ def _spec(found, label, unit):
     }
 
 
-def _known(rows):
-    """Records in which what is not known is None, as JSON has it."""
-    return [
-        {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in row.items()}
-        for row in rows
-    ]
-
-
 def _text(value):
-    return "unlimited" if np.isinf(value) else f"{value:.4g}"
+    return "unlimited" if np.isinf(value) else "–" if np.isnan(value) else f"{value:.4g}"
 
 
 def _between(found):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length
 
@@ -176,46 +177,36 @@ _LABELS = [
 OF_LABELS = {objective.name: objective for objective in _LABELS}
 
 
-def _positive(what, *parts):
-    for part in parts:
-        if (np.asarray(part) <= 0).any():
-            raise ValueError(f"quality={what!r} is for numbers above 0, true and answered.")
-
-
-def _squared_log(true, given):
-    if (true <= -1).any() or (given <= -1).any():
-        raise ValueError("quality='squared_log_error' is for numbers above -1.")
-    return -((np.log1p(true) - np.log1p(given)) ** 2)
-
-
-def _percentage(true, given):
-    return -np.abs(true - given) / np.maximum(np.abs(true), _LEAST)
-
-
-def _poisson(true, given):
-    _positive("poisson_deviance", given)
-    if (true < 0).any():
-        raise ValueError("quality='poisson_deviance' is for true numbers from 0 up.")
-    log = np.log(np.where(true > 0, true, 1.0) / given)
-    return -2.0 * (np.where(true > 0, true * log, 0.0) - true + given)
-
-
-def _gamma(true, given):
-    _positive("gamma_deviance", true, given)
-    return -2.0 * (np.log(given / true) + true / given - 1.0)
-
-
-OF_NUMBERS = {
-    name: Objective(name, function)
-    for name, function in {
-        "squared_error": lambda true, given: -((true - given) ** 2),
-        "absolute_error": lambda true, given: -np.abs(true - given),
-        "squared_log_error": _squared_log,
-        "absolute_percentage_error": _percentage,
-        "poisson_deviance": _poisson,
-        "gamma_deviance": _gamma,
-    }.items()
+_NUMBERS = {
+    "squared_error": lambda true, given: -((true - given) ** 2),
+    "absolute_error": lambda true, given: -np.abs(true - given),
+    "squared_log_error": lambda true, given: -((np.log1p(true) - np.log1p(given)) ** 2),
+    "absolute_percentage_error": lambda true, given: (
+        -np.abs(true - given) / np.maximum(np.abs(true), _LEAST)
+    ),
+    "poisson_deviance": lambda true, given: -2.0 * kl_div(true, given),
+    "gamma_deviance": lambda true, given: (
+        -2.0 * (np.log(given) - np.log(true) + true / given - 1.0)
+    ),
 }
+
+
+def _of_numbers(name, function):
+    def of(true, given):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = function(true, given)
+        if not np.isfinite(found).all():
+            at = int(np.argmin(np.isfinite(found)))
+            raise ValueError(
+                f"quality={name!r} has no value for the true number {true[at]:g} answered by "
+                f"{given[at]:g}."
+            )
+        return found
+
+    return Objective(name, of)
+
+
+OF_NUMBERS = {name: _of_numbers(name, function) for name, function in _NUMBERS.items()}
 
 
 def is_pair(quality):
@@ -313,54 +304,29 @@ def _objective_of_labels(quality, classes, several):
 
 
 def cost_objective(costs, classes):
-    """Minus the cost of an error, from a cost matrix.
+    """Minus the cost of an error, from (true label, given label) to money.
 
-    Parameters
-    ----------
-    costs : mapping or array-like of shape (n_classes, n_classes)
-        From (true label, given label) to money. A mapping names every pair of different
-        labels; that of a label with itself is 0 where it is not named, negative where a right
-        answer is a gain, and never above that of an error. A frame with an index
-        is read by its labels.
-    classes : ndarray of shape (n_classes,)
-
-    Returns
-    -------
-    Objective
+    A mapping names every pair of different labels; that of a label with itself is 0 where it is
+    not named, negative where a right answer is a gain, and never above that of an error. A frame
+    with an index is read by its labels.
     """
-    known = classes.tolist()
+    known, name = classes.tolist(), "quality as a cost matrix"
     if isinstance(costs, Mapping):
-        table = np.full((len(known), len(known)), np.nan)
-        np.fill_diagonal(table, 0.0)
-        for pair, value in costs.items():
-            named = isinstance(pair, tuple) and len(pair) == 2
-            if not named or any(label not in known for label in pair):
-                raise ValueError(
-                    "quality as a cost matrix has an entry whose key is not a pair (true label, "
-                    f"given label) of {known!r}: {pair!r}."
-                )
-            table[known.index(pair[0]), known.index(pair[1])] = _amount(value)
-        if len(missing := np.argwhere(np.isnan(table))):
-            true, given = missing[0]
+        cells = {(label, label): 0.0 for label in known} | dict(costs)
+        pairs = [(true, given) for true in known for given in known]
+        if unknown := [key for key in cells if key not in pairs]:
             raise ValueError(
-                f"quality as a cost matrix has no entry for ({known[true]!r}, {known[given]!r}): "
-                "each pair of different labels (true, given) needs one, since an error that "
-                "costs nothing is to be said so."
+                f"{name} has an entry whose key is not a pair (true label, given label) of "
+                f"{known!r}: {unknown[0]!r}."
             )
-    else:
-        costs = _by_label(costs, known)
-        try:
-            table = np.asarray(costs, dtype=np.float64)
-        except (TypeError, ValueError):
-            table = np.empty(0)
-        if table.shape != (len(known),) * 2:
+        if missing := [pair for pair in pairs if pair not in cells]:
             raise ValueError(
-                f"quality as a cost matrix must have the shape ({len(known)}, {len(known)}), one "
-                f"row for each true label of {known!r} and one column for each given one, got "
-                f"shape {table.shape}."
+                f"{name} has no entry for {missing[0]!r}: each pair of different labels (true, "
+                "given) needs one, since an error that costs nothing is to be said so."
             )
-    if not np.isfinite(table).all():
-        raise ValueError("quality as a cost matrix must hold finite numbers.")
+        costs = [[cells[true, given] for given in known] for true in known]
+    # One row for each true label, one column for each given one.
+    table = check_numbers(_by_label(costs, known), name, shape=(len(known),) * 2)
     if (cheaper := table < table.diagonal()[:, np.newaxis]).any():
         true, given = np.argwhere(cheaper)[0]
         raise ValueError(
@@ -388,26 +354,8 @@ def _by_label(costs, known):
     return costs
 
 
-def _amount(value):
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"quality as a cost matrix must hold finite numbers, got {value!r}."
-        ) from None
-
-
 def objective_of_numbers(quality):
-    """The objective that the parameter `quality` of a regressor stands for.
-
-    Parameters
-    ----------
-    quality : str or callable
-
-    Returns
-    -------
-    Objective
-    """
+    """The objective that the parameter `quality` of a regressor stands for."""
     if isinstance(quality, str) and quality in OF_NUMBERS:
         return OF_NUMBERS[quality]
     if callable(quality):
@@ -419,16 +367,12 @@ def objective_of_numbers(quality):
 
 
 def _called(function, classes, several, kind):
-    def told(answers):
-        if kind == "predict_proba":
-            return answers
-        return answers if several else classes[answers]
-
-    def true(target):
-        return target if several else classes[target]
+    def labels(codes):
+        return codes if several else classes[codes]
 
     def of(target, answers):
-        return _checked(function(true(target), told(answers)), len(target))
+        told = answers if kind == "predict_proba" else labels(answers)
+        return _checked(function(labels(target), told), len(target))
 
     return Objective("callable", of, asks=kind)
 

@@ -107,19 +107,11 @@ def test_curves_and_diagnostics(log):
             router,
             X[300:],
             Q[order][300:],
-            X_fit=X[:300],
-            y_fit=Q[order][:300],
-            n_rows=[200],
             costs=costs,
         )
         for order, costs in ((["a", "b", "c"], None), (OTHER, SERIES))
     ]
     np.testing.assert_allclose(shown[0].found, shown[1].found)
-    of_frame = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X[:300], Q[OTHER][:300])
-    with pytest.raises(ValueError, match="Give y_fit as a frame"):
-        RouterDiagnosticsDisplay.from_estimator(
-            of_frame, X[300:], Q[300:], X_fit=X[:300], y_fit=Q[OTHER][:300].to_numpy()
-        )
 
 
 def test_references(log):

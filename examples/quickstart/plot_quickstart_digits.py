@@ -96,7 +96,6 @@ display = AccuracyCostDisplay.from_estimator(
     search.best_estimator_, X_test, y_test, budgets=budgets, name="OCCAM"
 )
 for name, quality, style in [
-    ("random mix", references.random, "--"),
     ("single best", references.single, "-."),
     ("oracle", references.oracle, ":"),
 ]:

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 from skroute.base import Routed, affords, check_budget, check_costs, note_failure
 from skroute.certified._certificate import Certificate, warn_of_no_saving
-from skroute.certified._evidence import FULL, knows_costs, operating_budgets, single_choices
+from skroute.certified._evidence import FULL, knows_costs, operating_budgets
 from skroute.certified._loss import Loss, loss_of
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import (
@@ -17,6 +17,7 @@ from skroute.guarantees._finite import (
     smallest_allowed,
     tolerated_disagreements,
 )
+from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._once import walking
 
@@ -357,7 +358,7 @@ def _check_enough(test):
 
 def _check_answers(bought, router, loss):
     """Refuse names of choices where answers are compared: they say nothing about agreement."""
-    unknown = loss.function is None and not hasattr(router, "classes_")
+    unknown = loss.worth.function is None and not hasattr(router, "classes_")
     if unknown and {str(y) for y in np.ravel(bought.y_pred)} <= set(router.choices_):
         raise ValueError(
             "The answers are names of choices, so that two that differ may say the same: certify "

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import num_samples
 from skroute.utils._handing import handed_over, models_of
 from skroute.utils._once import once_of
@@ -168,13 +169,6 @@ def knows_costs(routed):
     return np.array_equal(routed.cost, expected_costs(routed))
 
 
-def single_choices(router):
-    """Names of the models or logged choices that can answer every row alone."""
-    if not hasattr(router, "_alone"):
-        return []
-    return list(getattr(router, "named_estimators_", models_of(router)))
-
-
 def collect(router, budgets, X, y, call, *, reference, loss, group, from_single):
     """Call a router at every one of its budgets on the evidence rows, and the references.
 
@@ -271,5 +265,8 @@ def _references(router, X, y, call, reference, loss, full):
     found = []
     for name in names if reference == "best" else [reference]:
         seen = router._alone(X, name, loss.asks, **call)
-        found.append(Reference(name, loss.of_routed(y, seen, router), float(seen.cost.mean())))
+        # A single choice answers every row, though it may be none of choices_.
+        logged = loss.worth.is_logged(y, router, seen.y_pred)
+        losses = loss.of(y, seen.y_pred, seen.route if logged else None)
+        found.append(Reference(name, losses, float(seen.cost.mean())))
     return found

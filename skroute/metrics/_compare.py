@@ -1,13 +1,13 @@
-"""A router's curve beside random mix, best single choice and oracle."""
+"""How sure a number is, and a router's curve beside random mix, best single choice and oracle."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from skroute.assignment import assignment_path, solve_assignment
-from skroute.metrics._bootstrap import BootstrapInterval, interval, resampled_values
 from skroute.metrics._curve import AccuracyCostCurve
 from skroute.metrics._tradeoff import (
     average_performance_gap_recovered,
@@ -17,13 +17,143 @@ from skroute.metrics._tradeoff import (
     check_curve,
     cost_reduction_at,
     costs_of_columns,
-    distance_to_pareto_front,
     pareto_front,
 )
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 
+# Largest matrix of row counts held at a time, in numbers.
+_CHUNK = 2_000_000
 METRICS = ("auc", "apgr", "cpt_50", "cpt_80", "saving", "distance")
 CONTENDERS = ("router", "random", "single", "oracle")
+
+
+class BootstrapInterval(NamedTuple):
+    """A number with what the sampling of the rows makes uncertain about it.
+
+    Attributes
+    ----------
+    estimate : float
+        The number on all rows.
+
+    low : float
+        Lower end of the interval.
+
+    high : float
+        Upper end of the interval.
+
+    standard_error : float
+        Standard deviation over the resamples.
+
+    n_samples : int
+        Rows that it rests on.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    standard_error: float
+    n_samples: int
+
+
+@validate_params(
+    {
+        "statistic": [callable],
+        "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_resamples": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def bootstrap_interval(
+    statistic: Callable[..., float],
+    *rows: ArrayLike,
+    confidence_level: float = 0.95,
+    n_resamples: int = 1000,
+    random_state: Any = None,
+) -> BootstrapInterval:
+    """Percentile bootstrap interval of a statistic of means over rows.
+
+    Rows are drawn with replacement, all arrays alike; the statistic is computed from the
+    column means of what was drawn. Only rows are resampled: the fitted router is what it
+    is, and the interval says nothing about fitting it again.
+
+    Memory is bounded: the counts of a part of the resamples are held at a time.
+
+    Parameters
+    ----------
+    statistic : callable
+        Called with one argument per array, the means of its columns: an array of shape
+        (n_columns,), or a float for an array with one axis. Returns a float.
+
+    *rows : array-like of shape (n_samples,) or (n_samples, n_columns)
+        At least one array of values per row, for example ``row_cost`` and ``row_quality``
+        of :func:`accuracy_cost_curve`.
+
+    confidence_level : float, default=0.95
+        Nominal coverage of the interval. Higher makes it wider.
+
+    n_resamples : int, default=1000
+        Number of resamples. More of them make the ends steadier and take longer.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines the resamples. Pass an int for the same output at every call.
+
+    Returns
+    -------
+    BootstrapInterval
+        Named tuple ``(estimate, low, high, standard_error, n_samples)``: the number on all rows,
+        the ends of the interval, the standard deviation over the resamples, and the rows that
+        it rests on. Resamples in
+        which the statistic is NaN are left out. If that is every one, or if the estimate
+        itself is NaN, there is no interval: its ends and the standard error are NaN.
+
+    Raises
+    ------
+    ValueError
+        If there is no array, lengths differ, or a value is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.metrics import bootstrap_interval
+    >>> right = np.random.RandomState(0).uniform(size=(400, 2)) < [0.8, 0.9]
+    >>> result = bootstrap_interval(lambda mean: mean[1] - mean[0], right, random_state=0)
+    >>> round(result.estimate, 3), round(result.low, 3), round(result.high, 3)
+    (0.062, 0.015, 0.112)
+    """
+    if not rows:
+        raise ValueError("bootstrap_interval needs at least one array of rows, got none.")
+    arrays = [
+        check_array(array, ensure_2d=False, dtype=np.float64, input_name="rows") for array in rows
+    ]
+    check_consistent_length(*arrays)
+    estimate = statistic(*(array.mean(axis=0) for array in arrays))
+    values = resampled_values(statistic, arrays, n_resamples, check_random_state(random_state))
+    return interval(float(estimate), values, confidence_level, len(arrays[0]))
+
+
+def resampled_values(statistic, arrays, n_resamples, random_state):
+    """The statistic on each resample, shape (n_resamples,) or (n_resamples, n_values)."""
+    n = len(arrays[0])
+    values = []
+    chunk = max(1, _CHUNK // n)
+    for start in range(0, n_resamples, chunk):
+        counts = np.empty((min(chunk, n_resamples - start), n))
+        for row in counts:
+            row[:] = np.bincount(random_state.randint(n, size=n), minlength=n)
+        means = [counts @ array / n for array in arrays]
+        values += [statistic(*row) for row in zip(*means)]
+    return np.array(values, dtype=np.float64)
+
+
+def interval(estimate, values, confidence_level, n_samples):
+    """Percentile interval from the values of the resamples; those that are NaN do not count."""
+    values = values[~np.isnan(values)]
+    if np.isnan(estimate) or not len(values):
+        return BootstrapInterval(estimate, np.nan, np.nan, np.nan, n_samples)
+    tail = (1 - confidence_level) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return BootstrapInterval(estimate, float(low), float(high), float(np.std(values)), n_samples)
 
 
 def numbers_of_curve(cost, quality, models, weak, strong):
@@ -40,6 +170,9 @@ def numbers_of_curve(cost, quality, models, weak, strong):
     x, y = check_curve(cost, quality)
     # The lower end of a jump is no point that anybody would choose.
     top = np.r_[x[1:] > x[:-1], True]
+    front = pareto_front(*models)
+    within = np.searchsorted(models[0][front], x[top], side="right")
+    best = np.r_[-np.inf, models[1][front]][within]
     return [
         ends["weak"][1] + apgr * gap,
         apgr,
@@ -48,9 +181,7 @@ def numbers_of_curve(cost, quality, models, weak, strong):
         cost_reduction_at(
             cost, quality, reference_cost=ends["strong"][0], reference_quality=ends["strong"][1]
         ),
-        distance_to_pareto_front(
-            x[top], y[top], front_cost=models[0], front_quality=models[1]
-        ).mean(),
+        np.maximum(best - y[top], 0.0).mean(),
     ]
 
 
@@ -97,8 +228,9 @@ def compare_with_references(
       recover 50 % and 80 % of the gap (:func:`call_performance_threshold`); less is better;
     - ``"saving"``: saving at the strong choice's quality (:func:`cost_reduction_at`, at
       measured points only); NaN, without an interval, where the curve does not reach it;
-    - ``"distance"``: quality that the points of the curve lack, on average, to the Pareto
-      front of the single choices (:func:`distance_to_pareto_front`); less is better.
+    - ``"distance"``: quality that the points of the curve lack, on average, to the best single
+      choice that is no more expensive, 0 where none is better (the additive epsilon indicator in
+      the direction of quality [1]_); less is better.
 
     Parameters
     ----------
@@ -133,6 +265,11 @@ def compare_with_references(
     ValueError
         If the rows are not those of the curve, a choice that is best is also the cheapest
         (there is no gap to recover), or input is bad.
+
+    References
+    ----------
+    .. [1] E. Zitzler et al. (2003). Performance assessment of multiobjective optimizers: an
+       analysis and review. IEEE Transactions on Evolutionary Computation 7(2).
 
     Examples
     --------

@@ -1,12 +1,19 @@
-"""What an answer is worth: right or wrong, money, a proper score, minus a loss."""
+"""What an answer is worth: the meaning of `quality=` in every room."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import kl_div
+from sklearn.base import is_classifier, is_regressor
+from sklearn.utils import check_consistent_length
 
-from skroute.metrics._curve import is_pair, sample_quality
+from skroute.utils._handing import ABSTAIN_NAME, handed_over, models_of
+from skroute.utils._named import in_order
+from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_numbers
 
 # Least probability that log loss takes a logarithm of, as scikit-learn has it.
 _LEAST = np.finfo(np.float64).eps
@@ -32,85 +39,115 @@ class RowQuality(NamedTuple):
     cost: NDArray[np.float64]
 
 
+def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
+    """Quality of each answer: whether the label is right, or how much of the label set.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_labels)
+        True labels, or an indicator matrix of labels.
+
+    y_pred : array-like of the shape of `y_true`
+        The answers.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=float64
+        1 or 0 for one label per row; the Jaccard index of the label sets, 1 where both
+        are empty, for several.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+
+    Examples
+    --------
+    >>> from skroute.metrics import sample_quality
+    >>> sample_quality(["cat", "dog"], ["cat", "cat"])
+    array([1., 0.])
+    >>> sample_quality([[1, 1, 0], [0, 0, 0]], [[1, 0, 0], [0, 0, 0]])
+    array([0.5, 1. ])
+    """
+    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
+    check_consistent_length(y_true, y_pred)
+    if y_true.shape != y_pred.shape or y_true.ndim > 2:
+        raise ValueError(
+            f"y_true of shape {y_true.shape} and y_pred of shape {y_pred.shape} do not go "
+            "together: give one label per row, or two indicator matrices of the same shape."
+        )
+    if y_true.ndim == 1:
+        if _holds_texts(y_true) != _holds_texts(y_pred):
+            kinds = ["texts" if _holds_texts(y) else "numbers" for y in (y_true, y_pred)]
+            raise ValueError(
+                f"y_true holds {kinds[0]} and y_pred {kinds[1]}: no answer could be right. Give "
+                "labels of the type that fit saw."
+            )
+        return (y_true == y_pred).astype(np.float64)
+    true, named = y_true != 0, y_pred != 0
+    both = np.count_nonzero(true & named, axis=1)
+    either = np.count_nonzero(true | named, axis=1)
+    return np.where(either == 0, 1.0, both / np.maximum(either, 1))
+
+
+def _holds_texts(labels):
+    """Whether labels are texts, by the first one that is there."""
+    if labels.dtype.kind != "O":
+        return labels.dtype.kind in "UST"
+    return isinstance(next((label for label in labels if label is not None), ""), str)
+
+
+# A quality, as a function of encoded answers -------------------------------------------------
+
+
+@dataclass(frozen=True)
 class Objective:
     """One quality: from true and given answers, encoded, to one number per row.
 
-    Parameters
+    Attributes
     ----------
     name : str
         For displays and messages.
     function : callable
         From true and given answers, or probabilities, to one number per row.
-    asks : {"predict", "predict_proba"}, default="predict"
-    money : bool, default=False
+    asks : {"predict", "predict_proba"}
+    money : bool
         Whether it is in the unit of a cost matrix, which prices may share.
-    by_class : bool, default=False
+    by_class : bool
         Whether all true classes weigh the same, however many rows they have.
+    share : ndarray of shape (n_classes,) or None
+        With `by_class` the weight of each class, where it is bound to rows.
     """
 
-    def __init__(self, name, function, *, asks="predict", money=False, by_class=False):
-        self.name, self.function, self.asks = name, function, asks
-        self.money, self.by_class = money, by_class
+    name: str
+    function: Callable
+    asks: str = "predict"
+    money: bool = False
+    by_class: bool = False
+    share: Any = None
 
     def of(self, target, answers):
         """One number per row."""
         found = self.function(target, answers)
-        if not self.by_class:
-            return found
-        share = self._share if self._share is not None else _class_weights(target, None)
-        return found * share[target]
-
-    _share = None
+        return found * self.bound(target).share[target] if self.by_class else found
 
     def bound(self, target, weight=None):
-        """The same, with what it takes from all rows: the weights of classes.
-
-        Parameters
-        ----------
-        target : ndarray of shape (n_rows,)
-        weight : ndarray of shape (n_rows,), default=None
-
-        Returns
-        -------
-        Objective
-        """
-        if not self.by_class:
+        """The same, with the weights of classes that all rows give it."""
+        if not self.by_class or self.share is not None:
             return self
-        other = Objective(self.name, self.function, by_class=True)
-        other._share = _class_weights(target, weight)
-        return other
+        counts = np.bincount(target, weights=weight)
+        seen = counts > 0
+        # The mean over rows is then one over classes.
+        even = counts.sum() / (seen.sum() * np.where(seen, counts, 1.0))
+        return replace(self, share=np.where(seen, even, 0.0))
 
     def table(self, target, responses):
-        """Quality of each member on each row.
-
-        Parameters
-        ----------
-        target : ndarray of shape (n_rows,)
-        responses : sequence of ndarray
-            For each member its encoded answers, or its probabilities.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_members)
-        """
+        """Quality of each member, by its answers or probabilities, (n_rows, n_members)."""
         return np.column_stack([self.of(target, part) for part in responses])
 
     def rows(self, target, answers, weight=None):
         """One number per row whose weighted mean is the quality of all answers."""
         return self.bound(target, weight).of(target, answers)
-
-
-def _class_weights(target, weight):
-    """For each class the number that makes the mean over rows one over classes."""
-    counts = np.bincount(target, weights=weight)
-    total, seen = counts.sum(), counts > 0
-    weights = np.zeros(len(counts))
-    weights[seen] = total / (seen.sum() * counts[seen])
-    return weights
-
-
-def _right(target, answers):
-    return sample_quality(target, answers)
 
 
 def _true_probability(target, proba):
@@ -130,69 +167,59 @@ def _minus_brier(target, proba):
     return -(error**2).sum(axis=1) / (2.0 if proba.shape[1] == 2 else 1.0)
 
 
-OF_LABELS = {
-    "accuracy": lambda: Objective("accuracy", _right),
-    "balanced_accuracy": lambda: Objective("balanced_accuracy", _right, by_class=True),
-    "probability": lambda: Objective("probability", _true_probability, asks="predict_proba"),
-    "log_loss": lambda: Objective("log_loss", _log_probability, asks="predict_proba"),
-    "brier": lambda: Objective("brier", _minus_brier, asks="predict_proba"),
+_LABELS = [
+    Objective("accuracy", sample_quality),
+    Objective("balanced_accuracy", sample_quality, by_class=True),
+    Objective("probability", _true_probability, "predict_proba"),
+    Objective("log_loss", _log_probability, "predict_proba"),
+    Objective("brier", _minus_brier, "predict_proba"),
+]
+OF_LABELS = {objective.name: objective for objective in _LABELS}
+
+
+_NUMBERS = {
+    "squared_error": lambda true, given: -((true - given) ** 2),
+    "absolute_error": lambda true, given: -np.abs(true - given),
+    "squared_log_error": lambda true, given: -((np.log1p(true) - np.log1p(given)) ** 2),
+    "absolute_percentage_error": lambda true, given: (
+        -np.abs(true - given) / np.maximum(np.abs(true), _LEAST)
+    ),
+    "poisson_deviance": lambda true, given: -2.0 * kl_div(true, given),
+    "gamma_deviance": lambda true, given: (
+        -2.0 * (np.log(given) - np.log(true) + true / given - 1.0)
+    ),
 }
 
 
-def _positive(what, *parts):
-    for part in parts:
-        if (np.asarray(part) <= 0).any():
-            raise ValueError(f"quality={what!r} is for numbers above 0, true and answered.")
+def _of_numbers(name, function):
+    def of(true, given):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = function(true, given)
+        if not np.isfinite(found).all():
+            at = int(np.argmin(np.isfinite(found)))
+            raise ValueError(
+                f"quality={name!r} has no value for the true number {true[at]:g} answered by "
+                f"{given[at]:g}."
+            )
+        return found
+
+    return Objective(name, of)
 
 
-def _squared(true, given):
-    return -((true - given) ** 2)
+OF_NUMBERS = {name: _of_numbers(name, function) for name, function in _NUMBERS.items()}
 
 
-def _absolute(true, given):
-    return -np.abs(true - given)
-
-
-def _squared_log(true, given):
-    if (true <= -1).any() or (given <= -1).any():
-        raise ValueError("quality='squared_log_error' is for numbers above -1.")
-    return -((np.log1p(true) - np.log1p(given)) ** 2)
-
-
-def _percentage(true, given):
-    return -np.abs(true - given) / np.maximum(np.abs(true), _LEAST)
-
-
-def _poisson(true, given):
-    _positive("poisson_deviance", given)
-    if (true < 0).any():
-        raise ValueError("quality='poisson_deviance' is for true numbers from 0 up.")
-    log = np.log(np.where(true > 0, true, 1.0) / given)
-    return -2.0 * (np.where(true > 0, true * log, 0.0) - true + given)
-
-
-def _gamma(true, given):
-    _positive("gamma_deviance", true, given)
-    return -2.0 * (np.log(given / true) + true / given - 1.0)
-
-
-OF_NUMBERS = {
-    "squared_error": lambda: Objective("squared_error", _squared),
-    "absolute_error": lambda: Objective("absolute_error", _absolute),
-    "squared_log_error": lambda: Objective("squared_log_error", _squared_log),
-    "absolute_percentage_error": lambda: Objective("absolute_percentage_error", _percentage),
-    "poisson_deviance": lambda: Objective("poisson_deviance", _poisson),
-    "gamma_deviance": lambda: Objective("gamma_deviance", _gamma),
-}
+def is_pair(quality):
+    """Whether a quality is a kind and a function; a tuple of rows is a cost matrix."""
+    return isinstance(quality, tuple) and bool(quality) and isinstance(quality[0], str)
 
 
 def asks_of(quality):
     """What members are asked for by a quality, before the labels are known."""
     if isinstance(quality, str) and quality in OF_LABELS:
-        return OF_LABELS[quality]().asks
-    if isinstance(quality, tuple) and quality and quality[0] == "predict_proba":
-        return "predict_proba"
-    return "predict"
+        return OF_LABELS[quality].asks
+    of_proba = is_pair(quality) and quality[0] == "predict_proba"
+    return "predict_proba" if of_proba else "predict"
 
 
 def is_money(quality):
@@ -255,7 +282,7 @@ def _objective_of_labels(quality, classes, several):
                 f"quality={quality!r} is for one label per row. With several labels it may be "
                 '"accuracy", the labels in common by those in either, or a function.'
             )
-        return OF_LABELS[quality]()
+        return OF_LABELS[quality]
     if is_pair(quality):
         if len(quality) != 2 or quality[0] != "predict_proba":
             raise ValueError(
@@ -277,54 +304,29 @@ def _objective_of_labels(quality, classes, several):
 
 
 def cost_objective(costs, classes):
-    """Minus the cost of an error, from a cost matrix.
+    """Minus the cost of an error, from (true label, given label) to money.
 
-    Parameters
-    ----------
-    costs : mapping or array-like of shape (n_classes, n_classes)
-        From (true label, given label) to money. A mapping names every pair of different
-        labels; that of a label with itself is 0 where it is not named, negative where a right
-        answer is a gain, and never above that of an error. A frame with an index
-        is read by its labels.
-    classes : ndarray of shape (n_classes,)
-
-    Returns
-    -------
-    Objective
+    A mapping names every pair of different labels; that of a label with itself is 0 where it is
+    not named, negative where a right answer is a gain, and never above that of an error. A frame
+    with an index is read by its labels.
     """
-    known = classes.tolist()
+    known, name = classes.tolist(), "quality as a cost matrix"
     if isinstance(costs, Mapping):
-        table = np.full((len(known), len(known)), np.nan)
-        np.fill_diagonal(table, 0.0)
-        for pair, value in costs.items():
-            named = isinstance(pair, tuple) and len(pair) == 2
-            if not named or any(label not in known for label in pair):
-                raise ValueError(
-                    "quality as a cost matrix has an entry whose key is not a pair (true label, "
-                    f"given label) of {known!r}: {pair!r}."
-                )
-            table[known.index(pair[0]), known.index(pair[1])] = _amount(value)
-        if len(missing := np.argwhere(np.isnan(table))):
-            true, given = missing[0]
+        cells = {(label, label): 0.0 for label in known} | dict(costs)
+        pairs = [(true, given) for true in known for given in known]
+        if unknown := [key for key in cells if key not in pairs]:
             raise ValueError(
-                f"quality as a cost matrix has no entry for ({known[true]!r}, {known[given]!r}): "
-                "each pair of different labels (true, given) needs one, since an error that "
-                "costs nothing is to be said so."
+                f"{name} has an entry whose key is not a pair (true label, given label) of "
+                f"{known!r}: {unknown[0]!r}."
             )
-    else:
-        costs = _by_label(costs, known)
-        try:
-            table = np.asarray(costs, dtype=np.float64)
-        except (TypeError, ValueError):
-            table = np.empty(0)
-        if table.shape != (len(known),) * 2:
+        if missing := [pair for pair in pairs if pair not in cells]:
             raise ValueError(
-                f"quality as a cost matrix must have the shape ({len(known)}, {len(known)}), one "
-                f"row for each true label of {known!r} and one column for each given one, got "
-                f"shape {table.shape}."
+                f"{name} has no entry for {missing[0]!r}: each pair of different labels (true, "
+                "given) needs one, since an error that costs nothing is to be said so."
             )
-    if not np.isfinite(table).all():
-        raise ValueError("quality as a cost matrix must hold finite numbers.")
+        costs = [[cells[true, given] for given in known] for true in known]
+    # One row for each true label, one column for each given one.
+    table = check_numbers(_by_label(costs, known), name, shape=(len(known),) * 2)
     if (cheaper := table < table.diagonal()[:, np.newaxis]).any():
         true, given = np.argwhere(cheaper)[0]
         raise ValueError(
@@ -352,28 +354,10 @@ def _by_label(costs, known):
     return costs
 
 
-def _amount(value):
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"quality as a cost matrix must hold finite numbers, got {value!r}."
-        ) from None
-
-
 def objective_of_numbers(quality):
-    """The objective that the parameter `quality` of a regressor stands for.
-
-    Parameters
-    ----------
-    quality : str or callable
-
-    Returns
-    -------
-    Objective
-    """
+    """The objective that the parameter `quality` of a regressor stands for."""
     if isinstance(quality, str) and quality in OF_NUMBERS:
-        return OF_NUMBERS[quality]()
+        return OF_NUMBERS[quality]
     if callable(quality):
         return Objective("callable", lambda true, given: _checked(quality(true, given), len(true)))
     raise ValueError(
@@ -383,16 +367,12 @@ def objective_of_numbers(quality):
 
 
 def _called(function, classes, several, kind):
-    def told(answers):
-        if kind == "predict_proba":
-            return answers
-        return answers if several else classes[answers]
-
-    def true(target):
-        return target if several else classes[target]
+    def labels(codes):
+        return codes if several else classes[codes]
 
     def of(target, answers):
-        return _checked(function(true(target), told(answers)), len(target))
+        told = answers if kind == "predict_proba" else labels(answers)
+        return _checked(function(labels(target), told), len(target))
 
     return Objective("callable", of, asks=kind)
 
@@ -405,3 +385,165 @@ def _checked(found: Any, n_rows):
             f"{per_row.shape}."
         )
     return per_row
+
+
+# The answers of a decision estimator -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What the answers of a decision estimator are worth, one number per row.
+
+    Attributes
+    ----------
+    objective : Objective or None
+        The estimator's own `quality`; None for labels, label sets and logged qualities.
+    classes : ndarray of shape (n_classes,) or None
+        Of the objective; None where answers are not encoded.
+    function : callable or None
+        The user's own, of true answers and answers.
+    name : str
+        Of `function`, for messages.
+    """
+
+    objective: Any = None
+    classes: Any = None
+    function: Any = None
+    name: str = "row_quality"
+
+    @property
+    def asks(self):
+        """What models are asked for, ``"predict"`` or ``"predict_proba"``."""
+        return "predict" if self.objective is None else self.objective.asks
+
+    @property
+    def label(self):
+        """What it is called in pictures; None for accuracy and logged qualities."""
+        if self.objective is None:
+            return None
+        names = {"cost matrix": "minus cost", "callable": "given function"}
+        return names.get(self.objective.name, self.objective.name)
+
+    def of(self, y, answers, route=None, weight=None):
+        """Quality of each answer; `route` where y has the quality of each choice."""
+        if self.function is not None:
+            found = check_numbers(self.function(y, answers), f"The values of {self.name}")
+            if found.shape != (len(y),):
+                raise ValueError(
+                    f"{self.name} must return one number per row, shape ({len(y)},), got "
+                    f"{found.shape}."
+                )
+            return found
+        if route is not None:
+            return y[np.arange(len(y)), route].astype(np.float64)
+        if self.objective is None:
+            return sample_quality(y, answers)
+        if self.classes is None:
+            return self.objective.of(np.asarray(y, np.float64), np.asarray(answers, np.float64))
+        if self.asks == "predict":
+            answers = self.codes(answers, "An answer")
+        return self.objective.rows(self.codes(y, "y"), answers, weight)
+
+    def of_routed(self, y, routed, estimator, weight=None):
+        """Quality of each row of a pass; one that is handed over counts as its estimator has it."""
+        handed, route = handed_over(estimator, routed.route), routed.route
+        logged = self.is_logged(y, estimator, routed.y_pred)
+        if not handed.any():
+            return self.of(y, routed.y_pred, route if logged else None, weight)
+        found, rows = np.full(len(y), float(estimator.abstain_quality_)), np.flatnonzero(~handed)
+        if len(rows):
+            weight = None if weight is None else weight[rows]
+            # Labels again, where None stood beside them.
+            answers = np.array(routed.y_pred[rows].tolist())
+            found[rows] = self.of(y[rows], answers, route[rows] if logged else None, weight)
+        return found
+
+    def is_logged(self, y, estimator, y_pred):
+        """Whether y has the quality of each choice, and not true answers."""
+        if self.function is not None or self.objective is not None or y.ndim != 2:
+            return False
+        if is_classifier(estimator) or y.shape == np.shape(y_pred):
+            return False
+        if y.shape[1] == len(models_of(estimator)):
+            return True
+        raise ValueError(
+            f"y of shape {y.shape} and predictions of shape {np.shape(y_pred)} do not go "
+            "together: give one label per row, an indicator matrix for predictions of the same "
+            "shape, or, for an estimator that only routes, a quality matrix with one column for "
+            f"each of its choices_ (there are {len(models_of(estimator))})."
+        )
+
+    def codes(self, labels, name):
+        """Positions of labels among the classes."""
+        labels, classes = np.asarray(labels), self.classes
+        found = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        if (wrong := classes[found] != labels).any():
+            raise ValueError(
+                f"{name} has a label that fit has not seen, in row {int(np.argmax(wrong))}: what "
+                f"an error about it costs is not known. Known are {classes.tolist()!r}."
+            )
+        return found
+
+
+def worth_of(estimator, y=None, row_quality=None):
+    """What answers of a decision estimator are worth: a given function, or its own `quality`.
+
+    `y` says how many classes there are where the estimator, not fitted, does not.
+    """
+    if row_quality is not None:
+        return Worth(function=row_quality)
+    while hasattr(getattr(estimator, "estimator_", None), "predict_routed"):
+        # What is promised, or spread out, about an estimator is measured as it is.
+        estimator = estimator.estimator_
+    quality = estimator.get_params(deep=False).get("quality")
+    if is_regressor(estimator):
+        if quality is None:
+            raise ValueError(
+                f"{type(estimator).__name__} answers with numbers, of which no quality is known: "
+                "give row_quality, a function of true and given numbers."
+            )
+        return Worth(objective_of_numbers(quality))
+    if not is_classifier(estimator) or quality is None:
+        return Worth()
+    if isinstance(quality, str) and quality == "accuracy":
+        return Worth()
+    several = y is not None and np.ndim(y) == 2
+    classes = getattr(estimator, "classes_", None)
+    if classes is None:
+        classes = np.arange(np.shape(y)[1]) if several else np.unique(y)
+    objective = objective_of_labels(quality, classes, several=several)
+    return Worth(objective, None if several else classes)
+
+
+def rows_of(y, estimator):
+    """Targets as an array; a frame of qualities in the order of the estimator's choices."""
+    if getattr(y, "ndim", 1) == 2 and not is_classifier(estimator):
+        y = in_order(y, models_of(estimator))
+    return np.asarray(on_host(y.toarray() if hasattr(y, "toarray") else y))
+
+
+def single_choices(router):
+    """Names of the models or logged choices that can answer every row alone."""
+    if not hasattr(router, "_alone"):
+        return []
+    return list(getattr(router, "named_estimators_", models_of(router)))
+
+
+def qualities_of_singles(router, X, y, worth, **call):
+    """Names of the single choices, handing over included, and quality and cost of each on each row.
+
+    Within a walk no member is asked about a row that it has answered already.
+    """
+    names = single_choices(router)
+    if getattr(router, "abstain_quality_", None) is not None:
+        names = [*dict.fromkeys([*names, ABSTAIN_NAME])]
+    quality, cost = np.empty((2, len(y), len(names)))
+    for k, name in enumerate(names):
+        if name == ABSTAIN_NAME:
+            quality[:, k], cost[:, k] = router.abstain_quality_, 0.0
+            continue
+        seen = router._alone(X, name, worth.asks, **call)
+        logged = worth.is_logged(y, router, seen.y_pred)
+        quality[:, k] = worth.of(y, seen.y_pred, seen.route if logged else None)
+        cost[:, k] = seen.cost
+    return names, quality, cost

@@ -1,34 +1,187 @@
 """What a policy would have been worth and have cost, by a log that another policy wrote."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import t as student
 from sklearn.utils import check_consistent_length
 
 from skroute.metrics._curve import check_budgets, find_router
-from skroute.metrics._off_policy_sums import (
-    Agreement,
-    OffPolicyCurve,
-    Terms,
-    budgets_of,
-    check_overlap,
-    count_fitted,
-    curve_of,
-    direct_method,
-    three_estimates,
-    warn_of_fitted,
-)
 from skroute.quality._logged import (
     as_numbers,
+    effective_size,
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+    never_matched,
     read_choice,
     read_propensity,
     read_values,
 )
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
+from skroute.utils._once import walking
+from skroute.utils._warn import warn
+
+# Rows of equal weight that an estimate needs at least.
+_LEAST_ROWS = 10
+# Rows of new logs that may be equal to rows of the fit.
+_REPEATED = 0.01
+# Weights of the rows that agree have the mean 1; what lacks more has no overlap.
+_LACKS = 0.1
+
+
+class Overlap(NamedTuple):
+    """What a log of one answer per request says where a policy would go.
+
+    Attributes
+    ----------
+    choices : list of str
+        Names of the choices, in the order of the arrays.
+
+    n_rows : ndarray of shape (n_choices,), dtype=int64
+        Logged answers of each choice.
+
+    effective_sample_size : ndarray of shape (n_choices,), dtype=float64
+        ``(sum w)^2 / sum w^2`` of its rows, with ``w = 1 / propensity``: as many rows of
+        equal weight would say as much.
+
+    max_weight : ndarray of shape (n_choices,), dtype=float64
+        The largest ``1 / propensity`` of its rows: one row stands for so many.
+
+    needed : ndarray of shape (n_choices,), dtype=float64
+        Share of the rows that the policy sends to each choice.
+
+    matched : ndarray of shape (n_choices,), dtype=int64
+        Of these rows those on which the log made the same choice.
+
+    never : list of str
+        Choices that the policy makes on rows of which the log made none like it: what they
+        are worth there is extrapolated.
+
+    estimated : bool
+        Whether propensities are estimates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from skroute.routing import BudgetRouter
+    >>> rng = np.random.default_rng(0)
+    >>> X, choice = rng.random((400, 1)), rng.integers(0, 2, 400)
+    >>> q = np.where(choice == 1, 0.8, 1 - X[:, 0])
+    >>> router = BudgetRouter(Ridge(), costs=[1, 3], budget=2)
+    >>> overlap = router.fit(X, q, choice=choice, propensity=np.full(400, 0.5)).overlap_
+    >>> overlap.n_rows, overlap.max_weight, overlap.never
+    (array([195, 205]), array([2., 2.]), [])
+    """
+
+    choices: list[str]
+    n_rows: NDArray[np.int64]
+    effective_sample_size: NDArray[np.float64]
+    max_weight: NDArray[np.float64]
+    needed: NDArray[np.float64]
+    matched: NDArray[np.int64]
+    never: list[str]
+    estimated: bool
+
+
+class OffPolicyEstimate(NamedTuple):
+    """One estimate with its interval, at each budget.
+
+    Attributes
+    ----------
+    estimate : ndarray of shape (n_budgets,), dtype=float64
+        The mean per row.
+
+    low, high : ndarray of shape (n_budgets,), dtype=float64
+        Ends of the interval.
+
+    standard_error : ndarray of shape (n_budgets,), dtype=float64
+        That of `estimate`.
+    """
+
+    estimate: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    standard_error: NDArray[np.float64]
+
+
+class OffPolicyEstimates(NamedTuple):
+    """Three estimates of the same, side by side.
+
+    Attributes
+    ----------
+    direct : OffPolicyEstimate
+        Direct method: the mean of what a model expects of the choices. Its interval knows
+        nothing of the model's bias.
+
+    snips : OffPolicyEstimate
+        Self-normalised inverse propensity score: the weighted mean of rows on which the log
+        made the same choice.
+
+    doubly_robust : OffPolicyEstimate
+        The direct method, corrected by the weighted errors on these rows: right where
+        either propensities or model are, and the one to report.
+    """
+
+    direct: OffPolicyEstimate
+    snips: OffPolicyEstimate
+    doubly_robust: OffPolicyEstimate
+
+
+class OffPolicyCurve(NamedTuple):
+    """Quality and cost of a whole path of policies, by a log of one answer per request.
+
+    Attributes
+    ----------
+    budget : ndarray of shape (n_budgets,), dtype=float64
+        The budgets; infinity where unlimited.
+
+    quality : OffPolicyEstimates
+        Mean quality per row, by three estimators.
+
+    cost : OffPolicyEstimates
+        Mean cost per row. Where no costs were logged, what the router reports: three times
+        the same.
+
+    route_share : ndarray of shape (n_budgets, n_choices), dtype=float64
+        Share of the rows for which each choice is made.
+
+    choices : list of str
+        Names of the choices, the columns of `route_share`.
+
+    matched : ndarray of shape (n_budgets,), dtype=int64
+        Rows on which the log made the choice that the policy makes.
+
+    effective_sample_size : ndarray of shape (n_budgets,), dtype=float64
+        ``(sum w)^2 / sum w^2`` of these rows' weights, ``1 / propensity``.
+
+    max_weight : ndarray of shape (n_budgets,), dtype=float64
+        The largest of these weights: one row stands for so many.
+
+    mean_weight : ndarray of shape (n_budgets,), dtype=float64
+        Sum of these weights over all rows; 1 but for noise where propensities are right and
+        the log has made every choice that the policy makes.
+
+    n_fitted : int
+        Rows that the router was fitted on: for these the estimates are too good.
+
+    estimated : bool
+        Whether propensities are estimates.
+    """
+
+    budget: NDArray[np.float64]
+    quality: OffPolicyEstimates
+    cost: OffPolicyEstimates
+    route_share: NDArray[np.float64]
+    choices: list[str]
+    matched: NDArray[np.int64]
+    effective_sample_size: NDArray[np.float64]
+    max_weight: NDArray[np.float64]
+    mean_weight: NDArray[np.float64]
+    n_fitted: int
+    estimated: bool
 
 
 @validate_params(
@@ -68,9 +221,7 @@ def off_policy_curve(
         warning if they are more than one in a hundred.
 
     X : array-like of shape (n_samples, n_features)
-        The requests. Of a Dask array or data frame, with the rest of the log in the same blocks,
-        sums are added up over the blocks: propensities must be given then, and the model is the
-        router's own estimate, so that the rows must not be those of its fit.
+        The requests.
 
     q : array-like of shape (n_samples,)
         Quality of the answer that was given, higher is better. Rows with NaN, not known, are
@@ -103,6 +254,11 @@ def off_policy_curve(
     Returns
     -------
     OffPolicyCurve
+        Named tuple, one entry per budget: ``budget``; ``quality`` and ``cost``, each with
+        ``direct``, ``snips`` and ``doubly_robust``, and each of these with ``estimate``, ``low``,
+        ``high`` and ``standard_error``; ``route_share`` of the ``choices``; and what says how much
+        the log knows: ``matched`` rows, their ``effective_sample_size``, ``max_weight`` and
+        ``mean_weight`` (1 but for noise), ``n_fitted`` and ``estimated``.
 
     Raises
     ------
@@ -155,51 +311,182 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     True
     """
     router, X = find_router(estimator, X)
-    n = num_samples(X)
+    n, names = num_samples(X), [str(name) for name in router.choices_]
     check_consistent_length(X, q)
     value = read_values(q, "q", n, allow_nan=True)
-    position, _ = read_choice(choice, [str(name) for name in router.choices_], n)
-    n_choices = max(len(router.choices_), int(position.max()) + 1)
+    position, every = read_choice(choice, names, n)
     chance = None if propensity is None else read_propensity(propensity, n)
     paid = None if costs is None else read_values(costs, "costs", n, least=0.0)
-    limits = check_budgets(budgets_of(router) if budgets is None else budgets)
+    limits = check_budgets(_budgets_of(router) if budgets is None else budgets)
     # The router says first what is wrong with the rows.
-    routes = [router.route(X, budget=limit, **params) for limit in limits]
+    walked = walking(router)
+    routes = [walked.route(X, budget=limit, **params) for limit in limits]
     rows, folds = as_numbers(X), folds_of_log(n, cv)
     if chance is None:
-        chance = estimate_propensities(rows, position, n_choices, folds)
+        chance = estimate_propensities(rows, position, len(every), folds)
 
-    known = ~np.isnan(value)
-    at, logged = np.flatnonzero(known), position[known]
-    quality_model = _model(rows, position, value, n_choices, folds)[at]
-    cost_model = None
-    if paid is not None:
-        cost_model = _model(rows, position, paid, n_choices, folds, ratio=True)[at]
-    found: dict[str, list[Any]] = {"quality": [], "cost": [], "of": []}
-    share = np.empty((len(limits), len(router.choices_)))
-    for k, limit in enumerate(limits):
-        route = routes[k][at]
-        match = route == logged
-        weight = np.where(match, 1 / chance[at], 0.0)
-        agreement = Agreement.of(route, logged, weight, len(router.choices_))
-        check_overlap(agreement, list(router.choices_), limit)
-        found["quality"].append(three_estimates(quality_model, logged, value[at], route, weight))
-        if paid is not None:
-            found["cost"].append(three_estimates(cost_model, logged, paid[at], route, weight))
-        else:
-            reported = direct_method(router.predict_cost(X, budget=limit, **params)[at])
-            found["cost"].append(Terms(reported, reported, reported))
-        found["of"].append(agreement)
-        share[k] = np.bincount(route, minlength=len(router.choices_)) / len(route)
-    n_fitted = count_fitted(router, X)
-    warn_of_fitted(n_fitted, n)
-    return curve_of(
-        router, limits, found["of"], found["quality"], found["cost"], share, confidence_level
-    )._replace(n_fitted=n_fitted, estimated=propensity is None)
+    at = np.flatnonzero(~np.isnan(value))
+    logged, chance = position[at], chance[at]
+    routes = [route[at] for route in routes]
+    weights = [np.where(route == logged, 1 / chance, 0.0) for route in routes]
+    for limit, route, weight in zip(limits, routes, weights):
+        _check_overlap(route, logged, weight, names, limit)
+
+    def judged(of_rows, ratio):
+        table = np.full((n, len(every)), np.nan)
+        table[np.arange(n), position] = of_rows
+        model = estimate_cells(rows, table, folds, ratio=ratio)[at]
+        return [
+            three_estimates(model, logged, of_rows[at], route, weight)
+            for route, weight in zip(routes, weights)
+        ]
+
+    if paid is None:
+        reported = [walked.predict_cost(X, budget=limit, **params)[at] for limit in limits]
+        cost = [(direct_method(found),) * 3 for found in reported]
+    else:
+        cost = judged(paid, ratio=True)
+    size = np.array([effective_size(weight) for weight in weights])
+    n_fitted = _count_fitted(router, X)
+    return OffPolicyCurve(
+        budget=limits,
+        quality=with_intervals(judged(value, ratio=False), size - 1, confidence_level),
+        cost=with_intervals(cost, size - 1, confidence_level),
+        route_share=np.array([np.bincount(r, minlength=len(names)) / len(at) for r in routes]),
+        choices=names,
+        matched=np.array([np.count_nonzero(weight) for weight in weights]),
+        effective_sample_size=size,
+        max_weight=np.array([weight.max() for weight in weights]),
+        mean_weight=np.array([weight.mean() for weight in weights]),
+        n_fitted=n_fitted,
+        estimated=propensity is None,
+    )
 
 
-def _model(rows, choice, value, n_choices, folds, *, ratio=False):
-    """What each choice would have given on each row, cross-fitted."""
-    table = np.full((len(choice), n_choices), np.nan)
-    table[np.arange(len(choice)), choice] = value
-    return estimate_cells(rows, table, folds, ratio=ratio)
+def direct_method(model):
+    """Mean of what a model expects of the choices made, its standard error and skewness."""
+    return float(model.mean()), standard_error(model), skewness(model - model.mean())
+
+
+def snips(value, weight):
+    """Self-normalised inverse propensity score, its standard error (delta method) and skewness."""
+    found = float(weight @ value / weight.sum())
+    terms = weight * (value - found)
+    return found, float(np.sqrt(terms @ terms) / weight.sum()), skewness(terms)
+
+
+def doubly_robust(model, own, value, weight):
+    """Dudik, Langford and Li (2011): ``mean[model + weight (value - own)]``.
+
+    `model` is what is expected of the policy's choice and `own` of the logged one, `value` what
+    came of that, `weight` one over its propensity where the two are the same, else 0.
+    """
+    terms = model + weight * (value - own)
+    return float(terms.mean()), standard_error(terms), skewness(terms - terms.mean())
+
+
+def standard_error(terms):
+    """Standard error of the mean of terms."""
+    return float(terms.std(ddof=1) / np.sqrt(len(terms)))
+
+
+def skewness(deviations):
+    """Skewness of the terms over the root of their number: that of their mean."""
+    largest = float(np.abs(deviations).max())
+    unit = deviations / largest if largest > 0 else deviations
+    squares = float(unit @ unit)
+    return float((unit**3).sum() / squares**1.5) if squares > 0 else 0.0
+
+
+def three_estimates(table, choice, value, route, weight):
+    """The three estimators for one policy and one kind of value."""
+    rows = np.arange(len(route))
+    model = table[rows, route]
+    return (
+        direct_method(model),
+        snips(value, weight),
+        doubly_robust(model, table[rows, choice], value, weight),
+    )
+
+
+def with_intervals(terms, degrees, confidence_level):
+    """Estimates of all budgets, with Student's intervals of so many degrees of freedom.
+
+    The mean of skewed terms, few of which have much weight, is skewed as well. Hall's monotone
+    transformation takes that out: an interval is longer towards the rare side. It is not made
+    shorter on the other, since the skewness of few rows is badly known.
+    """
+    width = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
+    found = []
+    for each in zip(*terms):
+        estimate, error, skewed = np.array(each, dtype=np.float64).T
+        low = np.maximum(unskewed(width, skewed), width)
+        high = np.minimum(unskewed(-width, skewed), -width)
+        found.append(
+            OffPolicyEstimate(estimate, estimate - error * low, estimate - error * high, error)
+        )
+    return OffPolicyEstimates(*found)
+
+
+def unskewed(quantile, skewed):
+    """Hall (1992): the quantile of a studentised mean whose terms are skewed.
+
+    The inverse of ``t + k t^2 / 3 + k^2 t^3 / 27 + k / 6`` with k the skewness of the mean.
+    """
+    skewed = np.where(np.abs(skewed) < 1e-6, 1e-6, skewed)
+    root = np.cbrt(1 + skewed * (quantile - skewed / 6))
+    return 3 / skewed * (root - 1)
+
+
+def _check_overlap(route, logged, weight, names, budget):
+    """Refuse a policy that the log says nothing of."""
+    n, size, agreed = len(route), effective_size(weight), route == logged
+    where = f"At budget={budget:.6g}" if np.isfinite(budget) else "Without a budget"
+    advice = (
+        "Leave the budget out of budgets, or log some requests at random (with their propensities)."
+    )
+    for k, name in enumerate(names):
+        made = np.count_nonzero(route == k)
+        if never_matched(made, np.count_nonzero(agreed & (route == k)), (logged == k).sum(), n):
+            raise ValueError(
+                f"{where} the policy sends {made / n:.1%} of the rows to {name!r}, and on "
+                f"none of them has the log made this choice: it cannot say what that is worth. "
+                f"{advice}"
+            )
+    if size < _LEAST_ROWS:
+        raise ValueError(
+            f"{where} the log agrees with the policy on {agreed.sum()} of {n} rows, an effective "
+            f"sample size of {size:.1f}, below {_LEAST_ROWS}: too few to say what the policy is "
+            f"worth. {advice}"
+        )
+    if 1 - weight.mean() > max(_LACKS, 5 * standard_error(weight)):
+        raise ValueError(
+            f"{where} the rows on which log and policy agree stand for {weight.mean():.1%} of all "
+            "rows by their propensities: the log never made the policy's choice on the others (or "
+            f"propensities are too large), and cannot say what it is worth there. {advice}"
+        )
+
+
+def _budgets_of(router):
+    """Nine budgets from the smallest to the largest that is of use."""
+    if not hasattr(router, "price_path_"):
+        raise ValueError(
+            f"budgets must be given: {type(router).__name__} does not know its largest one."
+        )
+    own = router.price_path_.budgets
+    least = router.min_budget_
+    return np.linspace(least, least + max(own[-1] - own[0], 0.0), 9)
+
+
+def _count_fitted(router, X):
+    """Rows that the router has learned from, with a warning where they are more than a few."""
+    n, seen = num_samples(X), getattr(router, "_seen", None)
+    count = 0 if seen is None else int(np.count_nonzero(seen(X)))
+    # Some requests come again, and are not those of the fit.
+    if count > _REPEATED * n:
+        warn(
+            f"{count} of {n} rows equal rows that the router was fitted on. If they are the same "
+            "requests, it is judged too well for these: give requests that it has not seen. New "
+            "requests that only have equal features do no harm."
+        )
+    return count

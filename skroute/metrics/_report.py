@@ -1,21 +1,39 @@
 """A page to look at a router with: one file, with a slider for the budget."""
 
+import html
+import json
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 
+from skroute.assignment import assignment_path
 from skroute.base import check_affordable
-from skroute.metrics._curve import check_budgets, find_router, quality_name, router_in
-from skroute.metrics._report_numbers import example_rows, nearest, report_numbers, stops
-from skroute.metrics._report_page import PageTexts, render
-from skroute.metrics._report_table import decision_table
-from skroute.utils._calls import takes
-from skroute.utils._compat import Integral, Interval, Real, _safe_indexing, validate_params
-from skroute.utils._once import walking
+from skroute.metrics._compare import interval, resampled_values
+from skroute.metrics._curve import Walk, check_budgets
+from skroute.metrics._objectives import qualities_of_singles
+from skroute.metrics._tradeoff import check_all_known, reference_curves
+from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._optional import import_optional
+
+# What it shows is in the file; a browser that reads it may ask for nothing else.
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:;
+script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
+<style>body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 1rem auto;
+padding: 0 1rem }} input {{ width: min(40rem, 75vw) }} input + span {{ display: none }}
+#page {{ display: flex; flex-direction: column-reverse; overflow-x: auto }}</style></head>
+<body><h1>{title}</h1><p>{about}</p><div id="page"></div>
+<script>{library}</script>
+<script type="application/json" id="spec">{spec}</script>
+<script>vegaEmbed("#page", JSON.parse(document.getElementById("spec").textContent),
+{{actions: false, ast: true, renderer: "svg"}});</script></body></html>
+"""
 
 
 @validate_params(
@@ -25,8 +43,6 @@ from skroute.utils._optional import import_optional
         "title": [str, None],
         "cost_unit": [str],
         "quality_label": [str, None],
-        "show": ["array-like", None],
-        "n_rows": [Interval(Integral, 0, 500, closed="both")],
         "n_budgets": [Interval(Integral, 2, 200, closed="both")],
         "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_resamples": [Interval(Integral, 1, None, closed="left")],
@@ -44,8 +60,6 @@ def decision_report(
     title: str | None = None,
     cost_unit: str = "",
     quality_label: str | None = None,
-    show: Any = None,
-    n_rows: int = 12,
     n_budgets: int = 41,
     confidence_level: float = 0.95,
     n_resamples: int = 500,
@@ -55,12 +69,9 @@ def decision_report(
     """Write a page that shows what each budget buys: one file, which needs no network.
 
     A slider moves the budget. Beside it stand quality and cost with intervals, the best single
-    choice, the random mix of equal spend and the oracle, the shares of the choices, some rows
-    with what decided them, and the certificate of a :class:`~skroute.certified.CertifiedRouter`.
-    It needs the extra ``skroute-ml[report]``.
-
-    Nothing of the rows is written into the page but what `show` names: numbers of rows, estimates
-    and costs are.
+    choice, the random mix of equal spend and the oracle, the shares of the choices, and the
+    certificate of a :class:`~skroute.certified.CertifiedRouter`. It needs the extra
+    ``skroute-ml[report]``. Nothing of single rows is written into the page.
 
     Parameters
     ----------
@@ -89,14 +100,6 @@ def decision_report(
     quality_label : str, default=None
         What quality is called. None takes the estimator's own name for it, or "Quality".
 
-    show : array-like of str or int, default=None
-        Columns of X, by name or by position, whose values of the example rows are shown. With
-        None nothing of X is.
-
-    n_rows : int, default=12
-        How many example rows are shown, spread from those that money is spent on first to those
-        that get it last. All numbers but these are of all rows.
-
     n_budgets : int, default=41
         Stops of the slider where `budgets` is None.
 
@@ -123,8 +126,7 @@ def decision_report(
     ImportError
         Where ``vl-convert-python``, which holds Vega-Lite, is not installed.
     ValueError
-        For a budget below the cheapest plan, outcomes that are not known, a column that X does
-        not have, or a quality that is no mean over rows.
+        For a budget below the cheapest plan, or outcomes that are not known.
 
     See Also
     --------
@@ -134,12 +136,11 @@ def decision_report(
 
     Notes
     -----
-    All budgets are decided from stored estimates and answers: no member is asked twice about a row,
-    and no row is encoded twice. The baselines of routers with a price
-    (:class:`~skroute.routing.BudgetRouter`, OCCAM) are the single choices, for which each member
-    is asked about every row; of other estimators they are the cheapest and the most expensive plan,
-    and a member is asked only about rows that some budget sends to it. Of a certified router the
-    page shows the estimator that it wraps, and marks the budget that the promise is about.
+    No member is asked twice about a row, however many budgets there are. The baselines of routers
+    are the single choices, for which each member is asked about every row; of other estimators they
+    are the cheapest and the most expensive plan, and a member is asked only about rows that some
+    budget sends to it. Of a certified router the page shows the estimator that it wraps, and starts
+    at the budget that the promise is about.
 
     Examples
     --------
@@ -164,94 +165,174 @@ def decision_report(
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}.")
-    inner = router_in(estimator)
-    certificate, walked = certified_path(inner)
-    walked = walking(walked)
-    shown = columns_shown(X, show)
-    least, limits = walked.min_budget_, None
-    if budgets is not None:
-        limits = np.unique(check_budgets(budgets))
-        check_affordable(float(limits[0]), least, advice="Raise the smallest of budgets.")
-    _, rows = find_router(estimator, X)
-    own = own_budget(inner, certificate)
-    if limits is None:
-        least, most = range_of(walked, rows, y, least, params)
-        limits = stops(least, most, own, n_budgets)
-    table = decision_table(walked, rows, y, limits, **params)
-    numbers = report_numbers(
-        table,
-        confidence_level=confidence_level,
-        n_resamples=n_resamples,
-        random_state=random_state,
-    )
-    name = quality_name(walked)
-    texts = PageTexts(
-        title=title or f"{type(walked).__name__}: what each budget buys",
-        cost_unit=cost_unit,
-        quality_label=quality_label or ("Quality" if name is None else f"Quality ({name})"),
-        confidence_level=float(confidence_level),
-    )
-    examples = example_rows(table, int(n_rows))
-    values = shown(examples) if shown is not None else None
-    page = render(
-        table, numbers, texts, examples, values, certificate, nearest(limits, own), library
+    walk = Walk(estimator, X, y, **params)
+    certificate = getattr(walk.router, "certificate_", None)
+    own = walk.router._effective_budget(None)
+    if certificate is not None:
+        own = certificate.operating_budget
+        walk = Walk(walk.router.estimator_, walk.X, y, **params)
+    limits = _stops(walk, own, n_budgets) if budgets is None else np.unique(check_budgets(budgets))
+    least = walk.router.min_budget_
+    check_affordable(float(limits[0]), least, advice="Raise the smallest of budgets.")
+    found = _numbers(walk, limits, confidence_level, n_resamples, random_state)
+    own_name = "Quality" if walk.worth.label is None else f"Quality ({walk.worth.label})"
+    unit = f" ({cost_unit})" if cost_unit else ""
+    spec = _spec(found, quality_label or own_name, unit)
+    # The largest budget that is at most the router's own.
+    start = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
+    slider = {"input": "range", "min": 0, "max": len(limits) - 1, "step": 1, "name": "Budget "}
+    spec["params"] = [
+        {"name": "stop", "value": start, "bind": slider},
+        {"name": "budgets", "value": [row["budget"] + unit for row in found["rows"]]},
+    ]
+    about = f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
+    if certificate is not None:
+        about += f" {certificate}. The page starts at the budget that this is about."
+    page = _PAGE.format(
+        title=html.escape(title or f"{type(walk.router).__name__}: what each budget buys"),
+        about=html.escape(about),
+        library=library.javascript_bundle().replace("</script", "<\\/script"),
+        # No text in it can end the script element that it is in.
+        spec=json.dumps(spec, allow_nan=False).replace("<", "\\u003c"),
     )
     path.write_text(page, encoding="utf-8")
     return path
 
 
-def certified_path(router):
-    """The certificate of a router that has one, and the estimator whose path is walked."""
-    certificate = getattr(router, "certificate_", None)
-    if certificate is None:
-        return None, router
-    return certificate, router.estimator_
+def _stops(walk, own, n_budgets):
+    """Budgets of the slider: even steps over those that are of use, the router's own among them."""
+    least = float(walk.router.min_budget_)
+    most = float(np.mean(walk.router.predict_cost(walk.X, budget=np.inf, **walk.call)))
+    steps = np.linspace(least, max(least, most), n_budgets)
+    return np.unique(np.r_[steps, own] if least < own < most else steps)
 
 
-def own_budget(router, certificate):
-    """The budget that a router decides at now."""
-    if certificate is not None:
-        return float(certificate.operating_budget)
-    return float(router._effective_budget(None))
+def _numbers(walk, limits, confidence_level, n_resamples, random_state):
+    """What stands at each stop of the slider, and where the single choices are."""
+    curve = walk.curve(limits)
+    check_all_known(curve.row_quality, "y")
+    names, quality, cost = qualities_of_singles(
+        walk.router, walk.X, walk.y, walk.worth, **walk.call
+    )
+    if not names:
+        # What can be had without deciding between the two.
+        names = ["cheapest plan", "most expensive plan"]
+        quality, cost = curve.row_quality[:, [0, -1]], curve.row_cost[:, [0, -1]]
+    check_all_known(quality, "y")
+    # But for rounding the router spends no less than the cheapest plan of all.
+    spent = np.maximum(curve.cost, cost.min(axis=1).mean())
+    beside = reference_curves(quality, cost, spent)
+
+    def statistic(worth, paid, of_singles, prices):
+        mix = assignment_path(of_singles[np.newaxis], prices)
+        random = np.interp(paid, mix.budgets, mix.objectives, left=np.nan)
+        return np.concatenate([worth, paid, worth - random])
+
+    arrays, rng = [curve.row_quality, curve.row_cost, quality, cost], random_state
+    drawn = resampled_values(statistic, arrays, n_resamples, check_random_state(rng))
+    means = np.concatenate([curve.quality, curve.cost, curve.quality - beside.random])
+    sure = [interval(mean, part, confidence_level, walk.n) for mean, part in zip(means, drawn.T)]
+    n, rows, numbers, shares = len(limits), [], [], []
+    for k in range(n):
+        others = {
+            "random mix": beside.random[k],
+            "best single choice": beside.single[k],
+            "oracle": beside.oracle[k],
+        }
+        texts = {
+            "spent per row": _between(sure[n + k]),
+            "quality": _between(sure[k]),
+            "above the random mix": _between(sure[2 * n + k]),
+        } | {what: _text(value) for what, value in others.items()}
+        row = {"cost": curve.cost[k], "quality": curve.quality[k]}
+        row |= {"low": sure[k].low, "high": sure[k].high, **others}
+        # What is not known is None, as JSON has it.
+        row = {what: None if np.isnan(value) else value for what, value in row.items()}
+        rows.append({"stop": k, "budget": _text(limits[k]), **row})
+        numbers += [{"stop": k, "what": what, "text": text} for what, text in texts.items()]
+        pairs = zip(curve.choices, curve.route_share[k])
+        shares += [{"stop": k, "choice": name, "share": share} for name, share in pairs]
+    singles = [
+        {"name": name, "cost": price, "quality": worth}
+        for name, price, worth in zip(names, cost.mean(axis=0), quality.mean(axis=0))
+    ]
+    return {"rows": rows, "numbers": numbers, "shares": shares, "singles": singles}
 
 
-def range_of(router, rows, y, least, params):
-    """The smallest and the largest budget that is of use."""
-    if takes(router, "y_true"):
-        params = {"y_true": y, **params}
-    return least, float(np.mean(router.predict_cost(rows, budget=np.inf, **params)))
+def _spec(found, label, unit):
+    """The page's pictures in Vega-Lite, which all show the stop of one slider."""
+    no_zero = {"type": "quantitative", "scale": {"zero": False}}
+    x = {"field": "cost", "title": f"Mean cost per row{unit}", **no_zero}
+    y = {"title": label, **no_zero}
+    at_stop = [{"filter": "datum.stop == stop"}]
+
+    def line(field, name, **style):
+        encoding = {"x": x, "y": {"field": field, **y}, "color": {"datum": name}}
+        return {"mark": {"type": "line", **style}, "encoding": encoding}
+
+    area = line("low", "router", opacity=0.2, type="area")
+    area["encoding"]["y2"] = {"field": "high"}
+    place = {"x": x, "y": {"field": "quality", **y}}
+    name = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
+    singles = {
+        "data": {"values": found["singles"]},
+        "encoding": place,
+        "layer": [
+            {"mark": {"type": "point", "filled": True, "color": "gray"}},
+            {"mark": name, "encoding": {"text": {"field": "name"}}},
+        ],
+    }
+    here = {"type": "point", "filled": True, "size": 130, "color": "black"}
+    chart = {
+        "data": {"values": found["rows"]},
+        "width": 540,
+        "height": 300,
+        "layer": [
+            area,
+            line("quality", "router"),
+            line("random mix", "random mix", strokeDash=[6, 4]),
+            line("oracle", "oracle", strokeDash=[2, 3]),
+            singles,
+            {"transform": at_stop, "mark": here, "encoding": place},
+        ],
+    }
+    numbers = {
+        "data": {"values": found["numbers"]},
+        "transform": at_stop,
+        "mark": {"type": "text", "align": "left", "fontSize": 13},
+        "width": 230,
+        "encoding": {
+            "x": {"value": 0},
+            "y": {"field": "what", "type": "nominal", "sort": None, "title": None},
+            "text": {"field": "text"},
+        },
+    }
+    share = {"field": "share", "type": "quantitative", "title": "Share of the rows"}
+    bars = {
+        "data": {"values": found["shares"]},
+        "transform": at_stop,
+        "mark": "bar",
+        "width": 160,
+        "encoding": {
+            "x": {**share, "scale": {"domain": [0, 1]}},
+            "y": {"field": "choice", "type": "nominal", "sort": None, "title": None},
+        },
+    }
+    return {
+        "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
+        "vconcat": [{"hconcat": [numbers, bars]}, chart],
+        "config": {
+            "view": {"stroke": None},
+            "axis": {"grid": False, "labelLimit": 120},
+            "legend": {"orient": "top", "title": None},
+        },
+    }
 
 
-def columns_shown(X, show):
-    """From positions of rows to the texts of the columns that are shown of them, and headings."""
-    if show is None:
-        return None
-    named = list(map(str, X.columns)) if hasattr(X, "columns") else None
-    width = len(named) if named is not None else (np.shape(X)[1] if np.ndim(X) == 2 else 0)
-    at = []
-    for column in show:
-        if isinstance(column, str) and named is not None and column in named:
-            at.append(named.index(column))
-        elif isinstance(column, Integral) and not isinstance(column, bool) and 0 <= column < width:
-            at.append(int(column))
-        else:
-            known = named if named is not None else f"the positions from 0 to {width - 1}"
-            raise ValueError(f"show names {column!r}, which X does not have: it has {known!r}.")
-    heads = [named[k] if named is not None else f"column {k}" for k in at]
-
-    def values(rows):
-        part = _safe_indexing(X, rows)
-        if hasattr(part, "iloc"):
-            cells = [part.iloc[:, k].tolist() for k in at]
-        elif hasattr(part, "columns"):
-            cells = [part[part.columns[k]].to_list() for k in at]
-        else:
-            table = part.toarray() if hasattr(part, "toarray") else np.asarray(part)
-            cells = [table[:, k].tolist() for k in at]
-        return heads, [[_short(cell) for cell in row] for row in zip(*cells)]
-
-    return values
+def _text(value):
+    return "unlimited" if np.isinf(value) else "–" if np.isnan(value) else f"{value:.4g}"
 
 
-def _short(cell):
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+def _between(found):
+    sure = f" ({found.low:.4g} to {found.high:.4g})" if np.isfinite(found.low) else ""
+    return _text(found.estimate) + sure

@@ -4,11 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 
-from skroute.metrics._curve import find_router, sample_quality
+from skroute.metrics._curve import Walk
 from skroute.utils._compat import check_sample_weight
-from skroute.utils._handing import handed_over, models_of
+from skroute.utils._handing import handed_over
+from skroute.utils._validation import check_numbers
 
 
 class RiskCoverageCurve(NamedTuple):
@@ -55,6 +56,9 @@ def risk_coverage_curve(
     Returns
     -------
     RiskCoverageCurve
+        Named tuple: ``coverage``, the share of the rows that are answered, rising to 1; ``risk``,
+        their mean loss; ``thresholds``, the smallest confidence that is answered; and ``area``,
+        the mean risk over all coverages, lower is better.
 
     Raises
     ------
@@ -73,7 +77,8 @@ def risk_coverage_curve(
     >>> curve.coverage.tolist(), curve.risk.round(2).tolist()
     ([0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.33, 0.5])
     """
-    lost, rank = _column(loss, "loss"), _column(confidence, "confidence")
+    lost = check_numbers(loss, "loss", shape=(None,))
+    rank = check_numbers(confidence, "confidence", shape=(None,))
     check_consistent_length(lost, rank)
     given = check_sample_weight(sample_weight, lost)
     weight = np.ones(len(lost)) if given is None else np.asarray(given, dtype=np.float64)
@@ -91,13 +96,6 @@ def risk_coverage_curve(
     coverage, risk = total[keep] / total[keep[-1]], sums[keep] / total[keep]
     share = np.diff(coverage, prepend=0.0)
     return RiskCoverageCurve(coverage, risk, rank[keep], float(share @ risk))
-
-
-def _column(values, name):
-    found = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
-    if found.ndim != 1:
-        raise ValueError(f"{name} must have shape (n_samples,), got {found.shape}.")
-    return found
 
 
 def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float:
@@ -124,7 +122,8 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     Returns
     -------
     float
-        Higher is better, at most 0 where no quality is above 1.
+        Higher is better, at most 0 where no quality is above 1. The loss of an answer is one
+        less its quality, or minus its quality by a `quality` of the estimator other than accuracy.
 
     Examples
     --------
@@ -140,37 +139,24 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     >>> bool(-0.35 < cheap < -0.1)
     True
     """
-    router, X = find_router(estimator, X)
+    budget = params.pop("budget", None)
+    walk = Walk(estimator, X, y, **params)
+    router, call = walk.router, {"budget": budget, **walk.call}
+    quality, route, _ = walk.at(budget)
+    rows = np.flatnonzero(~handed_over(router, route))
+    if not len(rows):
+        return 0.0
     if hasattr(router, "predict_proba"):
-        y_pred, route, _ = router.predict_routed(X, **params)
-        check_consistent_length(y, route)
-        rows = np.flatnonzero(~handed_over(router, route))
-        if not len(rows):
-            return 0.0
-        # Labels, where None stood beside them.
-        answers = np.array(y_pred[rows].tolist()) if len(rows) < len(route) else y_pred
-        quality = sample_quality(np.asarray(y)[rows], answers)
-        confidence = router.predict_proba(X, **params)[rows].max(axis=1)
-        return -risk_coverage_curve(1 - quality, confidence).area
-    if not hasattr(router, "predict_quality"):
+        confidence = router.predict_proba(walk.X, **call)[rows].max(axis=1)
+    elif hasattr(router, "model_names_"):
+        confidence = router.predict_quality(walk.X, **call)[rows]
+    elif hasattr(router, "predict_quality"):
+        # Of each choice, whatever is bought.
+        confidence = router.predict_quality(walk.X)[rows, route[rows]]
+    else:
         raise TypeError(
             "estimator must have predict_quality or predict_proba to rank its answers by, which "
             f"{type(router).__name__} has not."
         )
-    logged = check_array(y, dtype=np.float64, input_name="y")
-    _, route, _ = router.predict_routed(X, **params)
-    check_consistent_length(logged, route)
-    n_models = len(models_of(router))
-    if logged.shape[1] != n_models:
-        raise ValueError(
-            f"y must have a column for each of {n_models} models, got {logged.shape[1]}."
-        )
-    if hasattr(router, "model_names_"):
-        confidence = router.predict_quality(X, **params)
-    else:
-        # Of each choice, whatever is bought.
-        confidence = router.predict_quality(X)[np.arange(len(route)), route]
-    rows = np.flatnonzero(route < n_models)
-    if not len(rows):
-        return 0.0
-    return -risk_coverage_curve(1 - logged[rows, route[rows]], confidence[rows]).area
+    best = 1.0 if walk.worth.objective is None else 0.0
+    return -risk_coverage_curve(best - quality[rows], confidence).area

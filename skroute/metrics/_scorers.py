@@ -1,7 +1,8 @@
 """Cost and budget in scikit-learn's model selection."""
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,20 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import get_scorer
 
 from skroute.base import affords, check_budget
-from skroute.metrics._curve import accuracy_cost_curve, check_budgets, find_router
-
-_RESPONSES = frozenset(
-    {
-        "predict",
-        "predict_proba",
-        "decision_function",
-        "predict_cost",
-        "predict_routed",
-        "route",
-        "row_quality",
-        "score",
-    }
-)
+from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
 
 
 def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> float:
@@ -83,16 +71,16 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
         The rows.
 
     y : array-like of shape (n_samples,)
-        True answers; what ``score`` takes where the estimator has no `quality`.
+        True answers, as :func:`accuracy_cost_curve` takes them.
 
     **kwargs : keyword arguments
-        Further arguments of ``row_quality``, for example ``sample_weight`` or ``budget``.
+        ``sample_weight``, ``budget`` and further arguments of ``predict_routed``.
 
     Returns
     -------
     float
-        Higher is better: minus the mean cost of errors for a cost matrix, the ratio for f1,
-        minus the loss for a loss. Its own ``score`` where it has no `quality`.
+        Higher is better: minus the mean cost of errors for a cost matrix, minus the loss for a
+        loss; accuracy, or the mean quality of the choices made, where it has no `quality`.
 
     Examples
     --------
@@ -107,52 +95,20 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
     >>> -0.1 < mean_quality_scorer(best, X, y) < -0.05
     True
     """
+    weight, budget = kwargs.pop("sample_weight", None), kwargs.pop("budget", None)
+    walk = Walk(estimator, X, y, sample_weight=weight, **kwargs)
+    return float(walk.curve([budget]).quality[0])
+
+
+def _score_at(estimator, X, y=None, *, budget, scoring, **kwargs):
     router, X = find_router(estimator, X)
-    if not hasattr(router, "row_quality"):
-        return float(router.score(X, y, **kwargs))
-    quality = router.row_quality(X, y, **kwargs).quality
-    return float(np.average(quality, weights=kwargs.get("sample_weight")))
-
-
-class _AtBudget:
-    """A fitted estimator whose answers are all given at one budget."""
-
-    def __init__(self, estimator, budget):
-        self._estimator = estimator
-        self._budget = budget
-
-    def __getattr__(self, name):
-        attribute = getattr(self._estimator, name)
-        if name not in _RESPONSES:
-            return attribute
-
-        # scikit-learn asks a response method for its name, which a partial has not.
-        @wraps(attribute)
-        def at_budget(*args, **kwargs):
-            return attribute(*args, budget=self._budget, **kwargs)
-
-        return at_budget
-
-
-def _own_score(estimator, X, y, **kwargs):
-    return estimator.score(X, y, **kwargs)
-
-
-class _BudgetScorer:
-    """See :func:`make_budget_scorer`."""
-
-    def __init__(self, budget, scoring):
-        self.budget = budget
-        self.scoring = scoring
-
-    def __call__(self, estimator, X, y=None, **kwargs):
-        scorer = _own_score if self.scoring is None else self.scoring
-        scorer = get_scorer(scorer) if isinstance(scorer, str) else scorer
-        router, X = find_router(estimator, X)
-        return scorer(_AtBudget(router, self.budget), X, y, **kwargs)
-
-    def __repr__(self):
-        return f"make_budget_scorer({self.budget!r}, scoring={self.scoring!r})"
+    # A budget acts at once on a fitted estimator.
+    router = copy(router)
+    router.budget = budget
+    if scoring is None:
+        return router.score(X, y, **kwargs)
+    scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
+    return scorer(router, X, y, **kwargs)
 
 
 def make_budget_scorer(
@@ -184,9 +140,17 @@ def make_budget_scorer(
 
     Examples
     --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.naive_bayes import GaussianNB
     >>> from skroute.metrics import make_budget_scorer
-    >>> make_budget_scorer(0.5)
-    make_budget_scorer(0.5, scoring='accuracy')
+    >>> from skroute.routing import OccamRouterClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> members = [("prior", DummyClassifier()), ("bayes", GaussianNB())]
+    >>> router = OccamRouterClassifier(members, costs=[0, 1])
+    >>> cross_val_score(router, X, y, cv=2, scoring=make_budget_scorer(1.0)).mean() > 0.9
+    np.True_
 
     Several budgets in one search: ``scoring={"at 0.1": make_budget_scorer(0.1), "at 1":
     make_budget_scorer(1.0)}``.
@@ -198,25 +162,12 @@ def make_budget_scorer(
         raise ValueError(
             f"scoring must be the name of a scorer, a callable or None, got {scoring!r}."
         )
-    return _BudgetScorer(budget, scoring)
+    return partial(_score_at, budget=budget, scoring=scoring)
 
 
-class _CurveScorer:
-    """See :func:`make_curve_scorer`."""
-
-    def __init__(self, metric, budgets, kwargs):
-        self.metric = metric
-        self.budgets = budgets
-        self.kwargs = kwargs
-
-    def __call__(self, estimator, X, y, **kwargs):
-        curve = accuracy_cost_curve(estimator, X, y, self.budgets, **kwargs)
-        return float(self.metric(curve.cost, curve.quality, **self.kwargs))
-
-    def __repr__(self):
-        kwargs = "".join(f", {key}={value!r}" for key, value in self.kwargs.items())
-        name = getattr(self.metric, "__name__", repr(self.metric))
-        return f"make_curve_scorer({name}, {self.budgets.tolist()!r}{kwargs})"
+def _score_curve(estimator, X, y, *, metric, budgets, options, **kwargs):
+    curve = accuracy_cost_curve(estimator, X, y, budgets, **kwargs)
+    return float(metric(curve.cost, curve.quality, **options))
 
 
 def make_curve_scorer(
@@ -253,13 +204,19 @@ def make_curve_scorer(
 
     Examples
     --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from skroute.datasets import make_routing_problem
     >>> from skroute.metrics import cost_quality_auc, make_curve_scorer
-    >>> make_curve_scorer(cost_quality_auc, [0.1, 0.5, 1.0], low=0.1, high=1.0)
-    make_curve_scorer(cost_quality_auc, [0.1, 0.5, 1.0], low=0.1, high=1.0)
+    >>> from skroute.routing import BudgetRouter
+    >>> problem = make_routing_problem(400, n_models=2, random_state=0)
+    >>> router = BudgetRouter(Ridge(), costs=problem.costs).fit(problem.data, problem.quality)
+    >>> scorer = make_curve_scorer(cost_quality_auc, [0.1, 0.5, 1.0], low=0.1, high=1.0)
+    >>> 0.7 < scorer(router, problem.data, problem.quality) < 1
+    True
     """
     if not callable(metric):
         raise ValueError(f"metric must be callable, got {metric!r}.")
-    return _CurveScorer(metric, check_budgets(budgets), kwargs)
+    return partial(_score_curve, metric=metric, budgets=check_budgets(budgets), options=kwargs)
 
 
 class _BestWithinBudget:

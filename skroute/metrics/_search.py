@@ -1,31 +1,51 @@
 """A search that keeps to a budget, and can be asked like what it found."""
 
+from collections.abc import Mapping
+from functools import partial
+
 import numpy as np
-from sklearn.model_selection import GridSearchCV
+from scipy.stats import rankdata
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics._curve import find_router
 from skroute.metrics._scorers import best_within_budget, make_budget_scorer, mean_cost_scorer
 from skroute.utils._compat import Interval, Real
-from skroute.utils._views import DelegatedViewsMixin
+from skroute.utils._views import DelegatedViewsMixin, _inner_has
+from skroute.utils._warn import warn
+
+# Parameters of decision estimators that act without a fit.
+_AT_ONCE = ("budget", "reg_lambda", "exchange_rate")
 
 
-def _inner_has(name):
-    def check(self):
-        getattr(self._decider(), name)
-        return True
-
-    return check
+def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **kwargs):
+    """Quality and cost of a fitted estimator at each of some settings that act at once."""
+    scorer = get_scorer(quality) if isinstance(quality, str) else quality
+    found = {}
+    for j, setting in enumerate(settings):
+        estimator.set_params(**setting)
+        try:
+            worth = estimator.score(X, y) if scorer is None else scorer(estimator, X, y, **kwargs)
+            cost = mean_cost_scorer(estimator, X)
+        except ValueError as error:
+            if error_score == "raise":
+                raise
+            warn(f"{setting!r} cannot be scored and is left out: {error}")
+            worth = cost = np.nan
+        found |= {f"quality{j}": worth, f"cost{j}": cost}
+    return found
 
 
 class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     """Grid search for the best estimator whose mean cost keeps to a budget.
 
     What :class:`~sklearn.model_selection.GridSearchCV` does with
-    :func:`best_within_budget` and :func:`mean_cost_scorer`, and what it cannot do: it has a
-    ``best_score_``, its calls take a `budget`, and it has ``predict_routed``, ``predict_cost`` and
-    ``route``, also where the estimator is a pipeline.
+    :func:`best_within_budget` and :func:`mean_cost_scorer`, and what it cannot do: it fits once
+    for all values of ``budget``, ``reg_lambda`` and ``exchange_rate`` of the decision estimator,
+    which act without a fit; it has a ``best_score_``, its calls take a `budget`, and it has
+    ``predict_routed``, ``predict_cost`` and ``route``, also where the estimator is a pipeline.
 
     Parameters
     ----------
@@ -33,7 +53,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         A cost-aware estimator, or a pipeline that ends in one.
 
     param_grid : dict or list of dict
-        As in :class:`~sklearn.model_selection.GridSearchCV`.
+        As in :class:`~sklearn.model_selection.GridSearchCV`. In a list of grids every candidate
+        is fitted.
 
     budget : float
         Largest mean cost per sample over the validation folds, in the unit of the
@@ -137,13 +158,36 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
 
     @property
     def scoring(self):
-        """Scorers of quality and cost."""
-        return {"quality": self.quality, "cost": mean_cost_scorer}
+        """Scores of quality and cost at each setting."""
+        how = {"quality": self.quality, "error_score": self.error_score}
+        return partial(_score_settings, settings=self._settings()[1], **how)
 
     @property
     def refit(self):
         """The rule that chooses."""
-        return best_within_budget(self.budget, "quality", "cost")
+        return self._choose
+
+    def _settings(self):
+        """The grid of what takes a fit, and the settings of what does not."""
+        inner, prefix = self.estimator, ""
+        while hasattr(inner, "steps"):
+            prefix += f"{inner.steps[-1][0]}__"
+            inner = inner.steps[-1][1]
+        if not isinstance(self.param_grid, Mapping):
+            return self.param_grid, [{}]
+        at_once = [prefix + name for name in _AT_ONCE if prefix + name in self.param_grid]
+        fits = {name: values for name, values in self.param_grid.items() if name not in at_once}
+        return fits, list(ParameterGrid({name: self.param_grid[name] for name in at_once}))
+
+    def _run_search(self, evaluate_candidates):
+        evaluate_candidates(ParameterGrid(self._settings()[0]))
+
+    def _choose(self, results):
+        """The fitted candidate whose best setting is the best within the budget."""
+        settings = self._settings()[1]
+        found = _by_setting(results, settings)
+        best = best_within_budget(self.budget, "quality", "cost")(found)
+        return best // len(settings)
 
     def fit(self, X, y=None, **params):
         """Fit and judge every candidate, and fit the best one on all rows.
@@ -165,6 +209,12 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         self
         """
         super().fit(X, y, **params)
+        settings = self._settings()[1]
+        self.cv_results_ = _by_setting(self.cv_results_, settings)
+        rule = best_within_budget(self.budget, "quality", "cost")
+        self.best_index_ = rule(self.cv_results_)
+        self.best_params_ = self.cv_results_["params"][self.best_index_]
+        self.best_estimator_.set_params(**settings[self.best_index_ % len(settings)])
         self.best_score_ = float(self.cv_results_["mean_test_quality"][self.best_index_])
         self.best_cost_ = float(self.cv_results_["mean_test_cost"][self.best_index_])
         return self
@@ -173,7 +223,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
 
     def _decider(self):
         inner = getattr(self, "best_estimator_", self.estimator)
-        while not hasattr(inner, "predict_routed") and hasattr(inner, "steps"):
+        while hasattr(inner, "steps"):
             inner = inner.steps[-1][1]
         return inner
 
@@ -238,7 +288,36 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         -------
         float
         """
-        if budget is None:
-            return super().score(X, y, **params)
         check_is_fitted(self)
-        return make_budget_scorer(budget, self.quality)(self.best_estimator_, X, y, **params)
+        if budget is not None:
+            return make_budget_scorer(budget, self.quality)(self.best_estimator_, X, y, **params)
+        if self.quality is None:
+            return float(self.best_estimator_.score(X, y, **params))
+        scorer = get_scorer(self.quality) if isinstance(self.quality, str) else self.quality
+        return float(scorer(self.best_estimator_, X, y, **params))
+
+
+def _by_setting(results, settings):
+    """Results of a search with one candidate for each setting of each fitted one."""
+    n = len(settings)
+    found = {
+        key: np.repeat(values, n)
+        for key, values in results.items()
+        if "_test_" not in key and key != "params"
+    }
+    for name in settings[0]:
+        values = np.empty(n, dtype=object)
+        values[:] = [setting[name] for setting in settings]
+        found[f"param_{name}"] = np.ma.array(np.tile(values, len(results["params"])))
+    found["params"] = [
+        {**fitted, **setting} for fitted in results["params"] for setting in settings
+    ]
+    for key in list(results):
+        if key.endswith(("_test_quality0", "_test_cost0")) and not key.startswith("rank"):
+            columns = [results[f"{key[:-1]}{j}"] for j in range(n)]
+            found[key[:-1]] = np.column_stack(columns).ravel()
+    for name in ("quality", "cost"):
+        mean = found[f"mean_test_{name}"]
+        ranks = rankdata(-np.nan_to_num(mean, nan=-np.inf), method="min")
+        found[f"rank_test_{name}"] = ranks.astype(np.int32)
+    return found

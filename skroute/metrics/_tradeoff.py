@@ -12,32 +12,17 @@ from skroute.base import affords, check_affordable, check_costs
 from skroute.metrics._curve import check_budgets
 from skroute.utils._compat import Interval, Real, validate_params
 from skroute.utils._named import by_label, in_order
+from skroute.utils._validation import check_numbers
 
 
 def check_curve(cost, quality):
-    """Validate the points of a curve and sort them by cost, then by quality.
-
-    Raises
-    ------
-    ValueError
-        If there is no point, the lengths differ, or a number is not finite.
-    """
-    cost, quality = _finite_numbers(cost, "cost"), _finite_numbers(quality, "quality")
-    if cost.ndim != 1 or cost.shape != quality.shape:
-        raise ValueError(
-            "cost and quality must be one-dimensional and of the same length, got shapes "
-            f"{cost.shape} and {quality.shape}."
-        )
+    """The points of a curve, sorted by cost, then by quality."""
+    cost = check_numbers(cost, "cost of the curve", shape=(None,))
+    quality = check_numbers(quality, "quality of the curve", shape=cost.shape)
+    if not len(cost):
+        raise ValueError("cost and quality must have at least one point each, got none.")
     order = np.lexsort((quality, cost))
     return cost[order], quality[order]
-
-
-def _finite_numbers(values, name):
-    """Validated numbers; what is plain already, as in each resample, is taken as it is."""
-    plain = type(values) is np.ndarray and values.dtype == np.float64 and values.ndim == 1
-    if plain and len(values) and np.isfinite(values).all():
-        return values
-    return check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
 
 
 def check_anchors(weak, strong):
@@ -196,11 +181,12 @@ def cost_quality_auc(
     x, y = check_curve(cost, quality)
     start = x[0] if low is None else low
     end = x[-1] if high is None else high
-    if start < x[0]:
+    if not affords(start, x[0]):
         raise ValueError(
             f"low={low!r} is below the smallest cost of the curve, {x[0]:.17g}; the curve says "
             "nothing about cheaper budgets."
         )
+    start = max(start, x[0])
     if not start < end:
         raise ValueError(
             f"The range of costs must not be empty, got {start:.17g} to {end:.17g}. A curve needs "
@@ -409,59 +395,6 @@ def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
     return order[y[order] > best_before]
 
 
-def distance_to_pareto_front(
-    cost: ArrayLike, quality: ArrayLike, *, front_cost: ArrayLike, front_quality: ArrayLike
-) -> NDArray[np.float64]:
-    """Quality that each point lacks to be on the front of other points.
-
-    For a point the best quality that any point of the front has at no higher cost, less its
-    own quality; 0 if it is as good or better, or cheaper than the whole front (the
-    additive epsilon indicator in the direction of quality [1]_).
-
-    Parameters
-    ----------
-    cost : array-like of shape (n_points,)
-        Cost of each point to judge.
-
-    quality : array-like of shape (n_points,)
-        Quality of each point to judge.
-
-    front_cost : array-like of shape (n_front,)
-        Costs of the points to compare with: those of the front or any superset.
-
-    front_quality : array-like of shape (n_front,)
-        Their qualities.
-
-    Returns
-    -------
-    ndarray of shape (n_points,), dtype=float64
-        Distances, in the unit of quality and in the order of the points; not negative.
-
-    Raises
-    ------
-    ValueError
-        If there is no point, lengths differ, or a number is not finite.
-
-    References
-    ----------
-    .. [1] E. Zitzler et al. (2003). Performance assessment of multiobjective optimizers: an
-       analysis and review. IEEE Transactions on Evolutionary Computation 7(2).
-
-    Examples
-    --------
-    >>> from skroute.metrics import distance_to_pareto_front
-    >>> distance_to_pareto_front(
-    ...     cost=[1, 3], quality=[0.5, 0.95], front_cost=[1, 2], front_quality=[0.6, 0.9]
-    ... ).round(3)
-    array([0.1, 0. ])
-    """
-    check_curve(cost, quality)
-    front_x, front_y = check_curve(front_cost, front_quality)
-    reachable = np.searchsorted(front_x, np.asarray(cost, dtype=np.float64), side="right")
-    best = np.r_[-np.inf, np.maximum.accumulate(front_y)][reachable]
-    return np.maximum(best - np.asarray(quality, dtype=np.float64), 0.0)
-
-
 class ReferenceCurves(NamedTuple):
     """What can be had at each budget without a router, and with a perfect one.
 
@@ -486,22 +419,13 @@ class ReferenceCurves(NamedTuple):
     single: NDArray[np.float64]
 
 
-def check_all_known(Q):
-    """Quality of each choice on each row, none of it NaN: not known.
-
-    Parameters
-    ----------
-    Q : array-like of shape (n_samples, n_choices)
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_choices), dtype=float64
-    """
-    quality = check_array(Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan")
+def check_all_known(Q, name="Q"):
+    """Quality of each choice on each row, none of it NaN: not known."""
+    quality = check_array(Q, dtype=np.float64, input_name=name, ensure_all_finite="allow-nan")
     if lacking := int(np.isnan(quality).any(axis=1).sum()):
         raise ValueError(
-            f"Q has NaN, not known, in {lacking} of {len(quality)} rows: an oracle picks by all "
-            "outcomes. Give the rows on which all are known, ~np.isnan(Q).any(axis=1)."
+            f"{name} has NaN, not known, in {lacking} of {len(quality)} rows: an oracle picks by "
+            f"all outcomes. Give the rows on which all are known, ~np.isnan({name}).any(axis=1)."
         )
     return quality
 

@@ -644,7 +644,7 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
 
     @property
     def overlap_(self):
-        """How often the log made the choices of the policy (:class:`~skroute.metrics.Overlap`)."""
+        """How often the log made the choices of the policy (a named tuple)."""
         check_is_fitted(self)
         if self._log.propensity is None:
             raise AttributeError("overlap_ is of logs of one answer per request: fit with choice.")

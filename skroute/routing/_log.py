@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skroute.base import check_costs
-from skroute.metrics import Overlap
+from skroute.metrics._off_policy import Overlap
 from skroute.quality._logged import (
     KnownCellsRegressor,
     as_numbers,
@@ -343,7 +343,7 @@ def kept_choices(names, n_samples, exclude, allowed):
 
 
 def overlap_of(log, choices):
-    """How often the log made the choices of a policy (:class:`~skroute.metrics.Overlap`)."""
+    """How often the log made the choices of a policy (a named tuple)."""
     weight = log.known.weight
     needed, matched = (
         choices.totals(table) for table in (np.ones(weight.shape), (weight > 0).astype(float))

@@ -12,6 +12,7 @@ from skroute.certified._evidence import Evidence
 from skroute.certified._loss import Loss
 from skroute.certified._selection import Selection, Terms
 from skroute.datasets import make_routing_problem
+from skroute.metrics._objectives import Worth
 from skroute.routing import BudgetRouter
 from tests.certified.toy import FROZEN, certified, table
 
@@ -146,7 +147,7 @@ def selection(losses, costs, single=None, **terms):
         np.ones(2), 0 if single else -1, single, nothing, [], False, True, {}, set(),
     )  # fmt: skip
     asked = {"max_loss": 0.1, "max_cost": 1.0, "confidence": 0.9, "fallback": "raise", **terms}
-    return Selection(evidence, Terms(**asked, loss=Loss(1.0, "losses"), asserted=False))
+    return Selection(evidence, Terms(**asked, loss=Loss(Worth(), 1.0, "losses"), asserted=False))
 
 
 def test_a_safe_end_that_fails_keeps_its_share_of_the_level():

@@ -6,10 +6,12 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyRegressor
@@ -557,6 +559,13 @@ def test_scores_are_those_of_the_wrapped(labelled):
             told = {"sample_weight": given_weight}
             expected = fitted.score(X, target, budget=made.certificate_.operating_budget, **told)
             assert made.score(X, target, **told) == pytest.approx(expected)
+        if target is sets:
+            assert made.score(X, csr_array(sets)) == made.score(X, sets)
+        elif target is Q:
+            frame = pd.DataFrame(Q[:, ::-1], columns=["large", "small"])
+            assert made.score(X, frame) == made.score(X, Q)
+            with pytest.raises(ValueError, match="y must have shape"):
+                made.score(X, Q[:, [0, 1, 1]])
     assert CertifiedRouter(occam(), max_loss=0.5, **OPTIONS).fit(X, y).score(X, y[:, None]) > 0.6
 
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import binomtest
 
-from skroute.metrics import _bootstrap, bootstrap_interval
+from skroute.metrics import _compare, bootstrap_interval
 
 
 def test_is_the_plain_bootstrap():
@@ -32,13 +32,14 @@ def test_is_the_plain_bootstrap():
 def test_parts_do_not_change_the_result(monkeypatch):
     rows = np.random.RandomState(0).normal(size=40)
     whole = bootstrap_interval(float, rows, n_resamples=30, random_state=0)
-    monkeypatch.setattr(_bootstrap, "_CHUNK", 7 * 40)
+    monkeypatch.setattr(_compare, "_CHUNK", 7 * 40)
     assert_allclose(bootstrap_interval(float, rows, n_resamples=30, random_state=0), whole)
     # Fewer numbers than rows: one resample at a time.
-    monkeypatch.setattr(_bootstrap, "_CHUNK", 1)
+    monkeypatch.setattr(_compare, "_CHUNK", 1)
     assert_allclose(bootstrap_interval(float, rows, n_resamples=30, random_state=0), whole)
 
 
+@pytest.mark.slow
 def test_coverage():
     state = np.random.RandomState(0)
     n_trials = 300

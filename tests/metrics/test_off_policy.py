@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 import skroute.quality._logged as mechanism
 from skroute.metrics import OffPolicyDisplay, off_policy_curve
-from skroute.metrics._off_policy_sums import (
+from skroute.metrics._off_policy import (
     direct_method,
     doubly_robust,
     snips,
@@ -89,10 +89,12 @@ def true_mean():
 TRUTH = true_mean()
 
 
+@pytest.mark.slow
 def test_doubly_robust_covers_the_truth_though_the_model_is_wrong():
     assert coverage(lambda weight: weight) > 0.925
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutate",
     [
@@ -255,6 +257,7 @@ def test_scaled_features_change_nothing_of_the_refusals(router):
     assert off_policy_curve(piped, X, q, choice=choice, propensity=b, budgets=[4]).budget[0] == 4
 
 
+@pytest.mark.slow
 def test_skewness_is_taken_out_of_intervals():
     """Heavy tails on one row in five: without the correction one interval in ten misses."""
     rng = np.random.default_rng(0)

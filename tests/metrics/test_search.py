@@ -7,12 +7,14 @@ from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skroute.features import CostAwarePipeline, LazyFeatures
 from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.metrics import BudgetSearchCV, best_within_budget, mean_cost_scorer
+from skroute.routing import FrugalMLClassifier, OccamRouterClassifier
 
 X, Y = make_classification(160, n_features=6, n_informative=4, random_state=0)
 GRID = [0.0005, 0.02, 0.05]
@@ -79,3 +81,36 @@ def test_candidates_that_fail_say_why():
         too_little.fit(X, Y)
     with pytest.raises(ValueError, match="budget"):
         BudgetSearchCV(miser(), {"gamma": [1]}, budget=-1).fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", [OccamRouterClassifier, FrugalMLClassifier])
+def test_it_fits_once_for_what_acts_at_once(kind):
+    fits = []
+
+    class Noting(DummyClassifier):
+        def fit(self, X, y):
+            fits.append(len(X))
+            return super().fit(X, y)
+
+    router = kind([("prior", Noting()), ("bayes", GaussianNB())], costs=[1, 5], cv=2)
+    grid = {"router__budget": [0.5, 1.0, 2.0, 4.0], "router__estimators": [router.estimators]}
+    if kind is OccamRouterClassifier:
+        grid["router__reg_lambda"] = [0, 2.0]
+    pipeline = Pipeline([("scale", StandardScaler()), ("router", router)])
+    with pytest.warns(UserWarning, match="cannot be scored and is left out"):
+        search = BudgetSearchCV(pipeline, grid, budget=3, cv=2).fit(X, Y)
+    # Two folds and the best on all rows, each of them in two folds more.
+    assert len(fits) == 9
+    theirs = GridSearchCV(
+        pipeline,
+        grid | {"router__budget": [1.0, 2.0, 4.0]},
+        scoring={"quality": None, "cost": mean_cost_scorer},
+        refit=best_within_budget(3, "quality"),
+        cv=2,
+    ).fit(X, Y)
+    assert search.best_params_ == theirs.best_params_
+    ours = search.cv_results_
+    for params, quality in zip(*map(theirs.cv_results_.get, ("params", "mean_test_quality"))):
+        assert ours["mean_test_quality"][ours["params"].index(params)] == quality
+    np.testing.assert_array_equal(search.predict(X), theirs.predict(X))
+    assert np.isnan(ours["mean_test_cost"]).mean() == 0.25

@@ -130,7 +130,7 @@ def test_losses_of_numbers_are_those_of_scikit_learn(name):
         ("auc", "'quality' parameter"),
         ({("no", "yes"): 1.0}, r"no entry for \('yes', 'no'\)"),
         ({("no", "maybe"): 1.0}, "whose key is not a pair"),
-        ({("no", "yes"): np.nan, ("yes", "no"): 1.0}, "finite numbers|no entry"),
+        ({("no", "yes"): np.nan, ("yes", "no"): 1.0}, "no missing values|no entry"),
         (np.eye(3), r"shape \(2, 2\)"),
         (("predict_proba", 3), "needs a function"),
         (("scores", len), "as a pair must be"),

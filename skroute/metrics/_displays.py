@@ -1,0 +1,1054 @@
+"""Pictures of cost, quality and routes."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import ConfusionMatrixDisplay
+from sklearn.utils import check_array, check_consistent_length
+
+from skroute.assignment import assignment_path
+from skroute.base import check_costs
+from skroute.metrics._curve import Walk, check_budgets, find_router
+from skroute.metrics._objectives import qualities_of_singles, rows_of, sample_quality
+from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
+from skroute.metrics._tradeoff import reference_curves
+from skroute.utils._compat import validate_style_kwargs
+from skroute.utils._named import by_label, in_order
+from skroute.utils._once import walking
+from skroute.utils._optional import axes_of, import_optional
+
+
+class _Display:
+    """What is drawn on axes that are given or made, and kept."""
+
+    def _on(self, ax):
+        self.ax_ = axes_of(self, ax)
+        self.figure_ = self.ax_.figure
+        return self.ax_
+
+
+class AccuracyCostDisplay(_Display):
+    """Quality over mean cost.
+
+    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
+    one. Curves of other estimators go on the same axes: ``ax=display.ax_``.
+
+    Parameters
+    ----------
+    cost : ndarray of shape (n_points,)
+        Mean cost per sample at each point.
+
+    quality : ndarray of shape (n_points,)
+        Mean quality at each point.
+
+    name : str, default=None
+        Name of the curve for the legend. None draws no legend.
+
+    xlabel : str, default="Mean cost per sample"
+        Label of the horizontal axis.
+
+    ylabel : str, default="Mean quality"
+        Label of the vertical axis.
+
+    singles : dict from str to (float, float), default=None
+        Mean cost and mean quality of choices that may answer every row. They are drawn as points,
+        with the best :term:`random mix` of them, which does not look at the rows, as a line.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the curve.
+
+    figure_ : matplotlib Figure
+        Figure that holds the axes.
+
+    line_ : matplotlib Line2D
+        The curve.
+
+    mix_ : matplotlib Line2D or None
+        The random mix.
+
+    See Also
+    --------
+    accuracy_cost_curve : The numbers behind the picture.
+    reference_curves : The oracle, to draw beside it.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.linear_model import Ridge
+    >>> from skroute.datasets import make_routing_problem
+    >>> from skroute.metrics import AccuracyCostDisplay
+    >>> from skroute.routing import BudgetRouter
+    >>> problem = make_routing_problem(600, n_models=3, random_state=0)
+    >>> X, Q = problem.data, problem.quality
+    >>> router = BudgetRouter(Ridge(), costs=problem.costs).fit(X[:300], Q[:300])
+    >>> display = AccuracyCostDisplay.from_estimator(
+    ...     router, X[300:], Q[300:], budgets=[0.2, 0.4, 0.6, 0.8, 1.0]
+    ... )
+    >>> list(display.singles)
+    ['choice0', 'choice1', 'choice2']
+    >>> plt.close()
+    """
+
+    def __init__(
+        self,
+        *,
+        cost: ArrayLike,
+        quality: ArrayLike,
+        name: str | None = None,
+        xlabel: str = "Mean cost per sample",
+        ylabel: str = "Mean quality",
+        singles: dict[str, tuple[float, float]] | None = None,
+    ) -> None:
+        self.cost = cost
+        self.quality = quality
+        self.name = name
+        self.xlabel = xlabel
+        self.ylabel = ylabel
+        self.singles = singles
+
+    def plot(
+        self,
+        *,
+        ax: Any = None,
+        name: str | None = None,
+        curve_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
+        """Draw the curve, and the single choices with their random mix where they are known.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        name : str, default=None
+            Name of the curve for the legend. None takes the one given at construction.
+
+        curve_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot``. ``{"drawstyle": "steps-post"}`` suits
+            a curve whose points cannot be mixed.
+
+        Returns
+        -------
+        display : :class:`AccuracyCostDisplay`
+            The object itself, with `ax_`, `figure_`, `line_` and `mix_`.
+        """
+        ax, self.mix_ = self._on(ax), None
+        name = self.name if name is None else name
+        default = {"marker": "o", "markersize": 4}
+        if name is not None:
+            default["label"] = name
+        order = np.argsort(self.cost, kind="stable")
+        (self.line_,) = ax.plot(
+            np.asarray(self.cost)[order],
+            np.asarray(self.quality)[order],
+            **validate_style_kwargs(default, curve_kwargs or {}),
+        )
+        ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
+        if self.singles:
+            self._draw_singles(ax)
+        if self.singles or "label" in default or "label" in (curve_kwargs or {}):
+            ax.legend(loc="best")
+        return self
+
+    def _draw_singles(self, ax):
+        cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
+        # A problem of one row whose choices are the models: its relaxation mixes two of them.
+        mix = assignment_path(quality[np.newaxis], cost)
+        (self.mix_,) = ax.plot(mix.budgets, mix.objectives, "--", color="0.5", label="random mix")
+        ax.plot(cost, quality, "o", color="0.5", markersize=4)
+        for name, at in self.singles.items():
+            ax.annotate(
+                name,
+                at,
+                (4, -4),
+                textcoords="offset points",
+                va="top",
+                fontsize="small",
+                color="0.4",
+            )
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        budgets: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        row_quality: Any = None,
+        references: bool | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        curve_kwargs: dict[str, Any] | None = None,
+        **params: Any,
+    ) -> Self:
+        """Evaluate a fitted estimator at several budgets and draw the curve.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted cost-aware estimator, a pipeline that ends with one, or a search over
+            one of these.
+
+        X : array-like of shape (n_samples, n_features)
+            Rows that the estimator has not been fitted on.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_columns)
+            The truth, see :func:`accuracy_cost_curve`.
+
+        budgets : array-like of shape (n_budgets,)
+            Mean costs per sample.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        row_quality : callable, default=None
+            Quality of each row, see :func:`accuracy_cost_curve`.
+
+        references : bool, default=None
+            Whether to draw the single choices and their best random mix beside the curve, where
+            the estimator has single choices; every member is then asked about every row. None
+            draws them in a new figure, and leaves axes that are given to what is on them.
+
+        name : str, default=None
+            Name of the curve for the legend. None takes the class name of the estimator.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        curve_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot``.
+
+        **params : keyword arguments
+            Further arguments of ``predict_routed``, see :func:`accuracy_cost_curve`.
+
+        Returns
+        -------
+        display : :class:`AccuracyCostDisplay`
+            The drawn curve.
+        """
+        walk = Walk(estimator, X, y, row_quality, sample_weight, **params)
+        curve, label = walk.curve(check_budgets(budgets)), walk.worth.label
+        singles = None
+        if references or (references is None and ax is None):
+            found = qualities_of_singles(walk.router, walk.X, walk.y, walk.worth, **walk.call)
+            singles = {
+                name: (np.average(paid, weights=walk.weight), _known_mean(worth, walk.weight))
+                for name, worth, paid in zip(found[0], found[1].T, found[2].T)
+            }
+        display = cls(
+            cost=curve.cost,
+            quality=curve.quality,
+            name=type(estimator).__name__ if name is None else name,
+            ylabel="Mean quality" if label is None else f"Quality ({label})",
+            singles=singles,
+        )
+        return display.plot(ax=ax, curve_kwargs=curve_kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_preds: Any,
+        costs: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        curve_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
+        """Draw the curve of answers that were obtained elsewhere.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,) or (n_samples, n_labels)
+            True labels, or an indicator matrix of labels.
+
+        y_preds : sequence of array-like of the shape of `y_true`
+            The answers, one array per point of the curve.
+
+        costs : array-like of shape (n_points,) or (n_points, n_samples)
+            Cost of the answers: a mean per point or a number per row.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        name : str, default=None
+            Name of the curve for the legend. None draws no legend.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        curve_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot``.
+
+        Returns
+        -------
+        display : :class:`AccuracyCostDisplay`
+            The drawn curve.
+        """
+        check_consistent_length(y_preds, costs)
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        quality = [
+            np.average(sample_quality(y_true, y_pred), weights=weights) for y_pred in y_preds
+        ]
+        cost = np.asarray(costs, dtype=np.float64)
+        if cost.ndim == 2:
+            cost = np.average(cost, axis=1, weights=weights)
+        display = cls(cost=cost, quality=np.array(quality), name=name)
+        return display.plot(ax=ax, curve_kwargs=curve_kwargs)
+
+
+def _known_mean(values, weight):
+    """Weighted mean of the values that are not NaN."""
+    known = ~np.isnan(values)
+    return np.average(values[known], weights=weight[known]) if known.any() else np.nan
+
+
+class RouteShareDisplay(_Display):
+    """Share of the rows that each choice gets, over budgets.
+
+    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
+    one.
+
+    Parameters
+    ----------
+    budget : ndarray of shape (n_budgets,)
+        The budgets, finite.
+
+    route_share : ndarray of shape (n_budgets, n_choices)
+        Share of the rows for which each choice was made.
+
+    choices : sequence of str
+        Names of the choices.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the areas.
+
+    figure_ : matplotlib Figure
+        Figure that holds the axes.
+
+    areas_ : list of matplotlib PolyCollection
+        One area per choice, from the bottom up.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from skroute.metrics import RouteShareDisplay
+    >>> display = RouteShareDisplay.from_predictions(
+    ...     [[0, 0, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]],
+    ...     budgets=[1, 2, 3],
+    ...     choices=["small", "large"],
+    ... )
+    >>> display.route_share
+    array([[1. , 0. ],
+           [0.5, 0.5],
+           [0. , 1. ]])
+    >>> plt.close()
+    """
+
+    def __init__(self, *, budget: ArrayLike, route_share: ArrayLike, choices: Any) -> None:
+        self.budget = budget
+        self.route_share = route_share
+        self.choices = choices
+
+    def plot(self, *, ax: Any = None, area_kwargs: dict[str, Any] | None = None) -> Self:
+        """Draw the areas.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        area_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``stackplot``, for example ``colors``.
+
+        Returns
+        -------
+        display : :class:`RouteShareDisplay`
+            The object itself, with `ax_`, `figure_` and `areas_`.
+        """
+        ax = self._on(ax)
+        order = np.argsort(self.budget, kind="stable")
+        budget, share = np.asarray(self.budget)[order], np.asarray(self.route_share)[order]
+        default = {"labels": [str(choice) for choice in self.choices], "alpha": 0.85}
+        if share.shape[1] > 10:
+            # The default cycle has ten colours; more choices would share one.
+            pyplot = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
+            default["colors"] = pyplot.get_cmap("turbo")(np.linspace(0.05, 0.95, share.shape[1]))
+        self.areas_ = ax.stackplot(budget, share.T, **{**default, **(area_kwargs or {})})
+        ax.set(
+            xlabel="Budget (mean cost per sample)",
+            ylabel="Share of rows",
+            xlim=(budget[0], budget[-1]) if budget[0] < budget[-1] else None,
+            ylim=(0, 1),
+        )
+        handles, labels = ax.get_legend_handles_labels()
+        # Outside, since the areas fill the axes; in the order of the areas.
+        ax.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.01, 0.5))
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        budgets: ArrayLike,
+        ax: Any = None,
+        area_kwargs: dict[str, Any] | None = None,
+        **params: Any,
+    ) -> Self:
+        """Route rows at several budgets, without answering them, and draw the areas.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted cost-aware estimator, a pipeline that ends with one, or a search over
+            one of these.
+
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        budgets : array-like of shape (n_budgets,)
+            Mean costs per sample, finite.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        area_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``stackplot``.
+
+        **params : keyword arguments
+            Further arguments of ``route``, see :func:`accuracy_cost_curve`.
+
+        Returns
+        -------
+        display : :class:`RouteShareDisplay`
+            The drawn areas.
+        """
+        limits = check_budgets(budgets)
+        router, X = find_router(estimator, X)
+        router = walking(router)
+        routes = [router.route(X, budget=limit, **params) for limit in limits]
+        return cls.from_predictions(
+            routes, budgets=limits, choices=router.choices_, ax=ax, area_kwargs=area_kwargs
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        routes: Any,
+        *,
+        budgets: ArrayLike,
+        choices: Any,
+        ax: Any = None,
+        area_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
+        """Draw the areas of routes that were obtained elsewhere.
+
+        Parameters
+        ----------
+        routes : array-like of shape (n_budgets, n_samples), dtype=int
+            Index of the choice made for each row, at each budget.
+
+        budgets : array-like of shape (n_budgets,)
+            Mean costs per sample, finite.
+
+        choices : sequence of str
+            Names of the choices.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        area_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``stackplot``.
+
+        Returns
+        -------
+        display : :class:`RouteShareDisplay`
+            The drawn areas.
+        """
+        limits = check_budgets(budgets)
+        if not np.isfinite(limits).all():
+            raise ValueError(
+                f"budgets must be finite to have a place on the axis, got {limits.tolist()!r}."
+            )
+        check_consistent_length(routes, limits)
+        share = np.array(
+            [np.bincount(route, minlength=len(choices)) / len(route) for route in routes]
+        )
+        display = cls(budget=limits, route_share=share, choices=list(choices))
+        return display.plot(ax=ax, area_kwargs=area_kwargs)
+
+
+def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
+    """Share of the rows on which one model is right and another fails.
+
+    Entry ``(i, j)`` is the mean over the rows of ``max(Q[:, i] - Q[:, j], 0)``: for right
+    and wrong answers the share of rows on which model `i` (the row) is right and model `j`
+    (the column) is wrong, as in OCCAM, figure 15 [1]_; for other qualities how much better
+    `i` is on the rows where it is better. A large entry on both sides of the diagonal says
+    that routing between the two has something to gain.
+
+    Parameters
+    ----------
+    Q : array-like of shape (n_samples, n_models)
+        Quality of each model on each row: 1 or 0, or a number, higher is better; NaN where
+        it is not known.
+
+    Returns
+    -------
+    ndarray of shape (n_models, n_models), dtype=float64
+        The diagonal is 0. ``M[i, j] - M[j, i]`` is the difference of the mean qualities. Each
+        pair is compared on the rows on which both are known; NaN where there is none.
+
+    Raises
+    ------
+    ValueError
+        If `Q` does not have two axes or a value is infinite.
+
+    References
+    ----------
+    .. [1] D. Ding et al. (2024). OCCAM: Towards cost-efficient and accuracy-aware
+       classification inference. Appendix A.10. arXiv:2406.04508
+
+    Examples
+    --------
+    >>> from skroute.metrics import complementarity_matrix
+    >>> complementarity_matrix([[1, 1], [0, 1], [0, 1], [1, 0]])
+    array([[0.  , 0.25],
+           [0.5 , 0.  ]])
+    """
+    quality = check_array(Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan")
+    found = np.empty((quality.shape[1], quality.shape[1]))
+    # One model at a time, so that no array larger than Q is made.
+    for i, column in enumerate(quality.T):
+        better = np.maximum(column[:, None] - quality, 0.0)
+        known = ~np.isnan(better)
+        n = known.sum(axis=0)
+        total = np.where(known, better, 0.0).sum(axis=0)
+        found[i] = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+    return found
+
+
+class ComplementarityDisplay(_Display):
+    """Where one model is right and another fails, as a matrix.
+
+    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
+    one.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_models, n_models)
+        Entry ``(i, j)`` is the share of rows on which model `i` is right and `j` is wrong,
+        see :func:`complementarity_matrix`.
+
+    names : sequence of str
+        Names of the models.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the matrix.
+
+    figure_ : matplotlib Figure
+        Figure that holds the axes.
+
+    image_ : matplotlib AxesImage
+        The coloured matrix.
+
+    text_ : ndarray of shape (n_models, n_models), dtype=matplotlib Text
+        The entries in per cent, empty on the diagonal.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from skroute.metrics import ComplementarityDisplay
+    >>> display = ComplementarityDisplay.from_predictions(
+    ...     [0, 1, 1, 0], [[0, 0], [0, 1], [0, 1], [0, 1]], names=["small", "large"]
+    ... )
+    >>> display.matrix
+    array([[0.  , 0.25],
+           [0.5 , 0.  ]])
+    >>> plt.close()
+    """
+
+    def __init__(self, *, matrix: ArrayLike, names: Any) -> None:
+        self.matrix = matrix
+        self.names = names
+
+    def plot(self, *, ax: Any = None, im_kwargs: dict[str, Any] | None = None) -> Self:
+        """Draw the matrix.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        im_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``imshow``, for example ``cmap``.
+
+        Returns
+        -------
+        display : :class:`ComplementarityDisplay`
+            The object itself, with `ax_`, `figure_`, `image_` and `text_`.
+        """
+        ax, percent = self._on(ax), 100 * np.asarray(self.matrix, dtype=np.float64)
+        labels = [str(name) for name in self.names]
+        drawn = ConfusionMatrixDisplay(percent, display_labels=labels).plot(
+            ax=ax, values_format=".1f", xticks_rotation=45, im_kw={"vmin": 0, **(im_kwargs or {})}
+        )
+        self.image_, self.text_ = drawn.im_, drawn.text_
+        for text in np.diag(self.text_):
+            # 0 by definition.
+            text.set_text("")
+        drawn.im_.colorbar.set_label("% of rows")
+        ax.set(xlabel="Model that is wrong", ylabel="Model that is right")
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        ax: Any = None,
+        im_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
+        """Ask every member of a fitted router about every row and draw the matrix.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted router with ``named_estimators_``, a pipeline that ends with one, or a
+            search over one of these. Every member is called on all rows.
+
+        X : array-like of shape (n_samples, n_features)
+            Rows that the members have not been fitted on.
+
+        y : array-like of shape (n_samples,)
+            True labels.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        im_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``imshow``.
+
+        Returns
+        -------
+        display : :class:`ComplementarityDisplay`
+            The drawn matrix.
+        """
+        router, X = find_router(estimator, X)
+        members = router.named_estimators_
+        y_preds = np.column_stack([member.predict(X) for member in members.values()])
+        return cls.from_predictions(y, y_preds, names=list(members), ax=ax, im_kwargs=im_kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_preds: ArrayLike,
+        *,
+        names: Any,
+        ax: Any = None,
+        im_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
+        """Draw the matrix of answers that were obtained elsewhere.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            True labels.
+
+        y_preds : array-like of shape (n_samples, n_models)
+            What each model answers.
+
+        names : sequence of str
+            Names of the models.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        im_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``imshow``.
+
+        Returns
+        -------
+        display : :class:`ComplementarityDisplay`
+            The drawn matrix.
+        """
+        check_consistent_length(y_true, y_preds)
+        right = np.asarray(y_preds) == np.asarray(y_true)[:, np.newaxis]
+        display = cls(matrix=complementarity_matrix(right), names=list(names))
+        return display.plot(ax=ax, im_kwargs=im_kwargs)
+
+
+class RouterDiagnosticsDisplay(_Display):
+    """Are a router's estimates true, and what do its decisions make of them.
+
+    For each choice the mean quality that came out over the mean estimate, in bins of the estimate;
+    the title says how much the decisions gain above the best :term:`random mix` that spends the
+    same, and how much an oracle would.
+
+    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create one.
+
+    Parameters
+    ----------
+    reliability : list of ndarray of shape (3, n_bins)
+        For each choice the mean estimate of each bin, the mean quality that came out, and its
+        standard error.
+
+    names : list of str
+        The choices.
+
+    found : float
+        Mean quality above the best random mix that spends the same.
+
+    possible : float
+        The same of an oracle that spends as much.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the reliability.
+
+    figure_ : matplotlib Figure
+        Figure that holds the axes.
+
+    See Also
+    --------
+    skroute.quality.QualityRegressor : The estimator that routers take by default.
+    reference_curves : The random mix and the oracle.
+    sklearn.model_selection.LearningCurveDisplay : What more rows would bring.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.linear_model import Ridge
+    >>> from skroute.datasets import make_routing_problem
+    >>> from skroute.metrics import RouterDiagnosticsDisplay
+    >>> from skroute.routing import BudgetRouter
+    >>> problem = make_routing_problem(600, random_state=0)
+    >>> X, Q = problem.data, problem.quality
+    >>> router = BudgetRouter(Ridge(), costs=problem.costs).fit(X[:300], Q[:300])
+    >>> display = RouterDiagnosticsDisplay.from_estimator(router, X[300:], Q[300:], budget=0.5)
+    >>> bool(0 < display.found < display.possible)
+    True
+    >>> plt.close()
+    """
+
+    def __init__(
+        self, *, reliability: list, names: list[str], found: float, possible: float
+    ) -> None:
+        self.reliability = reliability
+        self.names = names
+        self.found = found
+        self.possible = possible
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw the reliability.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        Returns
+        -------
+        display : :class:`RouterDiagnosticsDisplay`
+            The object itself, with `ax_` and `figure_`.
+        """
+        ax = self._on(ax)
+        for name, (estimate, quality, error) in zip(self.names, self.reliability):
+            ax.errorbar(estimate, quality, 1.96 * error, marker="o", markersize=3, label=name)
+        estimates = np.concatenate([part[0] for part in self.reliability])
+        ends = [estimates.min(), estimates.max()]
+        ax.plot(ends, ends, linestyle=":", color="black")
+        ax.set(
+            xlabel="Estimated quality",
+            ylabel="Quality that came out",
+            title=f"{self.found:+.3g} of {self.possible:+.3g} above the random mix",
+        )
+        ax.legend(loc="best")
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        costs: ArrayLike | None = None,
+        n_bins: int = 10,
+        ax: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Judge a fitted router on rows that it was not fitted on, and draw.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted router with ``predict_quality``, ``route`` and ``predict_cost``, such as
+            :class:`~skroute.routing.BudgetRouter`.
+
+        X : indexable of n_samples rows
+            Rows that the router has not been fitted on.
+
+        y : array-like of shape (n_samples, n_choices)
+            What each choice was worth, in the order of ``choices_``; a frame is read by name.
+
+        costs : array-like of shape (n_choices,) or (n_samples, n_choices), default=None
+            Cost of each choice. None takes the router's ``costs_``.
+
+        n_bins : int, default=10
+            Bins of the estimates, with equally many rows.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        **params : keyword arguments
+            Of ``route`` and ``predict_cost``, such as ``budget``.
+
+        Returns
+        -------
+        display : :class:`RouterDiagnosticsDisplay`
+            The drawn diagnostics.
+        """
+        names = list(estimator.choices_)
+        quality = rows_of(y, estimator)
+        costs = in_order(by_label(estimator.costs_ if costs is None else costs), names)
+        costs = check_costs(costs, names) if isinstance(costs, dict) else costs
+        return cls._of(
+            quality,
+            estimator.predict_quality(X),
+            estimator.route(X, **params),
+            costs,
+            float(np.mean(estimator.predict_cost(X, **params))),
+            names,
+            n_bins,
+            ax,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        route: ArrayLike,
+        costs: ArrayLike,
+        *,
+        names: list[str] | None = None,
+        n_bins: int = 10,
+        ax: Any = None,
+    ) -> Self:
+        """Draw the diagnostics of estimates and routes that were obtained elsewhere.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples, n_choices)
+            What each choice was worth.
+
+        y_pred : array-like of shape (n_samples, n_choices)
+            What it was estimated to be worth.
+
+        route : array-like of int of shape (n_samples,)
+            The choice that was made for each row.
+
+        costs : array-like of shape (n_choices,) or (n_samples, n_choices)
+            Cost of each choice.
+
+        names : list of str, default=None
+            The choices. None numbers them.
+
+        n_bins : int, default=10
+            Bins of the estimates, with equally many rows.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        Returns
+        -------
+        display : :class:`RouterDiagnosticsDisplay`
+            The drawn diagnostics.
+        """
+        shape, route = np.shape(y_true), np.asarray(route)
+        paid = np.broadcast_to(np.asarray(costs, np.float64), shape)
+        spent = paid[np.arange(len(route)), route].mean()
+        names = names or [f"choice{j}" for j in range(shape[1])]
+        return cls._of(y_true, y_pred, route, costs, float(spent), names, n_bins, ax)
+
+    @classmethod
+    def _of(cls, quality, estimate, route, costs, spent, names, n_bins, ax):
+        quality = check_array(quality, dtype=np.float64, input_name="y")
+        estimate = check_array(estimate, dtype=np.float64, input_name="estimates")
+        check_consistent_length(quality, estimate, route)
+        curves = reference_curves(quality, costs, [spent])
+        realised = quality[np.arange(len(route)), route].mean()
+        reliability = [_in_bins(*pair, n_bins) for pair in zip(estimate.T, quality.T)]
+        found = float(realised - curves.random[0])
+        possible = float(curves.oracle[0] - curves.random[0])
+        display = cls(reliability=reliability, names=names, found=found, possible=possible)
+        return display.plot(ax=ax)
+
+
+def _in_bins(estimate, quality, n_bins):
+    """Mean estimates, mean qualities and their standard errors, in bins of equally many rows."""
+    order = np.argsort(estimate, kind="stable")
+    bins = np.array_split(order, max(1, min(n_bins, len(order) // 2)))
+    means = [[values[rows].mean() for rows in bins] for values in (estimate, quality)]
+    return np.array([*means, [quality[rows].std(ddof=1) / np.sqrt(len(rows)) for rows in bins]])
+
+
+_NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly robust"}
+
+
+class OffPolicyDisplay(_Display):
+    """Quality over mean cost, estimated from a log of one answer per request.
+
+    It is recommended to use :meth:`from_estimator` to create one.
+
+    Parameters
+    ----------
+    curve : OffPolicyCurve
+        From :func:`off_policy_curve`.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the curve.
+
+    figure_ : matplotlib Figure
+        Figure that holds the axes.
+
+    lines_ : list of matplotlib Line2D
+        One for each estimator drawn.
+
+    band_ : matplotlib PolyCollection
+        The interval of the doubly robust estimate.
+
+    See Also
+    --------
+    off_policy_curve : The numbers behind the picture.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> from skroute.datasets import make_routing_problem
+    >>> from skroute.metrics import OffPolicyDisplay
+    >>> from skroute.routing import BudgetRouter
+    >>> problem = make_routing_problem(1000, n_models=2, n_features=2, random_state=0)
+    >>> X, Q = problem.data, problem.quality
+    >>> router = BudgetRouter(costs=problem.costs).fit(X[:500], Q[:500])
+    >>> choice = np.random.default_rng(0).integers(0, 2, 500)
+    >>> q = Q[500:][np.arange(500), choice]
+    >>> OffPolicyDisplay.from_estimator(router, X[500:], q, choice=choice, budgets=[0.3, 0.6])
+    <...OffPolicyDisplay ...>
+    >>> plt.close()
+    """
+
+    def __init__(self, *, curve: OffPolicyCurve) -> None:
+        self.curve = curve
+
+    def plot(
+        self,
+        *,
+        ax: Any = None,
+        estimators: tuple[str, ...] = ("doubly_robust", "snips", "direct"),
+        curve_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
+        """Draw the curve.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        estimators : tuple of str, default=("doubly_robust", "snips", "direct")
+            Which estimates are drawn; the doubly robust one with its interval.
+
+        curve_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot`` for the lines.
+
+        Returns
+        -------
+        display : :class:`OffPolicyDisplay`
+            The object itself, with `ax_`, `figure_`, `lines_` and `band_`.
+        """
+        if unknown := [name for name in estimators if name not in _NAMES]:
+            raise ValueError(
+                f"estimators must be some of {list(_NAMES)!r}, got {unknown[0]!r} among them."
+            )
+        ax = self._on(ax)
+        self.lines_, self.band_ = [], None
+        for name in estimators:
+            quality, cost = getattr(self.curve.quality, name), getattr(self.curve.cost, name)
+            own = name == "doubly_robust"
+            style = {"marker": "o" if own else None, "linestyle": "-" if own else "--"}
+            style = validate_style_kwargs({**style, "label": _NAMES[name]}, curve_kwargs or {})
+            order = np.argsort(cost.estimate, kind="stable")
+            (line,) = ax.plot(cost.estimate[order], quality.estimate[order], **style)
+            self.lines_.append(line)
+            if own:
+                self.band_ = ax.fill_between(
+                    cost.estimate[order],
+                    quality.low[order],
+                    quality.high[order],
+                    alpha=0.2,
+                    color=line.get_color(),
+                )
+        ax.set(xlabel="Mean cost per sample", ylabel="Mean quality")
+        ax.legend(loc="best")
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        q: ArrayLike,
+        *,
+        ax: Any = None,
+        curve_kwargs: dict[str, Any] | None = None,
+        **params: Any,
+    ) -> Self:
+        """Estimate the curve of a fitted router from a log, and draw it.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted router, see :func:`off_policy_curve`.
+
+        X : array-like of shape (n_samples, n_features)
+            The requests.
+
+        q : array-like of shape (n_samples,)
+            Quality of the answer that was given.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        curve_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot``.
+
+        **params : keyword arguments
+            Of :func:`off_policy_curve`: `choice`, and what else is known of the log.
+
+        Returns
+        -------
+        display : :class:`OffPolicyDisplay`
+            The drawn curve.
+        """
+        curve = off_policy_curve(estimator, X, q, **params)
+        return cls(curve=curve).plot(ax=ax, curve_kwargs=curve_kwargs)

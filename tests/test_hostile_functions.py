@@ -91,7 +91,6 @@ def calls(tmp_path):
         "datasets.frugal_split": {"n_samples": 10, "random_state": 0, "train_share": 0.5},
         "datasets.get_data_home": {"data_home": "somewhere"},
         "datasets.make_four_clusters": {"n_samples": 12, "noise": 0.1, "random_state": 0},
-        "datasets.make_hard_centre": {"n_samples": 12, "random_state": 0},
         "datasets.make_routing_problem": {
             "n_samples": 10,
             "n_models": 3,

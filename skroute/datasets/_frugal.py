@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
-from skroute.datasets._base import FETCH_PARAMS, Arrays, Origin, github, load_or_fetch
+from skroute.datasets._base import FETCH_PARAMS, Origin, dump_npz, github, load_npz, load_or_fetch
 from skroute.datasets._frugal_sets import FRUGALMCT, FRUGALML, LogSet
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, validate_params
 
@@ -29,12 +29,16 @@ def _names(raw):
     return np.array([line.rstrip(",") for line in raw.decode("utf-8").split()])
 
 
-def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> Arrays:
-    """Arrays of a FrugalML set from its text files, one number a line."""
+def _columns(raw, kind, ids, dtype):
+    """A column for each service, from text files with one number a line."""
+    return np.column_stack([_numbers(raw[f"{kind} {i}"]) for i in ids]).astype(dtype)
+
+
+def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> bytes:
+    """Content of a FrugalML set from its text files."""
+    ids = entry.apis.ids
     y_true = _numbers(raw["TrueLabel"]).astype(np.int8)
-    predicted = np.column_stack(
-        [_numbers(raw[f"PredictedLabel {i}"]) for i in entry.apis.ids]
-    ).astype(np.int8)
+    predicted = _columns(raw, "PredictedLabel", ids, np.int8)
     arrays = {
         "y_true": y_true,
         "predicted_label": predicted,
@@ -42,45 +46,45 @@ def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> Arrays:
         **entry.apis.arrays(),
     }
     if "ImageName" in raw:
-        arrays["confidence"] = np.column_stack(
-            [_numbers(raw[f"Confidence {i}"]) for i in entry.apis.ids]
-        ).astype(np.float32)
+        arrays["confidence"] = _columns(raw, "Confidence", ids, np.float32)
         arrays["sample_id"] = _names(raw["ImageName"])
-    return arrays
+    return dump_npz(arrays)
 
 
-def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> Arrays:
-    """Arrays of a FrugalMCT set from its text files and, for labels, JSON files."""
+def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> bytes:
+    """Content of a FrugalMCT set from its text files and, for labels, JSON files."""
     sample_id = _names(raw["ImageName"])
     arrays = {
-        "reward": np.column_stack([_numbers(raw[f"Reward {i}"]) for i in entry.apis.ids]).astype(
-            np.float32
-        ),
+        "reward": _columns(raw, "Reward", entry.apis.ids, np.float32),
         "sample_id": sample_id,
         **entry.apis.arrays(),
     }
     if with_scores:
         column = {label: j for j, label in enumerate(entry.label_names)}
         row = {PurePosixPath(name).stem: i for i, name in enumerate(sample_id)}
+
+        def labels(name):
+            for item, named in json.loads(raw[name]).items():
+                for label in named:
+                    # A service may name labels that nobody asked for.
+                    if (j := column.get(label["transcription"])) is not None:
+                        yield row[PurePosixPath(item).stem], j, label
+
         y_true = np.zeros((len(row), len(column)), dtype=bool)
-        for name, labels in json.loads(raw["TrueLabel"]).items():
-            for label in labels:
-                y_true[row[PurePosixPath(name).stem], column[label["transcription"]]] = True
+        for i, j, _ in labels("TrueLabel"):
+            y_true[i, j] = True
         scores = np.zeros((len(row), len(with_scores), len(column)), dtype=np.float32)
         for k, api in enumerate(with_scores):
-            for name, labels in json.loads(raw[f"PredictedLabel {api}"]).items():
-                for label in labels:
-                    # A service may name a label twice, and labels that nobody asked for.
-                    if (j := column.get(label["transcription"])) is not None:
-                        i = row[PurePosixPath(name).stem]
-                        scores[i, k, j] = max(scores[i, k, j], label["confidence"])
+            for i, j, label in labels(f"PredictedLabel {api}"):
+                # Of a label that is named twice, the larger score.
+                scores[i, k, j] = max(scores[i, k, j], label["confidence"])
         arrays |= {
             "y_true": y_true,
             "scores": scores,
             "label_names": np.array(entry.label_names),
             "scores_api_ids": np.array(with_scores, dtype=np.int32),
         }
-    return arrays
+    return dump_npz(arrays)
 
 
 def _addresses(source, name, apis, *kinds):
@@ -89,48 +93,38 @@ def _addresses(source, name, apis, *kinds):
     return [github(*source, f"{folder}/Model{i}_{kind}.txt") for i in apis for kind in kinds]
 
 
+# Where the coding was not changed, a service has one of the two files only.
+_PREDICTED = ("PredictedLabel", "OriginalPredictedLabel")
+
+
 def frugalml_origin(name: str) -> Origin:
     """The origin of a FrugalML set."""
     entry = FRUGALML[name]
     ids = entry.apis.ids
     where = partial(_addresses, _FRUGALML, name)
     urls = {"TrueLabel": where(ids, "TrueLabel")}
-    for i in ids:
-        # Where the coding was not changed, a service has one of the two files only.
-        urls[f"PredictedLabel {i}"] = where([i], "PredictedLabel", "OriginalPredictedLabel")
+    urls |= {f"PredictedLabel {i}": where([i], *_PREDICTED) for i in ids}
     if name != "AFFECTNET":
         urls["ImageName"] = where(ids, "ImageName")
-        for i in ids:
-            urls[f"Confidence {i}"] = where([i], "Confidence")
-    return Origin(
-        path=f"frugalml/{name}.npz",
-        urls=urls,
-        convert=partial(convert_frugalml, entry=entry),
-        digest=entry.digest,
-        size="up to 10 MB",
-    )
+        urls |= {f"Confidence {i}": where([i], "Confidence") for i in ids}
+    convert = partial(convert_frugalml, entry=entry)
+    path, size = f"frugalml/{name}.npz", "up to 10 MB"
+    return Origin(path, urls, convert, load_npz, entry.digest, size)
 
 
 def frugalmct_origin(name: str) -> Origin:
     """The origin of a FrugalMCT set."""
     entry = FRUGALMCT[name]
-    ids = entry.apis.ids
+    ids, with_scores = entry.apis.ids, _WITH_SCORES.get(name, ())
     where = partial(_addresses, _FRUGALMCT, name)
     urls = {"ImageName": where(ids, "ImageName")}
-    for i in ids:
-        urls[f"Reward {i}"] = where([i], "Reward")
-    with_scores = _WITH_SCORES.get(name, ())
+    urls |= {f"Reward {i}": where([i], "Reward") for i in ids}
     if with_scores:
         urls["TrueLabel"] = where(ids, "TrueLabel")
-    for i in with_scores:
-        urls[f"PredictedLabel {i}"] = where([i], "PredictedLabel", "OriginalPredictedLabel")
-    return Origin(
-        path=f"frugalmct/{name}.npz",
-        urls=urls,
-        convert=partial(convert_frugalmct, entry=entry, with_scores=with_scores),
-        digest=entry.digest,
-        size="up to 20 MB",
-    )
+    urls |= {f"PredictedLabel {i}": where([i], *_PREDICTED) for i in with_scores}
+    convert = partial(convert_frugalmct, entry=entry, with_scores=with_scores)
+    path, size = f"frugalmct/{name}.npz", "up to 20 MB"
+    return Origin(path, urls, convert, load_npz, entry.digest, size)
 
 
 _FRUGALML_DESCR = """{name}: answers of commercial APIs for {task} (FrugalML).
@@ -237,11 +231,7 @@ def fetch_frugalml(
     >>> [round(float(accuracy), 3) for accuracy in log.quality.mean(axis=0)]  # doctest: +SKIP
     [0.677, 0.684, 0.814, 0.651]
     """
-    arrays, path = load_or_fetch(
-        frugalml_origin(name),
-        data_home=data_home,
-        download_if_missing=download_if_missing,
-    )
+    arrays, path = load_or_fetch(frugalml_origin(name), data_home, download_if_missing)
     entry = FRUGALML[name]
     return Bunch(
         predictions=arrays["predicted_label"],
@@ -337,11 +327,7 @@ def fetch_frugalmct(
     >>> [round(float(accuracy), 3) for accuracy in log.quality.mean(axis=0)]  # doctest: +SKIP
     [0.545, 0.748, 0.679, 0.493]
     """
-    arrays, path = load_or_fetch(
-        frugalmct_origin(name),
-        data_home=data_home,
-        download_if_missing=download_if_missing,
-    )
+    arrays, path = load_or_fetch(frugalmct_origin(name), data_home, download_if_missing)
     entry = FRUGALMCT[name]
     columns = None
     if "scores_api_ids" in arrays:

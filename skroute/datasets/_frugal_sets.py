@@ -1,5 +1,6 @@
 """The sets of FrugalML and FrugalMCT: services, prices, labels and digests."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -77,118 +78,37 @@ _MIR_TAGS = tuple(
     """.split()
 )
 
+_faces = partial(LogSet, "facial emotion recognition", _FACE, _EMOTIONS)
+_texts = partial(LogSet, "sentiment analysis", _TEXT, _SENTIMENTS)
+_chinese_texts = partial(LogSet, "sentiment analysis", _CHINESE_TEXT, _SENTIMENTS)
+_words = partial(LogSet, "speech to text", _SPEECH, (*_DIGITS, "(no digit)"))
+_commands = partial(LogSet, "speech to text", _SPEECH, _COMMANDS)
+_images = partial(LogSet, "multi-label image classification", _IMAGE_TAGS)
+_entities = partial(LogSet, "named entity recognition", _ENTITIES, ())
+_scenes = partial(LogSet, "scene text recognition", _SCENE_TEXT, ())
+
 FRUGALML = {
-    "FERPLUS": LogSet(
-        "facial emotion recognition",
-        _FACE,
-        _EMOTIONS,
-        "21d06d1c12ab1e84f3936935654b08fd830bc9a7601383478c8857b40391dfca",
-    ),
-    "EXPW": LogSet(
-        "facial emotion recognition",
-        _FACE,
-        _EMOTIONS,
-        "528940b2e3477f51fdc664c9aa59e79d2f55dfe08e978d4eeb2cfd0c289ca1f3",
-    ),
-    "AFFECTNET": LogSet(
-        "facial emotion recognition",
-        _FACE,
-        _EMOTIONS,
-        "a176d03a1aab1a56b769a82aa6ee494da88319313b53077d4a08e91833611f3c",
-    ),
-    "YELP": LogSet(
-        "sentiment analysis",
-        _TEXT,
-        _SENTIMENTS,
-        "012ad850f17ac99964336c3ba09143f3dd1d8b7ef3d11c5a615ced46446f83ed",
-    ),
-    "IMDB": LogSet(
-        "sentiment analysis",
-        _TEXT,
-        _SENTIMENTS,
-        "a063a1dfc738dd496f7c6f6ca976c4976aad241621fc85fcfb93e0c3a392c89d",
-    ),
-    "WAIMAI": LogSet(
-        "sentiment analysis",
-        _CHINESE_TEXT,
-        _SENTIMENTS,
-        "235381ed1944ff7cd4b9eac7296acde817ea1a10be9b70cb23a622a359815f3b",
-    ),
-    "DIGIT": LogSet(
-        "speech to text",
-        _SPEECH,
-        (*_DIGITS, "(no digit)"),
-        "0bb4d4d499abe3b790c6761232377277711e8a4efc55342e7825ff818d3616e7",
-    ),
-    "AUDIOMNIST": LogSet(
-        "speech to text",
-        _SPEECH,
-        (*_DIGITS, "(no digit)"),
-        "eb0c6cf9ab2c3c63693dca6114fb119f0e8b2cda8885238d8eacf9c9b2ad5872",
-    ),
-    "COMMAND": LogSet(
-        "speech to text",
-        _SPEECH,
-        _COMMANDS,
-        "539331655154d5bc177aed52ad2e17c1cebe3138c7d94ce00c4fdccaaf36d9d0",
-    ),
+    "FERPLUS": _faces("21d06d1c12ab1e84f3936935654b08fd830bc9a7601383478c8857b40391dfca"),
+    "EXPW": _faces("528940b2e3477f51fdc664c9aa59e79d2f55dfe08e978d4eeb2cfd0c289ca1f3"),
+    "AFFECTNET": _faces("a176d03a1aab1a56b769a82aa6ee494da88319313b53077d4a08e91833611f3c"),
+    "YELP": _texts("012ad850f17ac99964336c3ba09143f3dd1d8b7ef3d11c5a615ced46446f83ed"),
+    "IMDB": _texts("a063a1dfc738dd496f7c6f6ca976c4976aad241621fc85fcfb93e0c3a392c89d"),
+    "WAIMAI": _chinese_texts("235381ed1944ff7cd4b9eac7296acde817ea1a10be9b70cb23a622a359815f3b"),
+    "DIGIT": _words("0bb4d4d499abe3b790c6761232377277711e8a4efc55342e7825ff818d3616e7"),
+    "AUDIOMNIST": _words("eb0c6cf9ab2c3c63693dca6114fb119f0e8b2cda8885238d8eacf9c9b2ad5872"),
+    "COMMAND": _commands("539331655154d5bc177aed52ad2e17c1cebe3138c7d94ce00c4fdccaaf36d9d0"),
 }
 
 FRUGALMCT = {
-    "PASCAL": LogSet(
-        "multi-label image classification",
-        _IMAGE_TAGS,
-        _PASCAL_OBJECTS,
-        "21300102b96ccbc33e462798e7c3e1012e2c4773d09bfea15053e43dbcf50990",
+    "PASCAL": _images(
+        _PASCAL_OBJECTS, "21300102b96ccbc33e462798e7c3e1012e2c4773d09bfea15053e43dbcf50990"
     ),
-    "MIR": LogSet(
-        "multi-label image classification",
-        _IMAGE_TAGS,
-        _MIR_TAGS,
-        "e174d32734ca4c970dba9f6e86e144ba2654676e5e5c35560005d3d858144fc7",
-    ),
-    "COCO": LogSet(
-        "multi-label image classification",
-        _IMAGE_TAGS,
-        (),
-        "5f1b7b3c23467e1019b8214a62038c93c06adcc6ed84d8618c84f1b639de74b3",
-    ),
-    "CONLL": LogSet(
-        "named entity recognition",
-        _ENTITIES,
-        (),
-        "474eeea6d2e383a82f2f16180d85a0c1f3efb3873af44aafed99368c9a4097e4",
-    ),
-    "GMB": LogSet(
-        "named entity recognition",
-        _ENTITIES,
-        (),
-        "53dbdd1b9334d3752670cdf64ede0fac46ce2d6ca0fe50f416cdd2f4a153c953",
-    ),
-    "ZHNER": LogSet(
-        "named entity recognition",
-        _ENTITIES,
-        (),
-        "9d72c3f4b75ebe27429b98d6fc43dcfab0759e259622f0f49bf6cf4d14e6063b",
-    ),
-    "LSVT": LogSet(
-        "scene text recognition",
-        _SCENE_TEXT,
-        (),
-        "b6a72baae6e1e019f801b785d82247bdcd09de0883982e42daba396a3c0347cf",
-    ),
-    "MTWI": LogSet(
-        "scene text recognition",
-        _SCENE_TEXT,
-        (),
-        "a8faf210fe2e5e215873c59907118aab9db01d64d6e13e9db40a6460e4b1a04c",
-    ),
-    "ReCTS": LogSet(
-        "scene text recognition",
-        _SCENE_TEXT,
-        (),
-        "9da05226c52a6c860b3a7fcfa54631ea9b6845e732146e6800a35625bc790df3",
-    ),
+    "MIR": _images(_MIR_TAGS, "e174d32734ca4c970dba9f6e86e144ba2654676e5e5c35560005d3d858144fc7"),
+    "COCO": _images((), "5f1b7b3c23467e1019b8214a62038c93c06adcc6ed84d8618c84f1b639de74b3"),
+    "CONLL": _entities("474eeea6d2e383a82f2f16180d85a0c1f3efb3873af44aafed99368c9a4097e4"),
+    "GMB": _entities("53dbdd1b9334d3752670cdf64ede0fac46ce2d6ca0fe50f416cdd2f4a153c953"),
+    "ZHNER": _entities("9d72c3f4b75ebe27429b98d6fc43dcfab0759e259622f0f49bf6cf4d14e6063b"),
+    "LSVT": _scenes("b6a72baae6e1e019f801b785d82247bdcd09de0883982e42daba396a3c0347cf"),
+    "MTWI": _scenes("a8faf210fe2e5e215873c59907118aab9db01d64d6e13e9db40a6460e4b1a04c"),
+    "ReCTS": _scenes("9da05226c52a6c860b3a7fcfa54631ea9b6845e732146e6800a35625bc790df3"),
 }
-
-# The services of which FrugalMCT has the labels and scores, not only the accuracy.

@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -52,15 +51,15 @@ _LLMROUTER_MODELS = {
 }
 
 
-def read_table(path):
-    """Header and columns of a compressed CSV file."""
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
+def read_table(content):
+    """Columns of a compressed CSV file by name."""
+    text = io.StringIO(gzip.decompress(content).decode("utf-8"), newline="")
+    header, *rows = csv.reader(text)
     return dict(zip(header, map(list, zip(*rows))))
 
 
 def dump_table(columns):
-    """Bytes of a compressed CSV file, the same for the same columns."""
+    """Content of a compressed CSV file, the same for the same columns."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -68,9 +67,9 @@ def dump_table(columns):
     return gzip.compress(text.getvalue().encode("utf-8"), mtime=0)
 
 
-def load_mmlu(path: Path) -> Arrays:
+def load_mmlu(content: bytes) -> Arrays:
     """Arrays of MMLU from ``mmlu.csv.gz``."""
-    table = read_table(path)
+    table = read_table(content)
     correct = [table["mixtral_correct"], table["gpt4_correct"]]
     return {
         "subject": table["subject"],
@@ -80,46 +79,25 @@ def load_mmlu(path: Path) -> Arrays:
     }
 
 
-def dump_mmlu(arrays: Arrays) -> bytes:
-    """Content of ``mmlu.csv.gz``."""
-    quality = arrays["quality"].T.tolist()
-    return dump_table(
-        {
-            "id": range(len(arrays["prompt"])),
-            "subject": arrays["subject"],
-            "prompt": arrays["prompt"],
-            "mixtral_correct": quality[0],
-            "gpt4_correct": quality[1],
-            "contaminated": arrays["contaminated"].astype(int).tolist(),
-        }
-    )
-
-
-def convert_mmlu(raw: dict[str, bytes]) -> Arrays:
-    """Arrays of MMLU from a CSV file per subject and the list of contaminated prompts."""
+def convert_mmlu(raw: dict[str, bytes]) -> bytes:
+    """``mmlu.csv.gz`` from a CSV file per subject and the list of contaminated prompts."""
     contaminated = {
         json.loads(line)["eval_prompt"] for line in raw["contaminated"].decode().splitlines()
     }
-    subjects, prompts, quality = [], [], []
+    rows = []
     for subject in _SUBJECTS:
-        text = io.StringIO(raw[subject].decode("utf-8"), newline="")
-        header, *rows = csv.reader(text)
-        column = {name.split("-")[0]: j for j, name in enumerate(header)}
-        for row in rows:
-            subjects.append(subject)
-            prompts.append(row[column["prompt"]])
-            quality.append([row[column[model]] == "True" for model in ("mixtral", "gpt")])
-    return {
-        "subject": subjects,
-        "prompt": prompts,
-        "quality": np.array(quality, dtype=np.uint8),
-        "contaminated": np.array([prompt in contaminated for prompt in prompts]),
-    }
+        for row in csv.DictReader(io.StringIO(raw[subject].decode("utf-8"), newline="")):
+            answers = {name.split("-")[0]: int(answer == "True") for name, answer in row.items()}
+            prompt = row["prompt"]
+            flag = int(prompt in contaminated)
+            rows.append([len(rows), subject, prompt, answers["mixtral"], answers["gpt"], flag])
+    names = "id subject prompt mixtral_correct gpt4_correct contaminated".split()
+    return dump_table(dict(zip(names, zip(*rows))))
 
 
-def load_llmrouter(path: Path) -> Arrays:
+def load_llmrouter(content: bytes) -> Arrays:
     """Arrays of LLMRouter from ``scores.csv.gz``."""
-    table = read_table(path)
+    table = read_table(content)
     return {
         "prompt": table["prompt"],
         "task": table["task"],
@@ -131,24 +109,8 @@ def load_llmrouter(path: Path) -> Arrays:
     }
 
 
-def dump_llmrouter(arrays: Arrays) -> bytes:
-    """Content of ``scores.csv.gz``."""
-    return dump_table(
-        {
-            "id": range(len(arrays["prompt"])),
-            "split": np.where(arrays["is_test"], "test", "train").tolist(),
-            "task": arrays["task"],
-            "metric": arrays["metric"],
-            "cluster_id": arrays["cluster_id"].tolist(),
-            "in_train": arrays["in_train"].astype(int).tolist(),
-            "prompt": arrays["prompt"],
-            **dict(zip(_LLMROUTER_MODELS, arrays["quality"].T.tolist())),
-        }
-    )
-
-
-def convert_llmrouter(raw: dict[str, bytes]) -> Arrays:
-    """Arrays of LLMRouter from its train and test records and the queries behind them."""
+def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
+    """``scores.csv.gz`` from train and test records and the queries behind them."""
     origin: dict[str, tuple[str, str]] = {}
     for name in ("queries train", "queries test"):
         for line in raw[name].decode("utf-8").splitlines():
@@ -156,21 +118,25 @@ def convert_llmrouter(raw: dict[str, bytes]) -> Arrays:
             # A prompt that two tasks share carries the first.
             origin.setdefault(query["query"], (query["task_name"], query["metric"]))
     train, test = json.loads(raw["train"]), json.loads(raw["test"])
-    records = train + test
+    records, split = train + test, ["train"] * len(train) + ["test"] * len(test)
     prompts = [record["question"] for record in records]
-    is_test = np.arange(len(records)) >= len(train)
     seen = set(prompts[: len(train)])
-    scores = [[record["scores"][name] for name in _LLMROUTER_MODELS] for record in records]
-    return {
-        "prompt": prompts,
-        "task": [origin[prompt][0] for prompt in prompts],
-        "metric": [origin[prompt][1] for prompt in prompts],
-        # Ten digits are what is kept on disk.
-        "quality": np.round(np.array(scores, dtype=np.float64), 10),
-        "cluster_id": np.array([record.get("cluster_id", -1) for record in records]),
-        "is_test": is_test,
-        "in_train": is_test & np.array([prompt in seen for prompt in prompts]),
-    }
+    scores = [[record["scores"][name] for record in records] for name in _LLMROUTER_MODELS]
+    return dump_table(
+        {
+            "id": range(len(records)),
+            "split": split,
+            "task": [origin[prompt][0] for prompt in prompts],
+            "metric": [origin[prompt][1] for prompt in prompts],
+            "cluster_id": [record.get("cluster_id", -1) for record in records],
+            "in_train": [
+                int(part == "test" and prompt in seen) for part, prompt in zip(split, prompts)
+            ],
+            "prompt": prompts,
+            # Ten digits are kept.
+            **dict(zip(_LLMROUTER_MODELS, np.round(np.array(scores, float), 10).tolist())),
+        }
+    )
 
 
 def _mmlu_urls():
@@ -190,7 +156,6 @@ MMLU = Origin(
     digest="d77118e2710498216119f60846ce405164807af85343fa8cb380ac9c3db30d42",
     size="8 MB",
     load=load_mmlu,
-    dump=dump_mmlu,
 )
 
 LLMROUTER = Origin(
@@ -208,7 +173,6 @@ LLMROUTER = Origin(
     digest="a624c56cfb779d7c49c4106ee9a827edd420666f34865fc95a92458fe58cf17e",
     size="10 MB",
     load=load_llmrouter,
-    dump=dump_llmrouter,
 )
 
 _MMLU_DESCR = """MMLU answered by two language models (RouteLLM).
@@ -306,11 +270,7 @@ def fetch_routellm_mmlu(
     >>> log.quality.mean(axis=0).round(3)  # doctest: +SKIP
     array([0.681, 0.806])
     """
-    arrays, path = load_or_fetch(
-        MMLU,
-        data_home=data_home,
-        download_if_missing=download_if_missing,
-    )
+    arrays, path = load_or_fetch(MMLU, data_home, download_if_missing)
     return Bunch(
         data=texts(arrays["prompt"]),
         quality=arrays["quality"],
@@ -387,11 +347,7 @@ def fetch_llmrouter(
     >>> round(float(log.quality[~log.is_test].mean(axis=0).max()), 4)  # doctest: +SKIP
     0.6213
     """
-    arrays, path = load_or_fetch(
-        LLMROUTER,
-        data_home=data_home,
-        download_if_missing=download_if_missing,
-    )
+    arrays, path = load_or_fetch(LLMROUTER, data_home, download_if_missing)
     return Bunch(
         data=texts(arrays["prompt"]),
         quality=arrays["quality"],

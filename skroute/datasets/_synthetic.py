@@ -1,4 +1,4 @@
-"""A routing problem whose best answer is known."""
+"""Problems whose best answer is known."""
 
 from typing import Any
 
@@ -156,3 +156,72 @@ def make_routing_problem(
         model_names=[f"model_{i}" for i in range(n_models)],
         region=region,
     )
+
+
+@validate_params(
+    {
+        "n_samples": [Interval(Integral, 8, None, closed="left")],
+        "noise": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
+    """Four clusters in which the feature to buy depends on the model that follows.
+
+    The paper's Synthetic-2: two features of equal cost and four clusters of two classes.
+    Feature 0 alone looks best to a single linear model: it isolates cluster 1. But feature
+    1 separates cluster 3 from cluster 4, and both from the other two. Buying feature 1
+    for every row and feature 0 for clusters 1 and 2 only costs 1.5 on average and answers
+    every row correctly; starting from feature 0, three clusters need both and it is 1.75.
+
+    ======= ============= ============= ===== =====
+    cluster feature 0     feature 1     class share
+    ======= ============= ============= ===== =====
+    1       -2            +2            0     1/4
+    2       +2            +2            1     1/4
+    3       +2            -2            0     1/4
+    4       +2            -6            1     1/4
+    ======= ============= ============= ===== =====
+
+    Parameters
+    ----------
+    n_samples : int, default=400
+        Rows; the clusters' sizes differ by at most one.
+
+    noise : float, default=0.25
+        Standard deviation around the centres, cut at three standard deviations so that
+        the clusters do not overlap at the default.
+
+    random_state : int, RandomState instance or None, default=None
+        Generates noise and order.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The features.
+
+    y : ndarray of shape (n_samples,), dtype=int64
+        The classes.
+
+    cluster : ndarray of shape (n_samples,), dtype=int64
+        Cluster of each row, 1 to 4.
+
+    References
+    ----------
+    F. Nan, V. Saligrama, "Adaptive Classification for Prediction Under a Budget", NeurIPS
+    2017, section 5, figure 3.
+
+    Examples
+    --------
+    >>> from skroute.datasets import make_four_clusters
+    >>> X, y, cluster = make_four_clusters(8, random_state=0)
+    >>> X.shape, sorted(cluster.tolist())
+    ((8, 2), [1, 1, 2, 2, 3, 3, 4, 4])
+    """
+    rng = check_random_state(random_state)
+    cluster = rng.permutation(np.arange(n_samples) % 4)
+    centres = np.array([[-2.0, 2.0], [2.0, 2.0], [2.0, -2.0], [2.0, -6.0]])
+    classes = np.array([0, 1, 0, 1])
+    spread = np.clip(rng.standard_normal((n_samples, 2)), -3, 3)
+    return centres[cluster] + noise * spread, classes[cluster], cluster + 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skroute.datasets import _frugal, _frugal_sets, _llm
-from skroute.datasets._base import content_digest, load_or_fetch
+from skroute.datasets._base import content_digest, load_npz
 
 
 def test_frugalml():
@@ -22,7 +22,7 @@ def test_frugalml():
         "Confidence 9": b"0.25\n0.5\n0.75\n",
         "ImageName": b"a.wav,\nb.wav,\nc.wav",
     }
-    arrays = _frugal.convert_frugalml(raw, entry)
+    arrays = load_npz(_frugal.convert_frugalml(raw, entry))
     assert arrays["predicted_label"].tolist() == [[0, 1], [0, 1], [2, 0]]
     assert arrays["reward"].tolist() == [[1, 0], [0, 1], [1, 0]]
     assert arrays["confidence"].tolist() == [[0.5, 0.25], [1.0, 0.5], [0.0, 0.75]]
@@ -30,7 +30,7 @@ def test_frugalml():
     assert arrays["price_per_10k"].tolist() == [2.0, 1.0]
 
     without = {key: raw[key] for key in raw if key[:4] in ("True", "Pred")}
-    assert "confidence" not in _frugal.convert_frugalml(without, entry)
+    assert "confidence" not in load_npz(_frugal.convert_frugalml(without, entry))
 
 
 def test_frugalmct_labels():
@@ -51,7 +51,7 @@ def test_frugalmct_labels():
         ).encode(),
         "PredictedLabel 5": json.dumps({"one": [], "two": named}).encode(),
     }
-    arrays = _frugal.convert_frugalmct(raw, entry, (5,))
+    arrays = load_npz(_frugal.convert_frugalmct(raw, entry, (5,)))
     assert arrays["y_true"].tolist() == [[False, False], [True, True]]
     assert arrays["scores"].tolist() == [[[0.0, 0.0]], [[0.75, 0.0]]]
     np.testing.assert_allclose(arrays["reward"], [[1, 0], [1 / 3, 0]], rtol=1e-6)
@@ -70,7 +70,7 @@ def test_llmrouter_prompt_of_two_tasks_carries_the_first():
         "queries test": b'{"query": "q", "task_name": "c", "metric": "o"}\n'
         b'{"query": "p", "task_name": "d", "metric": "o"}\n',
     }
-    arrays = _llm.convert_llmrouter(raw)
+    arrays = _llm.load_llmrouter(_llm.convert_llmrouter(raw))
     assert arrays["task"] == ["a", "c", "a"]
     assert arrays["metric"] == ["m", "o", "m"]
     assert arrays["cluster_id"].tolist() == [2, -1, -1]
@@ -123,30 +123,6 @@ def raw_frugalmct(arrays):
     return raw
 
 
-@pytest.mark.parametrize("name", _frugal.FRUGALML)
-def test_frugalml_from_raw(data_home, name):
-    origin = _frugal.frugalml_origin(name)
-    arrays = origin.load(data_home / origin.path)
-    assert content_digest(arrays) == origin.digest
-    if len(arrays["y_true"]) > 50_000:
-        return  # Text of this size takes seconds and adds nothing.
-    raw = raw_frugalml(arrays)
-    assert set(raw) == set(origin.urls)
-    assert content_digest(origin.convert(raw)) == origin.digest
-
-
-@pytest.mark.parametrize("name", _frugal.FRUGALMCT)
-def test_frugalmct_from_raw(data_home, name):
-    origin = _frugal.frugalmct_origin(name)
-    arrays = origin.load(data_home / origin.path)
-    assert content_digest(arrays) == origin.digest
-    if len(arrays["reward"]) > 50_000:
-        return  # As above.
-    raw = raw_frugalmct(arrays)
-    assert set(raw) == set(origin.urls)
-    assert content_digest(origin.convert(raw)) == origin.digest
-
-
 def raw_mmlu(arrays):
     subjects = np.array(arrays["subject"])
     raw = {}
@@ -186,38 +162,32 @@ def raw_llmrouter(arrays):
     }
 
 
-@pytest.mark.parametrize(
-    "origin, raw",
-    [
-        (_llm.MMLU, raw_mmlu),
-        (_llm.LLMROUTER, raw_llmrouter),
-    ],
-    ids=["mmlu", "llm"],
-)
-def test_language_models_from_raw_and_to_disk(data_home, tmp_path, origin, raw):
-    arrays = origin.load(data_home / origin.path)
+ORIGINS = {
+    **{name: (_frugal.frugalml_origin(name), raw_frugalml) for name in _frugal.FRUGALML},
+    **{name: (_frugal.frugalmct_origin(name), raw_frugalmct) for name in _frugal.FRUGALMCT},
+    "mmlu": (_llm.MMLU, raw_mmlu),
+    "llmrouter": (_llm.LLMROUTER, raw_llmrouter),
+}
+
+
+@pytest.mark.parametrize("name", ORIGINS)
+def test_every_set_from_its_raw_files(data_home, name):
+    origin, raw = ORIGINS[name]
+    arrays = origin.load((data_home / origin.path).read_bytes())
     assert content_digest(arrays) == origin.digest
+    if max(map(len, arrays.values())) > 50_000:
+        return  # Text of this size takes seconds and adds nothing.
     files = raw(arrays)
     assert set(files) == set(origin.urls)
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    local = origin._replace(urls={name: [(tmp_path / name).as_uri()] for name in files})
-    home = tmp_path / "home"
-    fetched, path = load_or_fetch(local, data_home=home, download_if_missing=True)
-    assert content_digest(fetched) == origin.digest
-    assert content_digest(origin.load(path)) == origin.digest
+    assert content_digest(origin.load(origin.convert(files))) == origin.digest
 
 
-def test_every_address_is_pinned():
-    origins = [
-        *map(_frugal.frugalml_origin, _frugal.FRUGALML),
-        *map(_frugal.frugalmct_origin, _frugal.FRUGALMCT),
-        _llm.MMLU,
-        _llm.LLMROUTER,
-    ]
-    for origin in origins:
-        assert len(origin.digest) == 64
-        for urls in origin.urls.values():
-            # The last address is a commit, which cannot change.
-            assert urls[-1].startswith("https://raw.githubusercontent.com/")
-            assert len(urls[-1].split("/")[5]) == 40
+@pytest.mark.parametrize("name", ORIGINS)
+def test_every_address_is_pinned(name):
+    origin, _ = ORIGINS[name]
+    assert len(origin.digest) == 64
+    for urls in origin.urls.values():
+        for url in urls:
+            # A commit cannot change.
+            assert url.startswith("https://raw.githubusercontent.com/")
+            assert len(url.split("/")[5]) == 40

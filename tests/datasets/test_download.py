@@ -18,21 +18,16 @@ from skroute.datasets._base import (
     Origin,
     content_digest,
     download,
+    dump_npz,
+    load_npz,
     load_or_fetch,
     write_atomically,
 )
-
-FETCH = {"download_if_missing": True}
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
     monkeypatch.setattr(_base, "_DELAY", 0.0)
-    monkeypatch.setattr(_base, "_N_RETRIES", 0)
-
-
-def arrays_of(raw):
-    return {"x": np.array(raw["numbers"].split(), dtype=np.int64)}
 
 
 @pytest.fixture
@@ -44,41 +39,14 @@ def origin(tmp_path):
     return Origin(
         path="folder/numbers.npz",
         urls={"numbers": [source.as_uri()]},
-        convert=arrays_of,
+        convert=lambda raw: dump_npz({"x": np.array(raw["numbers"].split(), dtype=np.int64)}),
+        load=load_npz,
         digest=content_digest({"x": np.array([1, 2, 3])}),
         size="5 bytes",
     )
 
 
-class Server:
-    """An HTTP server that answers with a list of statuses or functions, one a request."""
-
-    def __init__(self):
-        self.statuses = []
-        self.requested = []
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                outer.requested.append(self.path)
-                answer = outer.statuses.pop(0)
-                if callable(answer):
-                    answer(self)
-                    self.close_connection = True
-                    return
-                self.send_response(answer)
-                self.end_headers()
-                if answer == 200:
-                    self.wfile.write(b"content")
-
-            def log_message(self, *args):
-                pass
-
-        self.http = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-
-
-def content(body, *, length=None):
+def content(body, length=None):
     """An answer with the body, announced with its length or another one."""
 
     def answer(handler):
@@ -106,110 +74,80 @@ BROKEN = {
 }
 
 
-@pytest.fixture(params=BROKEN)
-def broken(request):
-    return BROKEN[request.param]
-
-
 @pytest.fixture
 def server():
-    server = Server()
-    thread = threading.Thread(target=server.http.serve_forever, daemon=True)
+    """An HTTP server that answers with a list of statuses or functions, one a request."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            server.requested.append(self.path)
+            answer = server.answers.pop(0)
+            if callable(answer):
+                answer(self)
+                self.close_connection = True
+            else:
+                self.send_response(answer)
+                self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    server.answers, server.requested = [], []
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
-    server.http.shutdown()
-    server.http.server_close()
+    server.shutdown()
+    server.server_close()
     thread.join()
 
 
-class TestDataHome:
-    def test_argument_wins(self, monkeypatch):
-        monkeypatch.setenv("SKROUTE_DATA", "from_environment")
-        assert get_data_home("given") == "given"
-        assert get_data_home(Path("given")) == "given"
+@pytest.mark.parametrize("value", [None, ""])
+def test_data_home(monkeypatch, tmp_path, value):
+    monkeypatch.setenv("SKROUTE_DATA", "from_environment")
+    assert get_data_home() == "from_environment"
+    assert get_data_home("given") == get_data_home(Path("given")) == "given"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SKROUTE_DATA")
+    if value is not None:
+        monkeypatch.setenv("SKROUTE_DATA", value)
+    assert get_data_home() == str(tmp_path / "skroute_data")
+    assert get_data_home("~/here") == str(tmp_path / "here")
 
-    def test_environment(self, monkeypatch):
-        monkeypatch.setenv("SKROUTE_DATA", "from_environment")
-        assert get_data_home() == "from_environment"
 
-    @pytest.mark.parametrize("value", [None, ""])
-    def test_default_is_below_the_home_folder(self, monkeypatch, tmp_path, value):
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.delenv("SKROUTE_DATA", raising=False)
-        if value is not None:
-            monkeypatch.setenv("SKROUTE_DATA", value)
-        assert get_data_home() == str(tmp_path / "skroute_data")
-
-    def test_tilde_is_expanded(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("HOME", str(tmp_path))
-        assert get_data_home("~/here") == str(tmp_path / "here")
-
-    def test_neither_import_nor_a_failed_read_makes_a_folder(self, tmp_path):
-        code = (
-            "from skroute.datasets import fetch_llmrouter\n"
-            "try:\n    fetch_llmrouter(download_if_missing=False)\n"
-            "except OSError:\n    print('absent')\n"
-        )
-        environment = {**os.environ, "HOME": str(tmp_path), "SKROUTE_DATA": ""}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-        )
-        assert done.stdout == "absent\n", done.stderr
-        assert list(tmp_path.iterdir()) == []
+def test_neither_import_nor_a_failed_read_makes_a_folder(tmp_path):
+    code = (
+        "from skroute.datasets import fetch_llmrouter\n"
+        "try:\n    fetch_llmrouter(download_if_missing=False)\n"
+        "except OSError:\n    print('absent')\n"
+    )
+    environment = {**os.environ, "HOME": str(tmp_path), "SKROUTE_DATA": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "absent\n", done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 class TestDownload:
-    def test_first_address(self, server):
-        server.statuses = [200]
-        assert download([server.url + "/a"]) == b"content"
-
-    def test_next_address_at_once_when_the_first_has_it_not(self, server, monkeypatch):
-        monkeypatch.setattr(_base, "_N_RETRIES", 3)
-        server.statuses = [404, 200]
-        urls = [server.url + "/a", server.url + "/b"]
-        assert download(urls) == b"content"
-        assert server.requested == ["/a", "/b"]
-
-    def test_retries_and_says_so(self, server, monkeypatch):
-        monkeypatch.setattr(_base, "_N_RETRIES", 2)
-        server.statuses = [503, 503, 200]
-        with pytest.warns(UserWarning, match=r"Retry downloading from http://127.*503"):
-            assert download([server.url]) == b"content"
-        assert len(server.requested) == 3
-
-    def test_waits_between_attempts(self, server, monkeypatch):
-        waited = []
-        monkeypatch.setattr(_base.time, "sleep", waited.append)
-        monkeypatch.setattr(_base, "_N_RETRIES", 2)
-        monkeypatch.setattr(_base, "_DELAY", 1.5)
-        server.statuses = [500, 500, 200]
-        with pytest.warns(UserWarning, match="Retry"):
-            download([server.url])
-        assert waited == [1.5, 1.5]
-
-    def test_last_error_comes_through_with_the_addresses(self, server):
-        server.statuses = [404, 410]
-        urls = [server.url + "/a", server.url + "/b"]
-        with pytest.raises(OSError, match="410") as caught:
-            download(urls)
-        assert repr(urls) in caught.value.__notes__[0]
-
-    def test_broken_transfer_is_tried_again(self, server, broken, monkeypatch):
-        monkeypatch.setattr(_base, "_N_RETRIES", 1)
-        server.statuses = [broken, 200]
-        with pytest.warns(UserWarning, match="Retry"):
-            assert download([server.url]) == b"content"
-
-    def test_broken_transfer_then_next_address(self, server, broken):
-        server.statuses = [broken, 200]
+    def test_next_address_at_once_when_the_first_has_it_not(self, server):
+        server.answers = [404, content(b"content")]
         assert download([server.url + "/a", server.url + "/b"]) == b"content"
         assert server.requested == ["/a", "/b"]
 
-    def test_broken_transfer_alone_is_an_os_error(self, server, broken):
-        server.statuses = [broken]
-        with pytest.raises(OSError) as caught:
+    @pytest.mark.parametrize("broken", [503, *BROKEN.values()], ids=["busy", *BROKEN])
+    def test_what_goes_wrong_is_tried_again_after_a_pause(self, server, broken, monkeypatch):
+        waited = []
+        monkeypatch.setattr(_base.time, "sleep", waited.append)
+        monkeypatch.setattr(_base, "_DELAY", 1.5)
+        server.answers = [broken, broken, content(b"content")]
+        assert download([server.url]) == b"content"
+        assert waited == [1.5, 1.5]
+        server.answers = [broken] * 4
+        with pytest.raises(OSError, match="The download failed") as caught:
             download([server.url])
-        assert repr([server.url]) in caught.value.__notes__[0]
+        assert repr([server.url]) in str(caught.value)
 
     def test_unreachable_host(self):
         with pytest.raises(OSError, match="refused"):
@@ -219,23 +157,20 @@ class TestDownload:
 class TestLoadOrFetch:
     def test_downloads_once_then_reads(self, origin, tmp_path, caplog):
         home = tmp_path / "home"
-        arrays, path = load_or_fetch(origin, data_home=home, **FETCH)
+        arrays, path = load_or_fetch(origin, home, True)
         assert path == home / "folder" / "numbers.npz"
         np.testing.assert_array_equal(arrays["x"], [1, 2, 3])
         (record,) = caplog.records
         assert record.levelname == "WARNING"
         assert f"{path} is absent: downloading 5 bytes from file://" in record.getMessage()
         assert [file.name for file in path.parent.iterdir()] == ["numbers.npz"]
-
         offline = origin._replace(urls={"numbers": ["file:///nowhere"]})
-        again, _ = load_or_fetch(offline, data_home=home, **FETCH)
+        again, _ = load_or_fetch(offline, home, True)
         np.testing.assert_array_equal(again["x"], arrays["x"])
 
     def test_absent_and_not_allowed_to_download(self, origin, tmp_path):
         with pytest.raises(OSError) as caught:
-            load_or_fetch(
-                origin, data_home=tmp_path / "home", **{**FETCH, "download_if_missing": False}
-            )
+            load_or_fetch(origin, tmp_path / "home", False)
         assert str(caught.value) == (
             f"{tmp_path / 'home' / 'folder' / 'numbers.npz'} is absent and "
             "download_if_missing=False. Set data_home or the environment variable SKROUTE_DATA "
@@ -243,27 +178,20 @@ class TestLoadOrFetch:
         )
         assert not (tmp_path / "home").exists()
 
-    def test_other_content_is_refused(self, origin, tmp_path):
-        (tmp_path / "origin" / "numbers.txt").write_bytes(b"1 2 4")
-        found = content_digest({"x": np.array([1, 2, 4])})
-        message = re.escape(f"has sha256 {found}, expected {origin.digest}")
-        with pytest.raises(OSError, match=message):
-            load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
-        assert not (tmp_path / "home").exists()
-
-    def test_only_damaged_content_is_an_os_error(self, origin, tmp_path, server):
-        server.statuses = [content(b"<html>")]
-        origin = origin._replace(urls={"numbers": [server.url]})
-        with pytest.raises(OSError, match="is not the known one") as caught:
-            load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
+    @pytest.mark.parametrize("body, amiss", [(b"1 2 4", "has sha256 {found}"), (b"<html>", "read")])
+    def test_other_content_is_refused(self, origin, tmp_path, body, amiss):
+        (tmp_path / "origin" / "numbers.txt").write_bytes(body)
+        amiss = amiss.format(found=content_digest({"x": np.array([1, 2, 4])}))
+        with pytest.raises(OSError, match=f"is not the known one: .*{amiss}") as caught:
+            load_or_fetch(origin, tmp_path / "home", True)
         assert str(tmp_path / "home" / "folder" / "numbers.npz") in str(caught.value)
         assert not (tmp_path / "home").exists()
 
     def test_kept_file_is_compared_on_every_load(self, origin, tmp_path):
-        _, path = load_or_fetch(origin, data_home=tmp_path, **FETCH)
+        _, path = load_or_fetch(origin, tmp_path, True)
         good = path.read_bytes()
-        tampered = _base.dump_npz({"x": np.array([3, 2, 1])})
-        more = _base.dump_npz({"x": np.array([1, 2, 3]), "y": np.arange(2)})
+        tampered = dump_npz({"x": np.array([3, 2, 1])})
+        more = dump_npz({"x": np.array([1, 2, 3]), "y": np.arange(2)})
         # Cut anywhere, changed anywhere, replaced: never returned, never another error.
         damaged = [good[:cut] for cut in range(0, len(good), 16)]
         damaged += [
@@ -272,35 +200,28 @@ class TestLoadOrFetch:
         for bad in [*damaged, tampered, more, b"text", b""]:
             path.write_bytes(bad)
             try:
-                arrays, _ = load_or_fetch(origin, data_home=tmp_path, **FETCH)
+                arrays, _ = load_or_fetch(origin, tmp_path, True)
             except OSError as error:
-                assert f"{path} is not the known data set" in str(error)  # noqa: PT017
-                assert "Delete it" in str(error)  # noqa: PT017
+                message = re.escape(f"{path} is not the known data set") + ".*Delete it"
+                assert re.match(message, str(error))  # noqa: PT017
             else:
                 # A byte that zip files do not use.
                 np.testing.assert_array_equal(arrays["x"], [1, 2, 3])
                 assert list(arrays) == ["x"]
             assert path.read_bytes() == bad
 
-    def test_interrupted_download_leaves_nothing(self, origin, tmp_path, monkeypatch):
-        def interrupt(*args, **kwargs):
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(_base, "urlopen", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
-        assert not (tmp_path / "home").exists()
-
     @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-    def test_interrupted_write_leaves_nothing(self, origin, tmp_path, monkeypatch, error):
-        def interrupt(source, target):
-            assert Path(source).stat().st_size > 0
+    @pytest.mark.parametrize("where, name", [(_base, "urlopen"), (_base.os, "replace")])
+    def test_what_is_interrupted_leaves_nothing(
+        self, origin, tmp_path, monkeypatch, error, where, name
+    ):
+        def interrupt(*args, **kwargs):
             raise error
 
-        monkeypatch.setattr(_base.os, "replace", interrupt)
+        monkeypatch.setattr(where, name, interrupt)
         with pytest.raises(error):
-            load_or_fetch(origin, data_home=tmp_path / "home", **FETCH)
-        assert list((tmp_path / "home" / "folder").iterdir()) == []
+            load_or_fetch(origin, tmp_path / "home", True)
+        assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
 
 
 def test_write_replaces_the_file(tmp_path):
@@ -327,7 +248,6 @@ class TestContentDigest:
             {"x": np.arange(1, 7).reshape(2, 3)},
             {"x": np.arange(6).reshape(2, 3), "y": np.arange(2)},
             {"x": ["a", "b"]},
-            {"x": ["ab"]},
         ],
     )
     def test_depends_on_everything_else(self, other):

@@ -26,7 +26,6 @@ def executed(example_data, without):
     return [name for name in EXAMPLES if pattern.search(f"/examples/{name}")]
 
 
-@pytest.mark.filterwarnings("ignore:Retry downloading")
 def test_without_data_and_network(example_data, tmp_path, monkeypatch):
     def unreachable(*args, **kwargs):
         raise URLError("no network")

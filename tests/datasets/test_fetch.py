@@ -124,8 +124,8 @@ def test_messages(call, message):
         call()
 
 
-@pytest.mark.parametrize("seed", [1, 5, 10, 50, 100])
-@pytest.mark.parametrize("n, share", [(7, 0.5), (6358, 0.5), (1000, 0.01)])
+@pytest.mark.parametrize("seed", [1, 100])
+@pytest.mark.parametrize("n, share", [(7, 0.5), (1000, 0.01)])
 def test_frugal_split_is_that_of_the_authors(seed, n, share):
     np.random.seed(seed)  # noqa: NPY002
     permutation = np.random.permutation(n)  # noqa: NPY002
@@ -147,19 +147,7 @@ class TestMakeRoutingProblem:
         assert set(problem.predictions.ravel()) <= set(range(4))
         assert problem.region.max() < 5
         assert problem.model_names == ["model_0", "model_1", "model_2"]
-
-    def test_costs(self):
-        assert_allclose(
-            make_routing_problem(2, 3, cost_ratio=100.0, random_state=0).costs, [0.01, 0.1, 1.0]
-        )
-
-    def test_same_seed_same_problem(self):
-        a = make_routing_problem(20, random_state=3)
-        b = make_routing_problem(20, random_state=3)
-        c = make_routing_problem(20, random_state=4)
-        for key in ("data", "quality", "predictions", "target"):
-            assert_array_equal(a[key], b[key])
-        assert not np.array_equal(a.data, c.data)
+        assert_allclose(problem.costs, [0.1, 10**-0.5, 1.0])
 
     def test_region_is_the_nearest_centre(self):
         problem = make_routing_problem(200, n_features=3, n_regions=6, random_state=1)

@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skroute.datasets._clusters import make_four_clusters, make_hard_centre
+from skroute.datasets import make_four_clusters
 from skroute.features import LazyFeatures
 from skroute.gating import AdaptGatingClassifier, LinearGate
 from skroute.gating import _linear as lin
@@ -124,6 +124,16 @@ def test_duality_gap_bounds_the_distance_to_the_optimum():
     for steps in (10, 50, 200):
         W, intercept, gap = solve(steps)
         assert -1e-12 <= value(W, intercept) - optimum <= gap + 1e-12
+
+
+def make_hard_centre(n_samples, random_state):
+    """Two classes that a line separates, but for a spiral inside the unit disk."""
+    rng = np.random.default_rng(random_state)
+    inside = np.arange(n_samples) % 2 == 0
+    radius = np.sqrt(np.where(inside, rng.uniform(0, 1, n_samples), rng.uniform(1.2, 9, n_samples)))
+    angle = rng.uniform(-np.pi, np.pi, n_samples)
+    X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    return X, np.where(inside, np.cos(angle - 2 * np.pi * radius) > 0, X[:, 0] > 0).astype(int)
 
 
 DATA = {

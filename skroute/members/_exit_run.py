@@ -5,6 +5,7 @@ Imported where it is used, since it imports torch.
 
 from collections.abc import Mapping
 from copy import copy
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,8 +136,7 @@ class ExitRun:
     """One pass of some rows through the stages of a net, row by row as far as asked.
 
     What a stage made of a row is held until the row goes on or is released, and is where
-    the next stage starts: no stage sees a row twice. At most twice the rows that wait are
-    held.
+    the next stage starts: no stage sees a row twice.
 
     Parameters
     ----------
@@ -158,13 +158,9 @@ class ExitRun:
         self.parts = parts
         self.X = X
         self.batch_size = batch_size
-        n = num_samples(X)
-        self.depth = np.zeros(n, dtype=np.int64)
-        # The state of a row is row `_at` of the block `_block`, which is rows and their states.
-        self._block = np.full(n, -1)
-        self._at = np.zeros(n, dtype=np.int64)
+        self.depth = np.zeros(num_samples(X), dtype=np.int64)
+        # By depth: the rows that wait there, and their states.
         self._held: dict[int, tuple[np.ndarray, Any]] = {}
-        self._n_blocks = 0
         self._shared = False
 
     @property
@@ -177,8 +173,7 @@ class ExitRun:
         # A stage may work in place: from now on, both give it copies.
         self._shared = True
         run = copy(self)
-        for name in ("depth", "_block", "_at", "_held"):
-            setattr(run, name, getattr(self, name).copy())
+        run.depth, run._held = self.depth.copy(), self._held.copy()
         return run
 
     def logits(self, exit, rows=None, *, keep=True):
@@ -201,22 +196,14 @@ class ExitRun:
         ndarray of shape (len(rows), n_classes), dtype=float64
         """
         rows = np.arange(len(self.depth)) if rows is None else np.asarray(rows, dtype=np.int64)
-        if len(rows) == 0:
-            return np.empty((0, self.parts.n_classes))
-        if self.depth[rows].max() > exit:
+        depths = self.depth[rows]
+        if depths.max(initial=0) > exit:
             raise ValueError(f"Exit {exit} has been passed already by some of these rows.")
-        parts = []
-        # Rows of equal depth go through the same stages.
-        order = np.argsort(self.depth[rows], kind="stable")
-        bounds = np.flatnonzero(np.diff(self.depth[rows[order]])) + 1
+        out = np.empty((len(rows), self.parts.n_classes))
         with torch.inference_mode():
-            for group in np.split(order, bounds):
-                for start in range(0, len(group), self.batch_size):
-                    batch = rows[group[start : start + self.batch_size]]
-                    parts.append(self._advance(batch, exit, keep))
-        scores = np.concatenate(parts)
-        out = np.empty_like(scores)
-        out[order] = scores
+            for depth in np.unique(depths):
+                at = np.flatnonzero(depths == depth)
+                out[at] = self._advance(rows[at], depth, exit, keep)
         return out
 
     def proba(self, exit, rows=None, *, keep=True):
@@ -231,61 +218,58 @@ class ExitRun:
         rows : ndarray of int
             Positions of the rows.
         """
-        rows = np.asarray(rows, dtype=np.int64)
-        self._leave(rows)
         self.depth[rows] = 0
+        for depth, (held, _) in list(self._held.items()):
+            self._keep(depth, self.depth[held] == depth)
 
-    def _advance(self, rows, exit, keep):
+    def _keep(self, depth, stays):
+        held, state = self._held.pop(depth)
+        if stays.all():
+            self._held[depth] = held, state
+        elif stays.any():
+            self._held[depth] = held[stays], take_rows(state, np.flatnonzero(stays))
+
+    def _advance(self, rows, depth, exit, keep):
+        """Scores of an exit for rows of one depth, batch by batch."""
+        taken = self._take(rows, depth) if depth else None
+        scores, states, last = [], [], exit + 1 == len(self.parts.stages)
         try:
-            state = self._take(rows)
-            for stage in self.parts.stages[self.depth[rows[0]] : exit + 1]:
-                state = stage(state)
-            # Not the other way round: some devices know no float64.
-            scores = head_scores(self.parts.heads[exit], state).cpu().double().numpy()
-        except BaseException:
-            # What they came with may be changed in part: they start from X again.
-            self.release(rows)
-            raise
-        if exit + 1 == len(self.parts.stages):
-            self.depth[rows] = exit + 1
-        elif keep:
-            self.depth[rows] = exit + 1
-            self._held[self._n_blocks] = rows, state
-            self._block[rows], self._at[rows] = self._n_blocks, np.arange(len(rows))
-            self._n_blocks += 1
-        else:
-            self.depth[rows] = 0
-        return scores
+            for start in range(0, len(rows), self.batch_size):
+                at = slice(start, start + self.batch_size)
+                if depth:
+                    state = map_state(itemgetter(at), taken)
+                else:
+                    rows_here = as_tensor(_safe_indexing(self.X, rows[at]))
+                    state = self.parts.cast(rows_here).to(device_of(self.parts.module))
+                for stage in self.parts.stages[depth : exit + 1]:
+                    state = stage(state)
+                # Not the other way round: some devices know no float64.
+                scores.append(head_scores(self.parts.heads[exit], state).cpu().double().numpy())
+                if keep and not last:
+                    states.append(state)
+        finally:
+            # What a call that fails has not come to starts from X again.
+            done = rows[: sum(map(len, scores))]
+            if last:
+                self.depth[done] = exit + 1
+            elif states:
+                self._hold(done, exit + 1, states)
+        return np.concatenate(scores)
 
-    def _take(self, rows):
-        """Hidden states of rows of equal depth, which leave where they were."""
-        if self.depth[rows[0]] == 0:
-            part = self.parts.cast(as_tensor(_safe_indexing(self.X, rows)))
-            return part.to(device_of(self.parts.module))
-        numbers, of_row = np.unique(self._block[rows], return_inverse=True)
-        states, order = [], []
-        for position, number in enumerate(numbers):
-            here = np.flatnonzero(of_row == position)
-            (members, state), at = self._held[number], self._at[rows[here]]
-            whole = not self._shared and np.array_equal(at, np.arange(len(members)))
-            order.append(here)
-            states.append(state if whole else take_rows(state, at))
-        order = np.concatenate(order)
-        state = join_rows(states)
-        if not np.array_equal(order, np.arange(len(order))):
-            state = take_rows(state, np.argsort(order))
-        self._leave(rows)
-        return state
+    def _take(self, rows, depth):
+        """The states of rows of one depth, which are held no longer."""
+        self.depth[rows] = 0
+        held, state = self._held[depth]
+        at = np.empty(len(self.depth), dtype=np.int64)
+        at[held] = np.arange(len(held))
+        self._keep(depth, self.depth[held] == depth)
+        if np.array_equal(rows, held):
+            return map_state(torch.clone, state) if self._shared else state
+        return take_rows(state, at[rows])
 
-    def _leave(self, rows):
-        """Take rows out of their blocks, and thin the blocks of which at most half still wait."""
-        numbers = np.unique(self._block[rows])
-        self._block[rows] = -1
-        for number in numbers[numbers >= 0]:
-            members, state = self._held[number]
-            at = np.flatnonzero(self._block[members] == number)
-            if len(at) == 0:
-                del self._held[number]
-            elif 2 * len(at) <= len(members):
-                self._held[number] = members[at], take_rows(state, at)
-                self._at[members[at]] = np.arange(len(at))
+    def _hold(self, rows, depth, states):
+        if depth in self._held:
+            held, state = self._held[depth]
+            rows, states = np.concatenate([held, rows]), [state, *states]
+        self.depth[rows] = depth
+        self._held[depth] = rows, join_rows(states)

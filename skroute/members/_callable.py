@@ -13,6 +13,9 @@ from skroute.members._base import MemberClassifier
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, _safe_indexing, num_samples
 from skroute.utils._validation import check_numbers
 
+# Counts are of all threads. One lock for all models: it is held for a microsecond.
+_COUNTING = threading.Lock()
+
 
 class CallStatistics(NamedTuple):
     """What a :class:`CallableClassifier` has asked for, read at one moment.
@@ -174,7 +177,6 @@ class CallableClassifier(MemberClassifier):
         _ = self.classes_
         X = check_rows(self, X, reset=True)
         self._check_y(X, y)
-        self._counter()
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -218,33 +220,15 @@ class CallableClassifier(MemberClassifier):
         CallStatistics
             Named tuple ``(n_calls, n_failed, n_rows, spent)``.
         """
-        counter = self._counter()
-        with counter["lock"]:
-            return CallStatistics(*(counter[name] for name in CallStatistics._fields))
-
-    def _counter(self):
-        # Not in the constructor, which stores parameters only.
-        return self.__dict__.setdefault(
-            "_counts",
-            {"lock": threading.Lock(), "n_calls": 0, "n_failed": 0, "n_rows": 0, "spent": 0.0},
-        )
+        return self._count()
 
     def _count(self, **amounts):
-        counter = self._counter()
-        with counter["lock"]:
-            for name, amount in amounts.items():
-                counter[name] += amount
-
-    def __getstate__(self):
-        state = dict(super().__getstate__())
-        if "_counts" in state:
-            state["_counts"] = self.statistics()._asdict()
-        return state
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        if "_counts" in state:
-            self._counts = {"lock": threading.Lock(), **state["_counts"]}
+        # Not begun in the constructor, which stores parameters only.
+        with _COUNTING:
+            counts = self.__dict__.get("_counts", CallStatistics(0, 0, 0, 0.0))
+            more = {name: getattr(counts, name) + amount for name, amount in amounts.items()}
+            self._counts = counts._replace(**more)
+            return self._counts
 
     def _ask(self, X):
         self._validate_params()

@@ -17,21 +17,9 @@ from skroute.utils._compat import _safe_indexing, num_samples
 
 
 class ExitParts(NamedTuple):
-    """The parts of a net with exits.
+    """The parts of a net with exits: stages and heads, of equal length, and what they are part of.
 
-    Attributes
-    ----------
-    module : nn.Module
-        What the stages and heads are part of.
-
-    stages, heads : list of nn.Module
-        Of equal length.
-
-    n_classes : int
-        Scores for each row.
-
-    looks_up : bool
-        Whether the first stage takes whole numbers as such, for an embedding.
+    `looks_up` says whether the first stage takes whole numbers as such, for an embedding.
     """
 
     module: nn.Module
@@ -99,14 +87,8 @@ def map_state(function, *states):
     return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
 
 
-def tensors_of(state):
-    """The tensors of a hidden state.
-
-    Raises
-    ------
-    TypeError
-        If something else is among them.
-    """
+def tensors_of(state, stage):
+    """The tensors of a hidden state that a stage returned."""
     if isinstance(state, torch.Tensor):
         return [state]
     if state is None:
@@ -114,8 +96,11 @@ def tensors_of(state):
     if isinstance(state, Mapping):
         state = list(state.values())
     if isinstance(state, (tuple, list)):
-        return [tensor for part in state for tensor in tensors_of(part)]
-    raise TypeError(f"A hidden state cannot hold a {type(state).__name__}.")
+        return [tensor for part in state for tensor in tensors_of(part, stage)]
+    raise TypeError(
+        f"A hidden state may hold tensors and None, in tuples, lists and mappings; that of {stage} "
+        f"(counted from 0) cannot hold a {type(state).__name__}."
+    )
 
 
 def take_rows(state, rows):

@@ -253,7 +253,9 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         X = check_exit_rows(self, X, reset=True)
         classes, codes = check_labels(X, y, name)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        with torch_exits.seeded(seed):
+        torch = import_optional("torch", name)
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
+            torch.manual_seed(seed)
             module = self._build(X.shape[1], len(classes), device)
             stages = torch_exits.find_parts(module, self.stages, "stages")
             heads = torch_exits.find_parts(module, self.heads, "heads")
@@ -273,10 +275,10 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     def _build(self, n_features, n_classes, device):
         """The module that training starts from, on its device."""
         torch_exits = _torch_exits(type(self).__name__)
-        if torch_exits.is_module(self.module):
+        if isinstance(self.module, torch_exits.nn.Module):
             return torch_exits.own_module(self.module, device, trained=self.max_epochs == 0)
         module = self.module(n_features, n_classes)
-        if not torch_exits.is_module(module):
+        if not isinstance(module, torch_exits.nn.Module):
             raise TypeError(
                 "module must be a torch.nn.Module or a function (n_features, n_classes) that "
                 f"returns one, got {self.module!r}, which returned {module!r}."
@@ -402,11 +404,11 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         callable
             Each call does the same work again. The first one also computes where it starts.
         """
+        if previous < 0:
+            return lambda X: self.start(X).logits(exit)
         before = []
 
         def call(X):
-            if previous < 0:
-                return self.start(X).logits(exit)
             if not before:
                 before.append(self.start(X))
                 before[0].logits(previous)
@@ -463,15 +465,10 @@ def check_exit_weights(exit_weights, n_exits):
 
 def check_net_params(net_params: Mapping[str, Any] | None) -> None:
     """Refuse what skorch would be told twice."""
-    parameters = ("max_epochs", "lr", "batch_size", "device")
-    taken = ("module", "criterion")
     for key in net_params or ():
-        if key in parameters:
-            raise ValueError(
-                f"net_params sets {key!r}, which is a parameter of MultiExitClassifier itself: "
-                "set that one."
-            )
-        if key.split("__")[0] in taken:
+        if key in ("max_epochs", "lr", "batch_size", "device"):
+            raise ValueError(f"net_params sets {key!r}, which is a parameter itself: set that one.")
+        if key.split("__")[0] in ("module", "criterion"):
             raise ValueError(
                 f"net_params sets {key!r}, but the net and its loss are MultiExitClassifier's: "
                 "all exits, and the weighted sum of their cross-entropies (exit_weights)."

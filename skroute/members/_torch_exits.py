@@ -4,7 +4,6 @@ Imported where it is used, since it imports torch.
 """
 
 import io
-from contextlib import contextmanager
 from copy import deepcopy
 
 import torch
@@ -25,12 +24,7 @@ __all__ = ["AllExits", "ExitParts", "ExitRun", "SummedCrossEntropy"]
 
 
 class AllExits(nn.Module):
-    """Scores of every exit in one pass, for training all heads together.
-
-    Parameters
-    ----------
-    parts : ExitParts
-    """
+    """Scores of every exit in one pass, for training all heads together."""
 
     def __init__(self, parts):
         super().__init__()
@@ -48,13 +42,7 @@ class AllExits(nn.Module):
 
 
 class SummedCrossEntropy(nn.CrossEntropyLoss):
-    """Weighted sum of the cross-entropies of all exits.
-
-    Parameters
-    ----------
-    exit_weights : sequence of float
-        One for each exit, the first exit first.
-    """
+    """Weighted sum of the cross-entropies of all exits."""
 
     def __init__(self, exit_weights):
         super().__init__()
@@ -66,31 +54,8 @@ class SummedCrossEntropy(nn.CrossEntropyLoss):
         return sum(weight * loss for weight, loss in zip(self.exit_weights, losses))
 
 
-def is_module(candidate):
-    """Whether something is a torch module."""
-    return isinstance(candidate, nn.Module)
-
-
-# Parts ------------------------------------------------------------------------------
-
-
 def find_parts(module, names, attribute):
-    """Submodules by name.
-
-    Parameters
-    ----------
-    module : nn.Module
-    names : sequence of str or of sequence of str, or None
-        Dotted names as for ``module.get_submodule``; several for one part are applied one
-        after the other. None takes the children of ``module.<attribute>``.
-
-    attribute : {"stages", "heads"}
-        Also the parameter's name in messages.
-
-    Returns
-    -------
-    list of nn.Module
-    """
+    """Submodules by name; where there are no names, the children of ``module.<attribute>``."""
     if names is None:
         parts = getattr(module, attribute, None)
         if not isinstance(parts, (nn.ModuleList, nn.Sequential)):
@@ -117,32 +82,7 @@ def _find_part(module, part, attribute):
 
 
 def look_at(module, stages, heads, X, classes):
-    """What `fit` must know of a net: the parts, after passing two rows, then one.
-
-    This also settles the sizes of lazy layers.
-
-    Parameters
-    ----------
-    module : nn.Module
-    stages, heads : list of nn.Module
-    X : array-like or tensor
-        The rows; neither they nor all of them are touched.
-
-    classes : ndarray
-        The labels.
-
-    Returns
-    -------
-    ExitParts
-
-    Raises
-    ------
-    TypeError
-        For hidden states that rows cannot be taken from.
-
-    ValueError
-        For these, and for numbers of stages, heads, devices or scores that do not fit.
-    """
+    """The parts of a net, checked by passing two rows, then one; that also sizes lazy layers."""
     if not stages or len(stages) != len(heads):
         raise ValueError(
             f"There must be one head for each stage, got {len(stages)} stages and "
@@ -169,14 +109,7 @@ def look_at(module, stages, heads, X, classes):
 
 
 def _check_state(state, n, stage):
-    try:
-        tensors = tensors_of(state)
-    except TypeError as error:
-        raise TypeError(
-            f"{error} It may hold tensors and None, in tuples, lists and mappings; this is what "
-            f"{stage}, counted from 0, returned."
-        ) from None
-    shapes = [tuple(tensor.shape) for tensor in tensors]
+    shapes = [tuple(tensor.shape) for tensor in tensors_of(state, stage)]
     if not shapes or any(len(shape) == 0 or shape[0] != n for shape in shapes):
         raise ValueError(
             f"Each tensor of a hidden state must have one entry for each row along its first axis, "
@@ -195,26 +128,8 @@ def _check_head(head, state, n, k, classes):
         )
 
 
-# Training ---------------------------------------------------------------------------
-
-
 def train(parts, X, y, exit_weights, net_params):
-    """Train all exits together with skorch, in place.
-
-    Parameters
-    ----------
-    parts : ExitParts
-    X : array-like or tensor
-    y : ndarray of int
-    exit_weights : sequence of float
-    net_params : dict
-        Parameters of :class:`skorch.NeuralNetClassifier`.
-
-    Returns
-    -------
-    list of dict
-        skorch's history, one entry for each epoch.
-    """
+    """Train all exits together with skorch, in place; returns its history."""
     from skorch import NeuralNetClassifier
 
     params = dict(net_params)
@@ -224,16 +139,8 @@ def train(parts, X, y, exit_weights, net_params):
         # Of a single row batch normalisation knows no variance. It is another row in each epoch.
         params.setdefault("iterator_train__drop_last", True)
     net = NeuralNetClassifier(AllExits(parts), criterion=SummedCrossEntropy(exit_weights), **params)
-    try:
-        # On the host: on a device each row would be taken in a launch of its own.
-        net.fit(as_tensor(X).cpu(), torch.as_tensor(y, dtype=torch.int64))
-    except ValueError as error:
-        if "more than 1 value per channel" in str(error):
-            error.add_note(
-                f"Batch normalisation cannot train on a batch of one row (batch_size={size!r}). "
-                'Give another batch_size, or net_params={"iterator_train__drop_last": True}.'
-            )
-        raise
+    # On the host: on a device each row would be taken in a launch of its own.
+    net.fit(as_tensor(X).cpu(), torch.as_tensor(y, dtype=torch.int64))
     for parameter in parts.module.parameters():
         parameter.grad = None
     return [
@@ -241,28 +148,12 @@ def train(parts, X, y, exit_weights, net_params):
     ]
 
 
-@contextmanager
-def seeded(seed):
-    """Random numbers of torch from a seed, and afterwards as if none had been drawn."""
-    with torch.random.fork_rng(range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
-        yield
-
-
 def own_module(module, device, *, trained):
     """The module to work on: a copy, if `fit` would change the one that was given."""
     lazy = any(is_lazy(parameter) for parameter in module.parameters())
     device = device_of(module) if device is None else device
-    if trained and not lazy and device_of(module) == device:
-        return module
-    try:
-        return deepcopy(module).to(device)
-    except RuntimeError as error:
-        error.add_note(
-            "module cannot be copied. The weights of torch.nn.utils.weight_norm cannot be: use "
-            "torch.nn.utils.parametrizations.weight_norm, or give a function that builds it."
-        )
-        raise
+    keeps = trained and not lazy and device_of(module) == device
+    return module if keeps else deepcopy(module).to(device)
 
 
 def modules_to_host(state):

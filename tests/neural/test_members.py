@@ -1,5 +1,7 @@
 """Nets of skorch as members of every decision estimator."""
 
+import os
+import subprocess
 import sys
 
 import joblib
@@ -22,15 +24,12 @@ from skroute.routing import (
     OccamRouterClassifier,
     SequentialRouterClassifier,
 )
-from skroute.utils import _timing
 from tests.neural.nets import (
-    Conv,
     binary,
     conv,
     cuda,
     dense,
     images,
-    nn,
     regressor,
     rows,
     seen,
@@ -156,16 +155,6 @@ def test_calls_and_batches_are_counted():
         sizes = [n for n, _, _ in member.estimator.module_.seen]
         assert sum(sizes) == router.choice_members_[route, k].sum()
         assert max(sizes, default=0) <= 32
-
-
-def test_a_random_router_hashes_the_same_row_in_any_container():
-    X, y = images()
-    router = clone(ROUTERS["random"]).fit(X, y)
-    routes = {kind: router.route(rows_) for kind, (rows_, _) in kinds(X, y).items()}
-    assert all(0 < route.mean() < 1 for route in routes.values())
-    np.testing.assert_array_equal(routes["tensor"], routes["array"])
-    # Rows that would have to be loaded are drawn by their position.
-    np.testing.assert_array_equal(routes["slice"], routes["data set"])
 
 
 def test_oracle_takes_labels_as_tensor():
@@ -318,46 +307,6 @@ def test_a_router_from_a_gpu_loads_without_one(tmp_path, monkeypatch):
     np.testing.assert_array_equal(loaded.predict(X), expected)
 
 
-def test_time_is_measured_when_the_device_is_idle(monkeypatch):
-    """The clock is read after the device has been waited for, before and after each call."""
-    log = []
-
-    class Cuda:
-        @staticmethod
-        def is_available():
-            return True
-
-        @staticmethod
-        def is_initialized():
-            return True
-
-        @staticmethod
-        def device_count():
-            return 1
-
-        @staticmethod
-        def memory_reserved(device):
-            return 1
-
-        @staticmethod
-        def synchronize(device=None):
-            log.append("wait")
-
-    fake = type(sys)("torch")
-    fake.cuda, fake.Tensor, fake.backends = Cuda, torch.Tensor, None
-    monkeypatch.setitem(sys.modules, "torch", fake)
-    clock = _timing.time.perf_counter
-
-    def read():
-        log.append("clock")
-        return clock()
-
-    monkeypatch.setattr(_timing.time, "perf_counter", read)
-    _timing.seconds_per_sample(lambda rows_: log.append("call"), np.ones((5, 2)), n_repeats=2)
-    timed = ["wait", "clock", "call", "wait", "clock"]
-    assert log == ["call", *timed, *timed]
-
-
 @pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
 class TestCuda:
     pytestmark = cuda
@@ -384,9 +333,6 @@ class TestCuda:
         np.testing.assert_array_equal(y_pred, router.predict(X))
 
     def test_joblib_round_trip_to_a_host_without_a_gpu(self, tmp_path):
-        import os
-        import subprocess
-
         X, y = images()
         router = self.router().fit(X, y)
         path = str(tmp_path / "router.joblib")
@@ -400,11 +346,3 @@ class TestCuda:
         y_pred, back = joblib.load(path)
         np.testing.assert_array_equal(y_pred, router.predict(X))
         np.testing.assert_array_equal(back.predict(X), y_pred)
-
-
-def test_the_module_that_notes_is_the_module_that_answers():
-    """The tests' own instrument: `seen` counts the rows of a forward pass once."""
-    module = Conv().eval()
-    module(torch.zeros(5, 1, 16, 16))
-    assert isinstance(module, nn.Module)
-    assert [n for n, _, _ in module.seen] == [5]

@@ -84,7 +84,7 @@ def convert_mmlu(raw: dict[str, bytes]) -> bytes:
     contaminated = {
         json.loads(line)["eval_prompt"] for line in raw["contaminated"].decode().splitlines()
     }
-    rows = []
+    rows: list[list] = []
     for subject in _SUBJECTS:
         for row in csv.DictReader(io.StringIO(raw[subject].decode("utf-8"), newline="")):
             answers = {name.split("-")[0]: int(answer == "True") for name, answer in row.items()}

@@ -1,27 +1,14 @@
 """Small colour images of shapes, some of them hard to tell."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import Bunch
 
-from skroute.datasets._base import known_arrays, load_npz
-from skroute.utils._compat import Integral, Interval, validate_params
-
-SHAPES = (
-    "disc",
-    "ring",
-    "square",
-    "triangle",
-    "pentagon",
-    "star",
-    "cross",
-    "crescent",
-    "half disc",
-    "heart",
-)
+SHAPES = [
+    *("disc", "ring", "square", "triangle", "pentagon"),
+    *("star", "cross", "crescent", "half disc", "heart"),
+]
 _SIDE = 32
 # Images that are drawn at once: bounds the memory.
 _CHUNK = 2000
@@ -134,50 +121,13 @@ def _draw(rng, y):
     return np.clip(images, 0, 1)
 
 
-@validate_params(
-    {
-        "n_samples": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
-)
-def make_shape_images(
-    n_samples: int = 1000, *, random_state: Any = None
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Draw small colour images of ten shapes, some of them hard to tell.
+def make_shape_images(n_samples, seed):
+    """Images (n_samples, 32, 32, 3) of uint8, and which of `SHAPES` each shows.
 
-    32 x 32 pixels in colour, as CIFAR's. Each image shows one of ten shapes, at random in place,
-    size, turn and colours. Five numbers, drawn from a Beta(0.7, 2.1) for each image, say how
-    hard it is: how small the shape is, how little it differs from the ground, how busy ground and
-    texture are (stripes, checks, scraps of other shapes behind it), how much of it is hidden
-    (scraps and a bar in front of it), and how grainy the image is. Most images are easy in most
-    ways, so that a small net is right on many and a large one on more.
-
-    Parameters
-    ----------
-    n_samples : int, default=1000
-        Number of images. 1,000 take about a second.
-
-    random_state : int, RandomState instance or None, default=None
-        Generates classes and images.
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, 32, 32, 3), dtype=uint8
-        The images: rows, columns, and red, green and blue.
-
-    y : ndarray of shape (n_samples,), dtype=int64
-        What they show: disc, ring, square, triangle, pentagon, star, cross, crescent, half disc
-        and heart, 0 to 9.
-
-    Examples
-    --------
-    >>> from skroute.datasets import make_shape_images
-    >>> X, y = make_shape_images(3, random_state=0)
-    >>> X.shape, X.dtype
-    ((3, 32, 32, 3), dtype('uint8'))
+    Five numbers from a Beta(0.7, 2.1) say how hard an image is: how small the shape is, how little
+    it differs from the ground, how busy the ground is, how much is hidden, how grainy it is.
     """
-    rng = check_random_state(random_state)
+    rng = np.random.RandomState(seed)
     rng = np.random.default_rng(rng.randint(2**31 - 1))
     y = rng.integers(len(SHAPES), size=n_samples)
     X = np.empty((n_samples, _SIDE, _SIDE, 3), dtype=np.uint8)
@@ -187,68 +137,19 @@ def make_shape_images(
     return X, y
 
 
-_NETS = Path(__file__).with_name("shape_nets.npz")
-_NETS_DIGEST = "e36f0c7bbc27fbbaae1562546b11999252ce7a1f0f4f30038cf2bc6e5bd41a9f"
-_NETS_DESCR = """What convolutional nets of several sizes say of 8,000 made images of shapes.
+def load_shape_nets():
+    """What the nets of ``train_shape_nets.py`` say of ``make_shape_images(8000, 2)``.
 
-The images are those of make_shape_images(8000, random_state=2). The nets learned from
-further such images and have seen none of the 8,000; how they are built and
-trained is in benchmarks/train_shape_nets.py ({trained}). Costs are multiplications with an
-addition for one image, counted. Of that script's seven nets these are four.
-Made for skroute, under its licence.
-"""
-
-
-def load_shape_nets() -> Bunch:
-    """Load what nets of several sizes say of 8,000 made images; no network is needed.
-
-    The images are hard in different ways (see :func:`make_shape_images`), and the nets differ in
-    size by a factor of eleven: the cheapest is right on many images, the most expensive on more.
-    On most images a cheaper net is right too, which is what a router can save.
-
-    Returns
-    -------
-    data : :class:`~sklearn.utils.Bunch`
-        Dictionary-like, with
-
-        probabilities : ndarray of shape (8000, n_nets, 10), dtype=float64
-            What each net says of each image; kept in steps of 1/255, and made to add up to 1.
-        target : ndarray of shape (8000,), dtype=int64
-            The shape that is shown.
-        quality : ndarray of shape (8000, n_nets), dtype=uint8
-            1 where the most probable shape is the one that is shown.
-        costs : ndarray of shape (n_nets,), dtype=float64
-            Millions of multiplications with an addition that an image takes.
-        model_names : list of str
-            The nets, the columns of these, from the cheapest to the most expensive.
-        target_names : list of str
-            The shapes.
-        DESCR : str
-            How images and nets were made.
-
-    Raises
-    ------
-    OSError
-        If the file that comes with skroute was damaged or changed.
-
-    Examples
-    --------
-    >>> from skroute.datasets import load_shape_nets
-    >>> nets = load_shape_nets()
-    >>> nets.probabilities.shape[::2]
-    (8000, 10)
+    A Bunch with `probabilities` (8000, n_nets, 10), `target`, `quality` (8000, n_nets), `costs`
+    (millions of multiplications of an image) and `model_names`, from the cheapest net on.
     """
-    arrays, amiss = known_arrays(load_npz, _NETS, _NETS_DIGEST)
-    if arrays is None:
-        raise OSError(f"{_NETS} is not what skroute came with: {amiss}. Install skroute again.")
-    steps = arrays["proba"].astype(np.float64)
-    target = arrays["target"].astype(np.int64)
+    with np.load(Path(__file__).with_name("shape_nets.npz")) as file:
+        arrays = dict(file)
+    steps, target = arrays["proba"].astype(np.float64), arrays["target"].astype(np.int64)
     return Bunch(
         probabilities=steps / steps.sum(axis=2, keepdims=True),
         target=target,
         quality=(steps.argmax(axis=2) == target[:, None]).astype(np.uint8),
         costs=arrays["cost"] / 1e6,
         model_names=arrays["model_names"].tolist(),
-        target_names=list(SHAPES),
-        DESCR=_NETS_DESCR.format(trained=arrays["trained"]),
     )

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.distributed._blocks import merged
+from skroute.distributed._blocks import merged, row_blocks
 from skroute.distributed._passes import PassedAssignment, choices_of, solve_in_passes
 from skroute.utils._optional import import_optional
 
@@ -30,7 +30,7 @@ def _checked_costs(array, costs, values):
     if costs.ndim == 1:
         return costs.compute() if isinstance(costs, array.Array) else costs
     if isinstance(costs, array.Array):
-        return costs.rechunk({1: -1})
+        return costs
     if np.isnan(n_rows):
         raise ValueError(
             "costs per row must be a Dask array in the blocks of values, whose sizes are unknown."
@@ -111,29 +111,16 @@ def solve_assignment(values: Any, costs: Any, budget: float | None) -> BlockedAs
             "values must be a dask array with two axes, got "
             f"{type(values).__name__}: for numpy use skroute.assignment.solve_assignment."
         )
-    # A row is one piece.
-    values = values.rechunk({1: -1})
-    blocks = [block for (block,) in values.to_delayed()]
-    costs = _checked_costs(array, costs, values)
-    if isinstance(costs, array.Array):
-        if costs.chunks[0] != values.chunks[0] and not np.isnan(values.shape[0]):
-            costs = costs.rechunk({0: values.chunks[0]})
-        pairs = list(zip(blocks, [block for (block,) in costs.to_delayed()]))
-        if len(pairs) != len(blocks):
-            raise ValueError("costs per row must be in the same blocks of rows as values.")
-    else:
-        pairs = [(block, costs) for block in blocks]
+    blocks, _, beside = row_blocks(values, costs=_checked_costs(array, costs, values))
+    pairs = [(block, told["costs"]) for block, told in zip(blocks, beside)]
 
     def run(function, pairs, merge):
         parts = [dask.delayed(function)(*pair) for pair in pairs]
         return dask.compute(merged(parts, merge))[0]
 
     plan = solve_in_passes(pairs, budget, run=run)
-    high, rows, chosen = plan.rule
-    sizes, parts = np.diff(plan.starts), []
-    for i, (block, cost) in enumerate(pairs):
-        low, upper = np.searchsorted(rows, plan.starts[i : i + 2])
-        here = rows[low:upper] - plan.starts[i]
-        made = dask.delayed(choices_of)(block, cost, high, here, chosen[low:upper])
-        parts.append(array.from_delayed(made, (int(sizes[i]),), dtype=np.int64))
+    parts = []
+    for i, size in enumerate(np.diff(plan.starts)):
+        made = dask.delayed(choices_of)(*pairs[i], *plan._rule_of(i))
+        parts.append(array.from_delayed(made, (int(size),), dtype=np.int64))
     return BlockedAssignment(array.concatenate(parts), plan)

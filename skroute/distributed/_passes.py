@@ -12,11 +12,9 @@ from skroute.assignment import solve_assignment as solve_in_memory
 from skroute.assignment._problem import check_values_and_costs
 from skroute.base import ROUNDING, check_affordable, check_budget
 
-# A sketch has so many bins; the last interval is narrowed until it has at most so many rows.
+# A sketch has 2 ** _BITS bins; so many increments around the price are solved exactly.
 _BITS = 16
 _CORE = 100_000
-# A plan with a larger relative gap is polished by a further pass.
-_TOL = 1e-9
 
 
 class PassedAssignment(NamedTuple):
@@ -81,10 +79,13 @@ class PassedAssignment(NamedTuple):
         -------
         ndarray of shape (n_rows,), dtype=int64
         """
+        return choices_of(values, costs, *self._rule_of(block))
+
+    def _rule_of(self, block):
+        """Of the rule, what a block needs: the rule of all blocks may be large."""
         high, rows, chosen = self.rule
         low, upper = np.searchsorted(rows, self.starts[block : block + 2])
-        here = rows[low:upper] - self.starts[block]
-        return choices_of(values, costs, high, here, chosen[low:upper])
+        return high, rows[low:upper] - self.starts[block], chosen[low:upper]
 
 
 class _Core(NamedTuple):
@@ -122,20 +123,7 @@ def merge(sketches):
 
 def gather(values, costs, low, high):
     """Rows of a block with an increment in the last interval, and totals of the others."""
-    return _parted(*_walked(values, costs, low, high))
-
-
-def near(values, costs, price, limit):
-    """Rows of a block where another choice is, at a price, less than a limit worse."""
-    values, costs, _ = _checked(values, costs)
-    net = values - price * costs
-    choices = net.argmax(axis=1)
-    core = (net > net.max(axis=1, keepdims=True) - limit).sum(axis=1) > 1
-    return _parted(values, costs, choices, core)
-
-
-def _parted(values, costs, choices, core):
-    """The rows of the core, and the totals of the others' choices."""
+    values, costs, choices, core = _walked(values, costs, low, high)
     rows, at = np.flatnonzero(core), np.flatnonzero(~core)
     table = np.broadcast_to(costs, values.shape)
     fixed = values[at, choices[at]].sum(), table[at, choices[at]].sum()
@@ -183,9 +171,9 @@ def solve_in_passes(
     -----
     A first pass sums the increments of the rows' concave hulls by bins of their efficiency,
     which are the same in every block; the price lies in one of them. Further passes narrow
-    it until at most 100,000 rows have an increment there. These rows are solved exactly with what
-    the others leave of the budget. Where that leaves a gap above 1e-9, one more pass collects all
-    rows in which a better plan can differ. The bound is that of the relaxation over all rows.
+    it until it has at most 100,000 increments. The rows of the 100,000 increments around it are
+    solved exactly with what the others leave of the budget. The bound is that of the relaxation
+    over all rows.
 
     Examples
     --------
@@ -230,11 +218,13 @@ def solve_in_passes(
         above += hist[::-1][:at, 1:].sum(axis=0)
         bin_of = len(hist) - 1 - at
         if hist[bin_of, 0] <= _CORE or shift == 0:
-            # The bins beside it too: the best exchange may be just outside.
-            first, last = max(bin_of - 1, 0), min(bin_of + 2, len(hist))
-            if hist[first:last, 0].sum() > _CORE:
-                first, last = bin_of, bin_of + 1
-            low, high = low + (first << shift), low + (last << shift)
+            # As many bins on both sides as can be solved: the best exchange may be outside.
+            below = np.cumsum([0, *hist[:, 0]])
+            reach = np.arange(len(hist))
+            first, last = np.maximum(bin_of - reach, 0), np.minimum(bin_of + reach + 1, len(hist))
+            widest = max(np.searchsorted(below[last] - below[first], _CORE, side="right") - 1, 0)
+            low, high = (low + (int(at[widest]) << shift) for at in (first, last))
+            high = min(high, np.iinfo(np.int64).max)
             break
         low += bin_of << shift
         # Sums above are those above this interval from here on.
@@ -242,23 +232,10 @@ def solve_in_passes(
         shift = max(shift - _BITS, 0)
     parts = run(partial(gather, low=low, high=high), blocks, _joined)
     starts = np.cumsum([0, *counts])
-    plan = _settle(parts, starts, total, n_rows, high, n_passes + 1)
-    limit = (plan.upper_bound - plan.objective) * n_rows * (1 + 1e-6)
-    if plan.gap <= _TOL or not 0 < plan.price < np.inf:
-        return plan
-    # A better plan departs from the best at the price by less than the gap, in every row.
-    parts = run(partial(near, price=plan.price, limit=limit), blocks, _joined)
-    if sum(len(part.rows) for part in parts) > _CORE:
-        return plan._replace(n_passes=plan.n_passes + 1)
-    bits = int(np.array(plan.price).view(np.int64))
-    polished = _settle(parts, starts, total, n_rows, bits, plan.n_passes + 1)
-    if polished.objective <= plan.objective:
-        return plan._replace(n_passes=polished.n_passes)
-    gap = (plan.upper_bound - polished.objective) / max(abs(plan.upper_bound), 1e-300)
-    return polished._replace(upper_bound=plan.upper_bound, gap=gap, price=plan.price)
+    return _settle(parts, starts, total, n_rows, low, high, n_passes + 1)
 
 
-def _settle(parts, starts, total, n_rows, high, n_passes):
+def _settle(parts, starts, total, n_rows, low, high, n_passes):
     """Solve the core exactly with what the other rows leave."""
     rows = np.concatenate([part.rows + start for part, start in zip(parts, starts)])
     values = np.concatenate([part.values for part in parts])
@@ -267,7 +244,7 @@ def _settle(parts, starts, total, n_rows, high, n_passes):
     cost = float(np.sum([part.fixed_cost for part in parts]))
     if len(rows) == 0:
         # Only rounding can do that: everything above was bought, and nothing else is wanted.
-        price = float(np.array(high, np.int64).view(np.float64))
+        price = float(np.array(low, np.int64).view(np.float64))
         bound = value + max(total - cost, 0.0) * price
         gap = (bound - value) / max(abs(bound), 1e-300)
         figures = [amount / n_rows for amount in (value, cost, bound)]

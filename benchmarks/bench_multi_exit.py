@@ -12,7 +12,7 @@ that is right.
 
 Time is counted twice: as the stages that rows went through, at the cost of a stage that `fit`
 measured, and as seconds of `predict` with everything in it. Hooks on the stages count the rows
-that they see: a stage that saw a row twice would show. "bar" is what issue 6 asks.
+that they see: a stage that saw a row twice would show.
 """
 
 import argparse
@@ -99,12 +99,10 @@ def rows_per_stage(net, call):
 
 
 def branchy(held_out, staged, spent, alpha):
-    """One threshold on the largest probability for all exits: BranchyNet's rule.
+    """One threshold on the largest probability for all exits, BranchyNet's rule.
 
-    As QWYC with guarantee=False, it meets `alpha` as far as the held-out rows go.
-
-    The most hurried one whose answers differ from the last exit's on at most a share `alpha`
-    of the held-out rows.
+    The one that leaves earliest whose answers differ from the last exit's on at most a share
+    `alpha` of the held-out rows.
     """
 
     def leave(proba, threshold):

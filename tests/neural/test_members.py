@@ -10,12 +10,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import FunctionTransformer
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import PolyDomSelector
-from skroute.gating import AdaptGatingClassifier, BoostedGate, LinearGate
+from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.routing import (
     BudgetRouter,
     DummyRouterClassifier,
@@ -212,9 +211,6 @@ def test_labels_that_a_net_cannot_name():
         OccamRouterClassifier(
             [("a", LogisticRegression()), ("b", binary())], costs=[1, 3], budget=2, cv=2
         ),
-        FrugalMCTClassifier(
-            [("a", LogisticRegression()), ("b", binary())], costs=[1, 3], budget=2, cv=2
-        ),
         SequentialRouterClassifier(
             [("a", dense()), ("b", binary())], costs=[1, 3], budget=2, cv=2, n_prices=2
         ),
@@ -222,8 +218,6 @@ def test_labels_that_a_net_cannot_name():
         AdaptGatingClassifier(
             binary(), gate=BoostedGate(max_iter=2, n_estimators=3), p_full=0.5, cv=2
         ),
-        AdaptGatingClassifier(dense(), gate=LinearGate(max_iter=2), p_full=0.5, cv=2),
-        PolyDomSelector(dense(), max_models=3, cv=2, monotonicity_tol=1.0),
         PolyDomSelector(
             binary(), {"a": [0], "b": [1, 2]}, costs={"a": 1, "b": 2}, cv=2, monotonicity_tol=1.0
         ),
@@ -238,28 +232,6 @@ def test_two_class_nets(estimator):
     assert (model.predict_proba(X) if hasattr(model, "predict_proba") else X).ndim == 2
 
 
-@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
-@pytest.mark.parametrize(
-    "router",
-    [
-        OccamRouterClassifier(
-            [("a", LogisticRegression()), ("b", dense())], costs=[1, 3], budget=2, cv=2
-        ),
-        FrugalMCTClassifier(
-            [("a", LogisticRegression()), ("b", dense())], costs=[1, 3], budget=2, cv=2
-        ),
-        SequentialRouterClassifier(
-            [("a", LogisticRegression()), ("b", dense())], costs=[1, 3], budget=2, cv=2, n_prices=2
-        ),
-    ],
-    ids=lambda r: type(r).__name__,
-)
-def test_a_net_estimates_the_accuracy(router):
-    X, y = rows()
-    router = clone(router).set_params(quality_estimator=regressor()).fit(X, y)
-    assert router.predict_cost(X).mean() <= 4
-
-
 def test_a_net_estimates_quality_from_a_log():
     X, y = rows()
     quality = np.column_stack([X[:, 0] > 0, X[:, 1] > 0]).astype(float)
@@ -268,13 +240,6 @@ def test_a_net_estimates_quality_from_a_log():
         router.fit(features, quality)
         assert router.predict_quality(features).shape == (120, 2)
         assert router.score(features, quality) > quality.mean()
-
-
-def test_search_reaches_into_a_net():
-    X, y = images()
-    router = DummyRouterClassifier(members(), costs=COSTS, cv=2)
-    search = GridSearchCV(router, {"large__lr": [0.0, 0.1]}, cv=2).fit(X, y)
-    assert search.best_estimator_.named_estimators_["large"].lr in (0.0, 0.1)
 
 
 @pytest.mark.parametrize("frozen", [False, True])

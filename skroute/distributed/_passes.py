@@ -222,9 +222,10 @@ def solve_in_passes(
             below = np.cumsum([0, *hist[:, 0]])
             reach = np.arange(len(hist))
             first, last = np.maximum(bin_of - reach, 0), np.minimum(bin_of + reach + 1, len(hist))
-            widest = max(np.searchsorted(below[last] - below[first], _CORE, side="right") - 1, 0)
-            low, high = (low + (int(at[widest]) << shift) for at in (first, last))
-            high = min(high, np.iinfo(np.int64).max)
+            n_around = below[last] - below[first]
+            widest = max(int(np.searchsorted(n_around, _CORE, side="right")) - 1, 0)
+            high = min(low + (int(last[widest]) << shift), np.iinfo(np.int64).max)
+            low += int(first[widest]) << shift
             break
         low += bin_of << shift
         # Sums above are those above this interval from here on.

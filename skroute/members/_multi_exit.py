@@ -406,7 +406,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         """
         if previous < 0:
             return lambda X: self.start(X).logits(exit)
-        before = []
+        before: list[Any] = []
 
         def call(X):
             if not before:

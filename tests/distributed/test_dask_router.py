@@ -170,6 +170,10 @@ def test_what_is_refused(problem, table):
         DaskRouter(router, policy="batch").route(rows, budget=0.0)
     with pytest.raises(ValueError, match="'exclude' is not taken"):
         DaskRouter(router, policy="batch").route(rows, exclude=[])
+    per_row = BudgetRouter(Ridge(), budget=0.4).fit(X, Q, costs=1e-3 + Q)
+    costs = da.from_array(1e-3 + Q[:-1], chunks=(100, -1))
+    with pytest.raises(ValueError, match="costs must have the rows of X in the same blocks"):
+        DaskRouter(per_row).route(rows, costs=costs)
     X, y = table
     asks = FrugalMLClassifier(members(), costs=COSTS, cv=2).fit(X, y)
     with pytest.raises(TypeError, match="others ask a model before they decide"):

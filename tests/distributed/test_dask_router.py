@@ -218,3 +218,17 @@ def test_partitions_that_a_filter_empties(table, problem, empty):
         for of in (blocks, blocks.to_dask_array(lengths=sizes.tolist())):
             found = DaskRouter(batch, policy="batch").route(of, budget=budget)
             np.testing.assert_array_equal(found.compute(), batch.route(rows, budget=budget))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("policy", ["online", "batch"])
+def test_without_rows_there_are_no_answers(problem, policy, known):
+    router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.4).fit(
+        problem.data, problem.quality
+    )
+    rows = da.from_array(problem.data, chunks=(500, -1))
+    rows = rows[rows[:, 0] > np.inf]
+    if known:
+        rows = rows.compute_chunk_sizes()
+    routed = dask.compute(*DaskRouter(router, policy=policy).predict_routed(rows))
+    assert [len(part) for part in routed if part is not None] == [0, 0, 0]

@@ -261,7 +261,8 @@ def measured_costs(extractors, X, sizes, percentile):
         ]
     )
     of_item = np.tile(known[rows], _N_REPEATS)
-    knots = np.unique(np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS)))
+    # At sizes that were measured: nothing says what a knot between two of them costs.
+    knots = np.unique(np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS), method="nearest"))
     one = len(knots) == 1
     basis = Powers(0) if one else Hats(knots)
     values = basis(of_item)

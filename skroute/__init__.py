@@ -2,7 +2,7 @@
 
 import importlib
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "__version__",

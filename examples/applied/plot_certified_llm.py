@@ -1,7 +1,7 @@
 """
-====================================
-Save money, with a guarantee of loss
-====================================
+========================================
+Save money, with a guarantee on the loss
+========================================
 
 The best of five language models answers most questions correctly, but small models answer many of
 them as well, at a fraction of the price. How much can you save if the answers may be one, two or
@@ -50,7 +50,7 @@ cascade = CascadeRouter(costs=costs).fit(None, Q, signals=confidence)
 # -------------
 #
 # The evidence is 3,000 other questions. The reference is the largest model for every question. The
-# guarantee holds with a confidence of 95 %.
+# confidence of the guarantee is 95 %.
 
 Q_evidence, confidence_evidence = make_log(3000, 1)
 certified = {}
@@ -91,11 +91,12 @@ for points, router in certified.items():
     )
 
 # %%
-# Does it still hold?
-# -------------------
+# Is the guarantee still true?
+# ----------------------------
 #
-# Then the questions become harder. The monitor gets the cost of every question, and the loss of
-# every tenth, for which the largest model is asked, too. Evidence above 0 is an alarm.
+# Now the questions become harder. The monitor gets the cost of every question. For every tenth
+# question, the largest model is asked, too, and the monitor also gets the loss. An alarm is raised
+# when the evidence is above 0.
 
 router = certified[2]
 monitor = PromiseMonitor(

@@ -3,8 +3,8 @@
 Features within a time limit, by size of the image
 ==================================================
 
-A histogram of a large image takes longer than that of a small one. If each image has a time limit,
-a small image leaves time for good features, and a large one does not.
+The histogram of a large image takes longer than the histogram of a small one. If each image has a
+time limit, there is time for good features of a small image, but not of a large one.
 
 :class:`~skroute.feature_sets.PolyDomSelector` measures the cost of each extractor as a function of
 the size, trains models for the useful sets of extractors, and takes the best set within the limit
@@ -44,7 +44,7 @@ _ = fig.suptitle("Five test images")
 # %%
 # Six extractors
 # --------------
-# From sums of rows and columns, which are fast, to ridge filters, which are slow.
+# The fastest are sums of rows and columns, and the slowest are ridge filters.
 
 from skimage import feature, filters
 from skimage.transform import resize_local_mean
@@ -83,9 +83,9 @@ def of_each(images, function):
 
 
 # %%
-# `fit` times them on single images, takes the 95th percentile at each size, and trains models for
-# the useful ones of the 63 sets. `monotonicity_tol` allows for the noise of cross-validated
-# accuracies.
+# `fit` measures the time of each extractor on single images, takes the 95th percentile at each
+# size, and trains models for the useful sets among the 63 sets. `monotonicity_tol` accounts for the
+# noise of cross-validated accuracies.
 
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import FunctionTransformer
@@ -115,7 +115,7 @@ _ = ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
 # %%
 # The best sets depend on the size
 # --------------------------------
-# For each size, the skyline has the sets that no other set beats in both cost and accuracy.
+# For each size, the skyline has the sets for which no other set is both cheaper and more accurate.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for side in (16, 64, 128):
@@ -136,11 +136,12 @@ for side, budget in [(16, 0.5e-3), (128, 0.5e-3), (128, 5e-3)]:
     print(f"{side:3d} x {side:3d}, {1e3 * budget:.1f} ms: {choice}")
 
 # %%
-# Accuracy over the budget
-# ------------------------
-# Compared with two fixed sets. One is the best within the limit for an image of median size; it is
-# too slow for larger images, which then get the most frequent class. The other is the best within
-# the limit for the largest image; it is never late, but worse on small images.
+# Accuracy at each budget
+# -----------------------
+# The selector is compared with two fixed sets. The first is the best within the limit for an image
+# of median size. It is too slow for larger images, which then get the most frequent class. The
+# second is the best within the limit for the largest image. It is never late, but worse on small
+# images.
 
 sizes = np.array([np.size(image) for image in test], dtype=float)
 prior = selector.predict(test[:1], budget=0)[0]
@@ -176,10 +177,10 @@ ax.set(
 _ = ax.legend()
 
 # %%
-# Watching the clock
-# ------------------
-# Costs are 95th percentiles, so most images leave time unused. With ``anytime=True`` the selector
-# watches the clock, and takes a better set if earlier features were fast.
+# Decide by the measured time
+# ---------------------------
+# Costs are 95th percentiles, so for most images some time is left. With ``anytime=True`` the
+# selector measures the time, and takes a better set if earlier features were fast.
 
 budget = budgets[6]
 for name, routed in [

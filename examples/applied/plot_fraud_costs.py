@@ -3,13 +3,14 @@ Fraud: a missed case costs fifty times a false alarm
 ====================================================
 
 Three models have different prices, and 6 % of the rows are fraud. With a cost matrix, the router
-pays for an answer where this saves money. Without a budget, it minimises errors and prices
-together.
+calls an expensive model if this saves money. Without a budget, it minimises the sum of the costs of
+errors and of calls.
 """
 
 # %%
-# The models use a threshold that suits the costs: at 50 to 1, a case should be checked from a
-# probability of 1 in 51. Missed cases are rare, so more than half of the rows are for the test.
+# The models use a threshold that suits the costs: if a missed case costs fifty times a false alarm,
+# check each case with a probability of fraud above 1/51. Missed cases are rare, so more than half
+# of the rows are for the test.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import make_classification
@@ -39,7 +40,8 @@ prices = {"bayes": 0.01, "logreg": 0.02, "boosting": 0.2}
 matrix = {(0, 1): 1.0, (1, 0): 50.0}
 
 # %%
-# The cost of errors at each budget, for a router by cost and a router by accuracy.
+# The cost of errors at each budget, for a router that minimises costs, and for a router that
+# maximises accuracy.
 budgets = [0.01, 0.05, 0.1, 0.15, 0.2]
 weights = np.where(y_test == 1, 50.0, 1.0)
 
@@ -65,10 +67,10 @@ ax.set(
 ax.legend()
 
 # %%
-# If the budget pays for *boosting* on every row, boosting alone is as good as routing. But errors
-# and prices are both in dollars here, and a router without a budget minimises their sum. It makes
-# a few more errors than boosting alone, because it does not pay for boosting where the answer
-# rarely changes. Compare the sums:
+# If the budget is enough for *boosting* on every row, boosting alone is as good as routing. But the
+# costs of errors and of calls are both in dollars here, and a router without a budget minimises
+# their sum. It makes a few more errors than boosting alone, because it does not call boosting on
+# rows where the answer rarely changes. Compare the sums:
 router = routers["routed by cost"].set_params(budget=None)
 found = router.row_quality(X_test, y_test)
 print(f"errors {-found.quality.mean():.3f} + prices {found.cost.mean():.3f} per row")

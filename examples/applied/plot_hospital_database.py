@@ -4,10 +4,10 @@ Buy medical tests from a database
 =================================
 
 Twelve columns belong to five panels with prices. Past patients are a data frame. Each panel of a
-new patient is in a table of a database, which is queried only if the patient needs it. A pipeline
-encodes and imputes, and a search within a budget tunes it.
+new patient is in a table of a database. The table is queried only if the panel is bought for the
+patient. A pipeline encodes and imputes. A search tunes the pipeline within a budget.
 
-It needs duckdb and pandas.
+The example needs duckdb and pandas.
 """
 
 # %%
@@ -60,9 +60,9 @@ new, y_new = patients(500, seed=1)
 # %%
 # A pipeline, tuned within a budget
 # ---------------------------------
-# Groups and prices name the raw columns. The cheap model and the gate are boosted trees, the full
-# model is a forest. The search takes the best candidate with a mean cost of at most 10.5 (all
-# panels cost 17.5).
+# Groups and prices are those of the raw columns. The cheap model and the gate are boosted trees;
+# the full model is a forest. The search takes the best candidate with a mean cost of at most 10.5
+# (all panels cost 17.5).
 
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -130,7 +130,8 @@ print(f"accuracy {(routed.y_pred == y_new).mean():.3f}, mean cost {routed.cost.m
 # %%
 # What was bought
 # ---------------
-# Which panels were fetched, and for how many patients. The counted cells agree with the costs.
+# The log shows which panels were fetched, and for how many patients. The counted cells agree with
+# the costs.
 
 fetched = np.zeros((len(new), len(PANELS)), dtype=bool)
 for columns, rows in lazy.acquisition_log_:
@@ -146,7 +147,8 @@ print("cost of these panels:", np.allclose(fetched @ list(PRICES.values()), rout
 # %%
 # Other budgets, one fit
 # ----------------------
-# From the cheap model alone to all that the gate would spend.
+# The smallest budget allows only the cheap model. The largest one is what the gate would spend
+# without a limit.
 
 low, high = search.min_budget_, routed.cost.mean()
 budgets = np.linspace(low, high, 6)

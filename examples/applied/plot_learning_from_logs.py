@@ -6,9 +6,10 @@ Learning from one answer per request
 A service asks one model per request, and logs how good the answer was. It does not know the answers
 of the other models. Can you train a better router from this log, and evaluate it before you use it?
 
-The requests are questions of MMLU, answered by Mixtral-8x7B and GPT-4 (data of RouteLLM). We make
-a log as a service would have it: long questions go to GPT-4, some at random. Because the data has
-both answers, we can compare the estimates with the truth.
+The requests are questions of MMLU, answered by Mixtral-8x7B and GPT-4 (data of RouteLLM). We make a
+log as a service would have it: long questions go to GPT-4 with a probability of 0.8, and short
+questions with a probability of 0.2. Because the data has both answers, we can compare the estimates
+with the truth.
 """
 
 # %%
@@ -42,7 +43,7 @@ propensity = np.where(choice == 1, large, 1 - large)
 q = Q[np.arange(len(X)), choice]
 
 # %%
-# In the log, GPT-4 seems worse than it is and Mixtral better, because Mixtral got the short
+# In the log, GPT-4 seems worse than it is, and Mixtral seems better, because Mixtral got the short
 # questions:
 
 for k, name in enumerate(names):
@@ -52,7 +53,7 @@ for k, name in enumerate(names):
 # A router from the log
 # ---------------------
 #
-# `choice` says which model gave the answer with quality `q`. The router corrects the bias.
+# `choice` is the model that gave the answer with quality `q`. The router corrects the bias.
 
 from skroute.routing import BudgetRouter
 
@@ -66,9 +67,10 @@ for name, mean, n in zip(names, router.mean_quality_, router.overlap_.n_rows):
 # Evaluate it with the log
 # ------------------------
 #
-# The other half of the log evaluates the router at every budget: by a model of quality (direct
-# method), by the rows on which log and router agree (SNIPS), and by both (doubly robust) with an
-# interval. The dotted line is the truth, which a service does not know.
+# The other half of the log is used to evaluate the router at every budget, with three estimates.
+# The direct method uses a model of quality. SNIPS uses the rows on which log and router make the
+# same choice. The doubly robust estimate uses both, and has an interval. The dotted line is the
+# truth, which a service does not know.
 
 from skroute.metrics import OffPolicyDisplay, accuracy_cost_curve
 
@@ -90,8 +92,8 @@ print(f"the interval holds the truth at {inside.sum()} of {len(inside)} budgets"
 # No overlap, no estimate
 # -----------------------
 #
-# If all long questions had gone to GPT-4 and all short ones to Mixtral, nothing would be known
-# about short questions at GPT-4:
+# If all long questions had gone to GPT-4, and all short ones to Mixtral, the log would say nothing
+# about the answers of GPT-4 to short questions:
 
 rule = is_long[test].astype(int)
 try:

@@ -43,15 +43,16 @@ print(dict(zip(names, Q_test.mean(axis=0).round(3).tolist())))
 # -----------------------
 #
 # `fit` compares each model alone, fixed orders of two and three models, and free orders, in which
-# the confidence of one answer decides which model is next. It keeps the best one at each price.
+# the confidence of one answer decides which model is next. It keeps the best cascade at
+# each budget.
 
 router = CascadeRouter(costs=costs).fit(None, Q, signals=confidence)
 for name, cost, quality in zip(router.rule_names_, *router.mixture_):
     print(f"{cost:6.0f} $ per million   {quality:.3f}   {name}")
 
 # %%
-# On new questions, compared with a random mix of single models, and with a cascade through all five
-# models. The smallest models are rarely worth asking first.
+# The rules on new questions, compared with a random mix of single models, and with a cascade
+# through all five models. It rarely pays to ask the smallest models first.
 
 chain = CascadeRouter(costs=costs, order=names).fit(None, Q, signals=confidence)
 
@@ -81,8 +82,8 @@ plt.show()
 # Passing questions to a person
 # -----------------------------
 #
-# A wrong answer costs 1, a person 0.3. Most questions are passed on early, before the largest model
-# is paid for.
+# A wrong answer costs 1, and an answer of a person costs 0.3. Most of these questions are passed on
+# early, before the largest model is called.
 
 careful = CascadeRouter(costs=costs, abstain_cost=0.3, budget=150)
 careful.fit(None, Q, signals=confidence)
@@ -96,8 +97,8 @@ print(
 print(f"calls per passed question: {asked[passed].sum(axis=1).mean():.2f}")
 
 # %%
-# ``predict_quality`` ranks the answers. The fewer questions are answered, the fewer answers are
-# wrong.
+# ``predict_quality`` ranks the answers. If only the best-ranked questions are answered, a smaller
+# share of the answers is wrong.
 
 budget = 150.0
 quality = router.predict_quality(None, signals=confidence_test, budget=budget)

@@ -3,8 +3,8 @@
 Route prompts among nine language models
 ========================================
 
-You pay for language models by the call. You have a log: the scores of nine models on 5,608 prompts
-from 14 public benchmarks (data of LLMRouter), and their prices. From this log,
+You pay for each call of a language model. You have a log: the scores of nine models on 5,608
+prompts from 14 public benchmarks (data of LLMRouter), and their prices. From this log,
 :class:`~skroute.routing.BudgetRouter` learns which model to call for which prompt.
 """
 
@@ -13,7 +13,7 @@ from 14 public benchmarks (data of LLMRouter), and their prices. From this log,
 # -------
 #
 # One row per prompt, one column per model: a score between 0 and 1. Prices are US dollars per
-# million tokens. The best model costs 0.9, and there is one at 0.1 that is not much worse.
+# million tokens. The best model costs 0.9. Another model, at 0.1, is not much worse.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -60,9 +60,9 @@ print(f"the best model for every prompt:   {Q_test.mean(axis=0).max():.3f}, 0.90
 # Every budget
 # ------------
 #
-# One fitted router serves every budget. The references are the best *single* model within the
-# budget, and the best *random mix* of two models with the same mean cost. Both are chosen on the
-# test prompts; the router is not.
+# You need only one fitted router for all budgets. The references are the best *single* model within
+# the budget, and the best *random mix* of two models with the same mean cost. Both are chosen on
+# the test prompts; the router is not.
 
 from skroute.metrics import AccuracyCostDisplay, RouteShareDisplay, reference_curves
 
@@ -84,7 +84,8 @@ ax.set(
 plt.show()
 
 # %%
-# Above 0.8, more money does not help, by the router's estimates. Which models does it call?
+# Above a budget of 0.8, the estimates of the router show no further gain. Which models does it
+# call?
 
 fig, ax = plt.subplots(figsize=(8.5, 4.2), layout="constrained")
 display = RouteShareDisplay.from_estimator(router, X_test, budgets=budgets, ax=ax)
@@ -101,13 +102,13 @@ plt.show()
 # A live service
 # --------------
 #
-# A budget is a mean, not a hard cap. For a total, use
-# :meth:`~skroute.routing.BudgetRouter.stream`: `route` reserves money, `commit` books what the call
-# really cost, `refund` returns the money of a failed call. Here every tenth call fails, and calls
-# cost up to twice the expected amount.
+# The budget limits the mean cost; it is not a hard cap. For a total, use
+# :meth:`~skroute.routing.BudgetRouter.stream`: `route` reserves money, `commit` records the real
+# cost of the call, and `refund` returns the money of a failed call. Here every tenth call fails,
+# and calls cost up to twice the expected amount.
 
 vectorise, policy = router[:-1], router[-1]
-# A service batches what can be batched: here the estimates.
+# To save time, estimate the quality of all prompts in one batch.
 quality = policy.predict_quality(vectorise.transform(X_test))
 prices = log.costs
 stream = policy.stream(
@@ -129,7 +130,8 @@ print(f"{status.n_committed} answered, {status.n_refunded} failed, {status.n_rej
 print(f"{status.spent:.1f} spent of {status.budget_total:.1f}; mean score {np.mean(scores):.3f}")
 
 # %%
-# The stream adapts to the money that is left, so the money lasts until the end and is used.
+# The stream adapts to the money that is left. So the money lasts until the last request, and nearly
+# all of it is used.
 
 fig, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 ax.plot(spent, label="spent")
@@ -148,5 +150,5 @@ plt.show()
 # --------------------
 #
 # Some models score 0 on whole benchmarks because of the form of their answers, so the router partly
-# learns which model is *parsed* well. And these are prompts of known benchmarks. For other
-# traffic, fit a router on a log of that traffic.
+# learns which model is *parsed* well. Also, these are prompts of known benchmarks. For your
+# own requests, fit a router on a log of these requests.

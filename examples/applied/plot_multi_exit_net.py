@@ -4,11 +4,11 @@ A neural net with early exits
 =============================
 
 Most digits are easy, but a deep net computes all of its layers for each of them. A net with
-**exits** has a small classifier after each stage. Easy digits stop at an early exit; only the
-others go on.
+**exits** has a small classifier after each stage. Easy digits stop at an early exit. Only the
+other digits go through the next stage.
 
 Here, a convolutional net with four exits reads scikit-learn's digits, and
-:class:`~skroute.early_exit.QWYCEnsemble` decides which digit stops where.
+:class:`~skroute.early_exit.QWYCEnsemble` decides at which exit each digit stops.
 """
 
 # %%
@@ -16,7 +16,7 @@ Here, a convolutional net with four exits reads scikit-learn's digits, and
 # -------
 #
 # The module has stages, and a head after each stage. :class:`~skroute.members.MultiExitClassifier`
-# trains all heads together. Other rows are kept to decide when to stop.
+# trains all heads together. The rows that are not used for training are used to learn when to stop.
 import time
 
 import numpy as np
@@ -140,8 +140,8 @@ plt.show()
 # Measured time
 # -------------
 #
-# The time of `predict` on all test images, for the full net and for early exits (best of five
-# calls).
+# We measure the time of `predict` on all test images, for the full net and for early exits (best of
+# five calls).
 answers = quick.predict_routed(X_test)
 seconds = {"full net": [], "early exit": []}
 for _ in range(5):
@@ -162,8 +162,8 @@ print("images that stop at each exit:", np.bincount(answers.route, minlength=5)[
 # Easy and hard images
 # --------------------
 #
-# For each digit, an image that stops at the first exit, and one that goes furthest. Wrong answers
-# are written above the image.
+# For each digit: an image that stops at the first exit, and an image that stops latest. If an
+# answer is wrong, it is written above the image.
 fig, axes = plt.subplots(2, 10, figsize=(8.6, 2.6), layout="constrained")
 fig.suptitle("Images that stop first, and images that go furthest")
 for digit in range(10):

@@ -59,7 +59,7 @@ else:
 # Two routers
 # -----------
 #
-# Both start from the same table, with the same ceiling per request.
+# Both start from the same table, with the same budget per request.
 
 ceiling = 0.00187
 prices = dict(zip(names, C.mean(axis=0)))
@@ -71,7 +71,8 @@ online = OnlineBudgetRouter(prices, budget=ceiling).fit(X, Q, C)
 # Replay
 # ------
 #
-# For 600 requests, the answers of mistral-large lose a fifth of their quality, at the same price.
+# For 600 requests, the quality of the answers of mistral-large falls by a fifth. The price stays
+# the same.
 
 changed = Q_new.copy()
 changed[600:1200, 1] *= 0.8
@@ -91,8 +92,8 @@ axes[0].legend()
 plt.show()
 
 # %%
-# The lowest panel shows how often this model is called. The router that learns avoids it after some
-# tens of outcomes, and uses it again when it is good again.
+# The lowest panel shows how often this model is called. The router that learns avoids the model
+# after some tens of outcomes, and uses it again after its quality has recovered.
 
 for name, run in (("learns", learns), ("fitted once", happened)):
     parts = [run.quality[:600], run.quality[600:1200], run.quality[1200:]]

@@ -2,7 +2,7 @@
 An HTML report with a slider for the budget
 ===========================================
 
-Often somebody else decides about the budget. :func:`~skroute.metrics.decision_report` writes one
+Often another person decides about the budget. :func:`~skroute.metrics.decision_report` writes one
 file that anybody can open in a browser, without a server or a network.
 """
 
@@ -44,8 +44,8 @@ router = OccamRouterClassifier(
 # The report
 # ----------
 #
-# Give it rows that the router was not fitted on. Each model is asked once about each row. Here the
-# file is shown in a frame. Move the slider.
+# Use rows that the router was not fitted on. Each model is called once for each row. This page
+# shows the file in a frame. Move the slider.
 
 folder = tempfile.TemporaryDirectory()
 page = decision_report(
@@ -80,7 +80,7 @@ Frame(page)
 # How to read it
 # --------------
 #
-# The curve shows how much quality each budget buys, and where more money no longer helps. The
-# numbers at the end compare with a random mix.
+# The curve shows the quality at each budget, and from which budget on more money no longer helps.
+# The numbers at the end compare the router with a random mix.
 
 folder.cleanup()

@@ -3,14 +3,15 @@
 Quickstart: route digits, tune with a grid search
 =================================================
 
-Four classifiers with prices, one budget, and a grid search that keeps within the budget.
+Four classifiers have prices. A router keeps the mean cost within a budget, and a grid search tunes
+it.
 """
 
 # %%
 # Prices
 # ------
 #
-# Prices are in cents per 1,000 answers. You can use any unit; the budget has the same.
+# Prices are in cents per 1,000 answers. You can use any unit. The budget has the same unit.
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
@@ -58,7 +59,7 @@ for choice, name in enumerate(router.choices_):
     print(f"  {name:>6} answers {(routed.route == choice).mean():.0%}")
 
 # %%
-# In a notebook it shows itself:
+# A notebook shows the pipeline as a diagram:
 pipeline
 
 # %%
@@ -82,12 +83,12 @@ for row, reg_lambda in enumerate(results["param_occamrouterclassifier__reg_lambd
     )
 
 # %%
-# Every budget, beside the references
-# -----------------------------------
+# All budgets, compared with the references
+# -----------------------------------------
 #
-# One fit serves every budget. The references are the best single model within the budget, the best
-# random mix of two models, and an oracle that knows which model is right. All three use the test
-# rows; the router does not.
+# You need only one fit for all budgets. The references are the best single model within the budget,
+# the best random mix of two models, and an oracle that knows which model is right. All three are
+# chosen on the test rows; the router is not.
 budgets = [2.5, 5, 10, 20, 30, 40, 50]
 scaler, router = search.best_estimator_
 right = np.column_stack([m.predict(scaler.transform(X_test)) == y_test for m in router.estimators_])

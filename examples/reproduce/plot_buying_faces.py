@@ -46,7 +46,8 @@ for name, service in services:
 # ----------------------------------
 #
 # FrugalMCT asks the free model about every face. From its answer, a forest estimates how accurate
-# each combination with another service would be. That service is asked if it is worth its price.
+# each combination with another service would be. The other service is asked if its gain is worth
+# its price.
 router = FrugalMCTClassifier(services, costs=costs, budget=5).fit(X_train, y[train])
 y_pred, route, cost = router.predict_routed(X_test)
 print(f"{np.mean(y_pred == y[test]):.1%} right for ${cost.mean():.2f}; base: {router.base_}")
@@ -59,8 +60,9 @@ for choice, share in enumerate(np.bincount(route, minlength=len(router.choices_)
 # ------------
 #
 # FrugalML has one score threshold per label. Sequential routing may ask a third service if the
-# first two differ. Each router is fitted once. Grey: each service alone, a majority vote of all
-# four, the best random mix of two services, and an oracle that knows which service to ask.
+# answers of the first two differ. Each router is fitted once. The references are grey: each service
+# alone, a majority vote of all four, the best random mix of two services, and an oracle that knows
+# which service to ask.
 routers = {
     "FrugalML": FrugalMLClassifier(services, costs=costs),
     "FrugalMCT": FrugalMCTClassifier(services, costs=costs),

@@ -3,15 +3,16 @@
 Early exit: the same answers from fewer trees
 =============================================
 
-Most rows are easy for a gradient-boosted model of 500 trees. QWYC learns an order of the trees, and
-when to stop, so that about 0.5 % of the rows get another answer than from the full model.
+Most rows are easy for a gradient-boosted model of 500 trees. QWYC learns an order of the trees,
+and when to stop. About 0.5 % of the rows then get another answer than from the full model.
 """
 
 # %%
 # The ensemble
 # ------------
 #
-# LightGBM on made-up rows. Half of the training rows fit the trees, the other half the thresholds.
+# LightGBM on made-up rows. The trees are fitted on half of the training rows, and the thresholds on
+# the other half.
 import lightgbm as lgb
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,10 +35,10 @@ model = lgb.LGBMClassifier(
 # Quit when you can
 # -----------------
 #
-# The fitted model is frozen. `optimize` needs rows without labels, because it only compares with
-# the model. A quarter of the rows calibrate the thresholds. `alpha` is the expected share of
-# changed answers; ``disagreement_bound_`` is a bound with 95 % confidence. With ``guarantee=True``
-# the bound is at most `alpha`.
+# The fitted model is frozen. `optimize` needs rows, but no labels, because it compares with the
+# answers of the model. The thresholds are calibrated on a quarter of the rows. `alpha` is the
+# expected share of changed answers; ``disagreement_bound_`` is a bound with 95 % confidence. With
+# ``guarantee=True`` the bound is at most `alpha`.
 quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.005, n_jobs=2, random_state=0).optimize(
     X_train[::2]
 )
@@ -61,7 +62,7 @@ _ = plt.title("Test rows")
 # Order and thresholds
 # --------------------
 #
-# The same method with the order of boosting, and with a random order.
+# For comparison: the same method with the order of boosting, and with a random order.
 contenders = {"boosting order": {"order": "natural"}, "random order": {"order": "random"}}
 fitted = {"QWYC": quick}
 for name, parameters in contenders.items():
@@ -87,4 +88,5 @@ print(f"{n_trees} trees for every row: accuracy {small.score(X_test, y_test):.4f
 print(f"but other answers than the full model on {differ:.1f} %")
 
 # %%
-# Use early exit if you must keep the answers of a model, or if the large model is better.
+# Use early exit if the answers must stay those of a given model, or if the large model is better
+# than a small one.

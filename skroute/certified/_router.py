@@ -54,7 +54,12 @@ from skroute.utils._handing import answered, models_of
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of, walking
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers, check_weights, refuse_masked
+from skroute.utils._validation import (
+    check_numbers,
+    check_some_known,
+    check_weights,
+    refuse_masked,
+)
 from skroute.utils._warn import warn
 
 # Around a fitted estimator: the share of the rows that only set the scale of the operating points,
@@ -504,11 +509,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """Refuse labels of another type, of which no loss is seen, and groups without rows."""
         classes = getattr(self, "classes_", None)
         if self.loss is None and values.ndim == 1 and isinstance(classes, np.ndarray):
-            if not np.isin(values.astype(object), classes.astype(object)).any():
-                raise ValueError(
-                    f"No label in y, of dtype {values.dtype}, is one of classes_, of dtype "
-                    f"{classes.dtype}: no answer could be right, and no loss be seen."
-                )
+            check_some_known(values, classes)
         missing = 0 if groups is None else int((~np.isin(self._group_values, groups)).sum())
         if missing:
             raise ValueError(

@@ -46,7 +46,8 @@ def row_blocks(X: Any, **beside: Any):
                 one[name] = other
             continue
         parts, found = _parts(other, sizes)
-        if len(parts) != len(blocks) or any(a != b for a, b in zip(found, sizes) if a == a == b):
+        known = ((a, b) for a, b in zip(found, sizes) if a == a and b == b)
+        if len(parts) != len(blocks) or any(a != b for a, b in known):
             raise ValueError(
                 f"{name} must have the rows of X in the same blocks: X has {len(blocks)} of "
                 f"{_shown(sizes)} rows, {name} {len(parts)} of {_shown(found)}."

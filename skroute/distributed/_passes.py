@@ -200,9 +200,10 @@ def solve_in_passes(
         counts, sums, hist = run(partial(sketch, low=low, shift=shift), blocks, merge)
         n_passes += 1
         n_rows = sum(counts)
-        total = budget * n_rows
         if not n_rows:
-            raise ValueError("There are no rows in any block.")
+            # A plan for nothing.
+            return _all_best(counts, sums, above, hist, n_rows, n_passes)
+        total = budget * n_rows
         if n_passes == 1:
             check_affordable(budget, sums[0] / n_rows)
         above += sums[2:]
@@ -270,7 +271,7 @@ def _all_best(counts, sums, above, hist, n_rows, n_passes):
     cost, value = sums[0] + above[0] + hist[:, 1].sum(), sums[1] + above[1] + hist[:, 2].sum()
     nothing = np.empty(0, np.int64)
     starts = np.cumsum([0, *counts])
-    figures = (value / n_rows, cost / n_rows, value / n_rows, 0.0, 0.0)
+    figures = (*(np.array([value, cost, value]) / max(n_rows, 1)).tolist(), 0.0, 0.0)
     return PassedAssignment(*figures, n_rows, n_passes, starts, (0, nothing, nothing))
 
 

@@ -483,13 +483,6 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
     def _check_X(self, X):
         return self._check_columns(X, reset=False)
 
-    def _view(self, X, response, budget, size, anytime):
-        check_is_fitted(self)
-        rows = self._check_X(X)
-        plan = self._plan(rows, self._effective_budget(budget), size, anytime)
-        y_pred = None if response is None else self._answer(rows, plan, response)
-        return Routed(y_pred, plan.route, plan.cost, None, plan.cost)
-
     def predict_routed(
         self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
     ) -> Routed:
@@ -519,7 +512,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         Routed
             Unpacks into ``y_pred, route, cost``.
         """
-        return self._view(X, "predict", budget, size, anytime)
+        return self._respond(X, "predict", budget, size=size, anytime=anytime)
 
     def route(
         self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
@@ -539,7 +532,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         ndarray of shape (n_samples,), dtype=int64
             Index into ``choices_``.
         """
-        return self._view(X, None, budget, size, anytime).route
+        return self._respond(X, None, budget, size=size, anytime=anytime).route
 
     def predict_cost(
         self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
@@ -559,7 +552,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         ndarray of shape (n_samples,), dtype=float64
             Cost per row, in the unit of `costs`.
         """
-        return self._view(X, None, budget, size, anytime).cost
+        return self._respond(X, None, budget, size=size, anytime=anytime).cost
 
     def predict(
         self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
@@ -579,7 +572,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         ndarray of shape (n_samples,)
             The answers.
         """
-        return self._view(X, "predict", budget, size, anytime).y_pred
+        return self._respond(X, "predict", budget, size=size, anytime=anytime).y_pred
 
     def _offers_proba(self):
         # Not hasattr: the model's own AttributeError says why it is absent.
@@ -602,7 +595,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._view(X, "predict_proba", budget, size, anytime).y_pred
+        return self._respond(X, "predict_proba", budget, size=size, anytime=anytime).y_pred
 
     def score(
         self,
@@ -644,22 +637,15 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         -------
         MetadataRouter
         """
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                estimator=self.estimator,
-                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
-            )
-            .add(
-                scorer=check_scoring(self.estimator, scoring=self.scoring),
-                method_mapping=MethodMapping().add(caller="fit", callee="score"),
-            )
-            .add(
-                splitter=check_cv(self.cv, classifier=True),
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-        )
+        router = MetadataRouter(owner=self).add_self_request(self)
+        members = {
+            "fit": {"estimator": self.estimator},
+            "score": {"scorer": check_scoring(self.estimator, scoring=self.scoring)},
+            "split": {"splitter": check_cv(self.cv, classifier=True)},
+        }
+        for callee, member in members.items():
+            router.add(**member, method_mapping=MethodMapping().add(caller="fit", callee=callee))
+        return router
 
     def __sklearn_tags__(self):
         return inherit_member_tags(super().__sklearn_tags__(), [self.estimator])
@@ -668,17 +654,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 def anytime_walk(sets, estimate, beside, budget, compute):
     """Buy features one at a time, and revise the goal by what they truly cost.
 
-    Parameters
-    ----------
-    sets : ndarray of shape (n_goals, n_extractors), dtype=bool
-        Sets that it may end at, the least preferred first, the empty one among them.
-    estimate : ndarray of shape (n_extractors,)
-        What each feature is expected to cost.
-    beside : ndarray of shape (n_goals,)
-        What each set costs beside its features.
-    budget : float
-    compute : callable
-        ``compute(j)`` computes feature `j` and returns what that cost.
+    `sets` are those that it may end at, the least preferred first, the empty one among them;
+    `estimate` is what each feature and `beside` what each set besides is expected to cost, and
+    ``compute(j)`` computes feature `j` and returns what that cost.
 
     Returns
     -------

@@ -6,7 +6,6 @@ own functions.
 """
 
 import time
-import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._named import by_label
 from skroute.utils._timing import synchronize_device
 from skroute.utils._validation import check_numbers, is_amount
+from skroute.utils._warn import warn
 
 _clock = time.perf_counter
 
@@ -261,7 +261,8 @@ def measured_costs(extractors, X, sizes, percentile):
         ]
     )
     of_item = np.tile(known[rows], _N_REPEATS)
-    knots = np.unique(np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS)))
+    # At sizes that were measured: nothing says what a knot between two of them costs.
+    knots = np.unique(np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS), method="nearest"))
     one = len(knots) == 1
     basis = Powers(0) if one else Hats(knots)
     values = basis(of_item)
@@ -316,11 +317,9 @@ def _warn_where_apart(costs, sizes, seconds, percentile):
         for part in np.array_split(order, max(1, min(8, len(order) // 30))):
             ratio = np.quantile(own[part] / np.maximum(fitted[part], 1e-12), percentile)
             if not 1 / _FACTOR <= ratio <= _FACTOR:
-                warnings.warn(
+                warn(
                     f"The cost of {name!r} is {1 / max(ratio, 1e-12):.2g} times what was measured "
                     f"for sizes from {sizes[part].min():g} to {sizes[part].max():g}. Measure on "
-                    "an idle machine, or give its cost as a function of the size.",
-                    UserWarning,
-                    stacklevel=2,
+                    "an idle machine, or give its cost as a function of the size."
                 )
                 break

@@ -235,20 +235,9 @@ class GreedyFeatureSelector(BaseFeatureSelector):
 def greedy_sequence(evaluate, empty_quality, cost, trade_off):
     """One sequence of Algorithm 4 (Greedy Candidate-Sequences).
 
-    Parameters
-    ----------
-    evaluate : callable
-        ``evaluate(masks)`` returns the qualities of sets.
-    empty_quality : float
-    cost : ndarray of shape (n_extractors,)
-        At the reference size.
-    trade_off : float
-        Quality that a unit of cost must bring; infinity looks at cost alone.
-
-    Returns
-    -------
-    ndarray of shape (n_extractors + 1,), dtype=int64
-        Masks, each contained in the next, from the empty set to the full one.
+    ``evaluate(masks)`` returns the qualities of sets, `cost` is that of each extractor at the
+    reference size, and `trade_off` the quality that a unit of it must bring; infinity looks at cost
+    alone. The masks, each contained in the next, go from the empty set to the full one.
     """
     left = list(np.argsort(cost, kind="stable"))
     mask, quality = 0, empty_quality
@@ -269,19 +258,8 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
 def followed_sequences(sequences, cost, quality):
     """Which sequence to follow at a budget: that of the best set it buys at the reference size.
 
-    Parameters
-    ----------
-    sequences : ndarray of shape (n_sequences, n_extractors + 1)
-        Positions of sets, the empty one first.
-    cost, quality : ndarray of shape (n_sets,)
-        At the reference size.
-
-    Returns
-    -------
-    least : ndarray of shape (n_steps,)
-        Rising budgets from which on
-    sequence : ndarray of shape (n_steps,)
-        each of these sequences is followed.
+    `sequences` are positions of sets, the empty one first; `cost` and `quality` are those of the
+    sets. Returns rising budgets, and the sequence that is followed from each of them on.
     """
     on = pareto_front(cost, quality)
     sequence = np.array([int(np.argmax((sequences == i).any(axis=1))) for i in on])

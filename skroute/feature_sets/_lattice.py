@@ -38,11 +38,8 @@ def subset_max(values):
 
 def superset_min(values):
     """Smallest value over all supersets of each set, itself included."""
-    out = values.copy()
-    for bit in range(len(out).bit_length() - 1):
-        pairs = out.reshape(-1, 2, 1 << bit)
-        np.minimum(pairs[:, 0], pairs[:, 1], out=pairs[:, 0])
-    return out
+    # From last to first, the supersets of a set are the subsets of what it leaves out.
+    return -subset_max(-values[::-1])[::-1]
 
 
 def bounds(quality, monotonicity_tol):
@@ -77,19 +74,9 @@ class _Spent(Exception):
 class LatticeSearch:
     """Bidirectional search of the lattice (Algorithm 2, Expand-Enumerate).
 
-    Parameters
-    ----------
-    n_extractors : int
-    evaluate : callable
-        ``evaluate(masks)``, a list of int, trains these sets and returns their qualities. No
-        set is asked for twice, and never the empty one.
-    empty_quality : float
-        Quality of the empty set.
-    monotonicity_tol : float, default=0.0
-        How much better a set may be than one that contains it.
-    max_models : int or None, default=None
-    max_seconds : float or None, default=None
-        Training budget.
+    ``evaluate(masks)``, a list of int, trains these sets and returns their qualities. No set is
+    asked for twice, and never the empty one. `max_models` and `max_seconds` are the training
+    budget.
     """
 
     def __init__(

@@ -28,20 +28,10 @@ def indicator(masks, n_extractors):
 
 
 def undominated(quality, coef):
-    """Sets that some size and budget may choose (Properties 3.6 and 3.7), worst first.
+    """Sets that some size and budget may choose (Properties 3.6 and 3.7): positions, worst first.
 
     A set costs ``coef @ basis(size)`` with a basis that is never negative. It is left out where a
     set at least as good has no larger coefficient: that one is at most as dear at every size.
-
-    Parameters
-    ----------
-    quality : ndarray of shape (n_sets,)
-    coef : ndarray of shape (n_sets, n_functions)
-
-    Returns
-    -------
-    ndarray of int
-        Positions of the sets that are kept, by rising quality.
     """
     # Among equals in quality a set that undercuts another is before it.
     order = np.lexsort((*coef.T[::-1], -quality))
@@ -56,21 +46,10 @@ def undominated(quality, coef):
 
 
 def best_affordable(cost, quality, budget, tied=True):
-    """The best set within each budget, of equally good ones the cheapest.
+    """The best set within each budget, of equally good ones the cheapest: one for each query.
 
-    Parameters
-    ----------
-    cost : ndarray of shape (n_queries, n_sets)
-    quality : ndarray of shape (n_sets,)
-        Not falling.
-    budget : ndarray of shape (n_queries,)
-        One set at least fits.
-    tied : bool, default=True
-        Whether some qualities may be equal.
-
-    Returns
-    -------
-    ndarray of shape (n_queries,), dtype=int64
+    `quality` does not fall, and one set at least fits every budget; `tied` says whether some
+    qualities may be equal.
     """
     fits = affords(budget[:, None], cost)
     best = len(quality) - 1 - fits[:, ::-1].argmax(axis=1)

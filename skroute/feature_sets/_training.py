@@ -1,5 +1,9 @@
 """Training and scoring the model of a feature set, each set once."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
@@ -26,52 +30,29 @@ def _fitted(estimator, X, y, rows, fit_params, name):
         return clone(estimator).fit(_safe_indexing(X, rows), y[rows], **params)
 
 
+@dataclass
 class SetTrainer:
     """Trains and scores sets, and remembers every score.
 
-    Parameters
-    ----------
-    estimator : classifier
-    table_of : callable
-        ``table_of(mask)`` is the table of the features of a set.
-    name_of : callable
-        ``name_of(mask)`` is its name.
-    y : ndarray
-    splits : list of (ndarray, ndarray)
-    scorer : callable
-    fit_params, score_params : dict
-        Metadata for the models and for the scorer.
-    n_jobs : int or None
-    memory : joblib.Memory
-    step : callable
-        ``step(n_sets)`` is a context manager that reports the training of so many sets.
+    ``table_of(mask)`` is the table of the features of a set, ``name_of(mask)`` its name, and
+    ``step(n_sets)`` a context manager that reports the training of so many sets.
     """
 
-    def __init__(
-        self,
-        estimator,
-        table_of,
-        name_of,
-        y,
-        splits,
-        scorer,
-        fit_params,
-        score_params,
-        n_jobs,
-        memory,
-        step,
-    ):
-        self.estimator = estimator
-        self.table_of = table_of
-        self.name_of = name_of
-        self.y = y
-        self.splits = splits
-        self.scorer = scorer
-        self.fit_params = fit_params
-        self.score_params = score_params
-        self.parallel = Parallel(n_jobs=n_jobs)
-        self.score_set = memory.cache(score_set, ignore=["name"])
-        self.step = step
+    estimator: Any
+    table_of: Callable
+    name_of: Callable
+    y: Any
+    splits: list
+    scorer: Callable
+    fit_params: dict
+    score_params: dict
+    n_jobs: int | None
+    memory: Any
+    step: Callable
+
+    def __post_init__(self):
+        self.parallel = Parallel(n_jobs=self.n_jobs)
+        self.score_set = self.memory.cache(score_set, ignore=["name"])
         self.quality = {}
         self.quality[0] = self._scores([0])[0]
 

@@ -1,8 +1,9 @@
 """Is the cheap model enough? Gates that buy features row by row."""
 
 from skroute.gating._adapt import AdaptGatingClassifier
-from skroute.gating._gates import BoostedGate, LinearGate
+from skroute.gating._boosting import BoostedGate
 from skroute.gating._grid import AdaptGrid, adapt_grid
+from skroute.gating._linear import LinearGate
 from skroute.gating._sequential import OperatingPoint, SequentialFeatureClassifier
 
 __all__ = [

@@ -1,7 +1,6 @@
 """Adapt: learn when the cheap model is enough (Nan and Saligrama, 2017)."""
 
 from collections.abc import Mapping
-from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -15,10 +14,11 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import ROUNDING, Plan, check_affordable, check_costs, dispatch, note_failure
+from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import FeatureBuyer
-from skroute.gating._gates import BoostedGate, LinearGate, Problem, Rows
 from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys, standard_error
-from skroute.gating._objective import full_losses, log_probabilities
+from skroute.gating._linear import LinearGate
+from skroute.gating._objective import Problem, Rows, full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
 from skroute.utils._compat import (
     HasMethods,
@@ -37,47 +37,11 @@ from skroute.utils._warn import warn
 __all__ = ["AdaptGatingClassifier"]
 
 
-class Prepared:
-    """What a fit needs and what does not depend on `p_full` and `gamma`.
-
-    Parameters
-    ----------
-    rows : Rows
-    held_out : ndarray of shape (n_rows,), dtype=bool
-        Rows that set the level of the gate. Without a gate all rows are learned from.
-    ready : callable
-        Makes of rows what fits to them share.
-    """
-
-    def __init__(self, rows, held_out, ready):
-        self.rows = rows
-        self.held_out = held_out
-        self._ready = ready
-
-    @cached_property
-    def gated(self):
-        """Rows to learn a cheap model and a gate from, made ready."""
-        rows = self.rows.of(~self.held_out)
-        return rows, self._ready(rows)
-
-    @cached_property
-    def alone(self):
-        """Rows to learn a cheap model alone from, made ready."""
-        return self.rows, self._ready(self.rows)
-
-
 class HeldOutRows(NamedTuple):
     """Held-out rows, each decided by what the other half of them says.
 
-    Attributes
-    ----------
-    rank : ndarray of shape (n_rows,)
-        Share of rows sent from which a row is sent, by the other half's scores.
-    wanted : ndarray of shape (n_rows,), dtype=bool
-        Whether the row lies above the other half's level.
-    cheap, full : ndarray of shape (n_rows,)
-        Quality of the two answers.
-    weight : ndarray of shape (n_rows,)
+    `rank` is the share of rows sent from which a row is sent, `wanted` says whether it lies above
+    the level; `cheap` and `full` are the quality of the two answers.
     """
 
     rank: Any
@@ -90,13 +54,12 @@ class HeldOutRows(NamedTuple):
     def of(cls, level, gate, keys, cheap, rows):
         """From scores of a gate; `level` gives one of some of the rows."""
         n = len(gate)
-        rank, wanted = np.zeros(n), np.zeros(n, dtype=bool)
-        for own, other in ((np.arange(0, n, 2), np.arange(1, n, 2)),) * (n > 1):
-            for judged, by in ((own, other), (other, own)):
-                if rows.weight[by].any():
-                    ranks = Ranks.of(gate[by], rows.weight[by])
-                    rank[judged] = ranks.of_rows(gate[judged], keys[judged])
-                    wanted[judged] = gate[judged] > level(by)
+        rank, wanted, first = np.zeros(n), np.zeros(n, dtype=bool), np.arange(n) % 2 == 0
+        for judged, by in ((first, ~first), (~first, first)):
+            if rows.weight[by].any():
+                ranks = Ranks.of(gate[by], rows.weight[by])
+                rank[judged] = ranks.of_rows(gate[judged], keys[judged])
+                wanted[judged] = gate[judged] > level(by)
         return cls(rank, wanted, cheap, rows.full_quality, rows.weight)
 
 
@@ -354,11 +317,12 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     def _fit(self, X, y, *, task, sample_weight=None, **params):
         with task.step("fit full"):
-            prepared = self._prepare(X, y, sample_weight, params)
-        self._fit_prepared(prepared, progress=lambda: task.step("alternate"))
+            rows, held_out = self._prepare(X, y, sample_weight, params)
+        ready = self._ready(rows, held_out)
+        self._fit_pair(rows, held_out, ready, progress=lambda: task.step("alternate"))
 
     def _prepare(self, X, y, sample_weight, params):
-        """Fit the full model, and all else that does not depend on `p_full` and `gamma`."""
+        """Fit the full model; the rows of positive weight, and which of them are held out."""
         X, y = indexable(on_host(X), on_host(y))
         values, encoded, weight = self._checked(X, y, sample_weight)
         y, objective = self.classes_[encoded], self._objective().bound(encoded, weight)
@@ -384,10 +348,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         quality = objective.of(encoded, _response(objective, p0))
         # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
         kept = weight > 0
-        rows = Rows(values, encoded, full_losses(own), weight, quality).of(kept)
-        return Prepared(
-            rows, held_out[kept], lambda rows: self._gate.ready(rows, self._categorical)
-        )
+        rows = Rows(values, encoded, full_losses(own), weight, quality)
+        return rows.of(kept), held_out[kept]
+
+    def _ready(self, rows, held_out):
+        """Rows to learn a pair from, and what the gate makes of them; without a gate all rows."""
+        learned = rows.of(~held_out) if self.p_full > 0 else rows
+        return learned, self._gate.ready(learned, self._categorical)
 
     def _inner_params(self, sample_weight, weight, params):
         """Parameters for the full model's `fit` and for the splitter."""
@@ -413,24 +380,23 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             raise ValueError("full_features must name at least one column, got none.")
         return np.unique(columns)
 
-    def _fit_prepared(self, prepared, start=None, progress=None):
+    def _fit_pair(self, rows, held_out, ready, start=None, progress=None):
         """Fit f1 and g for the present `p_full` and `gamma`; the start for the next `p_full`."""
-        rows, ready = prepared.gated if self.p_full > 0 else prepared.alone
         problem = Problem(
             len(self.classes_), self.p_full, self.gamma, self.group_of_, self.group_costs_
         )
-        held_out = prepared.rows.of(prepared.held_out)
+        (learned, values), how = ready, {"start": start, "progress": progress}
         fitted = self._gate.fit_pair(
-            rows, held_out, ready, problem, start=start, n_jobs=self.n_jobs, progress=progress
+            learned, rows.of(held_out), values, problem, n_jobs=self.n_jobs, **how
         )
         self.objective_ = np.array(fitted.objectives)
         self.held_out_objective_ = np.array(fitted.held_out_objectives)
         self.n_iter_ = fitted.n_iter
-        self._set_level(fitted.pair, prepared.rows, prepared.held_out)
+        self._set_level(fitted.pair, rows, held_out)
         self._set_costs()
         budget = self._effective_budget(None)
         self._check_feasible(budget)
-        if self.p_full > 0 and self.cuts_ is None and np.isfinite(budget):
+        if self.p_full > 0 and self._ranks is None and np.isfinite(budget):
             self._warn_of_nobody(budget)
         self.choices_ = ["cheap", "full"]
         return fitted.start
@@ -445,7 +411,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Where no level of a gate gains, the pair that is simpler is tried; where none does,
         nobody is sent.
         """
-        self.pair_, self.cuts_, self._held_out = pair, None, None
+        self.pair_, self._ranks, self._held_out = pair, None, None
         if self.p_full == 0:
             return
         out, objective = rows.of(held_out), self._objective().bound(rows.y, rows.weight)
@@ -470,7 +436,6 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             chosen = level(np.arange(len(gate)))
             if chosen < np.inf:
                 self._held_out = found
-                self.cuts_ = find_cuts(gate, out.weight).lowered(chosen)
                 self._ranks = Ranks.of(gate - chosen, out.weight)
                 self.pair_ = pair.lowered(chosen)
                 return
@@ -480,7 +445,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         """What a row costs by the choice that is made for it."""
         pair, (gate, cheap, full) = self.pair_, self.model_costs_
         gate_features = pair.gate_features
-        if self.cuts_ is None:
+        if self._ranks is None:
             # Nobody is sent, and no gate is asked.
             gate, gate_features = 0.0, gate_features[:0]
         self.features_used_ = {
@@ -519,7 +484,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 "figures. Use cross_val_score."
             )
         sent = found.wanted & (found.rank < self._share(self._effective_budget(None)))
-        if self.cuts_ is None:
+        if self._ranks is None:
             sent = np.zeros(len(sent), dtype=bool)
         cost = np.where(sent, self.cost_table_["full"], self.cost_table_["cheap"])
         return np.where(sent, found.full, found.cheap), cost, found.weight
@@ -563,7 +528,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         gate_cost, cheap_cost, full_cost = self.model_costs_
         scores, sent = None, np.zeros(len(rows), dtype=bool)
         evaluation = np.zeros(len(rows))
-        if self.cuts_ is not None:
+        if self._ranks is not None:
             ledger.plan(rows, self.pair_.gate_features)
             gate, scores = once_of(self).whole("look", lambda: self._look(ledger, rows))
 
@@ -651,7 +616,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         check_is_fitted(self)
         X = self._check_X(X)
         ledger, rows = self._ledger(X), np.arange(num_samples(X))
-        if self.cuts_ is None:
+        if self._ranks is None:
             return np.full(len(rows), -np.inf)
         return self._look(ledger, rows)[0]
 

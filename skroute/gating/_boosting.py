@@ -21,10 +21,12 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy.special import expit, logit
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from skroute.forests import Forest, leaf_sums, read_lightgbm
+from skroute.gating._levels import best_level
 from skroute.gating._objective import (
+    Fitted,
     class_losses,
     doubt,
     fit_doubt,
@@ -32,12 +34,19 @@ from skroute.gating._objective import (
     modelled_probabilities,
     q_step,
 )
+from skroute.utils._compat import Integral, Interval, Real
+
+__all__ = ["BoostedGate"]
 
 # Gradients are rounded to multiples of this. Sums of them in double precision are then
 # exact, so that ties do not depend on row order.
 _RESOLUTION = 2.0**-20
 # Rows below which more than one thread costs more than it gains, on a busy machine by far.
 _SMALL = 20_000
+# LightGBM's kZeroThreshold.
+_ZERO = 1e-35
+# q-steps and refits of the gate's (a, b) on held-out rows at each point.
+_HELD_OUT_STEPS = 3
 _forked = False
 
 
@@ -70,24 +79,12 @@ def cloned(estimator, n_rows):
     return model
 
 
-# LightGBM's kZeroThreshold.
-_ZERO = 1e-35
-
-
 @dataclass
 class BoostedPair:
     """Boosted cheap model f1 and gate ``g(x) = a * doubt(f1(x)) + b + trees(x)``.
 
-    Attributes
-    ----------
-    forest : Forest
-        One output for each of f1, and one more for the gate's trees.
-    base : ndarray of shape (n_outputs,)
-        Scores of f1 before the first tree.
-    doubt : ndarray of shape (2,)
-        ``(a, b)``.
-    by_trees : bool, default=True
-        Whether the gate has trees of its own; else it is the doubt alone.
+    The forest has one output for each of f1 and one more for the gate's trees, `base` are scores of
+    f1 before the first tree, `doubt` is ``(a, b)``; without `by_trees` the gate is the doubt alone.
     """
 
     forest: Forest
@@ -136,28 +133,11 @@ class BoostedPair:
         return replace(self, doubt=self.doubt - np.array([0.0, level]))
 
 
-class TrainingRows(NamedTuple):
-    """Rows to boost on, binned once for any number of boosters.
-
-    Attributes
-    ----------
-    y : ndarray of shape (n_samples,), dtype=int
-    full_loss, weight : ndarray of shape (n_samples,)
-    n_features : int
-    data : lightgbm.Dataset
-    """
-
-    y: Any
-    full_loss: Any
-    weight: Any
-    n_features: int
-    data: Any
-
-
-def training_rows(X, y, full_loss, weight, categorical=None):
-    """Bin rows for LightGBM, each value of few a bin of its own."""
+def binned(rows, categorical=None):
+    """Rows as a Dataset of LightGBM, each value of few a bin of its own."""
     import lightgbm
 
+    X = rows.values
     params = {
         "min_data_in_bin": 1,
         "bin_construct_sample_cnt": max(len(X), 2),
@@ -169,48 +149,26 @@ def training_rows(X, y, full_loss, weight, categorical=None):
     # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
     readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
     codes = "auto" if categorical is None else np.flatnonzero(categorical).tolist()
-    data = lightgbm.Dataset(
+    return lightgbm.Dataset(
         readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
     ).construct()
-    return TrainingRows(y, full_loss, weight, X.shape[1], data)
 
 
-def boost(
-    rows,
-    *,
-    n_classes,
-    p_full,
-    gamma,
-    group_of,
-    group_costs,
-    n_estimators,
-    max_iter,
-    learning_rate,
-    max_leaf_nodes,
-    l2_regularization,
-    n_threads,
-    progress=nullcontext,
-):
+def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     """Algorithm 2 (Adapt-Gbrt): alternate the q-step with rounds of boosting.
 
-    The gate is ``g(x) = a * doubt(f1(x)) + b + trees(x)``. The doubt of the cheap model is
-    a function of features that are bought already; ``a`` and ``b`` are refitted and one
-    gate tree is grown at each q-step, f1 grows in every round. With ``p_full=0`` there
-    is no gate, and this is GreedyMiser.
+    The doubt of the cheap model is a function of features that are bought already. At each q-step
+    ``a`` and ``b`` of the gate are refitted and one gate tree is grown; f1 grows in every round.
+    With ``p_full=0`` there is no gate, and this is GreedyMiser.
 
     Parameters
     ----------
-    rows : TrainingRows
-    n_classes : int
-    p_full, gamma : float
-    group_of : ndarray of shape (n_features,), dtype=int
-    group_costs : ndarray of shape (n_groups,)
-    n_estimators : int
-        Boosting rounds.
-    max_iter : int
-        q-steps, evenly spaced over the rounds.
-    learning_rate, max_leaf_nodes, l2_regularization
-        Of the trees.
+    data : lightgbm.Dataset
+        Of `rows`; any number of boosters may share it.
+    rows : Rows
+    problem : Problem
+    kind : BoostedGate
+        Its parameters are those of the trees, and how many rounds and q-steps there are.
     n_threads : int
     progress : callable, default=nullcontext
         Makes the context in which each alternation runs.
@@ -222,7 +180,8 @@ def boost(
     import lightgbm
 
     y, full_loss, weight = rows.y, rows.full_loss, rows.weight
-    n_samples = len(y)
+    n_classes, p_full, gamma, group_of, group_costs = problem
+    n_samples, n_estimators = len(y), kind.n_estimators
     total = weight.sum()
     share = weight / total
     columns = 1 if n_classes == 2 else n_classes
@@ -231,7 +190,7 @@ def boost(
     base = base_scores(y, share, n_classes)
     target = y[:, None] == np.arange(1, 2) if columns == 1 else y[:, None] == np.arange(columns)
     target = target.astype(np.float64)
-    grouped = len(group_costs) < rows.n_features
+    grouped = len(group_costs) < len(group_of)
     prices = 2 * total * gamma * group_costs
     # LightGBM reads them as text, and no text below the smallest normal number.
     prices[prices < np.finfo(np.float64).tiny] = 0.0
@@ -239,9 +198,9 @@ def boost(
     params = {
         "objective": "none",
         "num_class": outputs,
-        "learning_rate": learning_rate,
-        "num_leaves": max_leaf_nodes,
-        "lambda_l2": l2_regularization,
+        "learning_rate": kind.learning_rate,
+        "num_leaves": kind.max_leaf_nodes,
+        "lambda_l2": kind.l2_regularization,
         # A least hessian instead of a least number of rows, so that weights count.
         "min_data_in_leaf": 0,
         "min_sum_hessian_in_leaf": 1.0,
@@ -254,8 +213,8 @@ def boost(
         "num_threads": n_threads,
         "verbosity": -1,
     }
-    booster = lightgbm.Booster(params, rows.data)
-    every = -(-n_estimators // max_iter)
+    booster = lightgbm.Booster(params, data)
+    every = -(-n_estimators // min(kind.max_iter, n_estimators))
     coef = np.array([0.0, logit(min(p_full, 0.5))]) if gated else np.zeros(2)
     q = np.full(n_samples, min(p_full, 0.5))
     objectives, rounds = [], []
@@ -268,18 +227,12 @@ def boost(
     def step(scores):
         """q-step, refit of (a, b), and the objective."""
         nonlocal q, coef
-        cheap_loss = class_losses(scores[:, :columns], y)
         used = np.unique(group_of[np.flatnonzero(booster.feature_importance())])
         cost = gamma * group_costs[used].sum()
         if gated:
-            u = doubt(scores[:, :columns])
-            gate = coef[0] * u + coef[1] + scores[:, columns]
-            q, _ = q_step(cheap_loss, full_loss, gate, p_full, share)
-            coef = fit_doubt(u, q, scores[:, columns], share, start=coef)
-            gate = coef[0] * u + coef[1] + scores[:, columns]
-            value = kl_objective(q, cheap_loss, full_loss, gate, share)
+            q, coef, value = refitted(scores, y, full_loss, share, p_full, coef)
         else:
-            value = float(share @ cheap_loss)
+            value = float(share @ class_losses(scores, y))
         objectives.append(value + cost)
         rounds.append(booster.current_iteration())
 
@@ -339,19 +292,22 @@ def boost(
     return Boosted(read_lightgbm(booster, -1), base[:columns], coef, objectives, rounds)
 
 
-class Boosted(NamedTuple):
-    """What boosting grew.
+def refitted(scores, y, full_loss, share, p_full, coef, n_steps=1):
+    """q-steps and refits of ``(a, b)`` of the gate: q, (a, b), and the objective without costs."""
+    cheap, trees = scores[:, :-1], scores[:, -1]
+    cheap_loss, u = class_losses(cheap, y), doubt(cheap)
+    gate = coef[0] * u + coef[1] + trees
+    for _ in range(n_steps):
+        q, _ = q_step(cheap_loss, full_loss, gate, p_full, share)
+        coef = fit_doubt(u, q, trees, share, start=coef)
+        gate = coef[0] * u + coef[1] + trees
+    return q, coef, kl_objective(q, cheap_loss, full_loss, gate, share)
 
-    Attributes
-    ----------
-    forest : Forest
-        Members are rounds.
-    base : ndarray of shape (n_outputs,)
-        Scores of f1 before the first tree.
-    doubt : ndarray of shape (2,)
-        ``(a, b)`` of the gate.
-    objectives, rounds : list
-        At each q-step: (OPT) on the training rows, rounds grown.
+
+class Boosted(NamedTuple):
+    """What boosting grew: rounds are the forest's members, `doubt` is ``(a, b)`` of the gate.
+
+    `objectives` has (OPT) on the training rows, `rounds` the rounds grown, at each q-step.
     """
 
     forest: Forest
@@ -374,61 +330,105 @@ def base_scores(y, share, n_classes):
     return np.array([*cheap, 0.0])
 
 
-class BestRound(NamedTuple):
-    """The iterate with the lowest objective on held-out rows.
-
-    Attributes
-    ----------
-    rounds : int
-        Boosting rounds to keep.
-    doubt : ndarray of shape (2,)
-        ``(a, b)`` of the gate, fitted on the held-out rows.
-    objectives : list of float
-        Held out, without feature costs, at each q-step.
-    """
-
-    rounds: int
-    doubt: Any
-    objectives: list
-
-
-def best_round(boosted, X, y, full_loss, weight, *, p_full, n_alternations=3):
-    """Number of rounds with the lowest objective on held-out rows, and the gate fitted there.
+def best_round(boosted, rows, p_full):
+    """The rounds with the lowest objective on held-out rows, and the gate fitted there.
 
     Boosted trees fit their training rows so well that q believes them: f1 looks better,
     and the gate sharper, than either is. The two numbers of the gate that can undo this
     are fitted here, on held-out rows, and the rounds with the lowest held-out objective
     are the best iterate.
 
-    Parameters
-    ----------
-    boosted : Boosted
-        With a gate.
-    X, y, full_loss, weight
-        Rows that `boost` has not seen.
-    p_full : float
-    n_alternations : int, default=3
-        q-steps and refits of (a, b) at each point.
-
     Returns
     -------
-    BestRound
+    rounds : int
+    doubt : ndarray of shape (2,)
+        ``(a, b)`` of the gate.
+    objectives : list of float
+        Held out, without feature costs, at each q-step.
     """
-    share = weight / weight.sum()
-    columns = len(boosted.base)
-    scores = np.tile(np.append(boosted.base, 0.0), (len(X), 1))
+    share = rows.weight / rows.weight.sum()
+    scores = np.tile(np.append(boosted.base, 0.0), (len(rows.y), 1))
     best, lowest, objectives, begin = None, np.inf, [], 0
     for end in boosted.rounds:
-        scores += leaf_sums(boosted.forest, X, first=begin, last=end)
-        begin = end
-        cheap_loss = class_losses(scores[:, :columns], y)
-        u, trees, coef = doubt(scores[:, :columns]), scores[:, columns], boosted.doubt
-        gate = coef[0] * u + coef[1] + trees
-        for _ in range(n_alternations):
-            q, _ = q_step(cheap_loss, full_loss, gate, p_full, share)
-            coef = fit_doubt(u, q, trees, share, start=coef)
-            gate = coef[0] * u + coef[1] + trees
-        objectives.append(kl_objective(q, cheap_loss, full_loss, gate, share))
-        if objectives[-1] < lowest:
-            best, lowest = BestRound(end, coef, objectives), objectives[-1]
-    return best
+        scores += leaf_sums(boosted.forest, rows.values, first=begin, last=end)
+        begin, losses = end, (rows.y, rows.full_loss, share)
+        _, coef, value = refitted(scores, *losses, p_full, boosted.doubt, _HELD_OUT_STEPS)
+        objectives.append(value)
+        if value < lowest:
+            best, lowest = (end, coef), value
+    return *best, objectives
+
+
+class BoostedGate(BaseEstimator):
+    """Boosted trees as cheap model and gate, grown by LightGBM: Adapt-Gbrt.
+
+    For the parameter `gate` of :class:`AdaptGatingClassifier` (Algorithm 2).
+
+    Parameters
+    ----------
+    n_estimators : int, default=100
+        Boosting rounds of f1. Raising it costs time; the rounds that are best on held-out
+        rows are kept.
+
+    learning_rate : float, default=0.2
+        Shrinkage of the trees.
+
+    max_leaf_nodes : int, default=31
+        Leaves per tree.
+
+    l2_regularization : float, default=1.0
+        L2 penalty on leaf values.
+
+    max_iter : int, default=10
+        Largest number of alternations, spread over the boosting rounds.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skroute.gating import AdaptGatingClassifier, BoostedGate
+    >>> model = AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate())
+    >>> model.set_params(gate__learning_rate=0.1).gate
+    BoostedGate(learning_rate=0.1)
+    """
+
+    _parameter_constraints: dict = {
+        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, 1, closed="right")],
+        "max_leaf_nodes": [Interval(Integral, 2, None, closed="left")],
+        "l2_regularization": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_estimators=100,
+        learning_rate=0.2,
+        max_leaf_nodes=31,
+        l2_regularization=1.0,
+        max_iter=10,
+    ):
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.max_leaf_nodes = max_leaf_nodes
+        self.l2_regularization = l2_regularization
+        self.max_iter = max_iter
+
+    def ready(self, rows, categorical=None):
+        """Rows made ready for any number of fits."""
+        return binned(rows, categorical)
+
+    def fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
+        """The pair of a problem, of the rounds that are best on held-out rows."""
+        threads = threads_for(len(rows.y), n_jobs)
+        progress = progress or nullcontext
+        boosted = boost(ready, rows, problem, self, n_threads=threads, progress=progress)
+        rounds, coef, held_out_objectives = self.n_estimators, np.zeros(2), []
+        if problem.p_full > 0:
+            rounds, coef, held_out_objectives = best_round(boosted, held_out, problem.p_full)
+        pair = boosted.pair(rounds, coef)
+        return Fitted(pair, boosted.objectives, held_out_objectives, rounds)
+
+    def level(self, gate, gain, weight, p_full, sure):
+        """Where sending held-out rows raises quality most, by so many standard errors."""
+        return best_level(gate, gain, weight, p_full, sure)

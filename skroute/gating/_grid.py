@@ -196,23 +196,28 @@ def adapt_grid(
         template.set_params(p_full=value)._validate_params()
     for value in gamma:
         template.set_params(gamma=value)._validate_params()
-    prepared = template._prepare(X, y, sample_weight, {})
-    # Made ready before the threads share it.
-    for share in p_full:
-        _ = prepared.gated if share > 0 else prepared.alone
-    rows = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_one_gamma)(template, prepared, value, p_full, X_val, y_val) for value in gamma
+    rows, held_out = template._prepare(X, y, sample_weight, {})
+    # Made ready once, for all threads.
+    ready = {
+        share > 0: template.set_params(p_full=share)._ready(rows, held_out)
+        for share in {max(p_full), min(p_full)}
+    }
+    found = Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(_one_gamma)(template, rows, held_out, ready, value, p_full, X_val, y_val)
+        for value in gamma
     )
-    estimators, cost, accuracy = ([item for row in rows for item in row[part]] for part in range(3))
+    estimators, cost, accuracy = (
+        [item for own in found for item in own[part]] for part in range(3)
+    )
     full = accuracy_score(y_val, template.estimator_.predict(X_val))
     return AdaptGrid(estimators, cost, accuracy, float(full))
 
 
-def _one_gamma(template, prepared, gamma, p_full, X_val, y_val):
+def _one_gamma(template, rows, held_out, ready, gamma, p_full, X_val, y_val):
     estimators, cost, accuracy, start = [], [], [], None
     for value in p_full:
         model = copy.copy(template).set_params(p_full=value, gamma=gamma)
-        start = model._fit_prepared(prepared, start)
+        start = model._fit_pair(rows, held_out, ready[value > 0], start)
         routed = model.predict_routed(X_val)
         estimators.append(model)
         cost.append(routed.cost.mean())

@@ -14,36 +14,17 @@ GOLDEN = 0.6180339887498949
 
 
 class Cuts(NamedTuple):
-    """Levels between the scores of some rows, and what they send.
+    """Levels between the scores of some rows, falling, and the share of weight above each.
 
-    Attributes
-    ----------
-    level : ndarray of shape (n_cuts,)
-        Falling, half-way between neighbours; the first sends no row, the last all of them.
-    share : ndarray of shape (n_cuts,)
-        Share of weight with a score above the level.
+    They are half-way between neighbours; the first sends no row, the last all of them.
     """
 
     level: NDArray[np.float64]
     share: NDArray[np.float64]
 
-    def lowered(self, by):
-        """The cuts of the same gate less a constant."""
-        return self._replace(level=self.level - by)
-
 
 def find_cuts(gate, weight):
-    """All cuts of gate scores; ties are never parted.
-
-    Parameters
-    ----------
-    gate : ndarray of shape (n_samples,)
-    weight : ndarray of shape (n_samples,)
-
-    Returns
-    -------
-    Cuts
-    """
+    """All cuts of gate scores; ties are never parted."""
     order = np.argsort(-gate, kind="stable")
     falling = gate[order]
     share = np.cumsum(weight[order])
@@ -63,16 +44,7 @@ def lowest_level(cuts, share):
 
 
 def row_keys(values):
-    """Keys that part rows whose gate scores tie: the same for equal rows, else as if drawn.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples, n_features), dtype=float64
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=uint64
-    """
+    """Keys that part rows whose gate scores tie: the same for equal rows, else as if drawn."""
     # -0.0 is 0.0, and there is one NaN.
     plain = np.where(np.isnan(values), np.nan, values + 0.0)
     bits = np.ascontiguousarray(plain).view(np.uint64)
@@ -86,16 +58,7 @@ def row_keys(values):
 
 
 def row_draws(keys):
-    """Numbers in [0, 1) that belong to keys; those of equal keys are spread evenly.
-
-    Parameters
-    ----------
-    keys : ndarray of shape (n_samples,), dtype=uint64
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-    """
+    """Numbers in [0, 1) that belong to keys; those of equal keys are spread evenly."""
     order = np.argsort(keys, kind="stable")
     place = np.arange(len(keys))
     starts = np.append(True, keys[order][1:] != keys[order][:-1])[: len(keys)]
@@ -112,14 +75,8 @@ class Ranks(NamedTuple):
     evenly from these the share is uniform, whatever the scores are and however they tie, so that a
     budget is met on average over held-out rows (Vovk, Gammerman and Shafer, 2005, Proposition 2.8).
 
-    Attributes
-    ----------
-    high, low : ndarray of shape (n_scores,)
-        Bounds of each score within rounding, falling.
-    before : ndarray of shape (n_scores + 1,)
-        Shares of the scores above each of them, and of all.
-    place : float
-        Share of the new row itself.
+    `high` and `low` bound each score within rounding, falling; `before` has the shares of the
+    scores above each of them, and of all; `place` is the share of the new row itself.
     """
 
     high: NDArray[np.float64]
@@ -158,22 +115,9 @@ class Ranks(NamedTuple):
 def best_level(gate, gain, weight, p_full, sure=0.0):
     """Level above which sending rows raises quality most.
 
-    Parameters
-    ----------
-    gate : ndarray of shape (n_samples,)
-        Held-out gate scores.
-    gain : ndarray of shape (n_samples,)
-        By how much the full model's answers are better.
-    weight : ndarray of shape (n_samples,)
-    p_full : float
-        Largest share of weight above the level.
-    sure : float, default=0.0
-        Standard errors by which the gain must be above 0.
-
-    Returns
-    -------
-    float
-        The smallest share is sent among those that gain most; infinite where none gains.
+    `gain` is by how much the full model's answers are better, `p_full` the largest share of weight
+    above the level, `sure` by how many standard errors the gain must be above 0. The smallest share
+    is sent among those that gain most; the level is infinite where none gains.
     """
     cuts = find_cuts(gate, weight)
     rows = np.searchsorted(-cuts.level, -gate, side="right")

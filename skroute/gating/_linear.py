@@ -6,36 +6,41 @@ Rows of W that belong to features bought together form one group.
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn.base import BaseEstimator
 
-from skroute.gating._objective import class_losses, kl_objective, modelled_probabilities, q_step
+from skroute.gating._levels import find_cuts, lowest_level
+from skroute.gating._objective import (
+    Fitted,
+    class_losses,
+    kl_objective,
+    modelled_probabilities,
+    q_step,
+)
+from skroute.utils._compat import Integral, Interval, Real
+
+__all__ = ["LinearGate"]
 
 # Keeps the optimum finite on separable data, and the duality gap finite at every point.
 RIDGE = 1e-4
-
-
+# Proximal steps at most; the duality gap ends nearly all problems before.
+_MOST_STEPS = 2000
+# Groups that are tried alone for a second start.
+_STARTS = 8
+# A category of fewer rows says nothing that a linear model could learn.
+_RARE = 2
 # What a column of the linear model reads of its raw column.
 NUMBER, LEVEL, MISSING = range(3)
-# A category of fewer rows says nothing that a linear model could learn.
-RARE = 2
 
 
 class LinearColumns(NamedTuple):
-    """How raw columns become those of a linear model.
+    """Columns of a linear model: the raw column of each, what it reads there, of which category.
 
-    Attributes
-    ----------
-    origin : ndarray of shape (n_columns,), dtype=int
-        Raw column of each.
-    kind : ndarray of shape (n_columns,), dtype=int
-    level : ndarray of shape (n_columns,)
-        Code of the category, where it is one.
-    mean : ndarray of shape (n_features,)
-        Stands for missing numbers.
+    `mean`, of each raw column, stands for missing numbers.
     """
 
     origin: NDArray[np.int64]
@@ -51,7 +56,7 @@ class LinearColumns(NamedTuple):
             there = ~np.isnan(column)
             if categorical is not None and categorical[at]:
                 levels, counts = np.unique(column[there], return_counts=True)
-                found += [(at, LEVEL, level) for level in levels[counts >= RARE]]
+                found += [(at, LEVEL, level) for level in levels[counts >= _RARE]]
             else:
                 found.append((at, NUMBER, 0.0))
                 if there.any():
@@ -62,17 +67,7 @@ class LinearColumns(NamedTuple):
         return cls(origin.astype(np.int64), kind.astype(np.int64), level, mean)
 
     def expand(self, values, columns=None):
-        """The columns of the linear model, all of them or some.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows, n_features)
-        columns : ndarray of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_columns)
-        """
+        """Rows as the columns of the linear model, all of them or some."""
         columns = np.arange(len(self.origin)) if columns is None else columns
         raw = values[:, self.origin[columns]]
         kind, there = self.kind[columns], ~np.isnan(raw)
@@ -81,55 +76,9 @@ class LinearColumns(NamedTuple):
         return np.where(kind == NUMBER, number, sign)
 
 
-class Standardised(NamedTuple):
-    """Columns of a linear model with mean 0 and variance 1, so that one penalty suits all.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_rows, n_columns)
-    columns : LinearColumns
-    mean, scale : ndarray of shape (n_columns,)
-    """
-
-    values: Any
-    columns: LinearColumns
-    mean: Any
-    scale: Any
-
-    @classmethod
-    def of(cls, rows, categorical=None):
-        """Standardise rows by their own weighted moments."""
-        weight = rows.weight / rows.weight.sum()
-        columns = LinearColumns.of(rows.values, weight, categorical)
-        values = columns.expand(rows.values)
-        mean = weight @ values
-        scale = np.sqrt(weight @ (values - mean) ** 2)
-        # A constant column carries nothing; rounding must not blow it up.
-        scale[scale <= 1e-12 * np.abs(mean)] = np.inf
-        return cls((values - mean) / scale, columns, mean, scale)
-
-    def problem(self, problem):
-        """The problem with the groups of these columns: those of their raw columns."""
-        return problem._replace(group_of=problem.group_of[self.columns.origin])
-
-    def raw(self, W, intercept):
-        """The pair of these coefficients, for raw columns."""
-        coef = W / self.scale[:, None]
-        return LinearPair(self.columns, coef, intercept - self.mean @ coef)
-
-
 @dataclass
 class LinearPair:
-    """Linear cheap model f1 and gate g.
-
-    Attributes
-    ----------
-    columns : LinearColumns
-        What they read of the raw columns.
-    coef : ndarray of shape (n_columns, n_outputs + 1)
-        The gate's are the last.
-    intercept : ndarray of shape (n_outputs + 1,)
-    """
+    """Linear cheap model f1 and gate g; of the coefficients the gate's are the last."""
 
     columns: LinearColumns
     coef: NDArray[np.float64]
@@ -164,45 +113,83 @@ class LinearPair:
         return replace(self, intercept=intercept)
 
 
-def cheap_curvature(n_classes):
-    """Bound of the Hessian of the logistic loss in the scores of f1."""
-    return 0.25 if n_classes == 2 else 0.5
+class LinearGate(BaseEstimator):
+    """Linear cheap model and gate with a group-sparse penalty: Adapt-Lin.
 
-
-def loss_kl(scores, y, q, weight):
-    """Smooth part of (OPT2) for given q, and its gradient in the scores.
+    For the parameter `gate` of :class:`AdaptGatingClassifier`. The penalty is the convex
+    relaxation ``gamma * sum_a sqrt(c_a) ||(g_a, f1_a)||`` (Algorithm 1).
 
     Parameters
     ----------
-    scores : ndarray of shape (n_samples, n_outputs + 1)
-        Outputs of f1, and the gate last.
-    y : ndarray of shape (n_samples,), dtype=int
-    q : ndarray of shape (n_samples,)
-    weight : ndarray of shape (n_samples,)
-        Sums to 1.
+    max_iter : int, default=10
+        Largest number of alternations. Raising it may lower the objective.
 
-    Returns
-    -------
-    value : float
-    gradient : ndarray of shape (n_samples, n_outputs + 1)
+    tol : float, default=1e-5
+        Stop when the objective falls by less.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skroute.gating import AdaptGatingClassifier, LinearGate
+    >>> AdaptGatingClassifier(LogisticRegression(), gate=LinearGate(tol=1e-3)).gate.tol
+    0.001
     """
+
+    _parameter_constraints: dict = {
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(self, *, max_iter=10, tol=1e-5):
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def ready(self, rows, categorical=None):
+        """Columns of the linear model; their values with mean 0 and variance 1; the moments."""
+        weight = rows.weight / rows.weight.sum()
+        columns = LinearColumns.of(rows.values, weight, categorical)
+        values = columns.expand(rows.values)
+        mean = weight @ values
+        scale = np.sqrt(weight @ (values - mean) ** 2)
+        # A constant column carries nothing; rounding must not blow it up.
+        scale[scale <= 1e-12 * np.abs(mean)] = np.inf
+        return columns, (values - mean) / scale, mean, scale
+
+    def fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
+        """The pair of a problem, by alternation from `start` or from two starts."""
+        columns, values, mean, scale = ready
+        of_columns = problem._replace(group_of=problem.group_of[columns.origin])
+        how = {"max_iter": self.max_iter, "tol": self.tol, "progress": progress or nullcontext}
+        if start is None:
+            found = adapt_linear_multistart(values, rows, of_columns, **how)
+        else:
+            found = adapt_linear(values, rows, of_columns, start=start, **how)
+        W, intercept, objectives = found
+        coef = W / scale[:, None]
+        pair = LinearPair(columns, coef, intercept - mean @ coef)
+        start = (W, intercept) if problem.p_full > 0 else None
+        return Fitted(pair, objectives, [], len(objectives), start)
+
+    def level(self, gate, gain, weight, p_full, sure):
+        """The logistic fit puts it at 0, unless more than `p_full` is sent from there."""
+        return max(0.0, lowest_level(find_cuts(gate, weight), p_full))
+
+
+def loss_kl(scores, y, q, weight):
+    """Smooth part of (OPT2) for given q, and its gradient in the scores of f1 and the gate."""
     gate = scores[:, -1]
-    value, gradient = cheap_part(scores, y, q, weight)
+    value, gradient = cheap_part(scores[:, :-1], y, weight * (1 - q))
     value += (weight * (np.logaddexp(0, gate) - q * gate)).sum()
-    gradient[:, -1] = weight * (expit(gate) - q)
-    return float(value), gradient
+    return float(value), np.column_stack([gradient, weight * (expit(gate) - q)])
 
 
-def cheap_part(scores, y, q, weight):
-    """What f1 adds to the loss; the gate's column of the gradient is left open."""
-    cheap = scores[:, :-1]
-    columns = cheap.shape[1]
-    kept = weight * (1 - q)
+def cheap_part(scores, y, kept):
+    """What f1 adds to the loss, and its gradient in the scores of f1."""
     # One output stands for the second of two classes.
-    target = y[:, None] == (np.arange(1, 2) if columns == 1 else np.arange(columns))
-    gradient = np.empty_like(scores)
-    gradient[:, :-1] = kept[:, None] * (modelled_probabilities(cheap) - target)
-    return (kept * class_losses(cheap, y)).sum(), gradient
+    n_outputs = scores.shape[1]
+    target = y[:, None] == (np.arange(1, 2) if n_outputs == 1 else np.arange(n_outputs))
+    gradient = kept[:, None] * (modelled_probabilities(scores) - target)
+    return (kept * class_losses(scores, y)).sum(), gradient
 
 
 def group_norms(W, group_of, n_groups):
@@ -211,63 +198,39 @@ def group_norms(W, group_of, n_groups):
 
 
 def prox_group_norm(W, group_of, thresholds):
-    """Proximal operator of ``sum_a threshold_a ||W_a||_F``: block soft-thresholding.
-
-    Parameters
-    ----------
-    W : ndarray of shape (n_features, n_columns)
-    group_of : ndarray of shape (n_features,), dtype=int
-        Group of each row.
-    thresholds : ndarray of shape (n_groups,)
-
-    Returns
-    -------
-    ndarray of shape (n_features, n_columns)
-    """
+    """Proximal operator of ``sum_a threshold_a ||W_a||_F``: block soft-thresholding."""
     norms = group_norms(W, group_of, len(thresholds))
     shrink = np.maximum(1 - thresholds / np.where(norms > 0, norms, 1.0), 0.0)
     return W * shrink[group_of][:, None]
 
 
-def penalty(W, intercept, group_of, thresholds, ridge=RIDGE):
+def penalty(W, intercept, group_of, thresholds):
     """The L2,1 norm weighted by feature costs, and the ridge."""
     return float(
         thresholds @ group_norms(W, group_of, len(thresholds))
-        + 0.5 * ridge * ((W**2).sum() + (intercept**2).sum())
+        + 0.5 * RIDGE * ((W**2).sum() + (intercept**2).sum())
     )
 
 
-def duality_gap(W, intercept, gradient, gradient_intercept, group_of, thresholds, ridge=RIDGE):
+def duality_gap(W, intercept, gradient, gradient_intercept, group_of, thresholds):
     """Gap between the penalised objective at W and the dual at the loss gradient.
 
     With the dual point at the gradient of the loss, the loss terms cancel (Fenchel-Young)
     and the gap is ``sum_a Omega_a(W_a) + <W_a, V_a> + Omega_a^*(-V_a)``, V being the
     gradient with respect to W and ``Omega^*(-V) = (||V|| - threshold)_+^2 / (2 ridge)``.
-
-    Parameters
-    ----------
-    W, gradient : ndarray of shape (n_features, n_columns)
-    intercept, gradient_intercept : ndarray of shape (n_columns,)
-    group_of : ndarray of shape (n_features,), dtype=int
-    thresholds : ndarray of shape (n_groups,)
-    ridge : float
-
-    Returns
-    -------
-    float
-        Not negative; 0 exactly at the optimum.
+    It is not negative, and 0 exactly at the optimum.
     """
     over = np.maximum(group_norms(gradient, group_of, len(thresholds)) - thresholds, 0.0)
     return float(
-        penalty(W, intercept, group_of, thresholds, ridge)
+        penalty(W, intercept, group_of, thresholds)
         + (W * gradient).sum()
         + intercept @ gradient_intercept
-        + ((over**2).sum() + (gradient_intercept**2).sum()) / (2 * ridge)
+        + ((over**2).sum() + (gradient_intercept**2).sum()) / (2 * RIDGE)
     )
 
 
 def accelerated_proximal_gradient(
-    X, loss, W, intercept, group_of, thresholds, *, curvature, tol, max_iter, ridge=RIDGE
+    X, loss, W, intercept, group_of, thresholds, *, curvature, tol, max_iter=_MOST_STEPS
 ):
     """Minimise ``loss(X W + intercept) + penalty``: the linear case of (OPT2).
 
@@ -275,41 +238,19 @@ def accelerated_proximal_gradient(
     Candes' gradient scheme), stopped by the duality gap, which is computed every tenth
     step. The objective at the result is never above that at the start.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    loss : callable
-        ``loss(scores) -> (value, gradient)``.
-    W : ndarray of shape (n_features, n_columns)
-        Start.
-    intercept : ndarray of shape (n_columns,)
-        Start.
-    group_of : ndarray of shape (n_features,), dtype=int
-    thresholds : ndarray of shape (n_groups,)
-        ``gamma * sqrt(cost)`` of each group.
-    curvature : float
-        Upper bound of the largest eigenvalue of the loss's Hessian in (W, intercept).
-    tol : float
-        Stop when the duality gap is below.
-    max_iter : int
-    ridge : float
-
-    Returns
-    -------
-    W : ndarray of shape (n_features, n_columns)
-    intercept : ndarray of shape (n_columns,)
-    gap : float
-        Last duality gap: a bound of the distance to the optimal objective.
+    ``loss(scores)`` returns a value and its gradient; `curvature` bounds the largest eigenvalue of
+    its Hessian in (W, intercept). The result is W, the intercept and the last duality gap, a bound
+    of the distance to the optimal objective.
     """
-    step = 1.0 / (curvature + ridge)
+    step = 1.0 / (curvature + RIDGE)
     best = W, intercept
-    best_value = loss(X @ W + intercept)[0] + penalty(W, intercept, group_of, thresholds, ridge)
+    best_value = loss(X @ W + intercept)[0] + penalty(W, intercept, group_of, thresholds)
     ahead, ahead_intercept, momentum, gap = W, intercept, 1.0, np.inf
     for iteration in range(1, max_iter + 1):
         _, by_score = loss(X @ ahead + ahead_intercept)
-        move = ahead - step * (X.T @ by_score + ridge * ahead)
+        move = ahead - step * (X.T @ by_score + RIDGE * ahead)
         new = prox_group_norm(move, group_of, step * thresholds)
-        new_intercept = ahead_intercept - step * (by_score.sum(axis=0) + ridge * ahead_intercept)
+        new_intercept = ahead_intercept - step * (by_score.sum(axis=0) + RIDGE * ahead_intercept)
         change, change_intercept = new - W, new_intercept - intercept
         overshoots = ((ahead - new) * change).sum() + (
             (ahead_intercept - new_intercept) * change_intercept
@@ -322,50 +263,28 @@ def accelerated_proximal_gradient(
         ahead, ahead_intercept = W + pull * change, intercept + pull * change_intercept
         if iteration % 10 == 0 or iteration == max_iter:
             value, by_score = loss(X @ W + intercept)
-            value += penalty(W, intercept, group_of, thresholds, ridge)
+            value += penalty(W, intercept, group_of, thresholds)
             if value <= best_value:
                 best, best_value = (W, intercept), value
             at = W, intercept, X.T @ by_score, by_score.sum(axis=0)
-            gap = duality_gap(*at, group_of, thresholds, ridge)
+            gap = duality_gap(*at, group_of, thresholds)
             if gap <= tol:
                 break
     return *best, gap
 
 
-def adapt_linear(
-    X,
-    y,
-    full_loss,
-    weight,
-    *,
-    n_classes,
-    p_full,
-    gamma,
-    group_of,
-    group_costs,
-    max_iter,
-    tol,
-    start=None,
-    solver_iter=2000,
-    progress=nullcontext,
-):
+def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullcontext):
     """Algorithm 1 (Adapt-Lin): alternate (OPT1) for q and (OPT2) for g and f1.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
         Standardised features.
-    y : ndarray of shape (n_samples,), dtype=int
-    full_loss : ndarray of shape (n_samples,)
-        ``-log p0(y_i | x_i)``, out of sample.
-    weight : ndarray of shape (n_samples,)
-        Sums to 1.
-    n_classes : int
-    p_full : float
-        With 0 there is no gate: f1 alone, and minus infinity for the gate's intercept.
-    gamma : float
-    group_of : ndarray of shape (n_features,), dtype=int
-    group_costs : ndarray of shape (n_groups,)
+    rows : Rows
+        Their classes, losses and weights.
+    problem : Problem
+        Groups are those of the columns of `X`. With ``p_full=0`` there is no gate: f1 alone, and
+        minus infinity for the gate's intercept.
     max_iter : int
         Alternations.
     tol : float
@@ -373,8 +292,6 @@ def adapt_linear(
         duality gap of each (OPT2).
     start : tuple (W, intercept), default=None
         Warm start. None starts from q = p_full everywhere.
-    solver_iter : int
-        Largest number of proximal steps per (OPT2).
     progress : callable, default=nullcontext
         Makes the context in which each alternation runs.
 
@@ -385,43 +302,43 @@ def adapt_linear(
     objectives : list of float
         (OPT) after each alternation; never rises.
     """
-    columns = (1 if n_classes == 2 else n_classes) + 1
-    thresholds = gamma * np.sqrt(group_costs)
-    if p_full == 0:
-        return _cheap_alone(X, y, weight, columns, thresholds, group_of, tol, solver_iter)
-    curvature = cheap_curvature(n_classes) * squared_norm(X, weight)
+    y, full_loss, weight = rows.y, rows.full_loss, rows.weight / rows.weight.sum()
+    n_outputs = 1 if problem.n_classes == 2 else problem.n_classes
+    priced = problem.group_of, problem.gamma * np.sqrt(problem.group_costs)
+    # A bound of the Hessian of the logistic loss in the scores of f1.
+    curvature = (0.25 if n_outputs == 1 else 0.5) * squared_norm(X, weight)
+
+    def minimise(loss, W, intercept):
+        return accelerated_proximal_gradient(
+            X, loss, W, intercept, *priced, curvature=curvature, tol=0.1 * tol
+        )[:2]
 
     def solve(q, W, intercept):
-        return accelerated_proximal_gradient(
-            X,
-            lambda scores: loss_kl(scores, y, q, weight),
-            W,
-            intercept,
-            group_of,
-            thresholds,
-            curvature=curvature,
-            tol=0.1 * tol,
-            max_iter=solver_iter,
-        )[:2]
+        return minimise(lambda scores: loss_kl(scores, y, q, weight), W, intercept)
 
     def objective(q, W, intercept):
         scores = X @ W + intercept
         cheap_loss = class_losses(scores[:, :-1], y)
         value = kl_objective(q, cheap_loss, full_loss, scores[:, -1], weight)
-        return value + penalty(W, intercept, group_of, thresholds)
+        return value + penalty(W, intercept, *priced)
 
+    if problem.p_full == 0:
+        W, intercept = minimise(
+            lambda scores: cheap_part(scores, y, weight),
+            np.zeros((X.shape[1], n_outputs)),
+            np.zeros(n_outputs),
+        )
+        value = cheap_part(X @ W + intercept, y, weight)[0] + penalty(W, intercept, *priced)
+        return np.column_stack([W, np.zeros(len(W))]), np.append(intercept, -np.inf), [value]
     if start is None:
-        q = np.full(len(X), min(p_full, 0.5))
-        W, intercept = solve(q, np.zeros((X.shape[1], columns)), np.zeros(columns))
-    else:
-        W, intercept = start
-    q, objectives = None, []
+        q = np.full(len(X), min(problem.p_full, 0.5))
+        start = solve(q, np.zeros((X.shape[1], n_outputs + 1)), np.zeros(n_outputs + 1))
+    (W, intercept), q, objectives = start, None, []
     for _ in range(max_iter):
         with progress():
             scores = X @ W + intercept
-            proposal, _ = q_step(
-                class_losses(scores[:, :-1], y), full_loss, scores[:, -1], p_full, weight
-            )
+            cheap_loss = class_losses(scores[:, :-1], y)
+            proposal, _ = q_step(cheap_loss, full_loss, scores[:, -1], problem.p_full, weight)
             if q is None or objective(proposal, W, intercept) <= objectives[-1]:
                 q = proposal
             W, intercept = solve(q, W, intercept)
@@ -437,71 +354,31 @@ def squared_norm(X, weight):
     return np.linalg.norm(scaled, 2) ** 2
 
 
-def _cheap_alone(X, y, weight, columns, thresholds, group_of, tol, solver_iter):
-    nothing = np.zeros(len(X))
-
-    def loss(scores):
-        value, gradient = cheap_part(np.column_stack([scores, nothing]), y, nothing, weight)
-        return value, gradient[:, :-1]
-
-    W, intercept, _ = accelerated_proximal_gradient(
-        X,
-        loss,
-        np.zeros((X.shape[1], columns - 1)),
-        np.zeros(columns - 1),
-        group_of,
-        thresholds,
-        curvature=cheap_curvature(columns) * squared_norm(X, weight),
-        tol=0.1 * tol,
-        max_iter=solver_iter,
-    )
-    value = loss(X @ W + intercept)[0] + penalty(W, intercept, group_of, thresholds)
-    return np.column_stack([W, np.zeros(len(W))]), np.append(intercept, -np.inf), [value]
-
-
-def adapt_linear_multistart(X, y, full_loss, weight, *, group_of, group_costs, n_starts=8, **how):
+def adapt_linear_multistart(X, rows, problem, **how):
     """:func:`adapt_linear` from two starts; the lower objective is kept.
 
     (OPT) is convex in q and in (g, f1) but not jointly: alternation that starts from the
     features that a single linear model likes best may stay with them. The other start is
-    the best solution with one group of features alone, among the `n_starts` groups whose
+    the best solution with one group of features alone, among the few groups whose
     penalty the loss gradient exceeds by most.
-
-    Parameters are those of :func:`adapt_linear`.
-
-    Returns
-    -------
-    W, intercept, objectives
-        As :func:`adapt_linear`.
     """
-    groups = {"group_of": group_of, "group_costs": group_costs}
-    best = adapt_linear(X, y, full_loss, weight, **groups, **how)
-    n_groups = len(group_costs)
-    if n_groups == 1 or how["p_full"] == 0:
+    best = adapt_linear(X, rows, problem, **how)
+    _, p_full, gamma, group_of, group_costs = problem
+    if len(group_costs) == 1 or p_full == 0:
         return best
-    columns = best[0].shape[1]
-    q = np.full(len(X), min(how["p_full"], 0.5))
-    _, gradient = loss_kl(np.zeros((len(X), columns)), y, q, weight)
-    promise = group_norms(X.T @ (gradient - gradient.mean(axis=0)), group_of, n_groups)
-    promise -= how["gamma"] * np.sqrt(group_costs)
-    alone = None
-    for group in np.argsort(-promise, kind="stable")[:n_starts]:
-        members = np.flatnonzero(group_of == group)
-        found = adapt_linear(
-            X[:, members],
-            y,
-            full_loss,
-            weight,
-            group_of=np.zeros(len(members), dtype=np.intp),
-            group_costs=group_costs[[group]],
-            **how,
+    W, weight = np.zeros_like(best[0]), rows.weight / rows.weight.sum()
+    q = np.full(len(X), min(p_full, 0.5))
+    _, gradient = loss_kl(np.zeros((len(X), W.shape[1])), rows.y, q, weight)
+    promise = group_norms(X.T @ (gradient - gradient.mean(axis=0)), group_of, len(group_costs))
+    promise -= gamma * np.sqrt(group_costs)
+    alone = []
+    for group in np.argsort(-promise, kind="stable")[:_STARTS]:
+        inside = np.flatnonzero(group_of == group)
+        own = problem._replace(
+            group_of=np.zeros(len(inside), dtype=np.intp), group_costs=group_costs[[group]]
         )
-        if alone is None or found[2][-1] < alone[1][2][-1]:
-            alone = members, found
-    members, (coef, intercept, _) = alone
-    W = np.zeros((X.shape[1], columns))
-    W[members] = coef
-    other = adapt_linear(X, y, full_loss, weight, **groups, **how, start=(W, intercept))
-    if other[2][-1] < best[2][-1]:
-        best = other
-    return best
+        alone.append((inside, *adapt_linear(X[:, inside], rows, own, **how)))
+    inside, coef, intercept, _ = min(alone, key=lambda one: one[-1][-1])
+    W[inside] = coef
+    other = adapt_linear(X, rows, problem, start=(W, intercept), **how)
+    return min(best, other, key=lambda one: one[-1][-1])

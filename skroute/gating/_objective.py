@@ -7,6 +7,8 @@ sent to the full model f0, ``g`` the gate (``g > 0`` sends to f0), ``f1`` the ch
     B_i = -log p0(y_i | x_i) + log(1 + exp(-g_i)).
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit, log_softmax, softmax, xlogy
@@ -15,51 +17,54 @@ from scipy.special import expit, log_expit, log_softmax, softmax, xlogy
 MIN_PROBABILITY = 1e-3
 
 
+class Rows(NamedTuple):
+    """Rows to learn a pair from, with the full model's loss and quality on each, out of sample."""
+
+    values: Any
+    y: Any
+    full_loss: Any
+    weight: Any
+    full_quality: Any
+
+    def of(self, kept):
+        """Some of the rows."""
+        return Rows(*(part[kept] for part in self))
+
+
+class Problem(NamedTuple):
+    """What a pair is fitted for; `group_of` is of the columns that it reads."""
+
+    n_classes: int
+    p_full: float
+    gamma: float
+    group_of: Any
+    group_costs: Any
+
+
+class Fitted(NamedTuple):
+    """A pair, how it was found, and a warm start for the next `p_full`."""
+
+    pair: Any
+    objectives: list
+    held_out_objectives: list
+    n_iter: int
+    start: Any = None
+
+
 def log_probabilities(scores):
-    """Log-probabilities of the classes.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_outputs)
-        One output is the log-odds of the second of two classes, more are a softmax.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_classes)
-    """
+    """Log-probabilities; one output is the log-odds of the second class, more are a softmax."""
     if scores.shape[1] == 1:
         return np.column_stack([log_expit(-scores[:, 0]), log_expit(scores[:, 0])])
     return log_softmax(scores, axis=1)
 
 
 def modelled_probabilities(scores):
-    """Probability of the class that each output stands for.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_outputs)
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_outputs)
-        Of the second of two classes if there is one output.
-    """
+    """Probability of the class that each output stands for: the second of two, if it is one."""
     return expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)
 
 
 def class_losses(scores, y):
-    """Logistic loss of the cheap model, ``loss(f1(x_i), y_i)``.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_outputs)
-    y : ndarray of shape (n_samples,), dtype=int
-        Class indices.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-    """
+    """Logistic loss of the cheap model, ``loss(f1(x_i), y_i)``."""
     if scores.shape[1] == 1:
         return np.logaddexp(0, np.where(y == 1, -scores[:, 0], scores[:, 0]))
     return -np.take_along_axis(log_probabilities(scores), y[:, None], axis=1)[:, 0]
@@ -70,33 +75,14 @@ def full_losses(p0):
     return -np.log(np.clip(p0, MIN_PROBABILITY, 1.0))
 
 
-def excess(cheap_loss, full_loss, gate):
-    """``B_i - A_i``: negative where the full model is worth asking."""
-    # log(1 + e^-g) - log(1 + e^g) = -g, without the cancellation.
-    return full_loss - cheap_loss - gate
-
-
 def q_step(cheap_loss, full_loss, gate, p_full, weight):
-    """Minimise (OPT1): the I-projection, in closed form.
+    """Minimise (OPT1): the I-projection, in closed form; q, and the price of the constraint.
 
-    ``q_i = 1 / (1 + exp(B_i - A_i + beta))`` with the smallest ``beta >= 0`` such that the
-    weighted mean of q is at most `p_full`, found by bracketing (Brent's method).
-
-    Parameters
-    ----------
-    cheap_loss, full_loss, gate : ndarray of shape (n_samples,)
-    p_full : float
-        Largest mean of q, positive.
-    weight : ndarray of shape (n_samples,)
-        Sample weights that sum to 1.
-
-    Returns
-    -------
-    q : ndarray of shape (n_samples,)
-    beta : float
-        Price of the constraint, 0 when it does not bind.
+    ``q_i = 1 / (1 + exp(B_i - A_i + beta))`` with the smallest ``beta >= 0`` such that the mean of
+    q, by weights that sum to 1, is at most `p_full`, found by bracketing (Brent's method).
     """
-    difference = excess(cheap_loss, full_loss, gate)
+    # B - A; log(1 + e^-g) - log(1 + e^g) = -g, without the cancellation.
+    difference = full_loss - cheap_loss - gate
 
     def mean_q(beta):
         return (weight * expit(-difference - beta)).sum()
@@ -130,17 +116,7 @@ def kl_objective(q, cheap_loss, full_loss, gate, weight):
 
 
 def doubt(scores):
-    """What the cheap model itself says about being wrong: minus the log-odds of its answer.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_outputs)
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Higher is less sure; with two classes at most 0.
-    """
+    """What the cheap model says about being wrong: minus the log-odds of its answer."""
     if scores.shape[1] == 1:
         return -np.abs(scores[:, 0])
     log_p = log_probabilities(scores)
@@ -154,23 +130,9 @@ def doubt(scores):
 
 
 def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
-    """Logistic fit of `q` on the doubt: ``g = offset + a u + b``.
+    """Logistic fit of `q` on the doubt: ``g = offset + a u + b``; the pair ``(a, b)``.
 
     Newton's method on the gate's part of (OPT2), a convex problem in two numbers.
-
-    Parameters
-    ----------
-    u, q, offset : ndarray of shape (n_samples,)
-    weight : ndarray of shape (n_samples,)
-        Sample weights that sum to 1.
-    start : tuple of two floats, default=(0., 0.)
-    max_iter : int, default=50
-    ridge : float, default=1e-6
-
-    Returns
-    -------
-    ndarray of shape (2,)
-        ``(a, b)``.
     """
 
     def evaluate(coef):

@@ -18,30 +18,10 @@ def fit_full(estimator, X, y, params):
 
 
 def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
-    """Probabilities ``p0(. | x_i)`` without having seen row i.
+    """Probabilities ``p0(. | x_i)`` without having seen row i, in the order of the sorted classes.
 
-    Parameters
-    ----------
-    estimator : classifier
-        The full model as given.
-    fitted : classifier
-        The same, fitted on all rows.
-    X, y : the rows
-    splits : list of (train, test)
-    params : dict
-        Fit parameters.
-    n_jobs : int or None
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_classes)
-        In the order of the sorted classes: from the out-of-bag votes where the fitted model
-        offers them, from the model itself if it is frozen, cross-validated otherwise.
-
-    Raises
-    ------
-    ValueError
-        If the splits leave out a row.
+    From the out-of-bag votes where the fitted model offers them, from the model itself if it is
+    frozen, cross-validated otherwise.
     """
     n_samples, classes = num_samples(X), np.unique(y)
     if isinstance(estimator, FrozenEstimator):
@@ -68,10 +48,8 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
 
 
 def _fold(estimator, X, y, train, test, params):
-    with note_failure("full", len(train), "fit"):
-        model = cloned(estimator, len(train)).fit(
-            _safe_indexing(X, train), y[train], **check_method_params(X, params, indices=train)
-        )
+    params = check_method_params(X, params, indices=train)
+    model = fit_full(estimator, _safe_indexing(X, train), y[train], params)
     proba = model.predict_proba(_safe_indexing(X, test))
     return check_probabilities(proba, "estimator"), model.classes_
 
@@ -85,24 +63,7 @@ def in_order(proba, known, classes):
 
 
 def find_splits(cv, X, y, params):
-    """Train and test positions of each split.
-
-    Parameters
-    ----------
-    cv : int, cross-validation generator or iterable, or None
-    X, y : the rows
-    params : dict
-        What the splitter takes besides, such as ``groups``.
-
-    Returns
-    -------
-    list of (train, test)
-
-    Raises
-    ------
-    ValueError
-        If a test row is a training row of its split, or the splitter misses its groups.
-    """
+    """Train and test positions of each split; no test row may be a training row of its split."""
     splitter = check_cv(cv, y, classifier=True)
     routing = getattr(splitter, "get_metadata_routing", None)
     asks = routing().split.requests if routing else {}
@@ -123,23 +84,7 @@ def find_splits(cv, X, y, params):
 
 
 def hold_out(splits, y, weight):
-    """The test rows of the first splits: as many splits as make a tenth of the rows.
-
-    Parameters
-    ----------
-    splits : list of (train, test)
-    y : ndarray of shape (n_samples,), dtype=int
-    weight : ndarray of shape (n_samples,)
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=bool
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to hold out, or a class is held out whole.
-    """
+    """The test rows of the first splits: as many splits as make a tenth of the rows."""
     out = np.zeros(len(y), dtype=bool)
     for _, test in splits:
         out[test] = True

@@ -45,17 +45,7 @@ _ROOM = 1 + 1e-9
 
 
 class Limits(NamedTuple):
-    """What a call may spend.
-
-    Attributes
-    ----------
-    budget : float
-        Mean cost per row.
-    max_rounds : int or None
-        Purchases of each row.
-    max_cost : float
-        Cost of each row, infinity where unlimited.
-    """
+    """What a call may spend: in the mean per row, in purchases of a row and in its cost."""
 
     budget: float
     max_rounds: int | None
@@ -679,18 +669,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if known is None:
             return np.zeros((n_rows, n_groups), dtype=bool)
         if hasattr(known, "columns"):
-            names = list(known.columns)
-            if unknown := [name for name in names if name not in self.group_names_]:
+            if unknown := [name for name in known.columns if name not in self.group_names_]:
                 raise ValueError(
                     f"known has columns {unknown!r}, which are not among the groups "
                     f"{self.group_names_!r}."
                 )
-            found = np.zeros((n_rows, n_groups), dtype=bool)
-            columns = [np.asarray(known[name]) for name in names]
-            if all(column.shape == (n_rows,) and column.dtype == bool for column in columns):
-                for name, column in zip(names, columns):
-                    found[:, self.group_names_.index(name)] = column
-                return found
+            columns = {name: np.asarray(known[name]) for name in known.columns}
+            none = np.zeros(len(known), dtype=bool)
+            known = np.column_stack([columns.get(name, none) for name in self.group_names_])
         known = np.asarray(known)
         if known.shape != (n_rows, n_groups) or known.dtype != bool:
             raise ValueError(

@@ -23,20 +23,7 @@ _PATIENCE = 20
 
 
 class Task(NamedTuple):
-    """Rows to learn from.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows,), dtype=int
-    weight : ndarray of shape (n_rows,)
-        Above 0.
-    n_classes : int
-    group_of : ndarray of shape (n_features,), dtype=int
-    costs : ndarray of shape (n_groups,)
-    categorical : ndarray of shape (n_features,), dtype=bool
-    n_threads, seed : int
-    """
+    """Rows to learn from, of weight above 0, with the groups of their columns."""
 
     X: Any
     y: Any
@@ -107,19 +94,10 @@ class Task(NamedTuple):
 
 
 class SetModel(NamedTuple):
-    """Class probabilities from the columns of one set.
+    """Class probabilities from the columns of one set; the class shares where it is empty.
 
-    Attributes
-    ----------
-    columns : ndarray of int
-    forests : list of Forest
-        None of them where the set is empty: every row gets the shares.
-    shares : ndarray of shape (n_classes,)
-        Of the classes.
-    rounds : list of int
-        Of boosting each forest.
-    factors : ndarray of shape (n_forests,)
-        Of the log-odds of each forest: those that suit held-out rows best.
+    `rounds` are those of boosting each forest, `factors` those of the log-odds of each that suit
+    held-out rows best.
     """
 
     columns: Any

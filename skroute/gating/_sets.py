@@ -108,18 +108,7 @@ def undominated(costs, losses):
 
 
 def find_sets(task: Task, rng):
-    """Sets of groups to fit a model for.
-
-    Parameters
-    ----------
-    task : Task
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of shape (n_sets, n_groups), dtype=bool
-        By cost; the first holds the groups that are free, the last all.
-    """
+    """Sets of groups to fit a model for, by cost: the free groups first, all groups last."""
     trials = _Trials(task, rng)
     root = task.free
     front = _search(trials, root)
@@ -153,22 +142,23 @@ def _search(trials, root):
         # Sets are compared on as many parts as their parent.
         losses[at] = trials.loss(sets[at], n_parts)
     front = [sets[at] for at in front]
-    last = front[-1].copy()
+    last = front[-1]
     for group in np.argsort(-trials.promise(last), kind="stable")[: int((~last).sum())]:
-        last = last.copy()
-        last[group] = True
-        front.append(last)
+        front.append(_with(front[-1], group))
     return front
+
+
+def _with(groups, group):
+    """A set and one group more."""
+    more = groups.copy()
+    more[group] = True
+    return more
 
 
 def _race(trials, groups, n_parts):
     """The sets of one promising group more; the worse half of them does not see all parts."""
     tried = np.argsort(-trials.promise(groups), kind="stable")[:_TRIED]
-    children = []
-    for group in tried[: int((~groups).sum())]:
-        child = groups.copy()
-        child[group] = True
-        children.append(child)
+    children = [_with(groups, group) for group in tried[: int((~groups).sum())]]
     costs = {child.tobytes(): trials.task.costs[child & ~groups].sum() for child in children}
     for part in range(1, n_parts + 1):
         before = trials.loss(groups, part)
@@ -183,14 +173,12 @@ def _branches(trials, level):
     """Sets of what may be bought next, so that it can depend on what a row has shown."""
     found = []
     for _ in range(_DEPTH):
-        below = []
-        for groups in level:
-            promise = trials.promise(groups)
-            for group in np.argsort(-promise, kind="stable")[:_BRANCHES]:
-                if promise[group] > 0:
-                    child = groups.copy()
-                    child[group] = True
-                    below.append(child)
-        found += below
-        level = below
+        promises = [(groups, trials.promise(groups)) for groups in level]
+        level = [
+            _with(groups, group)
+            for groups, promise in promises
+            for group in np.argsort(-promise, kind="stable")[:_BRANCHES]
+            if promise[group] > 0
+        ]
+        found += level
     return found

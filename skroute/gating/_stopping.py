@@ -19,17 +19,10 @@ STOP = -1
 class Policies(NamedTuple):
     """Where rows go on to, at each of some prices.
 
-    Attributes
-    ----------
-    prices : ndarray of shape (n_prices,)
-        Quality that a unit of cost must bring, rising; the last ends every row where it is.
-    borders : list of ndarray
-        For each set the borders between the bins of its answers.
-    tables : list of ndarray of shape (n_prices, n_sets, n_bins), dtype=int
-        The set that a row buys next, or -1: the last table for any number of rounds, or for the
-        most, and the ones before it for fewer.
-    is_limited : bool
-        Whether there is a table for each number of purchases that are left.
+    `prices`, the quality that a unit of cost must bring, rise; the last ends every row where it is.
+    `borders` are those between the bins of the answers of each set. `tables`, each of shape
+    (n_prices, n_sets, n_bins), have the set that a row buys next, or -1: the last for any number of
+    rounds, or for the most, and, where purchases are limited, the ones before it for fewer.
     """
 
     prices: Any
@@ -88,27 +81,12 @@ class Policies(NamedTuple):
         return cls(prices, borders, tables, n_rounds is not None)
 
     def next_sets(self, price, at, key, left=None):
-        """The set that rows which stand at one set buy next, -1 where they stop.
-
-        Parameters
-        ----------
-        price : int
-            Position of the price.
-        at : int
-            Position of the set.
-        key : ndarray of shape (n_rows,)
-        left : int, default=None
-            Purchases that are left; None is any number.
-        """
-        if left == 0:
-            return np.full(len(key), STOP)
+        """The set that rows at one set buy next, -1 where they stop; `left` as in `ends`."""
         table = self.tables[-1 if left is None else left - 1]
         return table[price, at, self._bins(at, key)]
 
     def reach(self, at, key, left=None):
         """The highest price, by position, at which rows buy on from a set; -1 where none is."""
-        if left == 0:
-            return np.full(len(key), -1)
         goes = self.tables[-1 if left is None else left - 1][:, at] != STOP
         last = len(goes) - 1 - goes[::-1].argmax(axis=0)
         return np.where(goes.any(axis=0), last, -1)[self._bins(at, key)]
@@ -203,15 +181,7 @@ def _smooth(lead):
 
 
 class Spending(NamedTuple):
-    """How a budget is spent: at one price, and by a share of the rows at a lower one.
-
-    Attributes
-    ----------
-    price, lower : int
-        Positions of the prices.
-    share : float
-        Of the rows that buy at the lower price.
-    """
+    """How a budget is spent: at one price, and by a share of the rows at a lower; by position."""
 
     price: int
     lower: int
@@ -221,12 +191,7 @@ class Spending(NamedTuple):
 def spend(cost, budget):
     """Prices between which a budget is spent in the mean.
 
-    Parameters
-    ----------
-    cost : ndarray of shape (n_prices,)
-        Mean cost at each price.
-    budget : float
-        At least the cost at the last price.
+    `cost` is the mean cost at each price; the budget is at least that at the last.
     """
     within = cost <= budget * (1 + 1e-12)
     price = int(np.argmax(np.where(within, cost, -np.inf)))

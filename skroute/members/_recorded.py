@@ -10,7 +10,7 @@ from sklearn.utils import check_array, indexable
 from sklearn.utils.metaestimators import available_if
 
 from skroute.members._base import MemberClassifier
-from skroute.utils._compat import Integral, _fit_context, _safe_indexing, num_samples
+from skroute.utils._compat import Real, _fit_context, _safe_indexing, num_samples
 
 
 def _check_present(values, name):
@@ -180,12 +180,16 @@ class _Record:
             raise ValueError(
                 f"ids must not repeat; rows {again} and {self.row_of[keys[again]]} have the same."
             )
-        self.largest = max((abs(key) for key in keys if isinstance(key, Integral)), default=0)
+        self.largest = max((abs(key) for key in keys if isinstance(key, Real)), default=0)
 
     def find(self, asked):
         """Positions of the rows asked for; an unknown one is a KeyError."""
-        asked = asked.astype(self.kind) if self.kind and asked.dtype.kind in "mM" else asked
         keys = asked.tolist()
+        if self.kind and asked.dtype.kind in "mM":
+            dates = asked.astype(self.kind)
+            # An hour is not the day that it is cut to.
+            exact = dates.astype(asked.dtype) == asked
+            keys = [date if same else None for date, same in zip(dates.tolist(), exact)]
         digits = np.finfo(asked.dtype).nmant if asked.dtype.kind == "f" else 52
         if self.largest > 2 ** (digits + 1) and any(isinstance(key, float) for key in keys):
             raise ValueError(

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,6 +13,7 @@ from skroute.metrics._objectives import rows_of, worth_of
 from skroute.utils._calls import takes
 from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._once import walking
+from skroute.utils._validation import check_some_known
 
 
 class AccuracyCostCurve(NamedTuple):
@@ -100,6 +102,8 @@ class Walk:
             sample_weight, rows, dtype=np.float64, ensure_non_negative=True
         )
         self.y, self.worth = rows_of(y, router), worth_of(router, y, row_quality)
+        if row_quality is None and is_classifier(router) and self.y.ndim == 1:
+            check_some_known(self.y, router.classes_)
         # The oracle is told what is right.
         self.call = {"y_true": y, **call} if takes(router, "y_true") else call
         self.router = walking(router)

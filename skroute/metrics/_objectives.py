@@ -13,7 +13,7 @@ from sklearn.utils import check_consistent_length
 from skroute.utils._handing import ABSTAIN_NAME, handed_over, models_of
 from skroute.utils._named import in_order
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers
+from skroute.utils._validation import check_numbers, holds_texts
 
 # Least probability that log loss takes a logarithm of, as scikit-learn has it.
 _LEAST = np.finfo(np.float64).eps
@@ -77,8 +77,8 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
             "together: give one label per row, or two indicator matrices of the same shape."
         )
     if y_true.ndim == 1:
-        if _holds_texts(y_true) != _holds_texts(y_pred):
-            kinds = ["texts" if _holds_texts(y) else "numbers" for y in (y_true, y_pred)]
+        if holds_texts(y_true) != holds_texts(y_pred):
+            kinds = ["texts" if holds_texts(y) else "numbers" for y in (y_true, y_pred)]
             raise ValueError(
                 f"y_true holds {kinds[0]} and y_pred {kinds[1]}: no answer could be right. Give "
                 "labels of the type that fit saw."
@@ -88,13 +88,6 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     both = np.count_nonzero(true & named, axis=1)
     either = np.count_nonzero(true | named, axis=1)
     return np.where(either == 0, 1.0, both / np.maximum(either, 1))
-
-
-def _holds_texts(labels):
-    """Whether labels are texts, by the first one that is there."""
-    if labels.dtype.kind != "O":
-        return labels.dtype.kind in "UST"
-    return isinstance(next((label for label in labels if label is not None), ""), str)
 
 
 # A quality, as a function of encoded answers -------------------------------------------------

@@ -228,7 +228,8 @@ def off_policy_curve(
         left out, as if they lacked at random.
 
     choice : array-like of shape (n_samples,)
-        Which choice gave it: names, of ``choices_`` or others, or column numbers as in `fit`.
+        Which choice gave it: names, or column numbers as in `fit`; a warning says which of them
+        are not among ``choices_``.
 
     propensity : array-like of shape (n_samples,), default=None
         The probability with which it was made, above 0. None estimates it out of sample, by
@@ -315,6 +316,11 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     check_consistent_length(X, q)
     value = read_values(q, "q", n, allow_nan=True)
     position, every = read_choice(choice, names, n)
+    if others := every[len(names) :]:
+        warn(
+            f"choice has {', '.join(map(repr, others[:5]))}, which the router does not have among "
+            f"{names!r}: such rows agree with no decision. Check the spelling."
+        )
     chance = None if propensity is None else read_propensity(propensity, n)
     paid = None if costs is None else read_values(costs, "costs", n, least=0.0)
     limits = check_budgets(_budgets_of(router) if budgets is None else budgets)

@@ -241,8 +241,10 @@ class DaskRouter:
         budget = router._effective_budget(budget)
         check_affordable(budget, policy.least)
         blocks, sizes, _ = row_blocks(X)
-        # Dask's concatenate leaves out what is known to be empty: so do the blocks beside it.
-        blocks, sizes = zip(*((block, n) for block, n in zip(blocks, sizes) if n != 0))
+        # Dask's concatenate leaves out what is known to be empty, if not all is: so do the
+        # blocks beside it.
+        if any(sizes):
+            blocks, sizes = zip(*((block, n) for block, n in zip(blocks, sizes) if n != 0))
         sent = dask.delayed(router, pure=False)
         parts = [
             array.from_delayed(
@@ -257,7 +259,8 @@ class DaskRouter:
         plan = solve_assignment(array.concatenate(parts), policy.planned, room)
         chosen = list(plan.choices.to_delayed().ravel())
         # Of blocks that turn out to have no rows there is none in the plan.
-        blocks = [blocks[i] for i in np.flatnonzero(np.diff(plan.plan.starts))]
+        if plan.plan.n_rows:
+            blocks = [blocks[i] for i in np.flatnonzero(np.diff(plan.plan.starts))]
         costs = policy.planned + policy.deciding
         tasks = [
             dask.delayed(_answered)(sent, block, route, costs, response, answers)

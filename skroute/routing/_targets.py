@@ -10,7 +10,7 @@ from skroute.base import note_failure
 from skroute.utils._compat import is_fitted, num_samples
 from skroute.utils._frozen import comes_fitted
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities
+from skroute.utils._validation import check_probabilities, holds_texts
 
 # Squares of differences of larger targets are no numbers.
 _LARGEST = 1e150
@@ -38,7 +38,13 @@ def align_proba(proba, own_classes, classes):
 
 def all_classes(classes, members):
     """The labels of y and of members that come fitted."""
-    fitted = [m.classes_ for m in members if comes_fitted(m) and is_fitted(m)]
+    fitted = [np.asarray(m.classes_) for m in members if comes_fitted(m) and is_fitted(m)]
+    for own in fitted:
+        if holds_texts(own) != holds_texts(classes):
+            raise ValueError(
+                f"y has the labels {classes[:5].tolist()!r}, but a member that comes fitted knows "
+                f"{own[:5].tolist()!r}: give y in the type of the members' labels."
+            )
     return np.unique(np.concatenate([classes, *fitted])) if fitted else classes
 
 

@@ -1,9 +1,9 @@
 """Rows that a decision estimator hands over instead of answering them."""
 
-import warnings
-
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
+
+from skroute.utils._warn import warn
 
 ABSTAIN_NAME = "abstain"
 
@@ -38,11 +38,7 @@ def answered(estimator, route):
     """Positions of the rows that are answered, with a warning where there is none to score."""
     rows = np.flatnonzero(~handed_over(estimator, route))
     if not len(rows):
-        warnings.warn(
-            "Every row is handed over: there is no answer to score.",
-            UndefinedMetricWarning,
-            stacklevel=4,
-        )
+        warn("Every row is handed over: there is no answer to score.", UndefinedMetricWarning)
     return rows
 
 

@@ -197,3 +197,21 @@ def check_known_labels(y, classes, name="y"):
             f"{type(unknown[0]).__name__}; known are {np.asarray(classes).tolist()[:5]!r} of type "
             f"{type(np.asarray(classes).tolist()[0]).__name__}."
         )
+
+
+def check_some_known(y, classes):
+    """Refuse labels of another type than `classes`, which would only look like wrong answers."""
+    # To numpy a truth value is 0 or 1.
+    foreign = y.dtype.kind == "b" and len(classes) > 2
+    if foreign or not np.isin(y.astype(object), classes.astype(object)).any():
+        raise ValueError(
+            f"No label in y, of dtype {y.dtype}, is one of classes_, of dtype {classes.dtype}: "
+            "no answer could be right."
+        )
+
+
+def holds_texts(labels):
+    """Whether labels are texts, by the first one that is there."""
+    if labels.dtype.kind != "O":
+        return labels.dtype.kind in "UST"
+    return isinstance(next((label for label in labels if label is not None), ""), str)

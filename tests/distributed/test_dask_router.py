@@ -170,6 +170,10 @@ def test_what_is_refused(problem, table):
         DaskRouter(router, policy="batch").route(rows, budget=0.0)
     with pytest.raises(ValueError, match="'exclude' is not taken"):
         DaskRouter(router, policy="batch").route(rows, exclude=[])
+    per_row = BudgetRouter(Ridge(), budget=0.4).fit(X, Q, costs=1e-3 + Q)
+    costs = da.from_array(1e-3 + Q[:-1], chunks=(100, -1))
+    with pytest.raises(ValueError, match="costs must have the rows of X in the same blocks"):
+        DaskRouter(per_row).route(rows, costs=costs)
     X, y = table
     asks = FrugalMLClassifier(members(), costs=COSTS, cv=2).fit(X, y)
     with pytest.raises(TypeError, match="others ask a model before they decide"):
@@ -205,12 +209,22 @@ def test_partitions_that_a_filter_empties(table, problem, empty):
         np.testing.assert_allclose(
             DaskRouter(router).predict_proba(blocks).compute(), router.predict_proba(rows)
         )
-    # Blocks that are known to be empty before anything is computed.
-    sizes = np.full(3, 30)
-    sizes[empty] = 0
     batch = BudgetRouter(Ridge(), costs=[1, 2, 3], budget=1.6, policy="batch")
     batch.fit(pd.DataFrame(X, columns=names), np.random.default_rng(0).random((len(X), 3)))
     for budget in (None, np.inf):
-        for of in (blocks, blocks.to_dask_array(lengths=sizes.tolist())):
-            found = DaskRouter(batch, policy="batch").route(of, budget=budget)
-            np.testing.assert_array_equal(found.compute(), batch.route(rows, budget=budget))
+        found = DaskRouter(batch, policy="batch").route(blocks, budget=budget)
+        np.testing.assert_array_equal(found.compute(), batch.route(rows, budget=budget))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("policy", ["online", "batch"])
+def test_without_rows_there_are_no_answers(problem, policy, known):
+    router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.4).fit(
+        problem.data, problem.quality
+    )
+    rows = da.from_array(problem.data, chunks=(500, -1))
+    rows = rows[rows[:, 0] > np.inf]
+    if known:
+        rows = rows.compute_chunk_sizes()
+    routed = dask.compute(*DaskRouter(router, policy=policy).predict_routed(rows))
+    assert [len(part) for part in routed if part is not None] == [0, 0, 0]

@@ -226,6 +226,17 @@ def test_costs_beyond_and_below_what_was_measured(monkeypatch):
     assert constant.largest_size == 0
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 10_000).map(float), min_size=2, max_size=40))
+def test_costs_between_the_sizes_measured_are_between_their_costs(sizes):
+    """Where sizes have gaps too: no straight piece ends at a size that was not measured."""
+    sizes = np.sort(sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        costs, *_ = timed_with(patch, sizes, np.tile(5e-3 + 1e-6 * sizes, 3))
+    asked = np.linspace(sizes[0], sizes[-1], 50)
+    assert_allclose(costs(asked)[0], 5e-3 + 1e-6 * asked, rtol=1e-6)
+
+
 def test_costs_far_from_the_measurements_are_named(monkeypatch):
     """Seven straight pieces cannot follow a step within one of them."""
     sizes = np.linspace(10, 1000, 100)

@@ -685,25 +685,6 @@ def test_few_rows_of_trees_of_any_depth(depth):
     np.testing.assert_allclose(together, model.predict_proba(X), atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "float64", "Int64"])
-def test_a_frame_is_read_alike_however_often(dtype):
-    """Whole numbers above 2**24 were rounded from the second call on: 29 % of the labels."""
-    rng = np.random.default_rng(0)
-    high = rng.integers(1_700_000_000, 1_700_001_000, 2000)
-    X = pd.DataFrame({"time": high, "u": rng.integers(0, 1000, 2000)}).astype(dtype)
-    y = ((high - 1_700_000_000) % 200 > 100).astype(int)
-    model = lgb.LGBMClassifier(n_estimators=30, verbose=-1, n_jobs=1).fit(X, y)
-    fast = FastForest.from_ensemble(model)
-    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.0, order="natural").optimize(X)
-    expected = model.predict(X)
-    for _ in range(3):
-        np.testing.assert_array_equal(fast.predict(X), expected)
-        np.testing.assert_array_equal(quick.predict(X), expected)
-        np.testing.assert_array_equal(quick.predict(X[:1]), expected[:1])
-    with pytest.raises(ValueError, match="feature names"):
-        quick.tradeoff(X[["u", "time"]])
-
-
 def test_base_scores_of_xgboost_to_the_last_bit():
     """Given and found by the library, which rounds them in single precision."""
     rng = np.random.default_rng(0)

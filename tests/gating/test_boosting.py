@@ -3,14 +3,16 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
 
 from skroute.forests import leaf_sums
+from skroute.gating import BoostedGate
 from skroute.gating import _boosting as gbrt
 from skroute.gating._levels import best_level
-from skroute.gating._objective import class_losses, doubt
+from skroute.gating._objective import Problem, Rows, class_losses, doubt
 
 
 def rows(n=400, n_classes=2, seed=0):
@@ -28,14 +30,16 @@ def splits(boosted):
     return nodes["feature"][nodes["child"] != np.arange(len(nodes))]
 
 
-def grow(X, y, full_loss, weight, **changes):
-    how = {
-        "n_classes": len(np.unique(y)), "p_full": 0.3, "gamma": 0.01,
-        "group_of": np.arange(X.shape[1]), "group_costs": np.ones(X.shape[1]),
-        "n_estimators": 20, "max_iter": 5, "learning_rate": 0.2, "max_leaf_nodes": 6,
-        "l2_regularization": 1.0, "n_threads": 1,
-    }  # fmt: skip
-    return gbrt.boost(gbrt.training_rows(X, y, full_loss, weight), **how | changes)
+KIND = {"n_estimators": 20, "max_iter": 5, "learning_rate": 0.2, "max_leaf_nodes": 6}
+
+
+def grow(X, y, full_loss, weight, data=None, **changes):
+    kind = BoostedGate(**{name: changes.pop(name, value) for name, value in KIND.items()})
+    kind.set_params(l2_regularization=changes.pop("l2_regularization", 1.0))
+    problem = Problem(len(np.unique(y)), 0.3, 0.01, np.arange(X.shape[1]), np.ones(X.shape[1]))
+    given = Rows(X, y, full_loss, weight, None)
+    data = gbrt.binned(given) if data is None else data
+    return gbrt.boost(data, given, problem._replace(**changes), kind, n_threads=1)
 
 
 def test_penalty_is_charged_once_over_outputs_and_rounds():
@@ -99,15 +103,14 @@ def test_weights_scale_the_penalty_and_not_the_trees():
 
 def test_boosters_in_threads_share_one_dataset():
     X, y, full_loss, weight = rows(2000)
-    shared = gbrt.training_rows(X, y, full_loss, weight)
-    how = {
-        "n_classes": 2, "p_full": 0.3, "group_of": np.arange(8), "group_costs": np.ones(8),
-        "n_estimators": 20, "max_iter": 5, "learning_rate": 0.2, "max_leaf_nodes": 6,
-        "l2_regularization": 1.0, "n_threads": 1,
-    }  # fmt: skip
+    shared = gbrt.binned(Rows(X, y, full_loss, weight, None))
     prices = np.repeat([0.0, 0.001, 0.01], 4)
+
+    def of_price(gamma):
+        return grow(X, y, full_loss, weight, shared, gamma=gamma)
+
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda gamma: gbrt.boost(shared, gamma=gamma, **how), prices))
+        found = list(pool.map(of_price, prices))
     for gamma, pair in zip(prices, found):
         alone = grow(X, y, full_loss, weight, gamma=gamma)
         for ours, theirs in zip(pair.forest.trees, alone.forest.trees):
@@ -150,17 +153,18 @@ def test_calibrated_gate_sends_what_it_should_on_new_rows():
         X[half], y[half], full_loss[half], weight[half], n_estimators=60, max_leaf_nodes=31,
     )  # fmt: skip
     test = X[~half], y[~half], full_loss[~half], weight[~half]
-    found = gbrt.best_round(pair, *test, p_full=0.3)
-    assert found.rounds == pair.rounds[int(np.argmin(found.objectives))]
-    state = pair.pair(found.rounds, found.doubt)
+    rounds, coef, objectives = gbrt.best_round(pair, Rows(*test, None), 0.3)
+    assert rounds == pair.rounds[int(np.argmin(objectives))]
+    state = pair.pair(rounds, coef)
     scores = leaf_sums(state.forest, test[0]) + np.append(state.base, 0.0)
-    gate = found.doubt[0] * doubt(scores[:, :1]) + found.doubt[1] + scores[:, 1]
+    gate = coef[0] * doubt(scores[:, :1]) + coef[1] + scores[:, 1]
     assert_allclose(gate, state.gate_of(test[0]))
     assert_allclose(state.lowered(2.0).gate_of(test[0]), gate - 2.0)
     assert_allclose((1 / (1 + np.exp(-gate))).mean(), 0.3, atol=0.01)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
 def test_best_level_by_brute_force(seed):
     rng = np.random.default_rng(seed)
     gate = rng.integers(0, 6, 12).astype(float)

@@ -16,6 +16,7 @@ from skroute.datasets import make_four_clusters
 from skroute.features import LazyFeatures
 from skroute.gating import AdaptGatingClassifier, LinearGate
 from skroute.gating import _linear as lin
+from skroute.gating._objective import Problem, Rows
 
 
 @settings(max_examples=10, deadline=None)
@@ -149,19 +150,9 @@ def test_objective_never_rises(name, p_full):
     X, y = DATA[name]()
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     rng = np.random.default_rng(0)
-    W, intercept, objectives = lin.adapt_linear(
-        X,
-        y,
-        rng.exponential(0.2, len(X)),
-        np.full(len(X), 1 / len(X)),
-        n_classes=len(np.unique(y)),
-        p_full=p_full,
-        gamma=0.01,
-        group_of=np.arange(X.shape[1]),
-        group_costs=np.ones(X.shape[1]),
-        max_iter=10,
-        tol=0.0,
-    )
+    rows = Rows(X, y, rng.exponential(0.2, len(X)), np.ones(len(X)), None)
+    own = Problem(len(np.unique(y)), p_full, 0.01, np.arange(X.shape[1]), np.ones(X.shape[1]))
+    W, intercept, objectives = lin.adapt_linear(X, rows, own, max_iter=10, tol=0.0)
     assert len(objectives) == 10
     assert np.diff(objectives).max() <= 1e-8
     assert np.isfinite(W).all() and np.isfinite(intercept).all()
@@ -170,23 +161,19 @@ def test_objective_never_rises(name, p_full):
 def test_two_starts_are_never_worse_than_one():
     X, y, _ = make_four_clusters(200, random_state=1)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    how = {
-        "n_classes": 2, "p_full": 0.55, "gamma": 0.02, "group_of": np.arange(2),
-        "group_costs": np.ones(2), "max_iter": 30, "tol": 1e-6,
-    }  # fmt: skip
-    rows = X, y, np.full(len(X), 0.01), np.full(len(X), 1 / len(X))
-    one, two = lin.adapt_linear(*rows, **how), lin.adapt_linear_multistart(*rows, **how)
+    rows = Rows(X, y, np.full(len(X), 0.01), np.ones(len(X)), None)
+    own = Problem(2, 0.55, 0.02, np.arange(2), np.ones(2))
+    solvers = lin.adapt_linear, lin.adapt_linear_multistart
+    one, two = (solve(X, rows, own, max_iter=30, tol=1e-6) for solve in solvers)
     assert two[2][-1] < one[2][-1] - 0.01
     np.testing.assert_array_equal(two[0].any(axis=1), [False, True])
 
 
 def test_groups_enter_together():
     X, y, full_loss, weight, _ = data(n=100)
-    W, _, _ = lin.adapt_linear(
-        X, y, full_loss, weight, n_classes=2, p_full=0.3, gamma=0.05,
-        group_of=np.array([0, 0, 1, 1, 1]), group_costs=np.array([1.0, 100.0]),
-        max_iter=5, tol=1e-6,
-    )  # fmt: skip
+    own = Problem(2, 0.3, 0.05, np.array([0, 0, 1, 1, 1]), np.array([1.0, 100.0]))
+    rows = Rows(X, y, full_loss, weight, None)
+    W, _, _ = lin.adapt_linear(X, rows, own, max_iter=5, tol=1e-6)
     assert W[:2].all() and not W[2:].any()
 
 

@@ -7,14 +7,13 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import sklearn
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -50,6 +49,8 @@ def within(share, bound, n_held_out, n_fresh):
 
 
 @settings(max_examples=15, deadline=None)
+@example("gbrt", "few values", 2000, 0.3, 0.02, 0)
+@example("gbrt", "continuous", 2000, 0.3, 0.02, 4)
 @given(
     method=st.sampled_from(METHODS),
     kind=st.sampled_from(["continuous", "few values", "skewed"]),
@@ -75,14 +76,7 @@ def test_share_of_rows_sent_is_bounded(method, kind, n, p_full, gamma, seed):
         assert within(sent, max(share, 5 / n), n / 5, 4000)
 
 
-@pytest.mark.parametrize("seed, kind", [(0, "few values"), (4, "continuous")])
-def test_share_of_rows_sent_in_the_cases_that_were_found(seed, kind):
-    X, y, fresh, _ = problem(kind, 2000, 8000, seed)
-    gate = make_gate("gbrt", p_full=0.3).fit(X, y)
-    assert gate.route(X).mean() <= 0.3
-    assert within(gate.route(fresh).mean(), 0.3, 400, 8000)
-
-
+@pytest.mark.slow
 def test_online_budgets_are_met_on_average():
     over = []
     for seed in range(12):
@@ -142,10 +136,9 @@ def lazily_wrong(X, fault):
 
 
 @pytest.mark.parametrize("fault", ["nan", "none", "inf", "masked", "complex", "text", "shape"])
-@pytest.mark.parametrize("method", METHODS)
-def test_bought_features_are_checked_like_arrays(method, fault):
+def test_bought_features_are_checked_like_arrays(fault):
     X, y, fresh, _ = problem("continuous", 200, 50, 0)
-    gate = make_gate(method, FrozenEstimator(LogisticRegression().fit(X, y))).fit(X, y)
+    gate = make_gate("lin", FrozenEstimator(LogisticRegression().fit(X, y))).fit(X, y)
     lazy = LazyFeatures(lazily_wrong(fresh, fault), n_samples=50)
     with pytest.raises(ValueError, match="feature source returned") as caught:
         gate.predict(lazy)
@@ -154,7 +147,7 @@ def test_bought_features_are_checked_like_arrays(method, fault):
     if fault != "shape":
         frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
         full = FrozenEstimator(LogisticRegression().fit(frame, y))
-        small = make_gate(method, full, gamma=0.0).fit(frame, y)
+        small = make_gate("gbrt", full, gamma=0.0).fit(frame, y)
         with pytest.raises(ValueError, match="feature source returned"):
             small.predict(LazyFeatures(columns, n_samples=50))
 
@@ -175,22 +168,13 @@ def test_missing_values_may_be_bought_where_they_may_be_given():
         gate.predict(LazyFeatures(lambda c, r: np.full((len(r), len(c)), np.inf), n_samples=60))
 
 
-@pytest.mark.parametrize("library", [pd, pl])
-def test_frames_of_a_source_are_matched_by_name(library):
+def test_a_frame_of_a_source_has_the_columns_asked_for():
     X, y, fresh, _ = problem("continuous", 300, 60, 0)
     names = [f"x{i}" for i in range(10)]
     gate = make_gate("gbrt").fit(pd.DataFrame(X, columns=names), y)
-    expected = gate.predict_routed(pd.DataFrame(fresh, columns=names))
-    table = dict(zip(names, fresh.T))
-
-    def backwards(columns, rows):
-        return library.DataFrame({name: table[name][rows] for name in reversed(columns)})
-
-    found = gate.predict_routed(LazyFeatures(backwards, n_samples=60))
-    assert_array_equal(found.y_pred, expected.y_pred)
 
     def renamed(columns, rows):
-        return library.DataFrame({f"{name}?": table[name][rows] for name in columns})
+        return pd.DataFrame({f"{name}?": fresh[rows, names.index(name)] for name in columns})
 
     with pytest.raises(ValueError, match="returned no column"):
         gate.predict(LazyFeatures(renamed, n_samples=60))
@@ -217,30 +201,26 @@ def test_a_failed_source_is_not_on_the_receipt():
         LazyFeatures({"a": fresh[:, 0], "b": fresh[:5, 0]}, n_samples=80)
 
 
-def forest():
-    return RandomForestClassifier(25, random_state=0)
-
-
-class Backwards(ClassifierMixin, BaseEstimator):
+class Backwards(LogisticRegression):
     """A classifier whose classes_ fall."""
 
-    def fit(self, X, y):
-        self.model_ = forest().fit(X, y)
-        self.classes_ = self.model_.classes_[::-1]
+    def fit(self, X, y, sample_weight=None):
+        super().fit(X, y)
+        self.classes_ = self.classes_[::-1]
         return self
 
     def predict_proba(self, X):
-        return self.model_.predict_proba(X)[:, ::-1]
+        return super().predict_proba(X)[:, ::-1]
 
     def predict(self, X):
-        return self.model_.predict(X)
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_full_model_with_unsorted_classes(method):
+def test_full_model_with_unsorted_classes():
     X, y, fresh, _ = problem("continuous", 400, 100, 0)
-    one = make_gate(method, Backwards(), cv=3, p_full=0.6, gamma=0.01).fit(X, y)
-    other = make_gate(method, forest(), cv=3, p_full=0.6, gamma=0.01).fit(X, y)
+    how = {"cv": 3, "p_full": 0.6, "gamma": 0.01}
+    one = make_gate("gbrt", Backwards(), **how).fit(X, y)
+    other = make_gate("gbrt", LogisticRegression(), **how).fit(X, y)
     for ours, theirs in zip(one.predict_routed(fresh), other.predict_routed(fresh)):
         assert_array_equal(ours, theirs)
     assert_allclose(one.predict_proba(fresh), other.predict_proba(fresh))
@@ -255,22 +235,14 @@ def test_groups_of_columns_that_an_encoder_renamed():
         model.fit(frame, y)
 
 
-class Spy(ClassifierMixin, BaseEstimator):
+class Spy(LogisticRegression):
     """Remembers the rows of each fit, by their first column."""
 
     fits: list = []
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         Spy.fits.append(set(X[:, 0]))
-        self.model_ = LogisticRegression().fit(X, y)
-        self.classes_ = self.model_.classes_
-        return self
-
-    def predict_proba(self, X):
-        return self.model_.predict_proba(X)
-
-    def predict(self, X):
-        return self.model_.predict(X)
+        return super().fit(X, y)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -279,10 +251,9 @@ def test_groups_stay_together_in_all_that_is_out_of_sample(method):
     groups = np.arange(150) // 5
     X[:, 0] = groups
     splits = list(GroupKFold(3).split(X, y, groups))
-    found = []
     for cv in (splits, iter(splits), PredefinedSplit(fold_of(splits, 150))):
         Spy.fits = []
-        found.append(make_gate(method, Spy(), cv=cv).fit(X, y))
+        make_gate(method, Spy(), cv=cv).fit(X, y)
         assert len(Spy.fits) == 4
         for train, (_, test) in zip(Spy.fits[1:], splits):
             assert not train & set(groups[test])
@@ -316,7 +287,6 @@ def test_splits_that_cannot_hold_out_are_refused():
     assert gate.route(X).mean() <= 0.5
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fit_in_a_forked_child_does_not_hang():
     code = """
@@ -342,6 +312,7 @@ sys.exit(os.waitpid(child, 0)[1] != 0)
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "few values", "one value", "both"])
 def test_shares_are_met_on_average_over_fresh_rows(kind):
     """Whether scores tie or not, also for shares of less than one held-out row.
@@ -391,6 +362,7 @@ def test_draws_of_equal_rows_are_spread_evenly():
     assert_array_equal(np.concatenate(alone), draws[[50, 0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_validation_figures_are_those_of_fresh_rows(method):
     """Realised cost and quality at a budget, in standard errors of the validation figures."""
@@ -416,21 +388,11 @@ def test_validation_figures_are_those_of_fresh_rows(method):
 
 
 def test_a_gate_that_gains_nothing_is_not_paid():
-    """Where the full model is worse on every row, no row is sent, and no gate is bought."""
+    """Where the full model says nothing, no row is sent, and no gate is bought."""
     X, y, fresh, _ = problem("continuous", 400, 50, 0)
 
-    class Wrong(ClassifierMixin, BaseEstimator):
-        def fit(self, X, y):
-            self.classes_ = np.unique(y)
-            return self
-
-        def predict_proba(self, X):
-            return np.tile([0.5, 0.5], (len(X), 1))
-
-        def predict(self, X):
-            return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-    gate = adapt_of(Wrong(), "gbrt", gamma=0.02, n_estimators=25).fit(X, y)
+    full = FrozenEstimator(DummyClassifier(strategy="uniform", random_state=0).fit(X, y))
+    gate = adapt_of(full, "gbrt", gamma=0.02, n_estimators=25).fit(X, y)
     assert (gate.gate_function(fresh) == -np.inf).all() and not gate.route(fresh).any()
     assert len(gate.features_used_["gate"]) == 0
     assert gate.cost_table_["cheap"] == len(gate.features_used_["cheap"])
@@ -439,18 +401,14 @@ def test_a_gate_that_gains_nothing_is_not_paid():
         _ = gate.set_params(p_full=0.0).fit(X, y).validation_cost_
 
 
+class Logits(LogisticRegression):
+    """A classifier whose probabilities are none."""
+
+    def predict_proba(self, X):
+        return np.column_stack([X[:, 0], -X[:, 0]]) * 9
+
+
 def test_a_full_model_that_gives_logits_is_refused():
-    class Logits(ClassifierMixin, BaseEstimator):
-        def fit(self, X, y):
-            self.classes_ = np.unique(y)
-            return self
-
-        def predict(self, X):
-            return self.classes_[np.zeros(len(X), dtype=int)]
-
-        def predict_proba(self, X):
-            return np.column_stack([X[:, 0], -X[:, 0]]) * 9
-
     X, y, *_ = problem("continuous", 100, 0, 0)
     for full in (Logits(), FrozenEstimator(Logits().fit(X, y))):
         with pytest.raises(ValueError, match="predict_proba of 'estimator' must give prob"):

@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from skroute.features import LazyFeatures
 from skroute.gating import SequentialFeatureClassifier
 from skroute.gating._sets import undominated
 from skroute.gating._stopping import STOP, Policies, spend
@@ -63,26 +62,6 @@ def test_no_purchase_and_all_purchases(model, rows):
     assert point.cost <= 6 and 0 < point.quality <= 1 and point.quality_se > 0
 
 
-@pytest.mark.parametrize("budget", [1.0, 2.5, None])
-def test_what_is_fetched_is_what_is_paid(model, rows, budget):
-    """The source's own count of fetched cells is `predict_cost`, row by row; nothing is
-    fetched twice, and the answers are those of the table."""
-    X = rows[2][:120]
-    fetched = np.zeros(X.shape, dtype=int)
-
-    def source(columns, at):
-        fetched[np.ix_(at, columns)] += 1
-        return X[np.ix_(at, columns)]
-
-    routed = model.predict_routed(LazyFeatures(source, n_samples=len(X)), budget=budget)
-    expected = model.predict_routed(X, budget=budget)
-    assert fetched.max() <= 1
-    for own, theirs in zip(routed, expected):
-        np.testing.assert_array_equal(own, theirs)
-    paid = sum(cost * fetched[:, GROUPS[name]].any(axis=1) for name, cost in COSTS.items())
-    np.testing.assert_allclose(paid, routed.cost)
-
-
 def test_a_policy_sees_only_what_was_bought(model, rows):
     """Other values in what a row does not buy leave its answer as it is."""
     X, rng = rows[2], np.random.default_rng(0)
@@ -122,6 +101,7 @@ def test_a_model_of_the_user(rows):
     assert "in fit of 'estimator'" in str(caught.value.__notes__)
 
 
+@pytest.mark.slow
 def test_fresh_rows_spend_a_budget_behind_a_category():
     """Three levels, two of which say little; 1.0 was spent of 1.2, and 1.33 of 1.5."""
     rng = np.random.default_rng(0)
@@ -136,41 +116,6 @@ def test_fresh_rows_spend_a_budget_behind_a_category():
         # The shares of the levels differ by chance: those of 300 held-out rows by .027.
         assert cost.mean() == pytest.approx(budget, abs=0.06)
         assert 0 < model.operating_point(budget).share < 1
-
-
-def test_frames_with_categories_are_read_as_they_are():
-    """Also late, from a source that returns frames; an unknown category is a missing value."""
-    import pandas as pd
-    import polars as pl
-
-    rng = np.random.default_rng(0)
-    n = 300
-    frame = pd.DataFrame(
-        {
-            "ward": rng.choice(["er", "onco", "general"], n),
-            "sex": pd.Categorical(rng.choice(["f", "m"], n)),
-            "bp": rng.normal(size=n),
-        }
-    )
-    y = np.where((frame["ward"] == "er") ^ (rng.random(n) < 0.1), "sick", "well")
-    frame.loc[rng.random(n) < 0.1, "ward"] = None
-    costs = {"ward": 1, "sex": 2, "bp": 3}
-    model = SequentialFeatureClassifier(feature_costs=costs, random_state=0)
-    model.fit(frame[:200], y[:200])
-    rows = frame[200:].reset_index(drop=True)
-    routed = model.predict_routed(rows, max_cost=1)
-    assert (routed.y_pred == y[200:]).mean() > 0.75
-
-    def source(columns, at):
-        return rows.iloc[at][columns]
-
-    late = model.predict_routed(LazyFeatures(source, n_samples=len(rows)), max_cost=1)
-    same = model.predict_routed(pl.from_pandas(rows), max_cost=1)
-    for found in (late, same):
-        np.testing.assert_array_equal(found.y_pred, routed.y_pred)
-        np.testing.assert_array_equal(found.cost, routed.cost)
-    rows.loc[0, "ward"] = "unheard of"
-    model.predict(rows)
 
 
 @pytest.mark.parametrize("cell", [np.nan, "False", 3.2, 1])

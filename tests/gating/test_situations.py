@@ -75,7 +75,8 @@ def source_of(X, kind, counts, fault=None):
             raise RuntimeError("the source is down")
         found = part(X, rows)[columns]
         if kind == "frame" and fault is None:
-            return found
+            # Columns of a frame are found by name.
+            return found[columns[::-1]]
         table = np.column_stack([np.asarray(found[name], dtype=object) for name in columns])
         if fault == "infinite":
             table[0] = np.inf
@@ -130,6 +131,9 @@ def test_late_rows_cost_and_answer_as_rows_at_once(
         for bought in lazy.acquisition_log_:
             receipt[np.ix_(bought.rows, [NAMES.index(name) for name in bought.columns])] += 1
         assert counts.max() <= 1 and (receipt == counts).all()
+        for group in range(len(model.group_costs_)):
+            own = counts[:, model.group_of_ == group]
+            assert (own.all(axis=1) == own.any(axis=1)).all(), "groups are bought whole"
         if policy == "batch" and budget is not None:
             assert routed.cost.mean() <= budget * (1 + 1e-9)
     counts = np.zeros((40, 5), dtype=int)

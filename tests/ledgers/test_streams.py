@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from skroute.assignment import assignment_path, choose_at_price
+from skroute.assignment import choose_at_price
 from skroute.ledgers import (
     AlreadyCommittedError,
     BudgetExhaustedError,
@@ -284,20 +284,6 @@ def test_costs_above_their_bounds_are_refused():
     per_row = BudgetRouter(Ridge(), cv=2).fit(X, X, costs=1 + X).stream(50.0)
     with pytest.raises(ValueError, match="changed between fixed and per row"):
         per_row.set_costs([1.0, 2.0])
-
-
-@pytest.mark.parametrize("down", NAMES)
-def test_an_excluded_choice_is_priced_out(down):
-    stream = ROUTER.stream(1e6)
-    stream.exclude([down])
-    kept = [i for i, name in enumerate(NAMES) if name != down]
-    estimates = ROUTER._policy().estimate[:, kept]
-    costs = np.array(COSTS)[kept]
-    price = assignment_path(estimates, costs).price(2.5)
-    expected = np.array(kept)[choose_at_price(VALUES[:, kept], costs, price)]
-    np.testing.assert_array_equal([t.choice for t in decided(stream)], expected)
-    stream.include([down])
-    assert {t.name for t in decided(stream)} == {t.name for t in decided(ROUTER.stream(1e6))}
 
 
 def test_names_are_a_list_of_which_one_is_left(ledger):

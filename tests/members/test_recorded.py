@@ -325,6 +325,7 @@ def test_a_column_that_is_not_there_is_named():
 @given(
     ids=st.one_of(
         st.lists(st.integers(-(2**62), 2**62), min_size=2, max_size=8, unique=True),
+        st.lists(st.integers(-(2**62), 2**62).map(float), min_size=2, max_size=8, unique=True),
         st.lists(st.text("abc7", max_size=4), min_size=2, max_size=8, unique=True),
     ),
     kind=st.sampled_from(["plain", "objects", "frame", "floats"]),
@@ -347,11 +348,37 @@ def test_ids_are_found_by_value_or_refused(ids, kind, seed):
         return
     else:
         X = np.column_stack([np.array(asked, dtype=float), np.zeros(len(ids))])
-        if max(map(abs, ids)) > 2**53:
-            with pytest.raises(ValueError, match="cannot tell whole numbers above"):
-                model.predict(X)
-            return
+    floats = kind == "floats" or isinstance(ids[0], float)
+    if floats and max(map(abs, ids)) > 2**53:
+        # An id that was a whole number beside it could not be told from the one on record.
+        with pytest.raises(ValueError, match="cannot tell whole numbers above"):
+            model.predict(X)
+        return
     np.testing.assert_array_equal(model.predict(X), answers[order])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["D", "h", "s", "ms", "us", "ns"]),
+    st.sampled_from(["D", "h", "s", "ms", "us", "ns"]),
+    st.lists(st.integers(0, 10**6), min_size=2, max_size=6, unique=True),
+    st.integers(0, 10**5),
+)
+def test_dates_are_found_in_any_unit_and_never_rounded(unit, asked_unit, hours, later):
+    """A date between two that are recorded is neither of them."""
+    ids = np.unique(np.array(hours, "datetime64[h]").astype(f"datetime64[{unit}]"))
+    model = RecordedClassifier(np.arange(len(ids)), ids=ids, column=0)
+    asked = np.append(ids.astype(f"datetime64[{asked_unit}]"), np.datetime64("NaT"))
+    asked[:-1] += later
+    known = {moment: row for row, moment in enumerate(ids.astype("datetime64[ns]").tolist())}
+    for moment in asked:
+        row = known.get(moment.astype("datetime64[ns]").item())
+        X = np.array([[moment]])
+        if row is None or np.isnat(moment):
+            with pytest.raises(KeyError, match="never guessed"):
+                model.predict(X)
+        else:
+            assert model.predict(X) == [row]
 
 
 def test_row_numbers_in_an_array_of_objects():

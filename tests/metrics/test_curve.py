@@ -35,7 +35,6 @@ from skroute.routing import (
     FrugalMLClassifier,
     OccamRouterClassifier,
 )
-from tests import SKLEARN
 from tests.metrics._stub import RankRouter, problem
 
 X, y = problem()
@@ -281,16 +280,3 @@ def test_quality_that_is_not_known_does_not_count():
     assert_allclose(curve.quality, Q[200:][known, route[known]].mean())
     with pytest.raises(ValueError, match="not known, for every choice"):
         accuracy_cost_curve(router, X[200:], np.full((100, 2), np.nan), [0.5])
-
-
-def test_labels_of_another_type_are_refused():
-    """They were wrong answers all, and the quality 0."""
-    X, y = make_classification(200, random_state=0)
-    members = [("bayes", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=3))]
-    router = FrugalMLClassifier(members, costs=[1, 10], budget=5).fit(X, y)
-    texts = y.astype(str)
-    with pytest.raises(ValueError, match="y_true holds texts and y_pred numbers"):
-        accuracy_cost_curve(router, X, texts, [5])
-    if SKLEARN >= (1, 9):  # Older ones answer 0, as for every classifier.
-        with pytest.raises(ValueError, match="Mix of label input types"):
-            router.score(X, texts)

@@ -227,6 +227,15 @@ def test_what_is_no_log_is_refused(router, change, message):
         off_policy_curve(router, X, **call)
 
 
+def test_a_choice_that_the_router_does_not_have_is_named(router):
+    X, q, choice, b, _ = draw_log("uniform", 400, 4)
+    names = NAMES[choice].astype(object)
+    names[:20] = [name.capitalize() for name in names[:20]]
+    with pytest.warns(UserWarning, match="'Large', 'Middle', 'Small', which the router does not"):
+        curve = off_policy_curve(router, X, q, choice=names, propensity=b, budgets=[3])
+    assert curve.choices == router.choices_
+
+
 # --- the picture ---------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -15,6 +14,8 @@ from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import BudgetRouter, FrugalMCTClassifier, OccamRouterClassifier
 from skroute.routing._draws import tie_draws
 from tests.router_checks import Counting, problem
+
+pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
 COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
 
@@ -192,13 +193,6 @@ def test_equal_requests_one_by_one_are_mixed_by_their_ids():
     assert len({router.route([[1.0]])[0] for _ in range(20)}) == 1
 
 
-def test_metadata_routing_carries_what_a_call_excludes():
-    X, Q = log()
-    with sklearn.config_context(enable_metadata_routing=True):
-        router = BudgetRouter(Ridge(), costs=COSTS).set_predict_request(exclude=True)
-        assert router._get_metadata_request().predict.requests["exclude"] is True
-
-
 # What is read by name, and by whom ---------------------------------------------------------
 
 
@@ -248,6 +242,7 @@ def test_neighbouring_whole_numbers_are_different_requests():
     assert len(set(draws)) == 200 and abs(np.mean(draws) - 0.5) < 0.1
 
 
+@pytest.mark.slow
 def test_equal_rows_have_no_estimate_alone():
     """Of ten copies none is the nearest row alone: what a choice is worth is found elsewhere."""
     off = []

@@ -404,8 +404,10 @@ def test_unknown_outcomes_are_estimated_as_without_the_choice(
     X, Q = rng.normal(size=(60, 2)), rng.uniform(size=(60, 2))
     Q[rng.uniform(size=60) < 0.4, 0] = np.nan
     told = {"costs": [1, 3], "reg_lambda": reg_lambda}
-    own = BudgetRouter(Ridge(), abstain_cost=abstain_cost, budget=budget, **told).fit(X, Q)
-    plain = BudgetRouter(Ridge(), **told).fit(X, Q)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skroute.quality._logged._N_TREES", 5)
+        own = BudgetRouter(Ridge(), abstain_cost=abstain_cost, budget=budget, **told).fit(X, Q)
+        plain = BudgetRouter(Ridge(), **told).fit(X, Q)
     estimate = own.predict_quality(X)
     np.testing.assert_array_equal(estimate[:, :2], plain.predict_quality(X))
     np.testing.assert_array_equal(own.quality_std_, [*plain.quality_std_, 0.0])

@@ -102,18 +102,6 @@ def test_rows_make_only_choices_that_they_are_allowed(seed, policy):
         router.predict(new, budget=least * 0.99, allowed=allowed)
 
 
-def test_the_budget_is_used_while_a_choice_is_down():
-    X, Q = log(3000)
-    new, Q_new = log(3000, seed=1)
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X, Q)
-    for name in ("small", "middle"):
-        cost = router.predict_cost(new, exclude=[name])
-        assert cost.mean() == pytest.approx(4.0, rel=0.05)
-        assert router.score(new, Q_new, exclude=[name]) > Q_new[:, 0].mean()
-    # What was there is as it was.
-    assert router.predict_cost(new).mean() == pytest.approx(4.0, rel=0.05)
-
-
 def test_refusals_come_before_any_call():
     X, Q = log()
     router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X, Q)

@@ -24,6 +24,8 @@ from skroute.routing import (
     OnlineBudgetRouter,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
+
 COSTS = {"a": 1.0, "b": 2.0, "c": 5.0}
 OTHER = ["c", "a", "b"]
 SERIES = pd.Series(COSTS)[OTHER]

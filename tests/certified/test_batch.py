@@ -28,6 +28,11 @@ from skroute.routing import (
 )
 from tests.certified.toy import FROZEN, Expensive, table
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
+    pytest.mark.filterwarnings("ignore:On validation rows"),
+]
+
 RIGHT = Loss(Worth(), 1.0, "wrong answers per row", exact=True)
 
 

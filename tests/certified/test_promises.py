@@ -16,7 +16,10 @@ from skroute.metrics._objectives import Worth
 from skroute.routing import BudgetRouter
 from tests.certified.toy import FROZEN, certified, table
 
-pytestmark = pytest.mark.filterwarnings("ignore:What is certified saves nothing")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
+    pytest.mark.filterwarnings("ignore:On validation rows"),
+]
 BUDGETS = np.linspace(1, 10, 50)
 
 

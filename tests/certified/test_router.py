@@ -36,7 +36,10 @@ from skroute.routing import (
 )
 from tests.certified.toy import FROZEN, Table, certified, table
 
-pytestmark = pytest.mark.filterwarnings("ignore:What is certified saves nothing")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
+    pytest.mark.filterwarnings("ignore:On validation rows"),
+]
 OPTIONS = {"n_points": 4, "random_state": 0}
 MEMBERS = [
     ("tree", DecisionTreeClassifier(max_depth=1, random_state=0)),

@@ -26,7 +26,10 @@ from skroute.routing import (
     SequentialRouterClassifier,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:What is certified saves nothing")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
+    pytest.mark.filterwarnings("ignore:On validation rows"),
+]
 ASKED = {}
 
 

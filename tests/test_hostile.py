@@ -50,20 +50,6 @@ OF_CONVERSION = re.compile(
     r"not supported between instances|Expected sequence or array-like|at least 1 dimension|"
     r"inhomogeneous shape|Complex data not supported|no common DType|could not be promoted"
 )
-# Words that say what is wrong: arguments of fit and predict, and what they are made of.
-ABOUT_DATA = {"X", "y", "sample", "samples", "feature", "features", "class", "classes", "array"}
-ABOUT_DATA |= {
-    "label",
-    "labels",
-    "member",
-    "column",
-    "columns",
-    "row",
-    "rows",
-    "folds",
-    "members",
-    "dtype",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -72,15 +58,12 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def assert_clear(error, *names):
-    """The error of a refusal says which argument it is about."""
+def assert_clear(error):
+    """The error is a refusal in words, not an accident."""
     text = "\n".join([str(error), *getattr(error, "__notes__", [])])
-    if OF_CONVERSION.search(text):
-        return
-    words = set(re.findall(r"\w+", text))
-    assert len(words) > 3, f"terse: {text!r}"
-    assert not UNCLEAR.search(text), f"an accident: {text!r}"
-    assert words & ABOUT_DATA.union(names), f"about what? {text!r}"
+    if not OF_CONVERSION.search(text):
+        assert len(text.split()) > 3, f"terse: {text!r}"
+        assert not UNCLEAR.search(text), f"an accident: {text!r}"
 
 
 def fits(estimator, X, y):
@@ -89,7 +72,7 @@ def fits(estimator, X, y):
         estimator.fit(X, y)
     # An ImportError says which extra a parameter needs, where that is not installed.
     except (ValueError, TypeError, KeyError, ImportError) as error:
-        assert_clear(error, *estimator.get_params(deep=False))
+        assert_clear(error)
         if not isinstance(estimator, NEVER_UNFITTED):
             with pytest.raises(NotFittedError):
                 check_is_fitted(estimator)
@@ -104,7 +87,7 @@ def answers(estimator, X, **how):
     try:
         y_pred = estimator.predict(X, **how)
     except (ValueError, TypeError, KeyError) as error:
-        assert_clear(error, *estimator.get_params(deep=False), *how)
+        assert_clear(error)
         return None
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     assert len(y_pred) == n
@@ -466,23 +449,22 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
 
         fit = Failing.fit
 
-    parameters = learner.get_params(deep=False)
+    parameters, failing = learner.get_params(deep=False), Failing()
+    members = {"estimators": [("tree", DummyClassifier()), ("logreg", failing)]}
     if "estimators" in parameters and is_regressor(learner):
-        failing = type("FailingTree", (DecisionTreeRegressor,), {"fit": Failing.fit})()
-        change = {"estimators": [("tree", DummyRegressor()), ("deep", failing)]}
+        tree = type("FailingTree", (DecisionTreeRegressor,), {"fit": Failing.fit})()
+        change = {"estimators": [("tree", DummyRegressor()), ("deep", tree)]}
     elif "estimators" in parameters:
-        change = {"estimators": [("tree", DummyClassifier()), ("logreg", Failing())]}
+        change = members
     elif isinstance(learner, QWYCEnsemble):
-        change = {"estimator": VotingClassifier([("logreg", Failing())], voting="soft")}
+        change = {"estimator": VotingClassifier([("logreg", failing)], voting="soft")}
     elif isinstance(learner, FastForest):
         change = {"estimator": FailingForest()}
     elif isinstance(learner, CertifiedRouter):
-        members = [("tree", DummyClassifier()), ("logreg", Failing())]
-        change = {"estimator": clone(learner.estimator).set_params(estimators=members)}
-    elif "estimator" in parameters:
-        change = {"estimator": Failing()}
+        change = {"estimator": clone(learner.estimator).set_params(**members)}
     else:
-        change = {"quality_estimator": Failing()}
+        name = "estimator" if "estimator" in parameters else "quality_estimator"
+        change = {name: failing}
     refitted = clone(learner).fit(X, y).set_params(**change)
     with pytest.raises(ConnectionError, match="cannot be fitted") as caught:
         refitted.fit(X, y)

@@ -240,11 +240,14 @@ class RedisLedger(RecordLedger):
         return [one for one in self._many(numbers) if one.purses[0] == purse]
 
     def _many(self, numbers):
-        found = []
+        name, found = self._names["reservations"], []
         for start in range(0, len(numbers), _MANY):
             some = numbers[start : start + _MANY]
-            texts = self._read("HMGET", self._names["reservations"], *some)
-            found += [self._reservation(*one) for one in zip(some, texts)]
+            for number, text in zip(some, self._read("HMGET", name, *some)):
+                # What this call has changed is not written yet.
+                text = self._view.get(("HGET", name, number), text)
+                if text is not None:
+                    found.append(self._reservation(number, text))
         return found
 
     def _place(self):

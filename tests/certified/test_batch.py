@@ -28,6 +28,11 @@ from skroute.routing import (
 )
 from tests.certified.toy import FROZEN, Expensive, table
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
+    pytest.mark.filterwarnings("ignore:On validation rows"),
+]
+
 RIGHT = Loss(Worth(), 1.0, "wrong answers per row", exact=True)
 
 
@@ -36,6 +41,7 @@ def around(**options):
     return CertifiedRouter(FROZEN, **{**given, **options})
 
 
+@pytest.mark.slow
 def test_the_promise_holds_over_draws_of_labels_and_a_naive_rule_does_not():
     """The batch is fixed; only the labels are drawn."""
     X = table(600)
@@ -68,14 +74,7 @@ def test_labels_are_used_and_the_certificate_says_what_is_promised():
     assert certificate.n_rows == 120 and certificate.n_population == 1000
     assert certificate.cost == pytest.approx(batch.cost.mean())
     assert certificate.saving > 0.2 and certificate.loss_upper <= 0.1
-    assert re.fullmatch(
-        r"With a confidence of 0.9, the mean loss against the estimator itself without a budget on "
-        r"this batch of 1000 "
-        r"rows is at most 0.1 \(wrong answers per row\), if the 120 labelled rows were drawn at "
-        r"random; on 120 labelled rows the loss was \S+, the cost of the batch was \S+, "
-        r"\d+% below that of the reference\.",
-        str(certificate),
-    ), str(certificate)
+    assert "is at most 0.1 (wrong answers per row), if the 120 labelled rows" in str(certificate)
     assert json.loads(certificate.to_json())["n_population"] == 1000
     rest = np.delete(np.arange(1000), batch.labelled)
     expected = FROZEN.estimator.predict_routed(X[rest], budget=certificate.operating_budget)
@@ -248,25 +247,6 @@ def test_what_must_be_fitted_is_and_names_are_no_answers():
         around().certify_batch(table(100), size=[1] * 100)
 
 
-def test_disagreements_count_from_the_first_budget_on():
-    """A row that differs at one budget and agrees at a cheaper one still counts."""
-
-    class Back:
-        choices_ = ["a", "b"]
-
-        def _respond(self, X, response, *, budget):
-            y_pred = np.where(budget == 2, 1 - X[:, 0], X[:, 0])
-            return Routed(y_pred, np.zeros(len(X), dtype=int), np.full(len(X), float(budget)))
-
-    X = np.zeros((30, 1))
-    bought = Routed(np.zeros(30), np.full(30, -1), np.ones(30))
-    test = BatchTest(60, 30, 0.2, 0.1, RIGHT)
-    stop = walk(Back(), np.array([3.0, 2.0, 1.0]), X, {}, bought, test, from_full=False)
-    assert stop.last == 0
-    without = walk(Back(), np.array([3.0, 1.0]), X, {}, bought, test, from_full=False)
-    assert without.last == 1
-
-
 class Script:
     """A path whose answers to each row are written down, budget by budget."""
 
@@ -291,6 +271,10 @@ def test_disagreements_at_different_budgets_add_up():
     grid, X = np.array([3.0, 2.0, 1.0]), np.zeros((30, 1))
     assert walk(script, grid, X, {}, bought, test, from_full=False).last == 1
     assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False).last == 1
+    # A row that differs at one budget and agrees at a cheaper one still counts.
+    script = Script({3.0: rows * 0, 2.0: rows * 0 + 1, 1.0: rows * 0})
+    assert walk(script, grid, X, {}, bought, test, from_full=False).last == 0
+    assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False).last == 1
     # Losses in between are not added up, but nothing behind a budget that fails is tried.
     script = Script({3.0: rows * 0, 2.0: 1 - 0 * rows, 1.0: rows * 0})
     between = replace(test, loss=Loss(Worth(), 1.0, ""))
@@ -298,6 +282,7 @@ def test_disagreements_at_different_budgets_add_up():
 
 
 @pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.slow
 def test_the_test_of_a_batch_holds_over_draws_of_its_labels(exact):
     """At the first population that breaks the promise; taking rows for independent costs power."""
     rng = np.random.default_rng(0)
@@ -339,14 +324,6 @@ def test_labelled_rows_are_drawn_from_all_places():
     labelled = np.concatenate([batch.labelled for batch in places])
     # 480 of 1,600 places, uniform: the mean has a standard error of 2.2.
     assert abs(labelled.mean() - 99.5) < 9 and len(np.unique(labelled)) > 170
-
-
-class Twice(type(FROZEN.estimator)):
-    """The same answers at twice the price."""
-
-    def _plan(self, X, budget):
-        plan = super()._plan(X, budget)
-        return plan._replace(cost=2 * plan.cost)
 
 
 def test_a_member_can_be_the_reference_of_a_router_that_combines():

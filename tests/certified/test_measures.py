@@ -16,6 +16,11 @@ from skroute.certified._loss import loss_of
 from skroute.guarantees import mean_p_value
 from skroute.routing import BudgetRouter, OccamRouterClassifier, OccamRouterRegressor
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
+    pytest.mark.filterwarnings("ignore:On validation rows"),
+]
+
 pd = pytest.importorskip("pandas")
 OPTIONS = {"n_points": 4, "random_state": 0}
 MEMBERS = [("bayes", GaussianNB()), ("logreg", LogisticRegression())]

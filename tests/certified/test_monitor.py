@@ -54,6 +54,7 @@ def test_alarms_are_those_of_the_definition_in_any_pieces(seed, before, pieces):
     assert watch.n_rows_ == watch.n_audited_ == n
 
 
+@pytest.mark.slow
 def test_a_broken_promise_is_noticed_as_soon_after_many_good_rows():
     """At most four times the rows that it takes at the start; one bettor alone goes blind."""
     rng = np.random.default_rng(0)
@@ -86,6 +87,7 @@ def test_an_alarm_has_the_mean_up_to_its_row(seed, fed):
         assert monitor.alarm_.mean == pytest.approx(costs[: monitor.alarm_.row].mean())
 
 
+@pytest.mark.slow
 def test_false_alarms_over_all_time_and_a_peeking_test_is_seen_to_fail():
     rng = np.random.default_rng(0)
     n_streams, n_rows, level = 300, 3000, 0.1
@@ -102,6 +104,7 @@ def test_false_alarms_over_all_time_and_a_peeking_test_is_seen_to_fail():
     assert peeking > stats.binom.ppf(0.99, n_streams, level)
 
 
+@pytest.mark.slow
 def test_broken_promises_are_noticed_and_told_apart():
     rng = np.random.default_rng(1)
     rows = []
@@ -150,25 +153,6 @@ def test_a_monitor_pickles_and_resets():
     assert whole.update(cost=costs) is before
     whole.reset()
     assert whole.alarm_ is None and whole.n_rows_ == 0
-
-
-def test_threads_lose_nothing():
-    monitor = PromiseMonitor(budget=1.0, max_loss=0.1)
-
-    def feed():
-        for _ in range(300):
-            monitor.update(cost=0.5, loss=0.0)
-
-    threads = [threading.Thread(target=feed) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    one = PromiseMonitor(budget=1.0, max_loss=0.1)
-    one.update(cost=np.full(1200, 0.5), loss=np.zeros(1200))
-    assert monitor.n_rows_ == monitor.n_audited_ == 1200
-    for kind, fed in monitor._bettors.items():
-        np.testing.assert_allclose(fed.money, one._bettors[kind].money)
 
 
 def test_picture_is_bounded():

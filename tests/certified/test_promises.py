@@ -17,8 +17,8 @@ from skroute.routing import BudgetRouter
 from tests.certified.toy import FROZEN, certified, table
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
+    pytest.mark.filterwarnings("ignore:On validation rows"),
 ]
 BUDGETS = np.linspace(1, 10, 50)
 
@@ -29,6 +29,7 @@ def allowed(n_draws, level):
 
 
 @pytest.mark.parametrize("budget", [None, 7.0])
+@pytest.mark.slow
 def test_promises_hold_over_fresh_draws_and_naive_ones_do_not(budget):
     """Evidence is drawn from the table with replacement, and the table is the truth."""
     X = table()
@@ -53,6 +54,7 @@ def test_promises_hold_over_fresh_draws_and_naive_ones_do_not(budget):
     assert budget is not None or naive > allowed(n_draws, level)
 
 
+@pytest.mark.slow
 def test_evidence_drawn_by_weights_promises_the_weighted_mean():
     """A population whose hard rows weigh ten times as much. Rows that count once break it."""
     X = table()
@@ -77,6 +79,7 @@ def test_evidence_drawn_by_weights_promises_the_weighted_mean():
     assert broken["once"] > allowed(n_draws, level)
 
 
+@pytest.mark.slow
 def test_logged_qualities_of_a_router_over_fresh_draws():
     """Loss and cost together, of a router that learned from other rows."""
     problem = make_routing_problem(6000, n_features=3, random_state=0)
@@ -101,6 +104,7 @@ def test_logged_qualities_of_a_router_over_fresh_draws():
     assert promised > n_draws / 3 and broken <= allowed(n_draws, level)
 
 
+@pytest.mark.slow
 def test_the_best_of_several_at_the_end_is_tested():
     """Two choices that are nearly as good: which one is better, the evidence has to say."""
     rng = np.random.default_rng(0)
@@ -119,6 +123,7 @@ def test_the_best_of_several_at_the_end_is_tested():
     assert broken <= allowed(n_draws, level)
 
 
+@pytest.mark.slow
 def test_groups_are_promised_each():
     """One group is lost by the cheap model; on average nobody sees it."""
     rng, n_draws, level = np.random.default_rng(0), 40, 0.2
@@ -176,6 +181,7 @@ def test_both_promises_share_the_level_and_costs_are_tested_from_the_cheap_end()
     np.testing.assert_array_equal(found, np.maximum.accumulate(bounds[::-1])[::-1])
 
 
+@pytest.mark.slow
 def test_points_behind_the_first_that_fails_are_not_certified():
     """Fifty points at the limit: where each is tested alone, one of them gets through."""
     rng, n_draws, level = np.random.default_rng(0), 100, 0.2

@@ -26,7 +26,11 @@ from skroute.routing import (
     SequentialRouterClassifier,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:What is certified saves nothing")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
+    pytest.mark.filterwarnings("ignore:On validation rows"),
+    pytest.mark.filterwarnings("ignore:alpha=0.1 is a share of all rows"),
+]
 ASKED = {}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -392,54 +392,21 @@ def fails(books, room, spare):
     raise ValueError("no decision")
 
 
-@pytest.mark.parametrize("period", ["day", "month", 0.5, 7 * 86400.0])
-def test_all_ledgers_book_alike_across_edges_of_periods(tmp_path, period):
-    rng = np.random.default_rng(len(str(period)))
-    ledgers = make_ledgers(tmp_path, timeout=3600.0, remember=86400.0)
-    now, made, n_periods = [EDGES[0] - 0.5], [], set()
-    for ledger in ledgers:
-        ledger._clock = lambda: now[0]
-        ledger.open("tenant", 10.0, 5, period=period)
-        ledger.open("all", 100.0)
-
-    same = partial(alike, ledgers)
-
-    for _ in range(150):
-        edge = next((edge for edge in EDGES if edge > now[0]), now[0] + 86400)
-        later = [now[0], now[0] + 0.1, np.nextafter(edge, 0), edge, now[0] + 4000]
-        now[0] = float(max(now[0], later[rng.integers(5)]))
-        purses, key = [("tenant",), ("tenant", "all")][rng.integers(2)], rng.choice([*"abcd", None])
-        kind, amount = rng.integers(8), float(rng.integers(0, 8)) / 4
-        if kind < 3:
-            found = same("reserve", purses, fits, least=1.0, key=key)
-            made += [found] if isinstance(found[0], Reservation) else []
-        elif kind < 6 and made:
-            each = [one[:2] for one in made[rng.integers(len(made))]]
-            same("settle", "tenant", ONE, amount if kind < 5 else None, each=each)
-        elif kind == 6:
-            same("top_up", "tenant", amount, 1)
-        else:
-            same("hold", purses, 1.0)
-        same("books", "all")
-        books = same("books", "tenant")[0]
-        n_periods.add(books.period)
-        assert books.period == period_number(period, now[0])
-    assert len(n_periods) > 5 and len(made) > 20
-
-
-# By how much the clock moves before a call, in seconds: to and fro over edges of periods.
+# By how much the clock moves before a call, in seconds, to and fro over edges of periods; or to
+# the next of the dates above, or to the moment before it.
 MOVES = [0.0, 1.0, 12.0, 30.0, 86400.0, 31 * 86400.0]
 CALLS = ["reserve", "hold", "settle", "release", "top_up", "reset", "books", "unsettled"]
 CALLS += ["fail", "no purse"]
+EXPIRED = ("unsettled", 12.0, ("tenant",), None, 0, False)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    period=st.sampled_from(["day", "month", 25.0]),
+    period=st.sampled_from(["day", "month", 25.0, 0.5, 7 * 86400.0]),
     calls=st.lists(
         st.tuples(
             st.sampled_from(CALLS),
-            st.sampled_from([*MOVES, *(-move for move in MOVES[1:])]),
+            st.sampled_from([*MOVES, *(-move for move in MOVES[1:]), "edge", "before"]),
             st.sampled_from([("tenant",), ("tenant", "all"), ("tenant", "monthly")]),
             st.none() | st.sampled_from("ab"),
             st.integers(0, 20),
@@ -449,6 +416,7 @@ CALLS += ["fail", "no purse"]
         max_size=16,
     ),
 )
+@example(period="day", calls=[("reserve", 0.0, ("tenant",), None, 0, False)] + [EXPIRED])
 def test_a_period_once_begun_stays_begun_in_all_ledgers(period, calls):
     with tempfile.TemporaryDirectory() as folder:
         ledgers, now = make_ledgers(Path(folder)), [START]
@@ -466,7 +434,11 @@ def test_a_period_once_begun_stays_begun_in_all_ledgers(period, calls):
                 begun[name] = max(begun[name], period_number(terms[name], now[0]))
 
         for kind, move, purses, key, n, look in calls:
-            now[0] += move
+            if isinstance(move, str):
+                edge = next(edge for edge in [*EDGES, 2 * EDGES[-1]] if edge > now[0])
+                now[0] = edge if move == "edge" else float(np.nextafter(edge, 0))
+            else:
+                now[0] += move
             named = ("tenant",)
             if kind == "reserve":
                 named = purses
@@ -521,73 +493,6 @@ def test_a_period_once_begun_stays_begun_in_all_ledgers(period, calls):
         same("books", "all")
         for name in begun:
             assert same("books", name)[0].period >= begun[name]
-
-
-# Calls that come first in a period; some are refused.
-FIRST = {
-    "reserve": lambda one, made, held: one.reserve(made.purses, fits, least=1.0),
-    "reserve by key": lambda one, made, held: one.reserve(made.purses, fits, least=1.0, key="b"),
-    "the same key": lambda one, made, held: one.reserve(made.purses, fits, least=1.0, key="a"),
-    "reserve what is held": lambda one, made, held: one.reserve(
-        made.purses, fits, least=1, held=held
-    ),
-    "too much": lambda one, made, held: one.reserve(made.purses, lambda *_: None, least=99.0),
-    "no decision": lambda one, made, held: one.reserve(made.purses, fails, least=1.0),
-    "no decision for a hold": lambda one, made, held: one.reserve(
-        made.purses, fails, least=1.0, held=held
-    ),
-    "hold": lambda one, made, held: one.hold(made.purses, 1.0),
-    "hold too much": lambda one, made, held: one.hold(made.purses, 99.0),
-    "commit": lambda one, made, held: one.settle(*made[:2], "tenant", ONE, 0.5),
-    "refund": lambda one, made, held: one.settle(*made[:2], "tenant", ONE, None),
-    "settle another": lambda one, made, held: one.settle(made[0], 99, "tenant", ONE, 0.5),
-    "release": lambda one, made, held: one.release(held),
-    "release what is gone": lambda one, made, held: one.release(held._replace(number=99)),
-    "top up": lambda one, made, held: one.top_up("tenant", 2.0, 1),
-    "reset": lambda one, made, held: one.reset("tenant"),
-    "books": lambda one, made, held: one.books("tenant"),
-    "unsettled": lambda one, made, held: len(one.unsettled("tenant")),
-}
-
-
-# What of these does not name the purse that comes second.
-ALONE = {"settle another", "top up", "reset", "books", "unsettled"}
-
-
-@pytest.mark.parametrize("purses", [("tenant",), ("tenant", "all")])
-@pytest.mark.parametrize("call", FIRST)
-def test_whatever_call_comes_first_begins_a_period(tmp_path, call, purses):
-    edge, said = EDGES[0], []
-    # Two moments that nothing lies between, then back.
-    before = float(np.nextafter(edge, 0))
-    for ledger in make_ledgers(tmp_path, timeout=3600.0):
-        now = [before]
-        ledger._clock = lambda now=now: now[0]
-        ledger.open("tenant", 8.0, 5, period="day")
-        ledger.open("all", 20.0, period="day")
-        made, paid, failed = (
-            ledger.reserve(purses, fits, least=1, key=key) for key in (None, *"ab")
-        )
-        held = ledger.hold(purses, 1.0)
-        ledger.settle(*paid[:2], "tenant", ONE, 0.75)
-        ledger.settle(*failed[:2], "tenant", ONE, None)
-        outcome(ledger.hold, purses, 99.0)
-        ledger.top_up("tenant", 1.0, 2)
-        first = ledger.books("tenant")
-        assert first[:8] == (9.0, 0.75, 2.0, 1.0, 7, 4, 1, 1) and first[8:11] == (1, 1, 1)
-        now[0] = edge
-        found = outcome(FIRST[call], ledger, made, held)
-        now[0] = before
-        books, second = ledger.books("tenant"), ledger.books("all")
-        assert books.period == first.period + 1 == period_number("day", edge)
-        assert books.spent == (0.5 if call == "commit" else 0.0)
-        assert books.n_committed == (call == "commit") and books.n_refunded == (call == "refund")
-        assert books.n_rejected == (call in ("too much", "hold too much"))
-        assert books.n_expected == (6 if call == "top up" else 5)
-        assert second.period == first.period + (len(purses) == 2 and call not in ALONE)
-        refused = found[0] if isinstance(found, tuple) and isinstance(found[0], type) else None
-        said.append((books, second, refused))
-    assert all(one == said[0] for one in said)
 
 
 def test_a_deadline_passes_in_the_period_that_runs(tmp_path):
@@ -686,3 +591,9 @@ def test_a_file_that_cannot_be_books_is_named(tmp_path):
     with pytest.raises(ValueError, match=f"{re.escape(repr(str(other)))} is no ledger"):
         SQLiteLedger(other)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["junk.sqlite", "other.sqlite"]
+    newer = tmp_path / "newer.sqlite"
+    SQLiteLedger(newer)
+    with sqlite3.connect(newer) as connection:
+        connection.execute("UPDATE ledger SET version = 99")
+    with pytest.raises(ValueError, match="has the format 99, and this skroute reads 2"):
+        SQLiteLedger(newer)

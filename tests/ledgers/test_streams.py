@@ -39,7 +39,6 @@ def make_router(**params):
 ROUTER = make_router()
 VALUES = ROUTER.predict_quality(np.random.default_rng(1).uniform(size=(400, 2)))
 ROW = np.array([[0.5, 0.5]])
-ONE = Offer(0, "a", 1.0, 0.0, 1.0)
 
 KINDS = [
     "memory",
@@ -161,26 +160,6 @@ def test_money_of_a_silent_worker_returns_and_its_late_commit_is_booked(ledger):
         stream.commit(silent, 4.0)
 
 
-def test_months(ledger):
-    now = [1675170000.0]  # the last day of January 2023
-    ledger._clock = lambda: now[0]
-    stream = ROUTER.stream(10.0, ledger=ledger, period="month")
-    stream.commit(stream.reserve([0, 0, 1]))
-    late = stream.reserve([1, 0, 0])
-    stream.top_up(2.0)
-    assert stream.books().total == 12.0
-    now[0] += 86400
-    assert stream.books()[:2] == (10.0, 0.0)
-    # What was open is booked where it is settled.
-    stream.commit(late)
-    assert stream.books().spent == 1.0
-    now[0] += 58 * 86400  # the 31st of March
-    assert stream.books().total == 10.0
-    now[0] += 86400
-    stream.reset()
-    assert stream.books()[:2] == (10.0, 0.0)
-
-
 def test_top_up_and_further_requests(ledger):
     stream = ROUTER.stream(2.0, 2, ledger=ledger)
     for _ in range(2):
@@ -208,15 +187,6 @@ def test_a_ledger_says_where_its_books_are(ledger, tmp_path):
     stream.ledger.reserve(
         ("stream",), lambda *_: [repr(ledger)] and Offer(0, "a", 1, 0, 1), least=1
     )
-    for i in range(6):
-        ledger.open(f"tenant {i}", 1.0)
-    assert repr(ledger).endswith(
-        "'all', 'stream', 'tenant 0', 'tenant 1', 'tenant 2', and 3 more])"
-    )
-    if not isinstance(ledger, MemoryLedger):
-        worker = pickle.loads(pickle.dumps(ledger))
-        worker.books("stream")
-        assert repr(worker) == f"{type(ledger).__name__}({place}purses=['stream'])"
 
 
 @pytest.mark.parametrize(
@@ -355,9 +325,9 @@ def test_what_deciding_asks_cannot_be_excluded():
 def test_a_copy_of_a_shared_stream_is_the_same_purse(tmp_path):
     stream = ROUTER.stream(100.0, ledger=SQLiteLedger(tmp_path / "ledger.sqlite"))
     ticket = stream.route(ROW)
-    for copied in (pickle.loads(pickle.dumps(stream)),):
-        copied.commit(ticket)
-        assert copied.status() == stream.status() and stream.status().n_committed == 1
+    copied = pickle.loads(pickle.dumps(stream))
+    copied.commit(ticket)
+    assert copied.status() == stream.status() and stream.status().n_committed == 1
     pid = os.fork() if hasattr(os, "fork") else None
     if pid == 0:
         stream.commit(stream.route(ROW))
@@ -399,6 +369,7 @@ for thread in threads: thread.join()
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 @pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.slow
 def test_killed_workers_lose_no_money(kind, tmp_path):
     """What the providers count is booked, but for calls that a kill cut off: these are named."""
     total = 1300.0
@@ -514,14 +485,3 @@ def test_bad_streams(options, message):
         ROUTER.stream(100.0, ledger="redis://localhost")
     with pytest.raises(ValueError, match="timeout must be a positive number of seconds"):
         MemoryLedger(0)
-
-
-def test_a_file_of_another_format_is_refused(tmp_path):
-    import sqlite3
-
-    path = tmp_path / "ledger.sqlite"
-    SQLiteLedger(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE ledger SET version = 99")
-    with pytest.raises(ValueError, match="has the format 99, and this skroute reads 2"):
-        SQLiteLedger(path)

@@ -54,12 +54,6 @@ def test_coverage():
     assert binomtest(covered, n_trials, 0.88).pvalue > 1e-3
 
 
-def test_standard_error_of_a_mean():
-    rows = np.random.RandomState(0).normal(size=500)
-    found = bootstrap_interval(float, rows, random_state=0)
-    assert_allclose(found.standard_error, rows.std() / np.sqrt(500), rtol=0.1)
-
-
 def test_undefined_resamples_are_left_out():
     rows = np.r_[np.zeros(3), np.ones(3)]
     found = bootstrap_interval(

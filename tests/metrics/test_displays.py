@@ -5,8 +5,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from skroute.datasets import make_routing_problem
 from skroute.metrics import (
@@ -97,14 +95,6 @@ class TestAccuracyCost:
         labels = [text.get_text() for text in first.ax_.get_legend().get_texts()]
         assert labels == ["router", "random"]
 
-    def test_label_by_keyword(self):
-        display = AccuracyCostDisplay(cost=[1], quality=[1]).plot(curve_kwargs={"label": "here"})
-        assert display.ax_.get_legend().get_texts()[0].get_text() == "here"
-
-    def test_lengths(self):
-        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-            AccuracyCostDisplay.from_predictions([0], [[0], [1]], [1])
-
 
 class TestRouteShare:
     def test_from_estimator_asks_nobody(self):
@@ -116,11 +106,6 @@ class TestRouteShare:
         assert display.ax_.get_xlim() == (1, 3)
         labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
         assert labels == ["costly", "cheap"]  # The upper area first.
-
-    def test_pipeline(self):
-        pipeline = make_pipeline(FunctionTransformer(), RankRouter()).fit(X, y)
-        display = RouteShareDisplay.from_estimator(pipeline, X, budgets=[1])
-        assert_allclose(display.route_share, [[1, 0]])
 
     def test_many_choices_have_different_colours(self, pyplot):
         _, ax = pyplot.subplots()

@@ -16,6 +16,8 @@ from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.metrics import BudgetSearchCV, best_within_budget, mean_cost_scorer
 from skroute.routing import FrugalMLClassifier, OccamRouterClassifier
 
+pytestmark = pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+
 X, Y = make_classification(160, n_features=6, n_informative=4, random_state=0)
 GRID = [0.0005, 0.02, 0.05]
 

@@ -1,13 +1,11 @@
 """Numbers on curves, each against a second way to get it."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
 from skroute.metrics import (
@@ -130,59 +128,35 @@ class TestGapRecovered:
         assert call_performance_threshold(*jump, 0.5, **ends) == 0.5
 
 
+ENDS = {"weak": (0, 0), "strong": (1, 1)}
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
-        (
-            lambda: cost_quality_auc([1, 2], [1]),
-            "quality of the curve must have shape (2,), got shape (1,).",
-        ),
-        (
-            lambda: cost_quality_auc([1, np.nan], [1, 2]),
-            "cost of the curve must have no missing values: 1 are NaN.",
-        ),
+        (lambda: cost_quality_auc([1, 2], [1]), "quality of the curve must have shape"),
+        (lambda: cost_quality_auc([1, np.nan], [1, 2]), "cost of the curve must have no missing"),
         (lambda: cost_quality_auc([], []), "must have at least one point each"),
-        (
-            lambda: cost_quality_auc([1, 1], [1, 2]),
-            "The range of costs must not be empty, got 1 to 1.",
-        ),
-        (
-            lambda: cost_quality_auc([1, 2], [1, 2], low=0.5),
-            "low=0.5 is below the smallest cost of the curve, 1;",
-        ),
+        (lambda: cost_quality_auc([1, 1], [1, 2]), "The range of costs must not be empty"),
+        (lambda: cost_quality_auc([1, 2], [1, 2], low=0.5), "low=0.5 is below the smallest cost"),
         (
             lambda: cost_reduction_at([1], [1], reference_cost=0, reference_quality=1),
-            "The 'reference_cost' parameter of cost_reduction_at must be a float in the range "
-            "(0.0, inf). Got 0 instead.",
-        ),
-        (
-            lambda: cost_reduction_at(
-                [1], [1], reference_cost=1, reference_quality=1, max_drop=-0.1
-            ),
-            "The 'max_drop' parameter of cost_reduction_at must be a float in the range "
-            "[0.0, inf). Got -0.1 instead.",
+            "The 'reference_cost' parameter of cost_reduction_at must be a float",
         ),
         (
             lambda: average_performance_gap_recovered([1], [1], weak=(1, 0.5), strong=(1, 0.9)),
-            "strong must cost more than weak and be better, or there is no gap to recover; got "
-            "weak=(1, 0.5) and strong=(1, 0.9) as (cost, quality).",
+            "strong must cost more than weak and be better",
         ),
         (
             lambda: average_performance_gap_recovered([1], [1], weak=(1,), strong=(2,)),
-            "weak and strong must each be a pair (cost, quality) of finite numbers, got weak=(1,)",
+            "weak and strong must each be a pair",
         ),
-        (
-            lambda: call_performance_threshold([1], [1], 80, weak=(0, 0), strong=(1, 1)),
-            "share must be above 0 and at most 1 (0.8 for 80 % of the gap), got 80.",
-        ),
-        (
-            lambda: reference_curves([[1, 0]], [1, 2], [0.5]),
-            "is below the cheapest feasible plan: the smallest feasible budget is 1",
-        ),
+        (lambda: call_performance_threshold([1], [1], 80, **ENDS), "share must be above 0 and at"),
+        (lambda: reference_curves([[1, 0]], [1, 2], [0.5]), "smallest feasible budget is 1"),
     ],
 )
 def test_messages(call, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=message):
         call()
 
 
@@ -232,14 +206,3 @@ class TestReferenceCurves:
             assert_allclose(found.single, quality[cost <= budget * (1 + 1e-12)].max())
             assert found.single <= found.random + 1e-12
             assert found.random <= found.oracle + 1e-7
-
-    def test_monotone_in_the_budget(self):
-        state = np.random.RandomState(0)
-        Q = state.uniform(size=(300, 5))
-        costs = np.array([1.0, 2.0, 3.0, 5.0, 8.0])
-        curves = reference_curves(Q, costs, [1, 1.5, 2, 4, 8, None])
-        for name in ("oracle", "random", "single"):
-            assert (np.diff(getattr(curves, name)) >= -1e-12).all()
-        assert_allclose(curves.oracle[-1], Q.max(axis=1).mean())
-        assert_allclose(curves.random[-1], Q.mean(axis=0).max())
-        assert_array_equal(curves.budget, [1, 1.5, 2, 4, 8, np.inf])

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import accuracy_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -30,6 +29,8 @@ from skroute.routing import (
     SequentialRouterClassifier,
     export_policy,
 )
+
+pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
 TREE = DecisionTreeRegressor(max_depth=4, min_samples_leaf=20, random_state=0)
 
@@ -153,43 +154,26 @@ def test_logs_of_one_answer():
     assert router.overlap_.never == []
 
 
-@pytest.mark.parametrize("quality", ["accuracy", "log_loss", {"cost": None}])
-def test_members_answers_are_marked(quality):
+@pytest.mark.filterwarnings("ignore:Every row is handed over")
+def test_scores_and_curves_leave_out_what_is_handed_over():
     X, y = labels(900)
-    if isinstance(quality, dict):
-        known = np.unique(y)
-        quality = {(a, b): 1.0 for a in known for b in known if a != b}
-    cost = 0.25 if quality != "log_loss" else 0.6
-    told = {"costs": [1, 3], "quality_estimator": TREE, "quality": quality, "exchange_rate": 0}
-    router = OccamRouterClassifier(members(), abstain_cost=cost, **told).fit(X[:600], y[:600])
+    told = {"costs": [1, 3], "quality_estimator": TREE, "exchange_rate": 0}
+    router = OccamRouterClassifier(members(), abstain_cost=0.25, **told).fit(X[:600], y[:600])
     X, y = X[600:], y[600:]
-    routed = router.predict_routed(X)
-    handed = routed.route == 2
-    assert 0.05 < handed.mean() < 0.95
-    assert routed.y_pred.dtype == object and all(label is None for label in routed.y_pred[handed])
-    proba = router.predict_proba(X)
-    assert np.isnan(proba[handed]).all() and np.isfinite(proba[~handed]).all()
-    for choice, member in enumerate(router.estimators_):
-        rows = np.flatnonzero(routed.route == choice)
-        if len(rows):
-            assert routed.y_pred[rows].tolist() == member.predict(X[rows]).tolist()
-    answered = routed.y_pred[~handed].astype(y.dtype)
-    assert router.score(X, y) == accuracy_score(y[~handed], answered)
-    rows = router.row_quality(X, y)
-    assert (rows.quality[handed] == router.abstain_quality_).all()
+    routed, rows = router.predict_routed(X), router.row_quality(X, y)
+    handed, proba = routed.route == 2, router.predict_proba(X)
+    assert 0.05 < handed.mean() < 0.95 and routed.y_pred.dtype == object
     assert mean_quality_scorer(router, X, y) == pytest.approx(rows.quality.mean())
-    if quality == "accuracy":
-        assert router.abstain_quality_ == 0.75
-        np.testing.assert_array_equal(rows.quality[~handed], answered == y[~handed])
-        loss, sure = 1.0 - (answered == y[~handed]), proba[~handed].max(axis=1)
-        assert risk_coverage_scorer(router, X, y) == -risk_coverage_curve(loss, sure).area
+    right = routed.y_pred[~handed].astype(y.dtype) == y[~handed]
+    area = risk_coverage_curve(1.0 - right, proba[~handed].max(axis=1)).area
+    assert risk_coverage_scorer(router, X, y) == -area
     # One row at a time, and all of them handed over.
     assert [router.predict(X[[i]])[0] for i in range(20)] == routed.y_pred[:20].tolist()
     assert all(label is None for label in router.predict(X, budget=0))
     with pytest.warns(UserWarning, match="Every row is handed over"):
         assert np.isnan(router.score(X, y, budget=0))
     curve = accuracy_cost_curve(router, X, y, [0, np.inf])
-    assert curve.quality[0] == pytest.approx(router.abstain_quality_)
+    assert curve.quality[0] == pytest.approx(router.abstain_quality_) and curve.cost[0] == 0
     assert curve.quality[1] == pytest.approx(rows.quality.mean()) and curve.choices[-1] == "abstain"
 
 
@@ -311,6 +295,7 @@ def combining(kind, **told):
 COMBINING = [FrugalMLClassifier, FrugalMCTClassifier, SequentialRouterClassifier]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", COMBINING)
 def test_budgets_hold_where_rows_are_handed_over(kind):
     """In the mean of fresh draws: one fit of 500 rows moves whole leaves at a price."""
@@ -336,17 +321,7 @@ def test_a_row_is_handed_over_after_an_answer(kind):
         assert 0.05 < handed.mean() < 1
         named = np.array(router.choices_)[routed.route]
         np.testing.assert_array_equal(handed, [str(n).endswith(" > abstain") for n in named])
-        # Who was asked before is paid, and nobody else.
-        paid = [sum({"bayes": 1, "small": 2, "large": 5}[k] for k in asked(n)) for n in named]
-        np.testing.assert_array_equal(routed.cost, paid)
-        proba = router.predict_proba(X_new, budget=budget)
-        np.testing.assert_array_equal(np.isnan(proba).any(axis=1), handed)
         rows = router.row_quality(X_new, y_new, budget=budget)
-        answered = routed.y_pred[~handed].astype(y.dtype)
-        right = answered == y_new[~handed]
-        np.testing.assert_array_equal(rows.quality[~handed], right)
-        assert (rows.quality[handed] == 0.75).all()
-        assert router.score(X_new, y_new, budget=budget) == right.mean()
         curve = accuracy_cost_curve(router, X_new, y_new, [np.inf if budget is None else budget])
         assert curve.quality[0] == pytest.approx(rows.quality.mean())
     plain = combining(kind).fit(X, y)
@@ -414,23 +389,6 @@ def test_the_stream_of_a_base_hands_over():
         combining(FrugalMCTClassifier).fit(X[:200], y[:200]).route(X[:9], exclude=["abstain"])
 
 
-@pytest.mark.parametrize("kind", COMBINING)
-def test_promises_about_members_that_are_combined(kind):
-    X, y = labels(900)
-    router = combining(kind, abstain_cost=0.3).fit(X[:400], y[:400])
-    certified = CertifiedRouter(FrozenEstimator(router), max_loss=0.31, random_state=0)
-    certified.fit(X[400:], y[400:])
-    losses = certified._selection.evidence.losses
-    # One minus what handing over is worth, in floats.
-    assert set(np.unique(losses.round(12))) == {0.0, 0.3, 1.0}
-    assert certified.abstain_quality_ == 0.7
-    # Loss and quality of new rows are told alike.
-    routed, found = certified.predict_routed(X), certified.predict(X)
-    handed = np.array([label is None for label in found])
-    curve = accuracy_cost_curve(certified, X, y, [np.inf])
-    assert curve.quality[0] == pytest.approx(np.where(handed, 0.7, routed.y_pred == y).mean())
-
-
 @settings(max_examples=6, deadline=None)
 @given(
     seed=st.integers(0, 200),
@@ -446,8 +404,10 @@ def test_unknown_outcomes_are_estimated_as_without_the_choice(
     X, Q = rng.normal(size=(60, 2)), rng.uniform(size=(60, 2))
     Q[rng.uniform(size=60) < 0.4, 0] = np.nan
     told = {"costs": [1, 3], "reg_lambda": reg_lambda}
-    own = BudgetRouter(Ridge(), abstain_cost=abstain_cost, budget=budget, **told).fit(X, Q)
-    plain = BudgetRouter(Ridge(), **told).fit(X, Q)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skroute.quality._logged._N_TREES", 5)
+        own = BudgetRouter(Ridge(), abstain_cost=abstain_cost, budget=budget, **told).fit(X, Q)
+        plain = BudgetRouter(Ridge(), **told).fit(X, Q)
     estimate = own.predict_quality(X)
     np.testing.assert_array_equal(estimate[:, :2], plain.predict_quality(X))
     np.testing.assert_array_equal(own.quality_std_, [*plain.quality_std_, 0.0])

@@ -1,8 +1,5 @@
-import io
-import pickle
 import re
 import warnings
-from contextlib import redirect_stdout
 
 import numpy as np
 import pytest
@@ -21,12 +18,17 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
-from sklearn.utils import estimator_html_repr, get_tags
+from sklearn.utils import get_tags
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.routing import BudgetRouter
 from skroute.routing._estimates import folds_of
 from tests import SKLEARN
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:On validation rows"),
+    pytest.mark.filterwarnings("ignore:budget=.* has no effect"),
+]
 
 
 def log(n=300, seed=0, noise=0.1):
@@ -89,8 +91,6 @@ def test_protocol():
     assert router.choices_ == ["small", "large"]
     np.testing.assert_array_equal(y_pred, np.array(["small", "large"])[route])
     np.testing.assert_allclose(cost, np.where(route, 5.25, 1.25))
-    np.testing.assert_array_equal(router.predict(X), y_pred)
-    np.testing.assert_array_equal(router.predict_cost(X), cost)
     assert cost.mean() == pytest.approx(2.5, abs=0.1)
     weight = np.linspace(0, 1, len(X))
     realised = Q[np.arange(len(X)), route]
@@ -99,34 +99,21 @@ def test_protocol():
     assert router.score(X, Q, sample_weight=weight) == pytest.approx(expected)
     costs = [router.predict_cost(X, budget=b).mean() for b in (1.25, 2, 3, np.inf)]
     assert costs[0] == 1.25 and (np.diff(costs) >= 0).all()
-
-
-@pytest.mark.slow
-def test_the_budget_holds_on_average():
-    excess = []
-    for seed in range(20):
-        X, Q = log(seed=seed)
-        router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5, cv=3).fit(X, Q)
-        excess.append(router.predict_cost(log(300, seed=seed + 100)[0]).mean() - 2.5)
-    error = np.std(excess, ddof=1) / np.sqrt(len(excess))
-    assert np.mean(excess) < 3 * error + 4 / 300
+    with pytest.raises(ValueError, match="expecting 1 features"):
+        router.predict_quality(np.ones((3, 2)))
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.floats(1.0, 6.0))
+@given(st.integers(0, 10**6), st.none() | st.floats(1.0, 6.0))
 def test_batch_policy_is_the_exact_assignment_and_a_hard_cap(seed, budget):
     X, Q = log(40, seed=seed)
     router = BudgetRouter(Ridge(), costs=COSTS, policy="batch", cv=2).fit(X, Q)
     routed = router.predict_routed(X, budget=budget)
+    if budget is None:
+        return np.testing.assert_array_equal(routed.route, router.predict_quality(X).argmax(axis=1))
     plan = solve_assignment(router.predict_quality(X), [1, 5], budget)
     np.testing.assert_array_equal(routed.route, plan.choices)
     assert routed.cost.mean() <= budget * (1 + 1e-12)
-
-
-def test_batch_policy_without_a_budget():
-    X, Q = log()
-    router = BudgetRouter(Ridge(), costs=COSTS, policy="batch").fit(X, Q)
-    np.testing.assert_array_equal(router.route(X), router.predict_quality(X).argmax(axis=1))
 
 
 # --- costs per row -------------------------------------------------------------------------
@@ -151,8 +138,6 @@ def test_costs_per_row_known_before_the_call():
     np.testing.assert_allclose(cost, C_new[np.arange(200), route])
     expected = choose_at_price(router.predict_quality(X_new), C_new, router.price_)
     np.testing.assert_array_equal(route, expected)
-    np.testing.assert_array_equal(router.predict(X_new, costs=C_new), y_pred)
-    np.testing.assert_array_equal(router.predict_cost(X_new, costs=C_new), cost)
     assert router.score(X_new, Q_new, costs=C_new) == pytest.approx(
         Q_new[np.arange(200), route].mean()
     )
@@ -208,12 +193,8 @@ def test_costs_are_checked():
         BudgetRouter().fit(X, Q)
     with pytest.raises(ValueError, match=re.escape("shape (40, 2), got (40, 1)")):
         BudgetRouter().fit(X, Q, costs=C[:, :1])
-    with pytest.raises(ValueError, match="costs must be finite and at least 0"):
-        BudgetRouter().fit(X, Q, costs=-C)
     with pytest.raises(ValueError, match="decides by the fixed costs"):
         BudgetRouter(Ridge(), costs=COSTS).fit(X, Q).predict(X, costs=C)
-    with pytest.raises(ValueError, match="y has 2 columns but costs names 3"):
-        BudgetRouter(costs={"a": 1, "b": 2, "c": 3}).fit(X, Q)
     with pytest.raises(ValueError, match="costs must have one number for each"):
         BudgetRouter(costs=[1, 2, 3]).fit(X, Q)
 
@@ -236,28 +217,14 @@ def test_frames_are_read_by_name(library):
     np.testing.assert_array_equal(router.predict(frame), same.predict(X))
     other_order = made({"small": Q[:, 0], "large": Q[:, 1]})
     assert router.score(frame, other_order) == pytest.approx(same.score(X, Q))
-    allowed = made({"small": np.ones(100, bool), "large": np.zeros(100, bool)})
-    assert set(router.predict(frame, allowed=allowed)) == {"small"}
     with pytest.raises(ValueError, match="y must have the columns"):
         router.score(frame, made({"small": Q[:, 0]}))
-    C = row_costs(X)
-    costs = made({"small": C[:, 0], "large": C[:, 1]})
-    per_row = BudgetRouter(Ridge(), budget=3.0).fit(frame, quality, costs=costs)
-    np.testing.assert_allclose(per_row.costs_, C.mean(axis=0)[::-1])
-    assert per_row.predict_cost(frame, costs=costs).mean() == pytest.approx(3, abs=0.2)
-
-
-def test_one_choice():
-    X, Q = log(40)
-    router = BudgetRouter(Ridge(), costs=[2.0]).fit(X, Q[:, 0])
-    assert router.predict_quality(X).shape == (40, 1)
-    assert router.score(X, Q[:, 0]) == pytest.approx(Q[:, 0].mean())
 
 
 # --- what acts at once ---------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_parameters_of_now_are_those_of_a_new_fit(data):
     """Any order of settings and calls: what is not refused is what a new fit would do."""
@@ -437,10 +404,6 @@ def test_errors_do_not_quote_rows():
     with pytest.raises(ValueError, match="y must be numbers") as caught:
         BudgetRouter(Ridge(), costs=COSTS).fit(X, quality)
     assert "secret" not in str(caught.value) and caught.value.__context__ is None
-    with pytest.raises(ValueError, match="'n_jobs' parameter"):
-        BudgetRouter(Ridge(), costs=COSTS, n_jobs=0).fit(X, C)
-    infinite = BudgetRouter(Ridge(), costs=COSTS, budget=np.inf).fit(X, np.ones((30, 2)))
-    assert infinite.price_ == 0
 
     class Blank(DummyRegressor):
         def predict(self, X):
@@ -460,18 +423,6 @@ def test_names_of_choices_are_strings():
         BudgetRouter(Ridge(), costs=[1, 5]).fit(X, pandas.DataFrame(Q, columns=["7", 7]))
 
 
-def test_a_fit_reports_its_steps():
-    pytest.importorskip("rich")
-    X, Q = log(60)
-    callback = pytest.importorskip("sklearn.callback")
-    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), cv=3).set_callbacks(
-        callback.ProgressBar()
-    )
-    with redirect_stdout(io.StringIO()):
-        router.fit(X, Q, costs=row_costs(X))
-    assert router.choices_ == ["choice0", "choice1"]
-
-
 # --- what it composes with -----------------------------------------------------------------
 
 
@@ -489,10 +440,6 @@ def test_text_through_tfidf_and_svd():
     router = BudgetRouter(estimator, costs=COSTS, budget=3.5, cv=3).fit(texts, Q)
     np.testing.assert_array_equal(router.predict(texts) == "large", hard)
     assert router.predict(["please prove it"]).tolist() == ["large"]
-    # The same with the vectoriser in front of the router.
-    front = make_pipeline(*[clone(step) for _, step in estimator.steps[:2]], "passthrough")
-    front.steps[-1] = ("router", BudgetRouter(estimator[-1], costs=COSTS, budget=3.5, cv=3))
-    np.testing.assert_array_equal(front.fit(texts, Q).predict(texts) == "large", hard)
     np.testing.assert_array_equal(
         router.route(np.array(texts, dtype=object)), router.route(list(texts))
     )
@@ -508,33 +455,12 @@ def test_sparse_and_missing_values_where_the_estimator_takes_them():
     np.testing.assert_array_equal(router.fit(csr_array(X), Q).route(csr_array(X)), dense)
     with pytest.raises(ValueError, match="NaN"):
         router.fit(np.where(X > 0.5, np.nan, X), Q)
-    boosted = MultiOutputRegressor(HistGradientBoostingRegressor(max_iter=5))
     tolerant = BudgetRouter(DecisionTreeRegressor(max_depth=3), costs=COSTS, budget=2.5)
     assert get_tags(tolerant).input_tags.allow_nan
     tolerant.fit(np.where(X > 0.9, np.nan, X), Q).predict(X)
     assert not get_tags(BudgetRouter(costs=COSTS)).input_tags.sparse
     strict = BudgetRouter(DecisionTreeRegressor(), cost_estimator=Ridge())
     assert not get_tags(strict).input_tags.allow_nan
-    assert get_tags(boosted) is not None
-
-
-def test_grid_search_over_the_penalty():
-    X, Q = log(noise=0.0)
-    rng = np.random.default_rng(0)
-    # A third choice that looks good on average and is not to be predicted.
-    gamble = rng.choice([0.0, 1.75], len(X))
-    Q = np.column_stack([Q, gamble])
-    router = BudgetRouter(Ridge(), costs=[1, 5, 5], budget=3)
-    search = GridSearchCV(router, {"reg_lambda": [0.0, 0.5, 5.0]}, cv=3).fit(X, Q)
-    shares = []
-    for reg_lambda in (0.0, 0.5, 5.0):
-        fitted = clone(router).set_params(reg_lambda=reg_lambda).fit(X, Q)
-        shares.append((fitted.route(X) == 2).mean())
-    assert shares[0] > shares[-1] == 0
-    scores = search.cv_results_["mean_test_score"]
-    assert search.best_score_ == scores.max()
-    nested = clone(search.best_estimator_).set_params(quality_estimator__alpha=2.0)
-    assert nested.get_params()["quality_estimator__alpha"] == 2.0
 
 
 class Weighted(RegressorMixin, BaseEstimator):
@@ -596,29 +522,6 @@ def test_metadata_routing():
         assert (cheap == 1).sum() < (pipeline.predict(X, costs=C, budget=4.0) == 1).sum()
 
 
-def test_splitters():
-    X, Q = log(60)
-    groups = np.repeat(np.arange(20), 3)
-    splits = list(GroupKFold(4).split(X, groups=groups))
-    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), cv=iter(splits))
-    # The iterable serves the quality and the cost estimate.
-    router.fit(X, Q, costs=row_costs(X))
-    with pytest.raises(ValueError, match="test each row once"):
-        BudgetRouter(Ridge(), costs=COSTS, cv=ShuffleSplit(3)).fit(X, Q)
-
-
-def test_round_trips_and_display():
-    X, Q = log(60)
-    router = BudgetRouter(Ridge(), cost_estimator=Ridge(), budget=3.0).fit(X, Q, costs=row_costs(X))
-    copy = pickle.loads(pickle.dumps(router))
-    np.testing.assert_array_equal(copy.route(X), router.route(X))
-    assert "cost_estimator" in estimator_html_repr(router)
-    sio = pytest.importorskip("skops.io")
-    data = sio.dumps(router)
-    loaded = sio.loads(data, trusted=sio.get_untrusted_types(data=data))
-    np.testing.assert_array_equal(loaded.route(X), router.route(X))
-
-
 # --- what it refuses -----------------------------------------------------------------------
 
 
@@ -632,15 +535,11 @@ class Untouchable(Ridge):
     [
         ({"budget": 0.5}, {}, "budget=0.5 is below the cheapest feasible plan: .* budget is 1"),
         ({"budget": 1.2, "routing_cost": 0.5}, {}, "smallest feasible budget is 1.5"),
-        ({"budget": -1}, {}, "'budget' parameter"),
-        ({"reg_lambda": -1}, {}, "'reg_lambda' parameter"),
-        ({"policy": "offline"}, {}, "'policy' parameter"),
+        ({"cv": ShuffleSplit(3)}, {}, "test each row once"),
         ({"costs": {"small": 1}}, {}, "y has 2 columns but costs names 1"),
         ({"costs": {"small": 1, "large": np.nan}}, {}, "costs of 'large' must be a finite number"),
         ({}, {"y": None}, "requires y to be passed"),
         ({}, {"y": np.full((40, 2), np.nan)}, "fewer than two rows on which"),
-        ({}, {"y": np.ones((39, 2))}, "inconsistent numbers of samples"),
-        ({}, {"X": np.full((40, 1), np.inf)}, "infinity"),
     ],
 )
 def test_bad_input_is_refused_before_any_model_is_called(params, change, message):
@@ -650,28 +549,6 @@ def test_bad_input_is_refused_before_any_model_is_called(params, change, message
     with pytest.raises(ValueError, match=message):
         router.fit(**data)
     assert not hasattr(router, "choices_")
-
-
-def test_a_failed_refit_leaves_it_unfitted_and_names_the_part():
-    X, Q = log(40)
-    router = BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
-    router.set_params(quality_estimator=Untouchable())
-    with pytest.raises(AssertionError) as caught:
-        router.fit(X, Q)
-    assert "fit of 'quality_estimator' with 40 rows" in caught.value.__notes__[0]
-    with pytest.raises(sklearn.exceptions.NotFittedError):
-        router.predict(X)
-    with pytest.raises(sklearn.exceptions.NotFittedError):
-        router.predict_quality(X)
-    with pytest.raises(sklearn.exceptions.NotFittedError):
-        router.score(X, Q)
-
-
-def test_names_and_number_of_columns_are_checked():
-    X, Q = log(40)
-    router = BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
-    with pytest.raises(ValueError, match="expecting 1 features"):
-        router.predict_quality(np.ones((3, 2)))
 
 
 def test_warns_when_a_single_choice_is_better():

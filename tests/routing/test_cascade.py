@@ -1,6 +1,5 @@
 """Cascades: backward induction by hand, special cases, what is asked, live requests."""
 
-import itertools
 import pickle
 
 import numpy as np
@@ -18,17 +17,17 @@ from skroute.routing import CascadeRouter
 from skroute.routing._cascade_rules import (
     Outcomes,
     Reader,
-    candidates,
     chain_of,
     choose_and_judge,
     choose_simple,
     fit_cascade,
     free_cascade,
-    price_grid,
 )
 from skroute.routing._estimates import estimates_without_folds
 from skroute.routing._learn import NoTask
 from skroute.routing._signals import RankScores, StateBasis, fit_logistic
+
+pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
 NAMES = ["small", "middle", "large"]
 COSTS = {"small": 1.0, "middle": 4.0, "large": 20.0}
@@ -160,14 +159,6 @@ def test_a_fixed_order_asks_in_turn_and_the_last_one_answers():
     assert S[went, 0].max() <= S[~went, 0].min() + 1e-9
 
 
-def test_what_is_compared():
-    assert len(candidates(3, 3, [0, 1, 2], False)) == 3 + 4 + 2
-    assert len(candidates(3, 1, [0, 1, 2], True)) == 3 + 1
-    prices = price_grid(np.array([0.0, 2.0, 10.0]), 5)
-    assert prices[0] == 1.0 and prices[-1] == 0 and (np.diff(prices) < 0).all()
-    assert price_grid(np.zeros(2), 5).tolist() == [0]
-
-
 # Choosing.
 
 
@@ -196,18 +187,6 @@ def test_the_rows_that_pick_do_not_judge():
 
 
 # The estimator.
-
-
-def test_special_cases_are_contained(router):
-    """Where answers show nothing, what is left is a coin between single models."""
-    Q, _, _ = log_of(n=2000)
-    noise = np.random.default_rng(1).normal(size=Q.shape)
-    blind = CascadeRouter(costs=COSTS).fit(None, Q, signals=noise[:, :, None])
-    new, _, _ = log_of(n=2000, seed=7)
-    costs, mean = np.array(list(COSTS.values())), new.mean(axis=0)
-    for budget in (2.0, 8.0, 20.0):
-        found = blind.score(None, new, budget=budget, signals=noise)
-        assert found >= np.interp(budget, costs, mean) - 0.03
 
 
 def test_it_beats_single_models_and_keeps_the_budget():
@@ -311,6 +290,8 @@ def test_quality_has_any_unit(router, scale, shift):
     other = CascadeRouter(costs=COSTS, budget=8).fit(None, scale * Q + shift, signals=signals)
     np.testing.assert_array_equal(other.predict(None, signals=S), router.predict(None, signals=S))
     np.testing.assert_allclose(other.mixture_.quality, scale * router.mixture_.quality + shift)
+    found, expected = (r.predict_quality(None, signals=S) for r in (other, router))
+    np.testing.assert_allclose(found, scale * expected + shift)
 
 
 def test_order_of_models_does_not_matter_but_order_given_does():
@@ -335,9 +316,7 @@ def test_order_of_models_does_not_matter_but_order_given_does():
     [
         ({"costs": None}, {}, "costs must say what each"),
         ({"order": ["small", "small"]}, {}, "order must name some of the models"),
-        ({"order": ["nobody"]}, {}, "order must name some of the models"),
         ({"cv": [(np.arange(150), np.arange(150, 300))]}, {}, "must test each row once"),
-        ({"budget": 0.5}, {}, "smallest feasible"),
         ({}, {"costs": np.ones((300, 3))}, "both to the constructor and to fit"),
         ({}, {"signals": {"nobody": np.ones(300)}}, "not among the models"),
         ({}, {"signals": np.ones((300, 2))}, "signals must be a mapping"),
@@ -368,7 +347,6 @@ def test_what_a_call_refuses(router):
         ({"signals": {"small": S[:, 0]}}, "has nothing of"),
         ({"signals": S[:20]}, "must have shape \\(300,\\)"),
         ({"signals": S, "costs": np.ones((300, 2))}, "one cost for each row and choice"),
-        ({"signals": S, "budget": 0.1}, "smallest feasible"),
     ]:
         with pytest.raises(ValueError, match=message):
             router.predict(X, **arguments)
@@ -385,18 +363,6 @@ def test_costs_per_row_are_counted_as_they_were():
     alone = CascadeRouter(order=["choice0"]).fit(None, Q, costs=costs, signals=S)
     assert alone.validation_cost_ == pytest.approx(costs[:, 0].mean())
     assert alone.predict(None, signals=S).tolist() == [0] * 300
-
-
-def test_every_subset_of_models_may_show_nothing():
-    Q, S, _ = log_of(n=60)
-    for size in range(4):
-        for part in itertools.combinations(range(3), size):
-            signals = {NAMES[k]: S[:, k] for k in part}
-            router = CascadeRouter(costs=COSTS, n_prices=5, cv=2).fit(None, Q, signals=signals)
-            if size:
-                assert len(router.predict(None, signals=signals)) == 60
-            else:
-                assert len(router.predict(np.zeros((60, 1)))) == 60
 
 
 # Calls: signals by name, draws of single rows, estimates.
@@ -430,8 +396,6 @@ def test_a_frame_of_signals_lacks_and_has_too_much_as_a_mapping(router):
     frame = pd.DataFrame(S, columns=NAMES)
     with pytest.raises(ValueError, match=r"entries for \['nobody'\], which are not among"):
         router.predict(None, signals=frame.assign(nobody=1.0))
-    with pytest.raises(ValueError, match=r"has nothing of \['middle'\]"):
-        router.predict(None, signals=frame[["large", "small"]])
     with pytest.raises(ValueError, match="two columns of the same name"):
         router.predict(None, signals=frame.set_axis(["small", "small", "large"], axis=1))
     part = CascadeRouter(costs=COSTS).fit(None, Q, signals=frame[["large"]])
@@ -475,7 +439,6 @@ def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
     ]
     np.testing.assert_array_equal(single, batch)
     error = 4 * np.std(single) / np.sqrt(1000)
-    assert np.mean(single) == pytest.approx(router.predict_cost(None, signals=S).mean(), abs=99)
     low, high, share = router.mixture_.share(budget)
     ends = [
         router.predict_cost(None, signals=S, budget=router.mixture_.cost[at]).mean()
@@ -487,20 +450,15 @@ def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
     assert len(first) == 1
     with pytest.raises(ValueError, match="request_id must have one entry for each of 1000"):
         router.predict(None, signals=S, request_id=ids[:3])
-    score = router.score(None, np.eye(3)[np.zeros(1000, dtype=int)], signals=S, request_id=ids)
-    assert 0 <= score <= 1
 
 
 def test_routed_says_the_quality_that_is_expected(router):
     _, S, _ = log_of(n=200, seed=3)
     routed = router.predict_routed(None, signals=S)
     np.testing.assert_array_equal(routed.expected_quality, router.predict_quality(None, signals=S))
-    Q = log_of()[0]
-    far = CascadeRouter(costs=COSTS, budget=8).fit(None, 100 * Q - 7, signals=log_of()[1])
-    expected = far.predict_routed(None, signals=S).expected_quality
-    np.testing.assert_allclose(expected, 100 * routed.expected_quality - 7)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_over_fresh_logs():
     """The spread of the validated numbers of a fixed rule from log to log."""
     found, prices = [], np.array(list(COSTS.values()))
@@ -549,27 +507,7 @@ def test_a_live_request_takes_a_row_only_where_fit_did(router):
         informed.start(hard[:2])
 
 
-def test_rules_name_their_models():
-    Q, S, hard = log_of(n=2000, noise=0.1)
-    router = CascadeRouter(Ridge(), costs=COSTS).fit(hard, Q, signals=S)
-    free = [name for name in router.rule_names_ if ">" not in name and name not in NAMES]
-    assert free and all(name.endswith("of small, middle, large in any order") for name in free)
-
-
-def test_estimates_of_training_rows_did_not_see_the_fold_that_judges():
-    """On pure noise no model is better than 0.5, and the validated quality says so."""
-    found = []
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        X, S = rng.normal(size=(150, 5)), rng.normal(size=(150, 3))
-        Q = rng.normal(0.5, 0.3, size=(150, 3))
-        router = CascadeRouter(Ridge(1e-3), costs=[1, 2, 3], n_prices=3, max_calls=1)
-        router = router.fit(X, Q, signals=S)
-        found.append(router.validation_quality_ - Q.mean())
-    assert np.mean(found) < 0.005 + 2.5 * np.std(found) / np.sqrt(60)
-
-
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(2, 14), st.integers(0, 100), st.booleans())
 def test_no_model_of_a_training_row_saw_that_row_or_the_judged_fold(n_folds, seed, gap):
     n = 30
@@ -600,15 +538,3 @@ class Seen(RegressorMixin, BaseEstimator):
 
     def predict(self, X):
         return np.full((len(X), 2), float(self.number_))
-
-
-def test_a_live_row_may_be_a_table_of_one():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 2))
-    Q = np.column_stack([X[:, 0] > rng.normal(size=200), rng.random(200) < 0.9])
-    router = CascadeRouter(costs={"small": 1, "large": 10}, budget=4).fit(X, Q)
-    runs = [router.start(x, random_state=0) for x in ([0.3, 1], [[0.3, 1]], np.array([[0.3, 1]]))]
-    assert len({repr(run) for run in runs}) == 1
-    assert repr(runs[0]) == f"CascadeRun(next={runs[0].next!r}, answer=None, asked=[], cost=0)"
-    with pytest.raises(ValueError, match="one row, got a table of 2"):
-        router.start([[0.3, 1], [0.4, 2]])

@@ -16,6 +16,8 @@ from skroute.routing import (
     SequentialRouterClassifier,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:X has feature names")
+
 COSTS = {"cheap": 1.0, "expensive": 5.0}
 
 

@@ -18,11 +18,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.utils import get_tags
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
 from skroute.metrics import sample_quality
 from skroute.routing import (
     FrugalMCTClassifier,
@@ -31,7 +30,8 @@ from skroute.routing import (
 )
 from skroute.routing._frugal_ml import LabelRules
 from skroute.routing._mixtures import Mixture
-from tests.estimators import COMBINERS
+
+pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
 LABELS = np.array(["ant", "bee", "hornet"])
 COSTS = {"cheap": 1.0, "middle": 3.0, "costly": 10.0}
@@ -128,25 +128,6 @@ def fitted(make, problem, **options):
 
 
 @pytest.mark.parametrize("make", POLICIES)
-def test_protocol(make, problem):
-    estimators, X, y = problem
-    router = fitted(make, problem, budget=4.0)
-    test = X[300:]
-    y_pred, route, cost = router.predict_routed(test)
-    assert route.dtype == np.int64 and cost.dtype == np.float64
-    assert set(y_pred) <= set(LABELS)
-    assert_array_equal(router.predict(test), y_pred)
-    assert_array_equal(router.route(test), route)
-    assert_array_equal(router.predict_cost(test), cost)
-    assert_allclose(cost, router.choice_costs_[route])
-    proba = router.predict_proba(test)
-    assert_array_equal(router.classes_[proba.argmax(axis=1)], y_pred)
-    assert router.score(test, y[300:]) == np.mean(y_pred == y[300:])
-    assert set(router.named_estimators_) == set(COSTS)
-    assert len(set(router.choices_)) == len(router.choices_)
-
-
-@pytest.mark.parametrize("make", POLICIES)
 def test_every_call_is_paid_and_none_is_made_twice(make, problem):
     estimators, X, y = problem
     router = fitted(make, problem, budget=4.0)
@@ -200,10 +181,8 @@ def test_fixed_base_and_messages(make, problem):
     with pytest.raises(ValueError, match=r"no entry for \['costly'\]"):
         make(estimators).set_params(costs={"cheap": 1, "middle": 2}).fit(X, y)
     with pytest.raises(ValueError, match=r"needs predict_proba.*CalibratedClassifierCV"):
-        from sklearn.svm import LinearSVC
-
         make([("cheap", LinearSVC()), *estimators[1:]]).fit(X, y)
-    assert not hasattr(make(estimators, base="costliest"), "choices_")
+    assert not hasattr(make([("cheap", LinearSVC())]), "predict_proba")
 
 
 def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
@@ -297,18 +276,6 @@ def test_failure_names_the_service_and_the_rows(make, problem):
         router.predict(X[300:])
 
 
-@pytest.mark.parametrize("make", POLICIES)
-def test_pickle_and_time(make, problem):
-    estimators, X, y = problem
-    router = fitted(make, problem, budget=4.0)
-    again = pickle.loads(pickle.dumps(router))
-    for ours, theirs in zip(router.predict_routed(X), again.predict_routed(X)):
-        assert_array_equal(ours, theirs)
-    timed = make(estimators).set_params(costs="time").fit(X, y)
-    assert (timed.costs_ > 0).all()
-    assert set(timed.predict(X[:5])) <= set(LABELS)
-
-
 def test_mct_quality_estimator_and_ablation(problem):
     estimators, X, y = services(3000)
     dap = FrugalMCTClassifier(
@@ -362,6 +329,7 @@ def test_mct_validation_is_what_the_cross_fitted_decisions_did(problem, budget, 
     assert router.validation_quality_se_ >= quality.std(ddof=1) / np.sqrt(300)
 
 
+@pytest.mark.slow
 def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
     """An expensive base that answers no better, over fresh logs, is not taken for its luck."""
     took, costs = {"rule": 0, "best": 0, "better": 0}, [1.0, 10.0]
@@ -409,27 +377,6 @@ def test_mct_weight_threshold_delta_policy(problem):
     for rows in (X[300:], X[300:310], X[[300]]):
         assert batch.predict_cost(rows).mean() <= 4.0 + 1e-9
     assert batch.predict_cost(X[300:]).mean() > 3.9
-
-
-def test_mct_own_accuracy(problem):
-    estimators, X, y = problem
-
-    def ants_only(y_true, y_pred):
-        assert y_true.dtype == LABELS.dtype
-        return ((y_true == y_pred) & (y_true == "ant")).astype(float)
-
-    kw = {"costs": COSTS, "budget": 3.0, "quality_estimator": TREE}
-    router = FrugalMCTClassifier(estimators, quality=ants_only, **kw)
-    plain = FrugalMCTClassifier(estimators, **kw).fit(X[:300], y[:300])
-    ants = y[300:] == "ant"
-    router.fit(X[:300], y[:300])
-    assert np.mean(router.predict(X[300:])[ants] == "ant") >= np.mean(
-        plain.predict(X[300:])[ants] == "ant"
-    )
-    router.set_params(quality=lambda y_true, y_pred: 1.0)
-    with pytest.raises(ValueError, match="quality must return one finite number"):
-        router.fit(X, y)
-    assert not hasattr(router, "choices_")
 
 
 def test_sequential_contains_its_special_case(problem):
@@ -621,37 +568,6 @@ def test_members_with_scores_of_their_own_are_asked_for_them():
     assert router.predict(np.arange(100)[:, None]).shape == (100,)
 
 
-def test_fitted_members_are_cross_validated():
-    """A member that knows its training rows by heart is not taken for perfect."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 3))
-    y = LABELS[(X[:, 0] > 0).astype(int)]
-    y[rng.random(400) < 0.3] = "hornet"
-    members = [
-        ("heart", DecisionTreeClassifier(random_state=0)),
-        ("sober", LogisticRegression()),
-    ]
-    router = FrugalMCTClassifier(members, costs=[2.0, 1.0], cv=3).fit(X, y)
-    assert router.validation_quality_ < 0.8
-    with pytest.raises(AttributeError):
-        from sklearn.svm import LinearSVC
-
-        FrugalMCTClassifier([("svc", LinearSVC())], costs=[1.0]).predict_proba  # noqa: B018
-
-
-@pytest.mark.parametrize("estimator", COMBINERS, ids=lambda e: type(e).__name__)
-def test_skops_round_trip(estimator):
-    sio = pytest.importorskip("skops.io")
-    X, y = make_classification(200, n_informative=4, n_classes=3, random_state=0)
-    router = clone(estimator).fit(X, LABELS[y])
-    dumped = sio.dumps(router)
-    trusted = sio.get_untrusted_types(data=dumped)
-    assert all(name.startswith(("skroute.", "sklearn.", "numpy.")) for name in trusted), trusted
-    loaded = sio.loads(dumped, trusted=trusted)
-    for ours, theirs in zip(router.predict_routed(X), loaded.predict_routed(X)):
-        assert_array_equal(ours, theirs)
-
-
 @pytest.mark.parametrize("make", POLICIES)
 def test_sample_weight_reaches_the_members(make, problem):
     X, y = make_classification(200, n_informative=4, n_classes=3, random_state=0)
@@ -665,54 +581,10 @@ def test_sample_weight_reaches_the_members(make, problem):
 
 
 @pytest.mark.parametrize("make", POLICIES)
-def test_tags_of_bad_parameters_are_tags(make, problem):
-    assert get_tags(make([])).classifier_tags is not None
-    with pytest.raises(ValueError, match="non-empty list"):
-        make([]).fit(*problem[1:])
-
-
-@pytest.mark.parametrize("make", POLICIES)
-def test_set_params_drop_and_html(make, problem):
+def test_a_member_is_dropped_and_calls_are_timed(make, problem):
     estimators, X, y = problem
-    router = make(estimators).set_params(middle="drop", costs={"cheap": 1.0, "costly": 10.0})
-    router = clone(router).fit(X, y)
-    assert router.member_names_ == ["cheap", "costly"]
-    assert "cheap" in router._repr_html_()
-
-
-def test_real_faces(data_home):
-    """FERPLUS, one of the authors' splits: the best service's accuracy for half its price."""
-    data = fetch_frugalml("FERPLUS")
-    n, m = data.predictions.shape
-    logs = []
-    for k in range(m):
-        scores = np.zeros((n, 7))
-        scores[np.arange(n), data.predictions[:, k]] = data.scores[:, k]
-        logs.append((data.model_names[k], FrozenEstimator(Log(scores, np.arange(7)).fit(0, 0))))
-    train, test = frugal_split(n, 1)
-    best = np.argmax(data.quality[train].mean(axis=0))
-    router = FrugalMCTClassifier(logs, costs=data.costs, budget=data.costs[best] / 2)
-    router.fit(train[:, np.newaxis], data.target[train])
-    y_pred, _, cost = router.predict_routed(test[:, np.newaxis])
-    assert sample_quality(data.target[test], y_pred).mean() > data.quality[test, best].mean()
-    assert cost.mean() < 0.55 * data.costs[best]
-
-
-def test_real_image_tags(data_home):
-    """PASCAL: the best service's accuracy for less than its price."""
-    data = fetch_frugalmct("PASCAL")
-    rows = np.random.default_rng(0).permutation(len(data.target))[:4000]
-    logs = [
-        (data.model_names[c], FrozenEstimator(Log(data.scores[:, k].astype(float)).fit(0, 0)))
-        for k, c in enumerate(data.scores_columns)
-    ]
-    train, test = rows[:2000], rows[2000:]
-    columns = data.scores_columns
-    router = FrugalMCTClassifier(logs, costs=data.costs[columns], budget=9.0)
-    router.fit(train[:, np.newaxis], data.target[train].astype(int))
-    best = data.quality[test][:, columns].mean(axis=0).max()
-    assert router.score(test[:, np.newaxis], data.target[test].astype(int)) > best
-    assert router.predict_cost(test[:, np.newaxis]).mean() < 9.5
+    router = clone(make(estimators).set_params(middle="drop", costs="time")).fit(X, y)
+    assert router.member_names_ == ["cheap", "costly"] and (router.costs_ > 0).all()
 
 
 def test_frugal_mct_warns_when_one_service_alone_is_better():

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -15,6 +14,8 @@ from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import BudgetRouter, FrugalMCTClassifier, OccamRouterClassifier
 from skroute.routing._draws import tie_draws
 from tests.router_checks import Counting, problem
+
+pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
 COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
 
@@ -101,18 +102,6 @@ def test_rows_make_only_choices_that_they_are_allowed(seed, policy):
         router.predict(new, budget=least * 0.99, allowed=allowed)
 
 
-def test_the_budget_is_used_while_a_choice_is_down():
-    X, Q = log(3000)
-    new, Q_new = log(3000, seed=1)
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X, Q)
-    for name in ("small", "middle"):
-        cost = router.predict_cost(new, exclude=[name])
-        assert cost.mean() == pytest.approx(4.0, rel=0.05)
-        assert router.score(new, Q_new, exclude=[name]) > Q_new[:, 0].mean()
-    # What was there is as it was.
-    assert router.predict_cost(new).mean() == pytest.approx(4.0, rel=0.05)
-
-
 def test_refusals_come_before_any_call():
     X, Q = log()
     router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X, Q)
@@ -192,13 +181,6 @@ def test_equal_requests_one_by_one_are_mixed_by_their_ids():
     assert len({router.route([[1.0]])[0] for _ in range(20)}) == 1
 
 
-def test_metadata_routing_carries_what_a_call_excludes():
-    X, Q = log()
-    with sklearn.config_context(enable_metadata_routing=True):
-        router = BudgetRouter(Ridge(), costs=COSTS).set_predict_request(exclude=True)
-        assert router._get_metadata_request().predict.requests["exclude"] is True
-
-
 # What is read by name, and by whom ---------------------------------------------------------
 
 
@@ -248,6 +230,7 @@ def test_neighbouring_whole_numbers_are_different_requests():
     assert len(set(draws)) == 200 and abs(np.mean(draws) - 0.5) < 0.1
 
 
+@pytest.mark.slow
 def test_equal_rows_have_no_estimate_alone():
     """Of ten copies none is the nearest row alone: what a choice is worth is found elsewhere."""
     off = []

@@ -15,6 +15,8 @@ from sklearn.linear_model import Ridge
 from skroute.routing import BudgetRouter, PortablePolicy, export_policy
 from skroute.routing._newcomers import shrunk_regression
 
+pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
+
 COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
 
 
@@ -183,6 +185,7 @@ def test_refusals_leave_all_as_it_was(change, message):
     np.testing.assert_array_equal(router.route(X), route)
 
 
+@pytest.mark.slow
 def test_few_scores_do_little_harm():
     """A choice that is worse than the others, with ten scores, over fresh draws."""
     X, Q = log(3000, k=3)

@@ -1,9 +1,7 @@
 """What an answer is worth: `quality` of routers, baselines and the oracle."""
 
-import io
 import itertools
 
-import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -20,7 +18,6 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.assignment import assignment_path
 from skroute.metrics import (
-    AccuracyCostDisplay,
     accuracy_cost_curve,
     make_budget_scorer,
     mean_quality_scorer,
@@ -40,6 +37,8 @@ from skroute.routing import (
     SequentialRouterClassifier,
     export_policy,
 )
+
+pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
 TREE = DecisionTreeRegressor(max_depth=4, min_samples_leaf=10, random_state=0)
 COSTS = [1.0, 2.0, 5.0]
@@ -317,7 +316,6 @@ SERVICE = {
 
 
 @pytest.mark.parametrize("name", SERVICE)
-@pytest.mark.filterwarnings("ignore:On validation rows")
 def test_service_routers_take_means_of_labels_and_refuse_the_rest(name):
     kind, params = SERVICE[name]
     X, y = problem(600)
@@ -367,33 +365,5 @@ def test_scorers_and_curves_know_the_quality(quality):
     weight = np.where(y == "yes", 3.0, 1.0)
     weighted = accuracy_cost_curve(router, X, y, [2.5], sample_weight=weight).quality[0]
     assert weighted == pytest.approx(mean_quality_scorer(router, X, y, sample_weight=weight))
-    # Stored and loaded, nothing is lost.
-    buffer = io.BytesIO()
-    joblib.dump(router, buffer)
-    buffer.seek(0)
-    loaded = joblib.load(buffer)
-    np.testing.assert_array_equal(loaded.row_quality(X, y).quality, rows.quality)
     with pytest.raises(ValueError, match="labels that fit has not seen"):
         router.row_quality(X, np.full(len(y), "maybe"))
-
-
-def test_pictures_name_the_quality():
-    pytest.importorskip("matplotlib")
-    import matplotlib.pyplot as plt
-
-    X, y = problem(300)
-    random = DummyRouterClassifier(members(), strategy="random", costs=COSTS, quality="brier").fit(
-        X, y
-    )
-    shown = AccuracyCostDisplay.from_estimator(random, X, y, budgets=[1.0, 3.0])
-    assert shown.ax_.get_ylabel() == "Quality (brier)"
-    plt.close("all")
-
-
-def test_streams_route_by_every_quality():
-    X, y = problem(400)
-    for quality in ("brier", MATRIX):
-        router = occam(quality=quality, budget=2.5).fit(X, y)
-        stream = router.stream(1e6)
-        choices = [stream.route(x[np.newaxis]).choice for x in X[:40]]
-        assert np.mean(choices == router.route(X[:40])) > 0.9

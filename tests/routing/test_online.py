@@ -88,22 +88,6 @@ def test_drift_is_a_random_walk_of_the_level(seed, drift, n):
     np.testing.assert_allclose(beliefs.mean[0, QUALITY, 1], x[:, 1] @ weights / 5.0, atol=1e-8)
 
 
-def test_late_outcomes_in_any_order_are_one_belief():
-    """Promised where nothing drifts."""
-    X, Q, C = world(300)
-    routers = [OnlineBudgetRouter(COSTS, drift=0.0).fit(X[:200], Q[:200], C[:200])]
-    open_ = [routers[0].decide(x) for x in X[200:]]
-    routers.append(copy.deepcopy(routers[0]))
-    for router, order in zip(routers, (range(100), np.random.default_rng(0).permutation(100))):
-        for i in order:
-            k = router.choices_.index(open_[i].name)
-            router.commit(open_[i], quality=Q[200 + i, k], cost=C[200 + i, k])
-    np.testing.assert_allclose(*[believed(router, X) for router in routers], atol=1e-9)
-    books = [router.status() for router in routers]
-    assert books[0].mean_cost == pytest.approx(books[1].mean_cost)
-    assert books[0].n_told == books[1].n_told and books[0].n_open == books[1].n_open == 0
-
-
 @pytest.mark.slow
 def test_the_ceiling_holds_on_average():
     """Where costs are half again what the log said; what learns nothing passes it by that."""

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.naive_bayes import GaussianNB
+from sklearn.linear_model import Ridge
 
 from skroute.routing import (
     BudgetRouter,
-    OccamRouterClassifier,
     PortablePolicy,
     _portable,
     export_policy,
@@ -80,25 +78,6 @@ def test_the_budget_holds_where_rows_are_tied():
     assert policy.costs[route].mean() == pytest.approx(3.0, abs=0.3)
     # Without draws ties go to the cheaper choice.
     assert policy.costs[policy.decide(quality, 3.0)].mean() <= 3.0
-
-
-def test_an_occam_router():
-    X, _ = log(300)
-    y = (X[:, 0] > 0).astype(int)
-    members = [("bayes", GaussianNB()), ("logreg", LogisticRegression())]
-    router = OccamRouterClassifier(
-        members, costs=[1, 3], budget=2, quality_estimator=Ridge(), cv=2
-    ).fit(X, y)
-    decided = reread(router).decide(router.predict_quality(X), 2)
-    np.testing.assert_array_equal(decided, router.route(X))
-
-
-def test_the_smallest_budget_buys_nothing_however_large_quality_is():
-    X, Q = log(100)
-    router = BudgetRouter(Ridge(), costs=[1e-6, 1e-3, 1e-3, 5e-3], cv=2).fit(X, 1e12 * Q)
-    policy, quality = reread(router), router.predict_quality(X)
-    assert (policy.decide(quality, 1e-6) == 0).all()
-    assert set(policy.decide(quality, 1e-3)) > {0}
 
 
 def test_the_reader_is_one_file_of_numpy(tmp_path):

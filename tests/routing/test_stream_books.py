@@ -264,20 +264,3 @@ def test_a_child_forked_while_threads_use_the_stream_does_not_hang():
         for thread in threads:
             thread.join()
     assert codes == [0] * 20
-
-
-def test_a_ticket_belongs_to_one_stream():
-    first, second = ROUTER.stream(100, 50), ROUTER.stream(100, 50)
-    ticket = first.reserve([1, 0, 0])
-    second.reserve([1, 0, 0])
-    with pytest.raises(ValueError, match="belongs to another stream"):
-        second.commit(ticket)
-    # A copy knows the tickets that were open, and none that came later.
-    second_purse = copy.deepcopy(first)
-    later = first.reserve([1, 0, 0])
-    second_purse.commit(ticket)
-    with pytest.raises(ValueError, match="is not open"):
-        second_purse.commit(later)
-    with pytest.raises(ValueError, match="is not open"):
-        first.commit(second_purse.reserve([1, 0, 0]))
-    first.commit(ticket)

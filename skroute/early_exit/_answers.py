@@ -349,10 +349,10 @@ def check_same_answers(estimator, engine, classes, X):
             try:
                 expected = own_answers(estimator, rows, classes)
                 expected_proba = None if engine.link is None else _own_proba(estimator, rows)
-                walked = engine.walk(rows, thresholds)
             except Exception:
-                # One of them refuses such rows, which is not a wrong answer.
+                # It refuses such rows, to which there is no wrong answer.
                 continue
+            walked = engine.walk(rows, thresholds)
             found = settle(estimator, engine, classes, rows, *walked)
         differ = found.labels != expected
         if found.proba is not None and expected_proba is not None:

@@ -1,6 +1,5 @@
 """Order, thresholds and how far to go with them: what QWYC learns from rows."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -30,6 +29,7 @@ from skroute.early_exit._thresholds import (
 )
 from skroute.early_exit._votes import vote_path
 from skroute.utils._compat import num_samples
+from skroute.utils._warn import warn
 
 # A warning says where more than this share of an answer's rows may be answered otherwise.
 MOST_OF_AN_ANSWER = 0.1
@@ -418,13 +418,11 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
             may = f"{shares[at]:g} may change: that takes {needed} rows at least."
         why = f" The full ensemble gives {n_rows[at]} of them the answer {label!r}, of which {may}"
         alpha = dict(zip(labels, shares[-len(labels) :].tolist()))
-    warnings.warn(
+    warn(
         f"No early exit keeps alpha={alpha!r} on {n_rows.sum()} "
         f"calibration rows: every member is evaluated on every row.{why} Give more rows, hold "
         "out a larger share of them, give rows that the ensemble was not fitted on, or raise "
         "alpha.",
-        UserWarning,
-        stacklevel=10,
     )
 
 
@@ -455,11 +453,9 @@ def warn_of_rare_answers(alpha, learned, classes, confidence):
     if found:
         share, label, wrong, n = min(found, key=lambda one: one[0])
         more = f" {len(found) - 1} more classes are alike." if len(found) > 1 else ""
-        warnings.warn(
+        warn(
             f"alpha={alpha!r} is a share of all rows: of the rows that the full ensemble answers "
             f"with {label!r}, {n} of {n_rows}, it is {-share:.0%}, and {wrong} of these {n} got "
             f"another answer.{more} Give a share for each answer, "
             "alpha=dict.fromkeys(classes, share), to keep those of rare classes.",
-            UserWarning,
-            stacklevel=8,
         )

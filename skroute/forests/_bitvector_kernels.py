@@ -6,7 +6,7 @@ once; ranges of trees are then evaluated on its codes, also after rows have left
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
+from numba import config, njit
 from numba.extending import intrinsic
 
 # LightGBM's kZeroThreshold: see _forest.py.
@@ -36,6 +36,13 @@ def _lowest_bit(context, x):
         return builder.call(call, [args[0], ir.Constant(one, 1)])
 
     return x(x), build
+
+
+if config.DISABLE_JIT:
+
+    def _lowest_bit(x):
+        x = int(x)
+        return ~x if x < 0 else (x & -x).bit_length() - 1
 
 
 @njit(cache=True, nogil=True)

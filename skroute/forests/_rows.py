@@ -9,31 +9,16 @@ from skroute.utils._frames import cells_of, is_missing
 from skroute.utils._tensors import is_dataset
 
 
-def plain_rows(forest, X):
-    """Rows that need none of scikit-learn's checks, which take as long as many rows.
-
-    Parameters
-    ----------
-    forest : Forest
-    X : object
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features) or None
-        None unless they are an array of numbers, all of which the library takes.
-    """
-    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu":
-        return None
-    if (
-        X.shape[1] != forest.n_features
-        or len(X) == 0
-        or (forest.categories and forest.encode_arrays)
-    ):
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows = np.ascontiguousarray(cast_numbers(forest, X), dtype=forest.dtype)
-        readable = forest.finite is False or np.isfinite(rows.sum())
-    return rows if readable else None
+def are_plain(forest, X):
+    """Whether rows are an array of numbers of the right width: they need no more checks."""
+    return (
+        type(X) is np.ndarray
+        and X.ndim == 2
+        and X.dtype.kind in "fiu"
+        and X.shape[1] == forest.n_features
+        and len(X) > 0
+        and not (forest.categories and forest.encode_arrays)
+    )
 
 
 def cast_numbers(forest, X):
@@ -60,9 +45,12 @@ def rows_of(forest, X):
     ValueError
         If the library refuses such values, or the number of columns is another one.
     """
-    rows = plain_rows(forest, X)
-    if rows is not None:
-        return rows
+    if are_plain(forest, X):
+        # scikit-learn's check of one row takes as long as that of many.
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = np.ascontiguousarray(cast_numbers(forest, X), dtype=forest.dtype)
+            if forest.finite is False or np.isfinite(rows.sum()):
+                return rows
     if is_dataset(X):
         raise TypeError(
             f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor or a "
@@ -94,8 +82,8 @@ def _dense(X, absent):
 
 def _encoded(forest, X):
     """Columns with categories as positions in them; NaN for a value that is not there."""
-    if not hasattr(X, "shape"):
-        X = np.asarray(X)
+    if not hasattr(X, "columns"):
+        X = check_array(X, dtype=None, ensure_all_finite=False)
     _check_width(forest, X)
     out = np.empty((num_samples(X), forest.n_features))
     for column in range(forest.n_features):

@@ -21,6 +21,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from skroute.early_exit import QWYCEnsemble
 from skroute.early_exit._engines import ForestEngine, MemberEngine, ensemble_engine
 from skroute.early_exit._thresholds import never
 from skroute.forests._rows import rows_of

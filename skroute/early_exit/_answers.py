@@ -125,7 +125,6 @@ def probabilities(engine, score, members, n_classes):
 
 def asking(estimator, engine, classes, X, once=EVERY):
     """What :func:`settle` asks the library: positions of its own labels of some rows."""
-    n_rows = num_samples(X)
 
     def ask(rows):
         return own_answers(estimator, engine.plain(_safe_indexing(X, rows)), classes)
@@ -133,7 +132,7 @@ def asking(estimator, engine, classes, X, once=EVERY):
     def positions(rows):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            labels = once.rows("own answers", rows, n_rows, ask)
+            labels = once.rows("own answers", rows, num_samples(X), ask)
         return np.argmax(labels[:, None] == classes[None, :], axis=1)
 
     return positions

@@ -38,11 +38,13 @@ def _lowest_bit(context, x):
     return x(x), build
 
 
-if config.DISABLE_JIT:
+def _interpreted_lowest_bit(x):
+    x = int(x)
+    return ~x if x < 0 else (x & -x).bit_length() - 1
 
-    def _lowest_bit(x):
-        x = int(x)
-        return ~x if x < 0 else (x & -x).bit_length() - 1
+
+if getattr(config, "DISABLE_JIT", False):
+    _lowest_bit = _interpreted_lowest_bit  # type: ignore[assignment]
 
 
 @njit(cache=True, nogil=True)

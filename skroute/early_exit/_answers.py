@@ -1,13 +1,13 @@
 """From partial sums to answers; the library's own answers, asked for ties and compared at fit."""
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
 
 from skroute.early_exit._thresholds import leader_and_margin, never
-from skroute.forests._own_predict import is_xgboost_booster, own_predict
+from skroute.forests._answers import is_xgboost_booster, own_predict
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._once import EVERY
 
@@ -72,139 +72,70 @@ class Link(NamedTuple):
         return score / weight[:, None]
 
 
-class Settled(NamedTuple):
-    """Answers from the members that were evaluated.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n_samples,)
-    score : ndarray of shape (n_samples, n_outputs)
-        Distance from the decision for one output; its sign, or the largest one, is the label.
-
-    proba : ndarray of shape (n_samples, n_classes) or None
-    """
-
-    labels: Any
-    score: Any
-    proba: Any
-
-
-def settle(estimator, engine, classes, X, score, members, side, proba=True, once=EVERY):
-    """Turn what a walk found into answers; the library decides what is a tie but for rounding.
+def settle(engine, walked, ask=None):
+    """Which output each row's answer is: that of its threshold, or of its full score.
 
     Parameters
     ----------
-    estimator : object
-        The fitted ensemble.
-
-    engine : Engine
-    classes : ndarray of shape (n_classes,)
-    X : indexable
-    score, members, side
+    engine : engine
+    walked : (score, members, side)
         From ``engine.walk``.
 
-    proba : bool, default=True
-        Whether probabilities are asked for.
-
-    once : Once, default=EVERY
-        What the library said of the rows of a walk.
+    ask : callable, default=None
+        The library's own answers to some rows, where full scores are ties but for rounding.
 
     Returns
     -------
-    Settled
+    ndarray of shape (n_samples,), dtype=int
+        0 or 1 for one output.
     """
-
-    one = engine.n_outputs == 1
-    if one:
-        score = _distance(engine, score, side)
-    ties = np.flatnonzero((side == 0) & _is_tie(engine, score))
-    if len(ties):
-        at = _asked(estimator, engine, classes, X, ties, len(side), once)
-        if one:
-            decided = score[ties, 0]
-            score[ties, 0] = np.where(at > 0, np.maximum(decided, TINY), np.minimum(decided, -TINY))
-        else:
-            score = score.copy()
-            score[ties, at] = np.nextafter(score[ties].max(axis=1), np.inf)
-    return _named(engine, classes, score, members, proba)
-
-
-def settled_labels(estimator, engine, classes, X, score, members, side, once=EVERY):
-    """Labels of :func:`settle` alone: a row that left has the one of its threshold.
-
-    Parameters
-    ----------
-    estimator, engine, classes, X, score, members, side, once
-        As there.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-    """
-    if engine.n_outputs > 1:
-        return settle(estimator, engine, classes, X, score, members, side, False, once).labels
-    above = side > 0
-    # The few rows that went to the end.
+    score, _, side = walked
     last = np.flatnonzero(side == 0)
-    if len(last):
-        distance = score[last] - engine.beta
-        above[last] = distance[:, 0] > 0
-        ties = last[_is_tie(engine, distance)]
+    if engine.n_outputs == 1:
+        at = (side > 0).view(np.int8)
+        at[last] = score[last, 0] > engine.beta
+    else:
+        at = np.argmax(score, axis=1)
+    if ask is not None and len(last):
+        ties = last[_is_tie(engine, score[last])]
         if len(ties):
-            above[ties] = _asked(estimator, engine, classes, X, ties, len(side), once) > 0
-    return classes.take(above.view(np.int8) * (len(classes) - 1))
+            at[ties] = ask(ties)
+    return at
 
 
-def _asked(estimator, engine, classes, X, rows, n_rows, once):
-    """Position of the library's own label of some rows."""
+def sided(engine, score, at):
+    """Scores on the side of the answer; for one output the distance from the decision."""
+    if engine.n_outputs == 1:
+        score = score - engine.beta
+        above = at[:, None] > 0
+        return np.where((score > 0) == above, score, np.where(above, TINY, -TINY))
+    other = np.flatnonzero(np.argmax(score, axis=1) != at)
+    if len(other):
+        score = score.copy()
+        score[other, at[other]] = np.nextafter(score[other].max(axis=1), np.inf)
+    return score
+
+
+def probabilities(engine, score, members, n_classes):
+    """Probabilities of the classes from scores of :func:`sided` and the members evaluated."""
+    weight = np.concatenate([[0.0], np.cumsum(engine.weights)])[members]
+    # An ensemble of one class has its column alone.
+    return engine.link.probabilities(score, weight)[:, -n_classes:]
+
+
+def asking(estimator, engine, classes, X, once=EVERY):
+    """What :func:`settle` asks the library: positions of its own labels of some rows."""
 
     def ask(rows):
         return own_answers(estimator, engine.plain(_safe_indexing(X, rows)), classes)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        labels = once.rows("own answers", rows, n_rows, ask)
-    return np.argmax(labels[:, None] == classes[None, :], axis=1)
+    def positions(rows):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            labels = once.rows("own answers", rows, num_samples(X), ask)
+        return np.argmax(labels[:, None] == classes[None, :], axis=1)
 
-
-def on_side(engine, classes, score, members, side, proba):
-    """As :func:`settle`, where there is no library to ask about ties.
-
-    Parameters
-    ----------
-    engine : Engine
-    classes : ndarray of shape (n_classes,)
-    score, members, side
-        From ``engine.walk``.
-
-    proba : bool
-        Whether probabilities are asked for.
-
-    Returns
-    -------
-    Settled
-    """
-    if engine.n_outputs == 1:
-        score = _distance(engine, score, side)
-    return _named(engine, classes, score, members, proba)
-
-
-def _distance(engine, score, side):
-    """Distance from the decision; the answer of a row that left is that of its threshold."""
-    score = score - engine.beta
-    score[:, 0] = np.where(side > 0, np.maximum(score[:, 0], TINY), score[:, 0])
-    score[:, 0] = np.where(side < 0, np.minimum(score[:, 0], -TINY), score[:, 0])
-    return score
-
-
-def _named(engine, classes, score, members, proba):
-    one = engine.n_outputs == 1
-    at = (score[:, 0] > 0) * (len(classes) - 1) if one else np.argmax(score, axis=1)
-    if not proba or engine.link is None:
-        return Settled(classes[at], score, None)
-    weight = np.concatenate([[0.0], np.cumsum(engine.weights)])[members]
-    # An ensemble of one class has its column alone.
-    return Settled(classes[at], score, engine.link.probabilities(score, weight)[:, -len(classes) :])
+    return positions
 
 
 def _is_tie(engine, score):
@@ -212,7 +143,7 @@ def _is_tie(engine, score):
     if engine.rounding == 0.0:
         return np.zeros(len(score), dtype=bool)
     if engine.n_outputs == 1:
-        return np.abs(score[:, 0]) <= engine.rounding
+        return np.abs(score[:, 0] - engine.beta) <= engine.rounding
     tie = leader_and_margin(score)[1] <= engine.rounding
     if engine.link is not None and engine.link.kind == "ova":
         # Probabilities next to one are rounded to it.
@@ -349,17 +280,18 @@ def check_same_answers(estimator, engine, classes, X):
             try:
                 expected = own_answers(estimator, rows, classes)
                 expected_proba = None if engine.link is None else _own_proba(estimator, rows)
-                walked = engine.walk(rows, thresholds)
             except Exception:
-                # One of them refuses such rows, which is not a wrong answer.
+                # It refuses such rows, to which there is no wrong answer.
                 continue
-            found = settle(estimator, engine, classes, rows, *walked)
-        differ = found.labels != expected
-        if found.proba is not None and expected_proba is not None:
-            close = np.isclose(found.proba, expected_proba, rtol=1e-4, atol=1e-5)
-            differ |= ~close.all(axis=1)
+            walked = engine.walk(rows, thresholds)
+            at = settle(engine, walked, asking(estimator, engine, classes, rows))
+        differ = classes.take(at, mode="clip") != expected
+        score = sided(engine, walked[0], at)
+        if expected_proba is not None:
+            proba = probabilities(engine, score, walked[1], len(classes))
+            differ |= ~np.isclose(proba, expected_proba, rtol=1e-4, atol=1e-5).all(axis=1)
         # Scores that are no numbers say nothing: a net may be given rows that it cannot read.
-        differ &= np.isfinite(found.score).all(axis=1)
+        differ &= np.isfinite(score).all(axis=1)
         if differ.any():
             raise ValueError(
                 f"This {type(estimator).__name__} answers {differ.sum()} of {len(differ)} rows "

@@ -109,7 +109,7 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, score, members, side):
         Partial sums; of rows that leave, what they left with.
 
     members, side : ndarray of shape (n_samples,)
-        Written where a row leaves; see :func:`skroute.early_exit._kernels.walk_scalar`.
+        Written where a row leaves; see :func:`skroute.early_exit._kernels.walk_rows`.
 
     Returns
     -------

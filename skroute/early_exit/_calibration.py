@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skroute.base import affords, check_affordable
-from skroute.early_exit._thresholds import is_wrong, leaving
 from skroute.guarantees._means import share_upper_bound
 
 
@@ -78,21 +77,6 @@ def hold_out(n, share, rng, y):
     return np.sort(np.concatenate([kept, rest[~held_out]])), np.sort(rest[held_out])
 
 
-def upper_bound(n_wrong, n_samples, confidence):
-    """Exact binomial (Clopper-Pearson) upper confidence limit of a share.
-
-    Parameters
-    ----------
-    n_wrong, n_samples : int
-    confidence : float
-
-    Returns
-    -------
-    float
-    """
-    return share_upper_bound(n_wrong, n_samples, confidence=confidence)
-
-
 def allowed_wrong(n_samples, alpha, confidence, guarantee):
     """Wrong answers on calibration rows that are compatible with `alpha`.
 
@@ -117,7 +101,7 @@ def allowed_wrong(n_samples, alpha, confidence, guarantee):
     lowest, highest = -1, n_samples
     while lowest < highest:
         middle = (lowest + highest + 1) // 2
-        if upper_bound(middle, n_samples, confidence) <= alpha:
+        if share_upper_bound(middle, n_samples, confidence=confidence) <= alpha:
             lowest = middle
         else:
             highest = middle - 1
@@ -181,68 +165,3 @@ def affordable(tradeoff, budget):
     check_affordable(budget, float(cost.min()))
     within = np.flatnonzero(affords(budget, cost))
     return within[np.argmin(tradeoff.disagreement[within])]
-
-
-class Judged(NamedTuple):
-    """What each policy does on rows.
-
-    Attributes
-    ----------
-    cost : ndarray of shape (n_policies,)
-        Summed over the rows.
-
-    by_position : ndarray of shape (n_policies, n_members), dtype=int64
-        Rows that leave with another answer at each position.
-
-    by_answer : ndarray of shape (n_policies, n_answers), dtype=int64
-        Such rows by the answer of the full ensemble.
-
-    so_far : ndarray of shape (n_policies, n_answers), dtype=int64
-        Rows that this policy or a more cautious one answers otherwise: the count that grows
-        from policy to policy, as conformal risk control asks.
-
-    n_rows : ndarray of shape (n_answers,), dtype=int64
-        Rows of each answer.
-    """
-
-    cost: Any
-    by_position: Any
-    by_answer: Any
-    so_far: Any
-    n_rows: Any
-
-
-def judge(policies, values, bad, spent, answers, n_answers):
-    """What each policy does on rows.
-
-    Parameters
-    ----------
-    policies : list of (lo, hi)
-    values, bad : ndarray of shape (n_members, n_samples)
-        From :func:`running_values`.
-
-    spent : ndarray of shape (n_members,)
-        Cost up to each position.
-
-    answers : ndarray of shape (n_samples,), dtype=int
-        From :func:`full_answers`.
-
-    n_answers : int
-
-    Returns
-    -------
-    Judged
-    """
-    cost = np.empty(len(policies))
-    by_position = np.empty((len(policies), len(spent)), dtype=np.int64)
-    by_answer = np.empty((len(policies), n_answers), dtype=np.int64)
-    so_far, ever = by_answer.copy(), np.zeros(values.shape[1], dtype=bool)
-    for i, policy in enumerate(policies):
-        position, side = leaving(values, *policy)
-        wrong = is_wrong(position, side, bad)
-        ever |= wrong
-        cost[i] = spent[position].sum()
-        by_position[i] = np.bincount(position[wrong], minlength=len(spent))
-        by_answer[i] = np.bincount(answers[wrong], minlength=n_answers)
-        so_far[i] = np.bincount(answers[ever], minlength=n_answers)
-    return Judged(cost, by_position, by_answer, so_far, np.bincount(answers, minlength=n_answers))

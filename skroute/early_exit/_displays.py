@@ -68,8 +68,8 @@ class ExitDisplay:
         -------
         ExitDisplay
         """
-        display = cls(estimator.route(X), len(estimator.order_), name=name)
-        return display.plot(ax=ax, bar_kwargs=bar_kwargs, line_kwargs=line_kwargs)
+        style = {"ax": ax, "bar_kwargs": bar_kwargs, "line_kwargs": line_kwargs}
+        return cls.from_predictions(estimator.route(X), len(estimator.order_), name=name, **style)
 
     @classmethod
     def from_predictions(
@@ -113,28 +113,15 @@ class ExitDisplay:
             _, ax = plt.subplots()
         name = self.name if name is None else name
         edges = np.unique(np.round(np.linspace(0, self.n_members, 51)).astype(int))
-        counts, _ = np.histogram(self.members, bins=edges + 0.5)
-        bar_style = validate_style_kwargs({"color": "C0", "alpha": 0.4}, bar_kwargs or {})
-        self.bars_ = ax.bar(
-            edges[:-1] + 0.5,
-            counts / len(self.members),
-            np.diff(edges),
-            align="edge",
-            label="leave here",
-            **bar_style,
-        )
-        mean = self.members.mean()
-        label = f"still undecided (mean {mean:.1f} of {self.n_members})"
-        line_style = validate_style_kwargs(
-            {"color": "C1", "label": label if name is None else f"{name}: {label}"},
-            line_kwargs or {},
-        )
-        (self.line_,) = ax.step(
-            np.arange(self.n_members + 1),
-            np.concatenate([[1.0], self.survival]),
-            where="post",
-            **line_style,
-        )
+        share = np.histogram(self.members, bins=edges + 0.5)[0] / len(self.members)
+        style = {"color": "C0", "alpha": 0.4, "align": "edge", "label": "leave here"}
+        style = validate_style_kwargs(style, bar_kwargs or {})
+        self.bars_ = ax.bar(edges[:-1] + 0.5, share, np.diff(edges), **style)
+        label = f"still undecided (mean {self.members.mean():.1f} of {self.n_members})"
+        label = label if name is None else f"{name}: {label}"
+        style = validate_style_kwargs({"color": "C1", "label": label}, line_kwargs or {})
+        undecided = np.append(1.0, self.survival)
+        (self.line_,) = ax.step(range(self.n_members + 1), undecided, where="post", **style)
         ax.set(
             xlabel="Members evaluated",
             ylabel="Share of rows",
@@ -193,10 +180,7 @@ class TradeoffDisplay:
         -------
         TradeoffDisplay
         """
-        curves = {}
-        for name, estimator in estimators.items():
-            disagreement, cost = estimator.tradeoff(X)
-            curves[name] = (disagreement, cost)
+        curves = {name: estimator.tradeoff(X) for name, estimator in estimators.items()}
         return cls(curves).plot(ax=ax, line_kwargs=line_kwargs)
 
     def at(self, name, disagreement):

@@ -1,8 +1,22 @@
-"""What evaluates an ensemble member by member: the protocol, and which engine is whose."""
+"""What evaluates an ensemble member by member, and which engine is whose.
+
+An engine has `n_members`; `n_outputs`, one for two classes, else one for each; `offset`, the
+score before any member; `beta`, above which the full score of one output is the second class;
+`rounding`, how close to a tie the library, which adds up in another order or precision, may
+answer otherwise (0 for never); `link`, from scores to probabilities, or None; `weights` of the
+members; `in_order`, whether they have one order only; `votes`, whether they are averaged or
+counted.
+
+``taken(order)`` is the engine of these members in this order, ``scores(X)`` what each member adds,
+of shape (n_members, n_samples, n_outputs), and ``walk(X, thresholds, n_jobs)`` evaluates row by
+row until the thresholds stop it: scores, numbers of members, and sides (1 left above, -1 below, 0
+went to the end). ``member_calls()`` has for each member a function of rows, to time it;
+``plain(X)`` is the rows as the library surely takes them, to ask it again.
+"""
 
 from dataclasses import replace
 from reprlib import repr as short_repr
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_regressor
@@ -11,10 +25,8 @@ from sklearn.ensemble import VotingClassifier
 from skroute.early_exit._answers import Link
 from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._model_engines import (
-    AdaBoostEngine,
     ExitEngine,
     MemberEngine,
-    VoteEngine,
     has_exits,
     may_exit,
 )
@@ -23,75 +35,12 @@ from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
 
 
-class Engine(Protocol):
-    """How QWYC evaluates an additive ensemble.
-
-    Attributes
-    ----------
-    n_members, n_outputs : int
-        One output for two classes, else one for each class.
-
-    offset : ndarray of shape (n_outputs,)
-        Score before any member.
-
-    beta : float
-        Binary decision: the second class where the full score is above.
-
-    rounding : float
-        A full score this close to a tie may fall on the other side in the library, which
-        adds up in another order or precision; the library is asked then. 0 for never.
-
-    link : Link or None
-        None where scores do not become probabilities.
-
-    weights : ndarray of shape (n_members,)
-    in_order : bool
-        Whether the members have one order only.
-
-    votes : bool
-        Whether the members' scores are averaged, or their labels counted.
-    """
-
-    n_members: int
-    n_outputs: int
-    offset: np.ndarray
-    beta: float
-    rounding: float
-    link: Link | None
-    weights: np.ndarray
-    in_order: bool
-    votes: bool
-
-    def taken(self, order: Any) -> "Engine":
-        """The engine that evaluates these members in this order."""
-
-    def scores(self, X: Any) -> np.ndarray:
-        """What each member adds: ndarray of shape (n_members, n_samples, n_outputs)."""
-
-    def walk(self, X: Any, thresholds: tuple, n_jobs: int | None = None) -> tuple:
-        """Evaluate row by row until the thresholds stop it.
-
-        Returns
-        -------
-        score : ndarray of shape (n_samples, n_outputs)
-        members : ndarray of shape (n_samples,), dtype=int64
-        side : ndarray of shape (n_samples,), dtype=int8
-            1 left above, -1 below, 0 went to the end.
-        """
-
-    def member_calls(self) -> dict:
-        """For each member a function of rows, to time it."""
-
-    def plain(self, X: Any) -> Any:
-        """Rows as the library surely takes them, to ask it again."""
-
-
 class PreparedEngine(NamedTuple):
-    """Transforms rows whole, then evaluates; see :class:`Engine`.
+    """Transforms rows whole, then evaluates.
 
     Attributes
     ----------
-    inner : Engine
+    inner : engine
     before : tuple of transformers
     """
 
@@ -199,7 +148,7 @@ def ensemble_engine(estimator):
 
     Returns
     -------
-    engine : Engine
+    engine : engine
     classes : ndarray or None
         None when the ensemble does not know its labels (a LightGBM booster).
     """
@@ -235,20 +184,24 @@ def _engine_of(estimator, cut):
     weights = getattr(estimator, "weights", None)
     weights = np.ones(len(members)) if weights is None else _kept_weights(estimator, weights)
     rounding = 16 * np.finfo(np.float64).eps * (np.abs(weights).sum() + 1.0)
-    if hasattr(estimator, "estimator_weights_"):
-        return AdaBoostEngine(estimator, rounding), classes
     columns = getattr(estimator, "estimators_features_", None)
     if columns is not None and all(
         np.array_equal(c, np.arange(estimator.n_features_in_)) for c in columns
     ):
         columns = None
-    # Members of these ensembles answer with positions of the classes.
+    n, boosted = len(classes), hasattr(estimator, "estimator_weights_")
     hard = isinstance(estimator, VotingClassifier) and estimator.voting == "hard"
-    if hard or not all(hasattr(member, "predict_proba") for member in members):
-        return VoteEngine(members, len(classes), weights, columns, rounding, not hard), classes
-    positions, methods = np.arange(len(classes)), ["predict_proba"] * len(members)
-    engine = MemberEngine(members, positions, weights, columns, methods, rounding)
-    engine.votes = True
+    soft = not (hard or boosted) and all(hasattr(member, "predict_proba") for member in members)
+    # Members answer with positions of the classes, but for those of AdaBoost.
+    labels, methods = np.arange(n), ["predict_proba" if soft else "predict"] * len(members)
+    miss = 0.0
+    if boosted:
+        weights = estimator.estimator_weights_[: len(members)] / estimator.estimator_weights_.sum()
+        weights, labels, miss = weights * (4.0 if n <= 2 else 1.0), classes, -1.0 / max(1, n - 1)
+    engine = MemberEngine(members, labels, weights, columns, methods, rounding, miss)
+    engine.votes, engine.link = not boosted, None if hard else Link("mean")
+    if boosted:
+        engine.link = Link("logistic") if n <= 2 else Link("softmax", 1.0 / (n - 1))
     return engine, classes
 
 

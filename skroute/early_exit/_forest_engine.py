@@ -54,7 +54,7 @@ class ForestEngine:
         return out
 
     def walk(self, X, thresholds, n_jobs=None):
-        """Evaluate row by row until the thresholds stop it; see :class:`Engine`."""
+        """Evaluate row by row until the thresholds stop it."""
         X = rows_of(self.forest, X)
         n = len(X)
         score = np.empty((n, self.n_outputs))
@@ -76,12 +76,11 @@ class ForestEngine:
         return score, members, side
 
     def _walk(self, X, start, stop, thresholds, *out):
-        from skroute.early_exit._kernels import walk_scalar, walk_vector
+        from skroute.early_exit._kernels import walk_rows
 
         stages = None if stop - start < _FEWEST_ROWS else self._stages()
         if stages is None:
-            walk = walk_scalar if self.n_outputs == 1 else walk_vector
-            walk(X, start, stop, self.forest.trees, self.offset, thresholds, *out)
+            walk_rows(X, start, stop, self.forest.trees, self.offset, thresholds, *out)
             return
         for begin in range(start, stop, _CHUNK):
             self._walk_stages(X, np.arange(begin, min(begin + _CHUNK, stop)), thresholds, *out)

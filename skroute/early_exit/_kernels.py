@@ -6,82 +6,39 @@ from numba import njit
 from skroute.forests._kernels import leaves
 
 
-@njit(cache=True, nogil=True)
-def walk_scalar(X, start, stop, trees, offset, thresholds, score, members, side):
-    """Early-exit walk of rows ``start:stop``, one score per row.
+@njit(cache=True, nogil=True, inline="always")
+def _margin(g, j):
+    """Margin between the two leading classes of row `j`."""
+    best, second = g[j, 0], -np.inf
+    for k in range(1, g.shape[1]):
+        second = max(second, min(g[j, k], best))
+        best = max(best, g[j, k])
+    return best - second
 
-    A row leaves after member `r` when its partial sum is below the lower or above the
-    upper threshold of that position. Results go into `score`
-    (the partial sum), `members` (how many were evaluated) and `side` (1 left above, -1
-    below, 0 never).
+
+@njit(cache=True, nogil=True)
+def walk_rows(X, start, stop, trees, offset, thresholds, score, members, side):
+    """Early-exit walk of rows ``start:stop``.
+
+    A row leaves after member `r` when its partial sum is below the lower or above the upper
+    threshold of that position; with one score for each class, when the margin between the two
+    leading ones is above the upper. Results go into `score` (the partial sums), `members` (how
+    many were evaluated) and `side` (1 left above, -1 below, 0 never).
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
     start, stop : int
     trees : Trees
-        In evaluation order, with one output.
+        In evaluation order.
 
-    offset : ndarray of shape (1,)
+    offset : ndarray of shape (n_outputs,)
     thresholds : (lo, hi)
-    score : ndarray of shape (n_samples, 1)
+    score : ndarray of shape (n_samples, n_outputs)
     members, side : ndarray of shape (n_samples,)
     """
-    n_members = len(trees.member_start) - 1
-    lo, hi = thresholds
-    block = min(1024, stop - start)
-    rows = np.empty(block, dtype=np.int64)
-    g = np.empty(block, dtype=np.float64)
-    leaf = np.empty(block, dtype=np.int64)
-    for begin in range(start, stop, block):
-        m = min(block, stop - begin)
-        for j in range(m):
-            rows[j] = begin + j
-            g[j] = offset[0]
-        for r in range(n_members):
-            for t in range(trees.member_start[r], trees.member_start[r + 1]):
-                leaves(X, rows, m, trees, t, leaf)
-                for j in range(m):
-                    g[j] += trees.values[leaf[j], 0]
-            last = r == n_members - 1
-            kept = 0
-            for j in range(m):
-                x = g[j]
-                i = rows[j]
-                if last or x < lo[r] or x > hi[r]:
-                    score[i, 0] = x
-                    members[i] = r + 1
-                    side[i] = 0 if last else (1 if x > hi[r] else -1)
-                else:
-                    g[kept] = x
-                    rows[kept] = i
-                    kept += 1
-            m = kept
-            if m == 0:
-                break
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _top_two(g, j):
-    """Leading class and margin to the second of row `j`; the first class wins ties."""
-    best = 0
-    for k in range(1, g.shape[1]):
-        if g[j, k] > g[j, best]:
-            best = k
-    second = -np.inf
-    for k in range(g.shape[1]):
-        if k != best and g[j, k] > second:
-            second = g[j, k]
-    return best, g[j, best] - second
-
-
-@njit(cache=True, nogil=True)
-def walk_vector(X, start, stop, trees, offset, thresholds, score, members, side):
-    """As `walk_scalar`, with one score per class: a row leaves when the margin between
-    the two leading classes is above the upper threshold of the position."""
-    n_members = len(trees.member_start) - 1
-    n_outputs = len(offset)
-    outputs, values = trees.outputs, trees.values
+    n_members, n_outputs = len(trees.member_start) - 1, len(offset)
+    outputs, values, (lo, hi) = trees.outputs, trees.values, thresholds
     block = min(1024, stop - start)
     rows = np.empty(block, dtype=np.int64)
     g = np.empty((block, n_outputs), dtype=np.float64)
@@ -90,32 +47,29 @@ def walk_vector(X, start, stop, trees, offset, thresholds, score, members, side)
         m = min(block, stop - begin)
         for j in range(m):
             rows[j] = begin + j
-            g[j] = offset
+            for k in range(n_outputs):
+                g[j, k] = offset[k]
         for r in range(n_members):
             for t in range(trees.member_start[r], trees.member_start[r + 1]):
                 leaves(X, rows, m, trees, t, leaf)
-                if outputs[t] < 0:
-                    for j in range(m):
-                        for k in range(n_outputs):
-                            g[j, k] += values[leaf[j], k]
-                else:
-                    for j in range(m):
-                        g[j, outputs[t]] += values[leaf[j], 0]
-            last = r == n_members - 1
-            kept = 0
+                first, width = max(outputs[t], 0), n_outputs if outputs[t] < 0 else 1
+                for j in range(m):
+                    for k in range(width):
+                        g[j, first + k] += values[leaf[j], k]
+            last, kept = r == n_members - 1, 0
             for j in range(m):
-                leave = last
-                if not last:
-                    leave = _top_two(g, j)[1] > thresholds[1][r]
                 i = rows[j]
-                if leave:
-                    score[i] = g[j]
+                x = g[j, 0] if n_outputs == 1 else _margin(g, j)
+                above, below = x > hi[r], n_outputs == 1 and x < lo[r]
+                if last or above or below:
                     members[i] = r + 1
-                    side[i] = 0 if last else 1
+                    side[i] = 0 if last else (1 if above else -1)
+                    for k in range(n_outputs):
+                        score[i, k] = g[j, k]
                 else:
-                    if kept != j:
-                        g[kept] = g[j]
                     rows[kept] = i
+                    for k in range(n_outputs):
+                        g[kept, k] = g[j, k]
                     kept += 1
             m = kept
             if m == 0:

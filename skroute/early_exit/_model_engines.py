@@ -30,10 +30,13 @@ class MemberEngine:
         Features of each member.
 
     methods : list of str, default=None
-        How each member is asked; None asks what it has.
+        How each member is asked; None asks what it has. Of ``predict`` it votes with its label.
 
     rounding : float, default=0.0
-        See :class:`Engine`.
+        See :mod:`skroute.early_exit._engines`.
+
+    miss : float, default=0.0
+        With several classes, what a vote is for each class that it is not for.
 
     Raises
     ------
@@ -47,7 +50,9 @@ class MemberEngine:
     # What members said of the rows of a walk.
     once = EVERY
 
-    def __init__(self, members, classes, weights=None, columns=None, methods=None, rounding=0.0):
+    def __init__(
+        self, members, classes, weights=None, columns=None, methods=None, rounding=0.0, miss=0.0
+    ):
         self.members = members
         self.weights = np.ones(len(members)) if weights is None else weights
         self.columns = columns
@@ -57,7 +62,7 @@ class MemberEngine:
         self.n_outputs = 1 if len(classes) <= 2 else len(classes)
         self.offset = np.zeros(self.n_outputs)
         self.beta = 0.0
-        self.rounding = rounding
+        self.rounding, self.miss = rounding, miss
         self.link = Link("mean") if set(self.methods) == {"predict_proba"} else None
         for t in range(self.n_members):
             self._check_classes(t)
@@ -97,7 +102,8 @@ class MemberEngine:
         with note_failure(f"member {t}", n, method):
             rows = X if self.columns is None else np.asarray(X)[:, self.columns[t]]
             call = member if method == "call" else getattr(member, method)
-            answer = self._aligned(member, method, np.asarray(call(rows), dtype=np.float64))
+            kind = None if method == "predict" else np.float64
+            answer = self._aligned(member, method, np.asarray(call(rows), dtype=kind))
             answer = answer.reshape(n, -1)
             if answer.shape[1] != self.n_outputs:
                 raise ValueError(
@@ -108,6 +114,9 @@ class MemberEngine:
 
     def _aligned(self, member, method, answer):
         """Scores with the columns of the ensemble, whatever the order of the member's labels."""
+        if method == "predict":
+            hit = answer[:, None] == self.classes[None, :]
+            return hit[:, -1] - 0.5 if self.n_outputs == 1 else np.where(hit, 1.0, self.miss)
         labels = np.asarray(getattr(member, "classes_", self.classes))
         if method == "predict_proba":
             if answer.ndim == 2:
@@ -136,7 +145,7 @@ class MemberEngine:
         return out
 
     def walk(self, X, thresholds, n_jobs=None):
-        """Evaluate row by row until the thresholds stop it; see :class:`Engine`."""
+        """Evaluate row by row until the thresholds stop it."""
         n = num_samples(X)
         score = np.tile(self.offset, (n, 1))
         members = np.zeros(n, dtype=np.int64)
@@ -155,7 +164,7 @@ class MemberEngine:
 
     def member_calls(self):
         """For each member a function of rows, to time it."""
-        return {t: _Call(self, t) for t in range(self.n_members)}
+        return {t: partial(self.score, t) for t in range(self.n_members)}
 
     def plain(self, X):
         """The rows themselves."""
@@ -179,69 +188,6 @@ def sides(thresholds, r, score):
     value = score[:, 0] if score.shape[1] == 1 else leader_and_margin(score)[1]
     above, below = value > thresholds[1][r], value < thresholds[0][r]
     return above.astype(np.int8) - below.astype(np.int8)
-
-
-class _Call:
-    def __init__(self, engine, t):
-        self.engine, self.t = engine, t
-
-    def __call__(self, X):
-        return self.engine.score(self.t, X)
-
-
-class AdaBoostEngine(MemberEngine):
-    """AdaBoost of models that are not trees: members vote with their class."""
-
-    def __init__(self, model, rounding):
-        n = len(model.estimators_)
-        weights = model.estimator_weights_[:n] / model.estimator_weights_.sum()
-        methods = ["predict"] * n
-        super().__init__(model.estimators_, model.classes_, weights, None, methods, rounding)
-        n_classes = len(self.classes)
-        self.link = Link("logistic") if n_classes <= 2 else Link("softmax", 1.0 / (n_classes - 1))
-
-    def score(self, t, X):
-        """What member `t` adds on rows: ndarray (n_samples, n_outputs)."""
-        with note_failure(f"member {t}", num_samples(X), "predict"):
-            answer = np.asarray(self.members[t].predict(X))
-        hit = answer[:, None] == self.classes[None, :]
-        if self.n_outputs == 1:
-            return np.where(hit[:, -1:], 2.0, -2.0) * self.weights[t]
-        return np.where(hit, 1.0, -1.0 / (len(self.classes) - 1)) * self.weights[t]
-
-
-class VoteEngine(MemberEngine):
-    """Members vote with their label: the majority, and the first class where votes are equal.
-
-    Parameters
-    ----------
-    members : list
-        Fitted classifiers that answer with positions of the classes.
-
-    n_classes : int
-    weights, columns, rounding
-        As for :class:`MemberEngine`.
-
-    averaged : bool
-        Whether shares of votes are probabilities.
-    """
-
-    votes = True
-
-    def __init__(self, members, n_classes, weights, columns, rounding, averaged):
-        methods = ["predict"] * len(members)
-        super().__init__(members, np.arange(n_classes), weights, columns, methods, rounding)
-        self.link = Link("mean") if averaged else None
-
-    def score(self, t, X):
-        """What member `t` adds on rows: ndarray (n_samples, n_outputs)."""
-        with note_failure(f"member {t}", num_samples(X), "predict"):
-            rows = X if self.columns is None else np.asarray(X)[:, self.columns[t]]
-            answer = np.asarray(self.members[t].predict(rows))
-        hit = answer[:, None] == self.classes[None, :]
-        if self.n_outputs == 1:
-            return (hit[:, -1:] - 0.5) * self.weights[t]
-        return hit * self.weights[t]
 
 
 def response_of(member):
@@ -333,7 +279,7 @@ class ExitEngine:
         return out
 
     def walk(self, X, thresholds, n_jobs=None):
-        """As of any :class:`Engine`; the threads are those of the net's library."""
+        """Evaluate row by row; the threads are those of the net's library."""
         n = num_samples(X)
         score = np.empty((n, self.n_outputs))
         members = np.empty(n, dtype=np.int64)

@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import Routed
-from skroute.early_exit._answers import on_side
+from skroute.early_exit._answers import probabilities, settle, sided
 from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._learning import shares_of
 from skroute.early_exit._thresholds import checked
@@ -259,14 +259,16 @@ class PortableEnsemble:
         """
         return cls(load_exported(path), n_jobs=n_jobs)
 
-    def _settled(self, X, proba):
+    def _walk(self, X):
         if issparse(X):
             raise TypeError(
                 "X is sparse, and the file does not say what its library reads where there is no "
                 "entry: give a dense array."
             )
-        score, members, side = self._engine.walk(X, self._thresholds, self.n_jobs)
-        return on_side(self._engine, self.classes_, score, members, side, proba), members
+        return self._engine.walk(X, self._thresholds, self.n_jobs)
+
+    def _labels(self, walked):
+        return self.classes_.take(settle(self._engine, walked), mode="clip")
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Labels.
@@ -280,7 +282,7 @@ class PortableEnsemble:
         -------
         ndarray of shape (n_samples,)
         """
-        return self._settled(X, False)[0].labels
+        return self._labels(self._walk(X))
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities, from the members that were evaluated.
@@ -301,7 +303,9 @@ class PortableEnsemble:
         """
         if self._engine.link is None:
             raise AttributeError("The scores of the members have no known link to probabilities.")
-        return self._settled(X, True)[0].proba
+        walked = self._walk(X)
+        score = sided(self._engine, walked[0], settle(self._engine, walked))
+        return probabilities(self._engine, score, walked[1], len(self.classes_))
 
     def predict_routed(self, X: ArrayLike) -> Routed:
         """Labels, and how many members each row took.
@@ -316,5 +320,5 @@ class PortableEnsemble:
         Routed
             Named tuple ``(y_pred, route, cost)``; a member costs one.
         """
-        settled, members = self._settled(X, False)
-        return Routed(settled.labels, members, members.astype(np.float64))
+        walked = self._walk(X)
+        return Routed(self._labels(walked), walked[1], walked[1].astype(np.float64))

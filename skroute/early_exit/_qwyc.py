@@ -20,20 +20,26 @@ from skroute.base import (
     inherit_member_tags,
     measure_costs,
 )
-from skroute.early_exit._answers import check_same_answers, settle, settled_labels
+from skroute.early_exit._answers import (
+    asking,
+    check_same_answers,
+    probabilities,
+    settle,
+    sided,
+)
 from skroute.early_exit._calibration import affordable, held_out_share, hold_out
 from skroute.early_exit._ensembles import as_ensemble, per_row
 from skroute.early_exit._learning import (
-    Recipe,
     check_supported,
     learn_exits,
+    order_of,
     possible_stopping,
     shares_of,
     warn_of_rare_answers,
 )
 from skroute.early_exit._model_engines import only_order
 from skroute.early_exit._thresholds import checked
-from skroute.forests._rows import plain_rows
+from skroute.forests._rows import are_plain
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -371,30 +377,36 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             check_same_answers(fitted, engine, self.classes_, X)
         costs = _member_costs(self.costs, engine, X)
         n_members = engine.n_members
-        alpha = shares_of(self.alpha, self.classes_)
-        recipe = Recipe(
-            alpha=alpha,
-            order=only_order(self.order, n_members) if engine.in_order else self.order,
-            stopping=possible_stopping(engine, self.stopping, self.order),
-            n_jobs=self.n_jobs,
-            use_lo=engine.n_outputs == 1,
-            use_hi=self.mode == "both",
-            never=not np.any(alpha) and self.budget is None,
-        ).settled(n_members, rng)
+        alpha, labels = shares_of(self.alpha, self.classes_), self.classes_.tolist()
+        order = only_order(self.order, n_members) if engine.in_order else self.order
+        how = {
+            "alpha": alpha,
+            "order": order_of(order, n_members, rng),
+            "stopping": possible_stopping(engine, self.stopping, self.order),
+            "use_lo": engine.n_outputs == 1,
+            "use_hi": self.mode == "both",
+            "never_leave": not np.any(alpha) and self.budget is None,
+            "n_jobs": self.n_jobs,
+        }
         sample = share, (self.confidence, self.guarantee), X, X_calibration
-        learned = learn_exits(engine, recipe, *sample, costs, rng, task, self.classes_)
-        self.costs_, self.order_, self.stopping_ = costs, learned.order, learned.stopping
-        self.tradeoff_ = tradeoff = learned.tradeoff
+        found = learn_exits(engine, how, *sample, costs, rng, task, labels)
+        self.costs_, (self.stopping_, self.order_, certified) = costs, found
+        self.tradeoff_ = tradeoff = certified.tradeoff
         self.disagreement_ = float(tradeoff.disagreement[tradeoff.chosen])
-        self.disagreement_bound_ = learned.bound
-        self.class_disagreement_, self.class_disagreement_bound_ = learned.of(self.classes_)
-        self.staged_disagreement_ = learned.staged_disagreement
+        self.disagreement_bound_ = float(certified.bounds.max())
+        bounds = certified.bounds if np.ndim(alpha) else np.full(len(certified.n_rows), np.nan)
+        with np.errstate(invalid="ignore"):
+            by_answer = certified.wrong / certified.n_rows
+        # An ensemble of one class answers with the last of two.
+        self.class_disagreement_ = by_answer[-len(labels) :]
+        self.class_disagreement_bound_ = bounds[-len(labels) :]
+        self.staged_disagreement_ = certified.staged_disagreement
         self.thresholds_ = np.column_stack(tradeoff.thresholds[tradeoff.chosen])
-        self._spent = np.concatenate([[0.0], np.cumsum(costs[learned.order])])
-        self._engine = engine.taken(learned.order)
+        self._spent = np.concatenate([[0.0], np.cumsum(costs[self.order_])])
+        self._engine = engine.taken(self.order_)
         self._within(self._effective_budget(None))
         self.choices_ = [str(k) for k in range(n_members + 1)]
-        warn_of_rare_answers(alpha, learned, self.classes_, self.confidence)
+        warn_of_rare_answers(alpha, certified, labels, self.confidence)
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -472,16 +484,14 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return True
 
     def _respond(self, X, response, budget=None):
-        # Scikit-learn's checks of one row take ten times as long as its trees. Of a plain array,
-        # where fit saw no names, the trees' own check is enough.
+        # Scikit-learn's checks of one row take ten times as long as its trees. The walk checks
+        # an array of numbers by itself; where fit saw names, these are to be compared.
         forest = getattr(vars(self).get("_engine"), "forest", None)
-        named = hasattr(self, "feature_names_in_")
-        if forest is None or named or "choices_" not in vars(self):
+        named = hasattr(self, "feature_names_in_") or "choices_" not in vars(self)
+        if named or forest is None or not are_plain(forest, X):
             return super()._respond(X, response, budget)
-        if (rows := plain_rows(forest, X)) is None:
-            return super()._respond(X, response, budget)
-        plan = self._plan(rows, self._effective_budget(budget))
-        y_pred = None if response is None else self._answer(rows, plan, response)
+        plan = self._plan(X, self._effective_budget(budget))
+        y_pred = None if response is None else self._answer(X, plan, response)
         return Routed(y_pred, plan.route, plan.cost)
 
     def _least(self):
@@ -501,17 +511,17 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return affordable(self.tradeoff_, budget)
 
     def _answer(self, X, plan, response):
+        at = self._settled(X, plan.state)
         if response == "predict":
-            return self._labels(X, *plan.state)
-        given = self.estimator_, self._engine, self.classes_, X
-        settled = settle(*given, *plan.state, response == "predict_proba", once_of(self))
+            return self.classes_.take(at, mode="clip")
+        score = sided(self._engine, plan.state[0], at)
         if response == "decision_function":
-            return settled.score[:, 0] if self._engine.n_outputs == 1 else settled.score
-        return settled.proba
+            return score[:, 0] if self._engine.n_outputs == 1 else score
+        return probabilities(self._engine, score, plan.state[1], len(self.classes_))
 
-    def _labels(self, X, *walked):
-        given = self.estimator_, self._engine, self.classes_, X
-        return settled_labels(*given, *walked, once_of(self))
+    def _settled(self, X, walked):
+        own = asking(self.estimator_, self._engine, self.classes_, X, once_of(self))
+        return settle(self._engine, walked, own)
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """What each set of thresholds that was considered does on other rows.
@@ -535,7 +545,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         disagreement, cost, full = np.empty(n), np.empty(n), None
         for i, thresholds in enumerate(self.tradeoff_.thresholds):
             walked = self._engine.walk(X, thresholds, self.n_jobs)
-            answer = self._labels(X, *walked)
+            answer = self._settled(X, walked)
             full = answer if i == 0 else full
             disagreement[i] = np.mean(answer != full)
             cost[i] = self._spent[walked[1]].mean()

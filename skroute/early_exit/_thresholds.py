@@ -179,7 +179,7 @@ def is_wrong(position, side, bad):
     return np.where(side == 0, False, np.where(side > 0, wrong_above, ~wrong_above))
 
 
-def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_sweeps=1, weights=None):
+def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, weights=None):
     """Thresholds that minimise mean cost plus price times wrong answers, for each price.
 
     Coordinate descent over positions, from the most expensive price of a wrong answer to the
@@ -199,9 +199,6 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     use_lo, use_hi : bool, default=True
         Which thresholds there are.
 
-    n_sweeps : int, default=1
-        Sweeps at each price. Where prices are close, one is enough.
-
     weights : ndarray of shape (2, n_samples), default=None
         How many wrong answers it counts for if a row leaves above, and below, where that is
         wrong. None counts each once.
@@ -213,9 +210,9 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, n_swee
     lo, hi = never(len(values))
     path, sides = [], (use_lo, use_hi)
     for price in prices:
-        for _ in range(n_sweeps):
-            position, _ = leaving(values, lo, hi)
-            sweep_back(values, bad, costs, float(price), lo, hi, position, *sides, weights)
+        # Where prices are close, one sweep at each is enough.
+        position, _ = leaving(values, lo, hi)
+        sweep_back(values, bad, costs, float(price), lo, hi, position, *sides, weights)
         path.append((lo.copy(), hi.copy()))
     return path
 

@@ -1,5 +1,6 @@
 """What the library of a forest answers, to the last bit, and its own answers beside them."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,7 +10,6 @@ from sklearn.utils.extmath import softmax as sk_softmax
 
 from skroute.forests._code_walk import walk_of
 from skroute.forests._forest import CATEGORICAL, FEATURE_MASK
-from skroute.forests._own_predict import own_predict
 
 
 def decision(forest, scores):
@@ -151,10 +151,51 @@ def probe_rows(forest, random_state, n=200):
 
 def library_scores(model, X):
     """The library's own sums where it tells them, else None."""
-    for cls in type(model).__mro__:
-        package = cls.__module__.split(".")[0]
-        if package == "lightgbm":
-            return model.predict(X, raw_score=True)
-        if package in ("xgboost", "catboost"):
-            return own_predict(model, X, raw=True)
+    if any(_comes_from(model, package) for package in ("lightgbm", "xgboost", "catboost")):
+        return own_predict(model, X, raw=True)
     return model.decision_function(X) if hasattr(model, "decision_function") else None
+
+
+def _comes_from(model, package):
+    """Whether the class of a model, or one that it derives from, is of a package."""
+    return any(cls.__module__.split(".")[0] == package for cls in type(model).__mro__)
+
+
+def is_xgboost_booster(model):
+    """Whether a model is a raw booster of XGBoost, which takes rows in a class of its own."""
+    return _comes_from(model, "xgboost") and not hasattr(model, "get_booster")
+
+
+def own_predict(model, X, raw=False):
+    """What ``predict`` of a model answers.
+
+    Parameters
+    ----------
+    model : object
+        Fitted.
+
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+    raw : bool, default=False
+        Whether sums of leaves are asked for, of LightGBM, XGBoost and CatBoost.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        A single column, which CatBoost has of labels, is flat.
+    """
+    if is_xgboost_booster(model):
+        rows = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
+        return model.predict(rows, output_margin=raw, validate_features=False)
+    if raw and _comes_from(model, "xgboost"):
+        return model.predict(X, output_margin=True)
+    if not raw:
+        found = np.asarray(model.predict(X))
+    elif _comes_from(model, "catboost"):
+        # Rankers answer with sums, and have no parameter for it.
+        ranks = any(cls.__name__ == "CatBoostRanker" for cls in type(model).__mro__)
+        found = np.asarray(
+            model.predict(X, **({} if ranks else {"prediction_type": "RawFormulaVal"}))
+        )
+    else:
+        found = np.asarray(model.predict(X, raw_score=True))
+    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found

@@ -5,8 +5,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
+from skroute.forests._code_walk import leaf_sums
 from skroute.forests._readers import averaged_regressor
-from skroute.forests._sums import leaf_sums
 
 # Beside the models rather than on them: nothing of it is pickled, cloned or shown.
 _READ: WeakKeyDictionary = WeakKeyDictionary()

@@ -6,7 +6,7 @@ once; ranges of trees are then evaluated on its codes, also after rows have left
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
+from numba import config, njit
 from numba.extending import intrinsic
 
 # LightGBM's kZeroThreshold: see _forest.py.
@@ -36,6 +36,15 @@ def _lowest_bit(context, x):
         return builder.call(call, [args[0], ir.Constant(one, 1)])
 
     return x(x), build
+
+
+def _interpreted_lowest_bit(x):
+    x = int(x)
+    return ~x if x < 0 else (x & -x).bit_length() - 1
+
+
+if getattr(config, "DISABLE_JIT", False):
+    _lowest_bit = _interpreted_lowest_bit  # type: ignore[assignment]
 
 
 @njit(cache=True, nogil=True)

@@ -23,11 +23,11 @@ from skroute.forests._answers import (
     exact_sums,
     label_positions,
     library_scores,
+    own_predict,
     probe_rows,
 )
-from skroute.forests._own_predict import own_predict
 from skroute.forests._readers import find_reader, read_bagged
-from skroute.forests._rows import plain_rows, rows_of
+from skroute.forests._rows import are_plain, rows_of
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import (
     HasMethods,
@@ -301,20 +301,17 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _scores(self, X):
-        """Sums of the leaves, from rows that are checked: by scikit-learn but for plain arrays."""
+        """Sums of the leaves."""
         if "forest_" not in vars(self):
             check_is_fitted(self, "forest_")
-        checked = self._before or hasattr(self, "feature_names_in_")
-        rows = None if checked else plain_rows(self.forest_, X)
-        if rows is None:
+        if self._before or hasattr(self, "feature_names_in_") or not are_plain(self.forest_, X):
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)
             for transformer in self._before:
                 X = transformer.transform(X)
-            rows = rows_of(self.forest_, X)
         self._check_n_jobs()
-        return exact_sums(self.forest_, rows, self.n_jobs)
+        return exact_sums(self.forest_, rows_of(self.forest_, X), self.n_jobs)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """What the ensemble predicts.

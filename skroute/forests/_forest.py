@@ -100,11 +100,12 @@ class Trees(NamedTuple):
         Raises
         ------
         ValueError
-            Names what is wrong.
         """
-        wrong = _first_fault(self, n_features, n_outputs)
-        if wrong is not None:
-            raise ValueError(f"The arrays of the forest are damaged: {wrong}.")
+        if not _are_whole(self, n_features, n_outputs):
+            raise ValueError(
+                "The arrays of the forest are damaged: a walk through them would leave them, or "
+                "not end. Make the file anew."
+            )
         return self
 
 
@@ -120,63 +121,53 @@ _KINDS = {
 }
 
 
-def _first_fault(trees, n_features, n_outputs):
-    """What is wrong with the arrays, in words; None where nothing is."""
+def _are_whole(trees, n_features, n_outputs):
+    """Whether the arrays are those of trees, and all that they point to is there."""
     for name, (dtype, ndim) in _KINDS.items():
         array = getattr(trees, name)
         if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != ndim:
-            return f"{name} is no array of {ndim} dimension(s) and dtype {np.dtype(dtype)}"
+            return False
     nodes, roots, size = trees.nodes, trees.roots, len(trees.nodes)
-    at, child = np.arange(size), nodes["child"]
-    feature = nodes["feature"]
-    n_sets = len(trees.cat_start) - 1
-    if len(roots) == 0 or roots[0] != 0 or (np.diff(roots) <= 0).any() or roots[-1] >= size:
-        return "roots do not rise from 0 within the nodes"
-    leaf = child == at
-    tree = np.searchsorted(roots, at, side="right") - 1
-    ends = np.append(roots[1:], size)[tree]
-    # Children come after their parents, so that a walk ends.
-    if (~leaf & ((child <= at) | (child + 1 >= ends))).any():
-        return "a child is not behind its parent in the same tree"
-    if (leaf & ~(nodes["threshold"] == np.inf)).any() or (leaf & (feature != 0)).any():
-        return "a leaf has a split"
-    if ((feature < 0) | ((feature & FEATURE_MASK) >= n_features)).any():
-        return f"a feature is not among the {n_features} columns"
-    inner = np.flatnonzero(~leaf)
+    at, child, feature = np.arange(size), nodes["child"], nodes["feature"]
+    if not _rises_from_0(roots, 1) or roots[-1] >= size:
+        return False
+    leaf, tree = child == at, np.searchsorted(roots, at, side="right") - 1
+    ends, inner = np.append(roots[1:], size)[tree], np.flatnonzero(~leaf)
     below = np.sort(np.concatenate([child[inner], child[inner] + 1]))
+    # Children come after their parents, in the same tree, and have one each: a walk ends.
+    if (~leaf & ((child <= at) | (child + 1 >= ends))).any():
+        return False
     if not np.array_equal(below, np.setdiff1d(at, roots)):
-        return "a node has not one parent"
+        return False
     level, depths, here = 0, np.zeros(len(roots), dtype=np.int64), roots.astype(np.int64)
     while len(here):
         np.maximum.at(depths, tree[here], level)
         here = here[~leaf[here]]
         here = np.concatenate([child[here], child[here] + 1]).astype(np.int64)
         level += 1
-    if not np.array_equal(trees.depths, depths):
-        return "depths are not those of the trees"
-    if len(trees.values) != size or trees.values.shape[1] not in (1, n_outputs):
-        return "values have not one row for each node"
-    if (
-        len(trees.outputs) != len(roots)
-        or (
-            (trees.outputs < (0 if trees.values.shape[1] == 1 and n_outputs > 1 else -1))
-            | (trees.outputs >= n_outputs)
-        ).any()
-    ):
-        return f"outputs are not among the {n_outputs}"
-    start = trees.member_start
-    if len(start) < 2 or start[0] != 0 or start[-1] != len(roots) or (np.diff(start) < 1).any():
-        return "member_start does not rise from 0 to the number of trees"
-    if n_sets < 0 or trees.cat_start[0] != 0 or (np.diff(trees.cat_start) < 0).any():
-        return "cat_start does not rise from 0"
-    if trees.cat_start[-1] > len(trees.cat_words):
-        return "cat_start points behind the bit sets"
+    outputs, start, width = trees.outputs, trees.member_start, trees.values.shape[1]
     sets = nodes["threshold"][(feature & CATEGORICAL) != 0]
-    if not np.isin(sets, np.arange(n_sets)).all():
-        return "a categorical split has no bit set"
-    if bool(trees.special) != _is_special(nodes):
-        return "special does not say which splits there are"
-    return None
+    lowest = 0 if width == 1 and n_outputs > 1 else -1
+    return bool(
+        np.array_equal(trees.depths, depths)
+        and ((nodes["threshold"] == np.inf) & (feature == 0))[leaf].all()
+        and ((feature >= 0) & ((feature & FEATURE_MASK) < n_features)).all()
+        and len(trees.values) == size
+        and width in (1, n_outputs)
+        and len(outputs) == len(roots)
+        and ((outputs >= lowest) & (outputs < n_outputs)).all()
+        and _rises_from_0(start, 1)
+        and len(start) > 1
+        and start[-1] == len(roots)
+        and _rises_from_0(trees.cat_start, 0)
+        and trees.cat_start[-1] <= len(trees.cat_words)
+        and np.isin(sets, np.arange(len(trees.cat_start) - 1)).all()
+        and bool(trees.special) == _is_special(nodes)
+    )
+
+
+def _rises_from_0(numbers, least):
+    return len(numbers) > 0 and numbers[0] == 0 and (np.diff(numbers) >= least).all()
 
 
 def _is_special(nodes):

@@ -204,14 +204,14 @@ def read_lightgbm(booster, num_iteration=None):
         finite=False,
         cast="float32",
         categories={
-            column: np.asarray(values, dtype=object if _has_text(values) else np.float64)
+            column: np.asarray(values, dtype=float if _are_floats(values) else object)
             for column, values in zip(categorical, columns)
         },
     )
 
 
-def _has_text(values):
-    return any(isinstance(value, str) for value in values)
+def _are_floats(values):
+    return all(isinstance(value, float) for value in values)
 
 
 def _fields(block):

@@ -5,34 +5,20 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array
 
 from skroute.utils._compat import _safe_indexing, num_samples
+from skroute.utils._frames import cells_of, is_missing
 from skroute.utils._tensors import is_dataset
 
 
-def plain_rows(forest, X):
-    """Rows that need none of scikit-learn's checks, which take as long as many rows.
-
-    Parameters
-    ----------
-    forest : Forest
-    X : object
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features) or None
-        None unless they are an array of numbers, all of which the library takes.
-    """
-    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu":
-        return None
-    if (
-        X.shape[1] != forest.n_features
-        or len(X) == 0
-        or (forest.categories and forest.encode_arrays)
-    ):
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows = np.ascontiguousarray(cast_numbers(forest, X), dtype=forest.dtype)
-        readable = forest.finite is False or np.isfinite(rows.sum())
-    return rows if readable else None
+def are_plain(forest, X):
+    """Whether rows are an array of numbers of the right width: they need no more checks."""
+    return (
+        type(X) is np.ndarray
+        and X.ndim == 2
+        and X.dtype.kind in "fiu"
+        and X.shape[1] == forest.n_features
+        and len(X) > 0
+        and not (forest.categories and forest.encode_arrays)
+    )
 
 
 def cast_numbers(forest, X):
@@ -59,9 +45,12 @@ def rows_of(forest, X):
     ValueError
         If the library refuses such values, or the number of columns is another one.
     """
-    rows = plain_rows(forest, X)
-    if rows is not None:
-        return rows
+    if are_plain(forest, X):
+        # scikit-learn's check of one row takes as long as that of many.
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = np.ascontiguousarray(cast_numbers(forest, X), dtype=forest.dtype)
+            if forest.finite is False or np.isfinite(rows.sum()):
+                return rows
     if is_dataset(X):
         raise TypeError(
             f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor or a "
@@ -70,7 +59,7 @@ def rows_of(forest, X):
     if issparse(X):
         X = _dense(X, forest.absent)
     if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
-        X = encode_categories(X, forest.categories, forest.n_features, forest.refuses_unseen)
+        X = _encoded(forest, X)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
     with np.errstate(over="ignore"):
         if forest.cast and isinstance(X, (np.ndarray, list)):
@@ -78,10 +67,7 @@ def rows_of(forest, X):
         X = check_array(
             X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite, input_name="X"
         )
-    if X.shape[1] != forest.n_features:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."
-        )
+    _check_width(forest, X)
     return X
 
 
@@ -94,54 +80,38 @@ def _dense(X, absent):
     return out
 
 
-def encode_categories(X, categories, n_features, refuses_unseen=False):
-    """Columns with categories as positions in them; NaN for a value that is not there.
-
-    Parameters
-    ----------
-    X : array-like or data frame of shape (n_samples, n_features)
-    categories : dict from int to ndarray
-    n_features : int
-    refuses_unseen : bool, default=False
-        Whether a value that is not there, and not missing, is an error.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features), dtype=float64
-    """
-    if not hasattr(X, "shape"):
-        X = np.asarray(X)
-    if X.shape[1] != n_features:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but the ensemble was trained on {n_features}."
-        )
-    out = np.empty((num_samples(X), n_features))
-    for column in range(n_features):
-        values = np.asarray(_safe_indexing(X, column, axis=1))
-        if column in categories:
-            # Missing is no category, also where the encoder lists it as the last one.
-            codes = {
-                value: code
-                for code, value in enumerate(categories[column].tolist())
-                if not (isinstance(value, float) and np.isnan(value))
-            }
-            out[:, column] = [codes.get(value, np.nan) for value in values.tolist()]
-            unseen = np.isnan(out[:, column]) if refuses_unseen else np.zeros(0, dtype=bool)
-            if unseen.any() and not _is_missing(values[unseen]).all():
-                raise ValueError(
-                    f"Column {column} of X has categories that the ensemble was not fitted on; "
-                    "make them missing, or fit it on them."
-                )
-        else:
-            out[:, column] = values
+def _encoded(forest, X):
+    """Columns with categories as positions in them; NaN for a value that is not there."""
+    if not hasattr(X, "columns"):
+        X = check_array(X, dtype=None, ensure_all_finite=False)
+    _check_width(forest, X)
+    out = np.empty((num_samples(X), forest.n_features))
+    for column in range(forest.n_features):
+        values = _safe_indexing(X, column, axis=1)
+        if column not in forest.categories:
+            out[:, column] = np.asarray(values)
+            continue
+        known = np.asarray(forest.categories[column])
+        # By value: whole numbers beyond 2**53 are no floats, also where one cell is missing. But
+        # scikit-learn makes arrays first.
+        kind = known.dtype if known.dtype.kind == "f" else None
+        cells = np.asarray(values, kind) if forest.encode_arrays else cells_of(values)
+        cells = cells.tolist()
+        # Missing is no category, also where the encoder lists it as the last one.
+        codes = {value: i for i, value in enumerate(known.tolist()) if not is_missing(value)}
+        found = out[:, column] = [codes.get(cell, np.nan) for cell in cells]
+        if forest.refuses_unseen and any(
+            code != code and not is_missing(cell) for code, cell in zip(found, cells)
+        ):
+            raise ValueError(
+                f"Column {column} of X has categories that the ensemble was not fitted on; "
+                "make them missing, or fit it on them."
+            )
     return out
 
 
-def _is_missing(values):
-    """Whether each value is None, NaN or what pandas has for it."""
-    return np.array(
-        [
-            value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
-            for value in values.tolist()
-        ]
-    )
+def _check_width(forest, X):
+    if X.shape[1] != forest.n_features:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."
+        )

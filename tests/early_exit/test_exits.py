@@ -2,7 +2,6 @@
 
 import pickle
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import ExitDisplay, QWYCEnsemble, export_ensemble
-from skroute.early_exit._answers import settle, settled_labels
 from skroute.early_exit._engines import MemberEngine, ensemble_engine
 from skroute.early_exit._model_engines import ExitEngine, only_order
 from skroute.early_exit._thresholds import leaving, running_values
@@ -162,25 +160,3 @@ def test_exits_are_not_exported(tmp_path):
     quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.1, random_state=0).optimize(X)
     with pytest.raises(ValueError, match="Only trees .* can be exported.*ExitEngine"):
         export_ensemble(quick, tmp_path / "quick.npz")
-
-
-@given(
-    seed=st.integers(0, 10_000),
-    n_classes=st.sampled_from([1, 2]),
-    rounding=st.sampled_from([0.0, 0.2]),
-)
-def test_labels_alone_are_those_of_all_that_is_settled(seed, n_classes, rounding):
-    rng, classes = np.random.default_rng(seed), np.array(["a", "bb"])[:n_classes]
-    X, score = rng.normal(size=(40, 2)), rng.normal(size=(40, 1))
-    engine = SimpleNamespace(
-        n_outputs=1, beta=score[0, 0], rounding=rounding, link=None, plain=lambda rows: rows
-    )
-    # The library has another opinion on ties than the sums.
-    library = SimpleNamespace(
-        classes_=classes, predict=lambda rows: classes[(rows[:, 0] > 0) * (n_classes - 1)]
-    )
-    walked = score, rng.integers(1, 4, 40), rng.integers(-1, 2, 40).astype(np.int8)
-    known = library, engine, classes, X, *walked
-    labels = settled_labels(*known)
-    assert labels.dtype == classes.dtype
-    np.testing.assert_array_equal(labels, settle(*known, proba=False).labels)

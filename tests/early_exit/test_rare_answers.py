@@ -15,10 +15,9 @@ from skroute.early_exit import QWYCEnsemble
 from skroute.early_exit._calibration import (
     allowed_wrong,
     fewest_rows,
-    fixed_sequence,
     hold_out,
-    judge,
 )
+from skroute.early_exit._learning import certify
 from skroute.early_exit._thresholds import full_answers, running_values
 
 
@@ -186,15 +185,15 @@ def test_judged_by_hand():
     assert answers.tolist() == [1, 1, 0]
     pairs = [([-9.0, -9.0, 0.0], [2.0, 9.0, 0.0]), ([0.0, 0.0, 0.0], [9.0, 9.0, 0.0])]
     policies = [tuple(map(np.array, pair)) for pair in pairs]
-    judged = judge(policies, values, bad, np.array([1.0, 2.0, 4.0]), answers, 2)
-    assert judged.cost.tolist() == [9.0, 7.0]
-    assert judged.by_answer.tolist() == [[1, 0], [0, 1]]
-    assert judged.so_far.tolist() == [[1, 0], [1, 1]]
-    assert judged.by_position.tolist() == [[1, 0, 0], [1, 0, 0]]
-    assert judged.n_rows.tolist() == [1, 2]
-    assert fixed_sequence(judged.so_far, np.array([1, 0])) == 0
-    assert fixed_sequence(judged.so_far, np.array([1, 1])) == 1
-    assert fixed_sequence(judged.so_far, np.array([0, 9])) == -1
+    given = policies, values, bad, answers, 2, np.array([1.0, 1.0, 2.0])
+    for shares, chosen, wrong in (([1.0, 0.0], 0, [1, 0]), ([1.0, 0.5], 1, [0, 1])):
+        found = certify(*given, np.array(shares))
+        np.testing.assert_allclose(found.tradeoff.cost, [3.0, 7 / 3])
+        np.testing.assert_allclose(found.tradeoff.disagreement, [1 / 3, 1 / 3])
+        np.testing.assert_allclose(found.staged_disagreement, [1 / 3, 1 / 3, 1 / 3])
+        assert found.tradeoff.chosen == chosen
+        assert found.wrong.tolist() == wrong
+        assert found.n_rows.tolist() == [1, 2]
 
 
 def test_an_answer_of_which_none_may_change_is_named(rare):

@@ -21,6 +21,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from skroute.early_exit import QWYCEnsemble
 from skroute.early_exit._engines import ForestEngine, MemberEngine, ensemble_engine
 from skroute.early_exit._thresholds import never
 from skroute.forests._rows import rows_of
@@ -426,3 +427,13 @@ def test_boosting_of_one_class_says_so(model):
         ensemble_engine(model().fit(X, np.full(60, "b")))
     forest = RandomForestClassifier(3, random_state=0).fit(X, np.full(60, "b"))
     assert ensemble_engine(forest)[1].tolist() == ["b"]
+
+
+def test_an_error_of_our_own_walk_is_no_refusal_of_the_library(monkeypatch):
+    def fail(self, X, thresholds, n_jobs=None):
+        raise ValueError("our own error")
+
+    X, y = make_classification(200, random_state=0)
+    monkeypatch.setattr("skroute.early_exit._forest_engine.ForestEngine.walk", fail)
+    with pytest.raises(ValueError, match="our own error"):
+        QWYCEnsemble(RandomForestClassifier(5, random_state=0)).fit(X, y)

@@ -22,7 +22,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.early_exit import PortableEnsemble, QWYCEnsemble, export_ensemble
-from skroute.early_exit._learning import Recipe, _better_stopping
+from skroute.early_exit._learning import better_stopping
 from skroute.early_exit._votes import optimal_stopping, vote_path
 
 
@@ -244,9 +244,9 @@ def test_what_costs_less_is_taken(better):
     if better == "thresholds":
         # One member knows what the others will say: an order finds it.
         scores[77] = np.where(scores.sum(axis=0) > 0, 2.0, -2.0)
-    recipe = Recipe(0.01, "qwyc", "auto", 1, True, True, False)
+    how = {"alpha": 0.01, "stopping": "auto", "never_leave": False}
     given = scores[:, :, None].astype(np.float32), np.zeros(1), 0.0, np.ones(101)
-    assert _better_stopping(recipe, *given, rng, 2).stopping == better
+    assert better_stopping(how, *given, rng) == better
 
 
 def test_the_bound_of_votes_holds():

@@ -409,6 +409,27 @@ def test_zeros_of_lightgbm_are_in_single_precision():
         same(model, FastForest.from_ensemble(model), rows)
 
 
+@pytest.mark.parametrize("first", [2**53 - 2, 1_700_000_000_000_000_000])
+@pytest.mark.parametrize("gap_in_fit", [False, True])
+def test_categories_of_whole_numbers_that_are_no_floats(first, gap_in_fit):
+    """One missing cell makes floats of a column where it is read as an array."""
+    rng = np.random.default_rng(0)
+    code = rng.integers(0, 5, 600)
+    X = pd.DataFrame({"c": pd.Categorical(first + code), "u": rng.normal(size=600)})
+    y = ((code % 2 == 0) ^ (X["u"] > 0.8)).astype(int)
+    gap = X.copy()
+    gap.loc[0, "c"] = None
+    for model in [
+        lgb.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1),
+        xgb.XGBClassifier(n_estimators=5, enable_categorical=True, n_jobs=1),
+        HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype"),
+    ]:
+        model.fit(gap if gap_in_fit else X, y)
+        fast = FastForest.from_ensemble(model, X)
+        for rows in (X, gap):
+            assert np.array_equal(fast.predict_proba(rows), model.predict_proba(rows))
+
+
 def test_categories_of_a_data_frame():
     X, y = data(2, 0)
     frame = pd.DataFrame(X, columns=list("abcdef"))

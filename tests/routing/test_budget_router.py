@@ -210,7 +210,7 @@ def test_costs_are_checked():
         BudgetRouter().fit(X, Q, costs=C[:, :1])
     with pytest.raises(ValueError, match="costs must be finite and at least 0"):
         BudgetRouter().fit(X, Q, costs=-C)
-    with pytest.raises(ValueError, match="decides by the fixed costs"):
+    with pytest.raises(ValueError, match="can be changed after fit, without a new fit"):
         BudgetRouter(Ridge(), costs=COSTS).fit(X, Q).predict(X, costs=C)
     with pytest.raises(ValueError, match="y has 2 columns but costs names 3"):
         BudgetRouter(costs={"a": 1, "b": 2, "c": 3}).fit(X, Q)
@@ -254,7 +254,7 @@ def test_one_choice():
     assert router.score(X, Q[:, 0]) == pytest.approx(Q[:, 0].mean())
 
 
-# --- what acts at once ---------------------------------------------------------------------
+# --- what can be changed after fit ---------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)

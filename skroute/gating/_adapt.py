@@ -77,7 +77,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         + \\gamma \\sum_a c_a [a \\text{ is used by } f_1 \\text{ or } g],
         \\qquad \\tfrac1N \\sum_i q_i \\le p_{full},
 
-    by alternating a closed-form step for the assignment q with a step for f1 and g [1]_.
+    by alternating a closed-form step for q with a step for f1 and g [1]_. Here :math:`q_i` is the
+    probability that row i is sent to f0, H the entropy, :math:`c_a` the cost of feature a,
+    :math:`A_i = \\mathrm{loss}(f_1(x_i), y_i) + \\log(1 + e^{g(x_i)})` and
+    :math:`B_i = -\\log p_0(y_i \\mid x_i) + \\log(1 + e^{-g(x_i)})`, with :math:`p_0` the
+    probabilities of f0, out of sample.
 
     Parameters
     ----------

@@ -182,9 +182,10 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
 
     Notes
     -----
-    `budget`, `policy`, `reg_lambda` and, where they are fixed, `costs` act at once on a fitted
-    router: estimates and quality of the log are kept, and the price is solved for anew. A mapping
-    that is set after `fit` may name single choices; the others keep their costs.
+    `budget`, `policy`, `reg_lambda` and, where they are fixed, `costs` can be changed after
+    `fit`, without a new fit: estimates and quality of the log are kept, and the dual price is
+    computed again. A mapping that is set after `fit` may name single choices; the others keep
+    their costs.
 
     The price is the one at which the cross-fitted decisions, judged by the log, have cost the
     budget: not what was planned, since a choice is made partly because its cost was
@@ -450,8 +451,9 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
         if not self._learned.per_row:
             raise ValueError(
                 "costs per row were given, but this router decides by the fixed costs of its "
-                "constructor. For other prices use set_params(costs=...), which acts at once; what "
-                "calls are expected to cost by the log is predict_routed(X).expected_cost."
+                "constructor. The prices can be changed after fit, without a new fit: use "
+                "set_params(costs=...). What calls are expected to cost by the log is "
+                "predict_routed(X).expected_cost."
             )
         if costs is not None:
             costs = check_row_costs(costs, models if self._named else None, shape)

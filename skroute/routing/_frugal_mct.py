@@ -243,9 +243,9 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     `route` and `predict_cost` ask the base, since its answer is what decides.
 
-    New `costs` act at once: the price of each base's options is solved for anew from stored
-    estimates. ``exclude`` of a call takes names of members: neither as base nor as add-on are
-    they asked (``"abstain"``: every row is answered).
+    `costs` can be changed after `fit`, without a new fit: the dual price of each base's options
+    is computed again from stored estimates. ``exclude`` of a call takes names of members: they are
+    asked neither as base nor as add-on (``"abstain"``: every row is answered).
 
     References
     ----------

@@ -441,8 +441,9 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
 
     Notes
     -----
-    `budget`, `policy`, `reg_lambda`, `costs` and `exchange_rate` act at once on a fitted router:
-    estimates and quality of the rows of `fit` are kept, and the price is solved for anew.
+    `budget`, `policy`, `reg_lambda`, `costs` and `exchange_rate` can be changed after `fit`,
+    without a new fit: estimates and quality of the rows of `fit` are kept, and the dual price is
+    computed again.
 
     ``fit(X, y, sample_weight=...)`` fits every member with the weights, and price, validation
     and mean quality count rows by them. With scikit-learn's metadata routing each member says

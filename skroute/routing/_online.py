@@ -66,8 +66,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     ----------
     costs : mapping from str to float or array-like of shape (n_choices,), default=None
         Price list: what a call of each choice costs on average. True costs of calls, where
-        they are told, are learned relative to it, so that a new list acts at once on what was
-        learned. None takes that of `prior`.
+        they are told, are learned relative to it, so the list can be changed after fit, without
+        a new fit. None takes that of `prior`.
 
     budget : float, default=None
         Mean cost per request, in the unit of `costs`. None is unlimited.

@@ -193,7 +193,7 @@ def test_costs_are_checked():
         BudgetRouter().fit(X, Q)
     with pytest.raises(ValueError, match=re.escape("shape (40, 2), got (40, 1)")):
         BudgetRouter().fit(X, Q, costs=C[:, :1])
-    with pytest.raises(ValueError, match="decides by the fixed costs"):
+    with pytest.raises(ValueError, match="can be changed after fit, without a new fit"):
         BudgetRouter(Ridge(), costs=COSTS).fit(X, Q).predict(X, costs=C)
     with pytest.raises(ValueError, match="costs must have one number for each"):
         BudgetRouter(costs=[1, 2, 3]).fit(X, Q)
@@ -221,7 +221,7 @@ def test_frames_are_read_by_name(library):
         router.score(frame, made({"small": Q[:, 0]}))
 
 
-# --- what acts at once ---------------------------------------------------------------------
+# --- what can be changed after fit ---------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)

@@ -634,6 +634,7 @@ class CostAwareMixin(CallbackSupportMixin):
 
         Without metadata routing there is none: what was given is refused.
         """
+        params = {name: value for name, value in params.items() if value is not None}
         if routing_enabled():
             if params and not hasattr(self.get_metadata_routing(), "validate_metadata"):
                 raise TypeError(f"{type(self).__name__}.fit does not take {min(params)!r}.")

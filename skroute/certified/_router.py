@@ -726,6 +726,11 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         certificate, model = self.certificate_, copy(self.estimator_)
         if not hasattr(model, "stream"):
             raise ValueError(f"{type(model).__name__} has no streams: it decides row by row.")
+        if "costs" in self._selection.evidence.told:
+            warn(
+                "costs: the evidence was decided with the costs of each row. The certificate is "
+                "about requests whose costs are known before they are decided."
+            )
         model.budget = certificate.operating_budget
         stream = model.stream(budget_total, **options)
         if certificate.single is not None:
@@ -737,7 +742,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _plan(self, X, budget, **call):
         evidence, k = self._selection.evidence, self._selection.point(budget)
         call = self._call_of(call)
-        limits = {name for name in ("exclude", "allowed") if call.get(name) is not None}
+        if "costs" in evidence.told and call.get("costs") is None:
+            raise ValueError(
+                "costs are missing: the evidence was decided with the costs of each row, so that "
+                "the certificate is about such calls. Give costs, or fit without them."
+            )
+        limits = {name for name in ("costs", "exclude", "allowed") if call.get(name) is not None}
         if limits - evidence.told:
             warn(
                 f"{' and '.join(sorted(limits))}: the evidence says nothing of such calls, so that "

@@ -387,6 +387,27 @@ def test_costs_of_a_call_are_what_is_promised():
         made.predict(X)
 
 
+def test_costs_that_only_the_evidence_knows_promise_nothing():
+    """A router that estimates costs decides better if it is told them: others are refused."""
+    rng = np.random.default_rng(0)
+    X = rng.random((900, 1))
+    Q = np.column_stack([rng.random(900) < 1 - 0.6 * X[:, 0], rng.random(900) < 0.9]).astype(int)
+    costs = np.column_stack([rng.gamma(3, 0.3, 900), np.minimum(rng.gamma(1, 6, 900), 79)])
+    router = BudgetRouter(Ridge(), budget=4, cost_estimator=Ridge(), cv=2)
+    frozen = FrozenEstimator(router.fit(X[:300], Q[:300], costs=costs[:300]))
+    options = {"max_loss": 0.3, "reference": router.choices_[1], **OPTIONS}
+    told = CertifiedRouter(frozen, **options).fit(X[300:], Q[300:], costs=costs[300:])
+    for call in (told.predict, told.route, told.predict_cost):
+        with pytest.raises(ValueError, match="costs are missing"):
+            call(X)
+    assert len(told.predict(X, costs=costs)) == 900
+    with pytest.warns(UserWarning, match="known before they are decided"):
+        told.stream(100, max_costs=[80, 80])
+    untold = CertifiedRouter(frozen, **options).fit(X[300:], Q[300:])
+    with pytest.warns(UserWarning, match="costs: the evidence says nothing"):
+        untold.predict(X, costs=costs)
+
+
 def test_no_budget_is_promised_where_calls_cost_something_else():
     """A router with a price list that was fitted on what calls had really cost."""
     rng = np.random.default_rng(0)

@@ -563,15 +563,17 @@ class SequentialFeatureClassifier(FeatureBuyer):
         least = self.set_costs_[self.set_costs_ > 0].min()
         if min(limits.budget, limits.max_cost) == 0 or limits.max_rounds == 0:
             return
-        if least > min(limits.budget, limits.max_cost) * _ROOM:
-            why = f"the cheapest set costs {least:.6g} for each row. Raise the budget."
+        limit = "budget" if limits.budget <= limits.max_cost else "max_cost"
+        most = getattr(limits, limit)
+        if least > most * _ROOM:
+            why = f"the cheapest set costs {least:.6g} for each row. Raise {limit}."
         else:
             name = self._bound.name if self._scorer is None else self.quality
             why = (
                 f"no set of groups within it raised quality={name!r} on the held-out "
                 "rows. Another quality, more rows or other features may."
             )
-        warn(f"Nothing is bought within budget={limits.budget!r}: {why}")
+        warn(f"Nothing is bought within {limit}={most!r}: {why}")
 
     # Decide ---------------------------------------------------------------------------
 
@@ -851,8 +853,14 @@ class _Answers(ClassifierMixin, BaseEstimator):
 def scorer_of(quality):
     """The scorer that `quality` is or names; None where it is a quality of single rows."""
     if isinstance(quality, str):
-        named = quality not in OF_LABELS and quality in get_scorer_names()
-        return get_scorer(quality) if named else None
+        if quality in OF_LABELS:
+            return None
+        if quality not in get_scorer_names():
+            raise ValueError(
+                f"quality={quality!r} is none of {list(OF_LABELS)!r}, and no scorer of "
+                'scikit-learn such as "roc_auc".'
+            )
+        return get_scorer(quality)
     return quality if hasattr(quality, "_score_func") else None
 
 

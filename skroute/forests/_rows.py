@@ -80,6 +80,14 @@ def _dense(X, absent):
     return out
 
 
+def _as_array(values, kind):
+    """Cells as an array of a kind, of objects where some are of another kind."""
+    try:
+        return np.asarray(values, kind)
+    except (TypeError, ValueError):
+        return np.asarray(values, object)
+
+
 def _encoded(forest, X):
     """Columns with categories as positions in them; NaN for a value that is not there."""
     if not hasattr(X, "columns"):
@@ -95,7 +103,7 @@ def _encoded(forest, X):
         # By value: whole numbers beyond 2**53 are no floats, also where one cell is missing. But
         # scikit-learn makes arrays first.
         kind = known.dtype if known.dtype.kind == "f" else None
-        cells = np.asarray(values, kind) if forest.encode_arrays else cells_of(values)
+        cells = _as_array(values, kind) if forest.encode_arrays else cells_of(values)
         cells = cells.tolist()
         # Missing is no category, also where the encoder lists it as the last one.
         codes = {value: i for i, value in enumerate(known.tolist()) if not is_missing(value)}

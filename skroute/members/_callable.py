@@ -177,6 +177,7 @@ class CallableClassifier(MemberClassifier):
         _ = self.classes_
         X = check_rows(self, X, reset=True)
         self._check_y(X, y)
+        self._count()
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -223,12 +224,13 @@ class CallableClassifier(MemberClassifier):
         return self._count()
 
     def _count(self, **amounts):
-        # Not begun in the constructor, which stores parameters only.
+        # Not begun in the constructor, which stores parameters only; changed in place, since a
+        # call sets no attribute.
         with _COUNTING:
-            counts = self.__dict__.get("_counts", CallStatistics(0, 0, 0, 0.0))
-            more = {name: getattr(counts, name) + amount for name, amount in amounts.items()}
-            self._counts = counts._replace(**more)
-            return self._counts
+            counts = self.__dict__.setdefault("_counts", CallStatistics(0, 0, 0, 0.0)._asdict())
+            for name, amount in amounts.items():
+                counts[name] += amount
+            return CallStatistics(**counts)
 
     def _ask(self, X):
         self._validate_params()

@@ -486,7 +486,10 @@ def test_a_period_once_begun_stays_begun_in_all_ledgers(period, calls):
                 same("books", "all")
                 for name in begun:
                     seen(name)
-                    assert same("books", name)[0].period == begun[name]
+                    # A deadline that has passed may have begun a later one.
+                    running = same("books", name)[0].period
+                    assert running >= begun[name]
+                    begun[name] = running
         for ledger in ledgers:
             # Back to before all of it.
             ledger._clock = lambda: START

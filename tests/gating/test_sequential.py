@@ -240,7 +240,7 @@ def test_where_nothing_is_bought_it_is_said():
     X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
     with pytest.warns(UserWarning, match="Nothing is bought within budget=0.5: the cheapest set"):
         model = SequentialFeatureClassifier(budget=0.5, random_state=0).fit(X, y)
-    with pytest.warns(UserWarning, match="costs 1 for each row. Raise the budget"):
+    with pytest.warns(UserWarning, match="costs 1 for each row. Raise budget"):
         assert model.predict_cost(X).max() == 0
     with pytest.warns(UserWarning, match="Nothing is bought"):
         model.predict(X, budget=0.9)

@@ -1,6 +1,5 @@
 """Poly-Dom: the lattice of feature sets, trained as far as the guarantee needs it."""
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from skroute.feature_sets._lattice import (
 )
 from skroute.feature_sets._sets import best_affordable, indicator, set_name, undominated
 from skroute.utils._compat import Integral, Interval, Real
+from skroute.utils._warn import warn
 
 
 class MonotonicityViolation(NamedTuple):
@@ -272,13 +272,11 @@ class PolyDomSelector(BaseFeatureSelector):
         ]
         if violations and self.alpha is not None:
             worst = self.monotonicity_violations_[0]
-            warnings.warn(
+            warn(
                 f"The guarantee assumes that a set of extractors is at most monotonicity_tol="
                 f"{self.monotonicity_tol!r} worse than any of its subsets. "
                 f"{len(violations)} of the {len(found.masks)} scored sets are not so, the worst "
                 f"being {worst.superset!r}, which is {worst.drop:.4g} below {worst.subset!r}. "
                 f"monotonicity_tol={np.ceil(worst.drop * 1e4) / 1e4:.4g} would hold on these "
                 "sets; see monotonicity_violations_.",
-                UserWarning,
-                stacklevel=2,
             )

@@ -89,17 +89,14 @@ def solve_greedy(problem, tolerance):
     value, spent = totals(problem, choices)
     slack = max(total - spent, 0.0)
     bound = value + slack * price
-    best = (value, spent, choices)
+    plan = choices
     enough = tolerance * abs(bound)
-    for improve in (_fill, _overshoot):
-        if bound - best[0] <= enough:
-            break
-        plan = improve(problem, choices, slack, enough / price)
-        value, spent = totals(problem, plan)
+    if slack * price > enough:
+        filled = _fill(problem, choices, slack, enough / price)
+        gained, paid = totals(problem, filled)
         # Compare sums, not running differences; what rounding pushed over is no plan.
-        if value > best[0] and spent <= total + problem.slack_for_rounding:
-            best = (value, spent, plan)
-    value, spent, plan = best
+        if gained > value and paid <= total + problem.slack_for_rounding:
+            plan, value, spent = filled, gained, paid
     return GreedyPlan(plan, value, spent, max(bound, value), price, choices, slack)
 
 
@@ -118,21 +115,4 @@ def _fill(problem, choices, room, enough):
         cost = costs[0] if len(costs) == 1 else costs[row]
         room -= cost[choice] - cost[choices[row]]
         choices[row] = choice
-    return choices
-
-
-def _overshoot(problem, choices, room, enough):
-    """The best upgrade although it does not fit, then the cheapest repair of the excess."""
-    from skroute.assignment import _kernels
-
-    values, costs, total, _ = problem
-    choices = choices.copy()
-    row, choice = _kernels.best_upgrade(values, costs, choices, np.inf)
-    if row >= 0:
-        cost = costs[0] if len(costs) == 1 else costs[row]
-        excess = cost[choice] - cost[choices[row]] - room
-        other, cheaper = _kernels.cheapest_repair(values, costs, choices, row, excess)
-        if other >= 0:
-            choices[row], choices[other] = choice, cheaper
-            return _fill(problem, choices, total - total_cost(problem, choices), enough)
     return choices

@@ -31,7 +31,6 @@ class GreedyPlan(NamedTuple):
 
     choices: np.ndarray
     value: float
-    spent: float
     bound: float
     price: float
     break_choices: np.ndarray
@@ -60,44 +59,32 @@ def build_hulls(problem):
     )
 
 
-def dual_price(problem, hulls):
-    """Efficiency of the first increment that the budget does not buy; 0 if it buys all."""
-    if np.isinf(problem.total):
-        return 0.0
-    room = problem.total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
-    by_efficiency = np.argsort(-hulls.efficiency)
-    at = np.searchsorted(np.cumsum(hulls.extra_cost[by_efficiency]), room, side="right")
-    return float(hulls.efficiency[by_efficiency[at]]) if at < len(by_efficiency) else 0.0
-
-
 def solve_greedy(problem, tolerance):
     """Greedy plan of the relaxation, improved by single changes until its relative gap closes."""
-    from skroute.assignment import _kernels
-
-    values, costs, total, _ = problem
-    hulls = build_hulls(problem)
-    price = dual_price(problem, hulls)
-    choices = hulls.cheapest
-    _kernels.walk_hulls(hulls.starts, hulls.choice, hulls.efficiency, price, choices)
-    if price == 0.0:
-        value, spent = totals(problem, choices)
-        return GreedyPlan(choices, value, spent, value, 0.0, choices, total - spent)
-    room = max(total - total_cost(problem, choices), 0.0)
-    _kernels.take_ties(
-        hulls.starts, hulls.choice, hulls.efficiency, hulls.extra_cost, price, choices, room
-    )
+    total, hulls = problem.total, build_hulls(problem)
+    room = total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
+    by_efficiency = np.argsort(-hulls.efficiency, kind="stable")
+    n_bought = np.searchsorted(np.cumsum(hulls.extra_cost[by_efficiency]), room, side="right")
+    bought = np.zeros(len(by_efficiency), dtype=bool)
+    bought[by_efficiency[:n_bought]] = True
+    # Efficiency falls within a row: what it buys are its first increments.
+    last = np.append(0, np.cumsum(bought))[hulls.starts]
+    last = hulls.starts[:-1] + np.diff(last) - 1
+    choices = np.where(last >= hulls.starts[:-1], np.append(hulls.choice, 0)[last], hulls.cheapest)
     value, spent = totals(problem, choices)
+    if n_bought == len(by_efficiency):
+        return GreedyPlan(choices, value, value, 0.0, choices, total - spent)
+    price = float(hulls.efficiency[by_efficiency[n_bought]])
     slack = max(total - spent, 0.0)
     bound = value + slack * price
-    plan = choices
-    enough = tolerance * abs(bound)
+    plan, enough = choices, tolerance * abs(bound)
     if slack * price > enough:
         filled = _fill(problem, choices, slack, enough / price)
         gained, paid = totals(problem, filled)
         # Compare sums, not running differences; what rounding pushed over is no plan.
         if gained > value and paid <= total + problem.slack_for_rounding:
-            plan, value, spent = filled, gained, paid
-    return GreedyPlan(plan, value, spent, max(bound, value), price, choices, slack)
+            plan, value = filled, gained
+    return GreedyPlan(plan, value, max(bound, value), price, choices, slack)
 
 
 def _fill(problem, choices, room, enough):

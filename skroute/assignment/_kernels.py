@@ -101,31 +101,6 @@ def build_hulls(values, costs, order, starts, choice, efficiency, extra_cost, ch
 
 
 @njit(cache=True, nogil=True)
-def walk_hulls(starts, choice, efficiency, price, choices):
-    """Take every increment worth more than `price`; `choices` starts at the cheapest."""
-    for j in range(choices.shape[0]):
-        for k in range(starts[j], starts[j + 1]):
-            if efficiency[k] <= price:
-                break
-            choices[j] = choice[k]
-
-
-@njit(cache=True, nogil=True)
-def take_ties(starts, choice, efficiency, extra_cost, price, choices, room):
-    """Take increments worth exactly `price`, in row order, while they fit `room`.
-
-    Changes `choices` in place.
-    """
-    for j in range(choices.shape[0]):
-        for k in range(starts[j], starts[j + 1]):
-            if efficiency[k] <= price:
-                if efficiency[k] == price and extra_cost[k] <= room:
-                    choices[j] = choice[k]
-                    room -= extra_cost[k]
-                break
-
-
-@njit(cache=True, nogil=True)
 def choose_at_price(values, costs, order, price, tolerance, choices):
     """Algorithm 1's choice per row: ``argmax values - price * costs``, ties to the cheaper.
 
@@ -152,8 +127,7 @@ def choose_at_price(values, costs, order, price, tolerance, choices):
 def best_upgrade(values, costs, choices, room):
     """The single change of choice within `room` that adds most value.
 
-    Ties go to the cheaper change. Returns ``(row, choice, gain)``; row is -1 when no
-    change gains.
+    Ties go to the cheaper change. Returns ``(row, choice)``; row is -1 when no change gains.
     """
     n, m = values.shape
     shared = costs.shape[0] == 1

@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, check_cv, cross_val_predict
 from sklearn.utils import check_array, get_tags
 
-from skroute.base import note_failure
+from skroute.base import check_rows, note_failure
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
@@ -39,6 +39,19 @@ def answers_forest(n_samples):
         oob_score=True,
         random_state=0,
     )
+
+
+def read_rows(router, X, by_default):
+    """Checked rows of a fit; what may read missing values where the default estimator does not."""
+    try:
+        return check_rows(router, X, reset=True)
+    except ValueError as error:
+        if by_default and "NaN" in str(error):
+            error.add_note(
+                "The default quality_estimator reads no missing values. Give one that does, for "
+                "example quality_estimator=RandomForestRegressor(min_samples_leaf=10)."
+            )
+        raise
 
 
 def check_default_reads(X, advice):

@@ -12,7 +12,6 @@ from skroute.base import Plan, affords, check_affordable, check_budget
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._combining import (
     GRID,
-    Answers,
     CombiningRouter,
     answer_features,
     possible_bases,
@@ -237,6 +236,9 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of the members and of
+    a `quality_estimator` of your own.
+
     The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
     is offered twice, at the same cost: combined with the base, and alone; once, where the
     best weight of the base is 0.
@@ -458,13 +460,13 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         check_affordable(budget, min(each.policy.least for each in self._options_now(exclude)))
         draw = tie_draws(X, request_id)
         options = self._options_at(budget, exclude)
-        policy, answers = options.policy, self._asked_answers(X)
-        values = policy.estimates(self._base_features(answers, options.base)) - policy.penalty
+        policy, ask = options.policy, self._asked_answers(X)
+        values = policy.estimates(self._base_features(ask, X, options.base)) - policy.penalty
         plan = policy.decide(values, policy.planned, budget, draw=draw, policy=self.policy)
-        return plan._replace(route=options.first + options.kept[plan.route], state=answers)
+        return plan._replace(route=options.first + options.kept[plan.route], state=ask)
 
-    def _base_features(self, answers, base):
-        return self._features(answers.ask(base, np.arange(num_samples(answers.X))))
+    def _base_features(self, ask, X, base):
+        return self._features(ask(base, np.arange(num_samples(X))))
 
     def predict_quality(self, X):
         """Estimated quality of each choice that the base of `budget` leaves open; asks the base.
@@ -482,7 +484,9 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         check_is_fitted(self)
         X = self._check_X(X)
         options = self._options_at(self._effective_budget(None))
-        values = options.policy.estimates(self._base_features(Answers(self, X), options.base))
+        values = options.policy.estimates(
+            self._base_features(self._asked_answers(X), X, options.base)
+        )
         estimate = np.full((len(values), len(self.choices_)), np.nan)
         estimate[:, options.first + options.kept] = values
         return estimate
@@ -505,11 +509,11 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         return next(o.base for o in reversed(self._options) if o.first <= kept[0])
 
     def _look(self, x, kept):
-        answers, base = Answers(self, x), self._base_of(kept)
-        features = self._base_features(answers, base)
+        ask, base = self._asked_answers(x), self._base_of(kept)
+        features = self._base_features(ask, x, base)
         first = next(options.first for options in self._options if options.base == base)
-        alone = Plan(np.array([first]), np.zeros(1), answers)
-        return Look(features, {first: self._answer(x, alone, "predict")[0]}, answers)
+        alone = Plan(np.array([first]), np.zeros(1), ask)
+        return Look(features, {first: self._answer(x, alone, "predict")[0]}, ask)
 
     # Attributes -----------------------------------------------------------------------------
 

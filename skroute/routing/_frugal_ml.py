@@ -305,6 +305,8 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of the members.
+
     Which of two mixed bases a row goes to is drawn from a hash of the row and of how often
     it came before in the call: a row goes the same way in every batch and container, and
     of many equal rows in one call the right share goes each way. In calls of one row each,
@@ -433,14 +435,14 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
         check_affordable(budget, self._least())
         rules = self.rules_
         rule = Mixture(rules.cost, rules.quality).draw(X, budget, request_id)
-        answers = self._asked_answers(X)
+        ask = self._asked_answers(X)
         n_addons = len(self.choices_) // len(self._bases)
         route = np.empty(len(rule), dtype=np.int64)
         for base in np.unique(rules.base[rule]):
             rows = np.flatnonzero(rules.base[rule] == base)
-            scores = answers.ask(base, rows)
+            scores = ask(base, rows)
             group = self._groups[base][scores.argmax(axis=1)]
             keep = scores.max(axis=1) >= rules.thresholds[rule[rows], group]
             addon = np.where(keep, base, rules.addons[rule[rows], group])
             route[rows] = self._bases.index(base) * n_addons + addon
-        return Plan(route, self.choice_costs_[route], answers)
+        return Plan(route, self.choice_costs_[route], ask)

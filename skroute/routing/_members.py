@@ -17,7 +17,6 @@ from skroute.base import (
     check_affordable,
     check_budget,
     check_costs,
-    check_rows,
     dispatch,
     inherit_member_tags,
     measure_costs,
@@ -29,7 +28,7 @@ from skroute.metrics._objectives import (
     objective_of_labels,
     objective_of_numbers,
 )
-from skroute.routing._estimates import folds_of, part_of
+from skroute.routing._estimates import folds_of, part_of, read_rows
 from skroute.routing._router import BUDGET, N_JOBS, Router
 from skroute.routing._targets import (
     MultiLabel,
@@ -156,7 +155,7 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
 
     def _fit(self, X, y, *, task, **params):
         names, members = self._check_members()
-        X, y = check_rows(self, X, reset=True), on_host(y)
+        X, y = read_rows(self, X, self._default_reads()), on_host(y)
         self._check(X, dict(zip(names, members)))
         costs = None if isinstance(self.costs, str) else self._costs_of(names)
         if costs is not None:
@@ -203,6 +202,10 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
     def _method(self):
         """The method of members that takes the time that they cost."""
         return {"scores": "predict_proba", None: "predict"}.get(self._asks(), self._asks())
+
+    def _default_reads(self):
+        """Whether the default estimator reads X itself."""
+        return False
 
     def _check(self, X, members):
         """Rules between parameters, rows and members (by name), before any is fitted."""

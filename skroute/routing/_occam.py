@@ -43,6 +43,9 @@ class Occam(MemberRouter):
         # Of the member that embeds both are needed: its probabilities and what it answers.
         return "both" if name == self.embedding else self._asks()
 
+    def _default_reads(self):
+        return self.embedding is None and self.quality_estimator is None
+
     def _check(self, X, members):
         super()._check(X, members)
         if isinstance(self.embedding, str):
@@ -56,7 +59,7 @@ class Occam(MemberRouter):
                     f"embedding={self.embedding!r} needs predict_proba, which that member "
                     f"({members[self.embedding]!r}) does not have."
                 )
-        if self.embedding is None and self.quality_estimator is None:
+        if self._default_reads():
             check_default_reads(
                 X,
                 "Give the name of a member or a transformer as embedding, or a "
@@ -441,6 +444,9 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of the members and of
+    a `quality_estimator` of your own.
+
     `budget`, `policy`, `reg_lambda`, `costs` and `exchange_rate` can be changed after `fit`,
     without a new fit: estimates and quality of the rows of `fit` are kept, and the dual price is
     computed again.

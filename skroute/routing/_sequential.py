@@ -196,6 +196,9 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of the members and of
+    a `quality_estimator` of your own.
+
     Which of two mixed rules a row follows is drawn from a hash of the row and of how often
     it came before in the call, or of its ``request_id``: a row goes the same way in every batch
     and container, and of many equal rows in one call the right share goes each way. In calls of
@@ -441,22 +444,20 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
         rule = self.mixture_.draw(X, budget, request_id)
-        answers = self._asked_answers(X)
+        ask = self._asked_answers(X)
         state = np.array([one.start for one in self._rules])[rule]
         way = np.zeros(len(rule), dtype=np.int64)
         going = np.ones(len(rule), dtype=bool)
         for at in range(1, len(self._first_choice)):
             for one in np.unique(rule[going & (state == at)]):
                 rows = np.flatnonzero(going & (state == at) & (rule == one))
-                state[rows], way[rows], going[rows] = self._step(
-                    answers, rows, at, self._rules[one]
-                )
+                state[rows], way[rows], going[rows] = self._step(ask, rows, at, self._rules[one])
         route = np.array(self._first_choice)[state] + way
-        return Plan(route, self.choice_costs_[route], answers)
+        return Plan(route, self.choice_costs_[route], ask)
 
-    def _step(self, answers, rows, at, rule):
+    def _step(self, ask, rows, at, rule):
         """For some rows in one state under one rule: next state, way to end there, who goes on."""
-        features = self._features([answers.ask(k, rows) for k in self._used(at)], at)
+        features = self._features([ask(k, rows) for k in self._used(at)], at)
         if rule.price_at < 0:
             values, options = self._addons[at], self._options[at]
             ways, _ = values.split(predict_matrix(values.model, features, "quality_estimator"))

@@ -13,11 +13,9 @@ from skroute.base import (
 )
 from skroute.routing._draws import row_keys, tie_draws
 from skroute.routing._estimates import (
-    check_default_reads,
     cross_fit,
     default_quality_estimator,
     folds_of,
-    read_rows,
 )
 from skroute.routing._learn import learn_policy, predict_costs
 from skroute.routing._log import (
@@ -48,11 +46,6 @@ from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of
 from skroute.utils._validation import check_numbers
 from skroute.utils._warn import warn
-
-_READABLE_INSTEAD = (
-    "Give a quality_estimator that reads such rows, for example a pipeline that begins with a "
-    "vectoriser or an encoder."
-)
 
 
 class BudgetRouter(TableRouter):
@@ -303,17 +296,13 @@ class BudgetRouter(TableRouter):
 
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
         routed = self._route_metadata(params)
-        if y is None:
-            raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
         if self.costs is not None and self.cost_estimator is not None:
             raise ValueError(
                 "cost_estimator learns costs per row, but the constructor has fixed "
                 f"costs={self.costs!r}. Leave one of them out."
             )
-        X = read_rows(self, X, self.quality_estimator is None)
-        check_rows_match(X=X, y=y, costs=costs, choice=choice, propensity=propensity)
-        if self.quality_estimator is None:
-            check_default_reads(X, _READABLE_INSTEAD)
+        told = {"costs": costs, "choice": choice, "propensity": propensity}
+        X = self._rows_of_fit(X, y, **told)
         log = self._read(X, y, costs, choice, propensity)
         check_consistent_length(X, log.quality)
         budget = check_budget(self.budget)

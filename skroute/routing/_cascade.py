@@ -15,12 +15,10 @@ from skroute.base import (
 )
 from skroute.routing._cascade_rules import Outcomes, candidates, chain_of, learn_path
 from skroute.routing._estimates import (
-    check_default_reads,
     cross_fit,
     estimates_without_folds,
     folds_of,
     predict_matrix,
-    read_rows,
 )
 from skroute.routing._log import (
     check_matrix,
@@ -39,7 +37,6 @@ from skroute.utils._compat import (
     Interval,
     num_samples,
 )
-from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
 
 # Sets of models that are compared; each is fitted for each fold.
@@ -273,19 +270,13 @@ class CascadeRouter(TableRouter):
 
     def _fit(self, X, y, *, task, costs=None, signals=None, **params):
         routed = self._route_metadata(params)
-        if y is None:
-            raise ValueError("CascadeRouter requires y to be passed, but the target y is None.")
         self._informed = X is not None
         if X is None and signals is None:
             raise ValueError(
                 "X and signals are both None: there is nothing to decide by. Give what is known "
                 "of the requests, or what the models' answers show."
             )
-        if self._informed:
-            X = read_rows(self, X, self.quality_estimator is None)
-            if self.quality_estimator is None:
-                check_default_reads(X, "Give an estimator.")
-        check_rows_match(X=X, y=y, costs=costs, signals=signals)
+        X = self._rows_of_fit(X, y, optional=True, costs=costs, signals=signals)
         quality = check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
         names, self._named = choice_names(y, self.costs), is_named(y, self.costs)

@@ -8,8 +8,8 @@ from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import objective_of_labels
 from skroute.routing._members import MemberRouter
-from skroute.routing._targets import MultiLabel, SingleLabel, rows_of_failure
-from skroute.utils._compat import _safe_indexing, num_samples
+from skroute.routing._targets import MultiLabel, SingleLabel
+from skroute.utils._compat import num_samples
 from skroute.utils._once import EVERY, Once, once_of
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
@@ -56,18 +56,7 @@ class CombiningRouter(MemberRouter):
         """``ask(member, rows)``: scores of a member on some rows of X, of none of them twice."""
         once = once_of(self)
         kept = Once() if once is EVERY else once
-
-        def ask(member, rows):
-            name, model = self.member_names_[member], self.estimators_[member]
-
-            def scores(new):
-                once.count(name, len(new))
-                with rows_of_failure(new):
-                    return self._target.call("scores", name, model, _safe_indexing(X, new))
-
-            return kept.rows(("scores", member), rows, num_samples(X), scores)
-
-        return ask
+        return lambda member, rows: self._answers_of(X, member, "scores", rows, kept)
 
     @property
     def _multilabel(self):

@@ -19,7 +19,7 @@ from skroute.routing._combining import (
     search_threshold,
 )
 from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import answers_forest
+from skroute.routing._estimates import answers_forest, rows_and_others
 from skroute.routing._learn import learn_policy
 from skroute.routing._log import Log, kept_choices
 from skroute.routing._members import ABSTAIN_COST
@@ -443,9 +443,9 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         quality = np.array([each.quality for each in found])
         cost = np.array([each.cost for each in found])
         part, best = options[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
-        for number in np.unique(part):
-            known = quality[:, part != number] if (part != number).any() else quality
-            best[part == number] = best_of(known.mean(axis=1), _spent(options, budget), known)
+        for rows, others in rows_and_others(part):
+            known = quality[:, others]
+            best[rows] = best_of(known.mean(axis=1), _spent(options, budget), known)
         rows = np.arange(len(best))
         return quality[best, rows], cost[best, rows]
 
@@ -546,12 +546,7 @@ def search_delta(policy, budget):
 
     The best quality on held-out halves among those that keep the budget there.
     """
-    estimate, quality, costs, fixed = (
-        policy.estimate,
-        policy.quality,
-        policy.planned,
-        policy.deciding,
-    )
+    estimate, costs, fixed = policy.estimate, policy.planned, policy.deciding
     n = len(estimate)
     if not np.isfinite(budget) or n < 4:
         return 0.0
@@ -565,7 +560,7 @@ def search_delta(policy, budget):
             room = max((1 - delta) * (budget - fixed), path.budgets[0])
             choice = choose_at_price(estimate[check], costs, path.price(room))
             cost[j] += (fixed + costs[choice]).sum() / n
-            value[j] += quality[check, choice].sum() / n
+            value[j] += policy.quality[check, choice].sum() / n
     allowed = affords(budget, cost)
     if not allowed.any():
         return float(deltas[0])

@@ -10,6 +10,7 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._combining import CombiningRouter, possible_bases
+from skroute.routing._estimates import rows_and_others
 from skroute.routing._log import with_last
 from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._mixtures import (
@@ -379,8 +380,8 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
     def _learn(self, X, answers):
         names, scores, target = answers.names, answers.responses, answers.target
         bases = possible_bases(self.base, names)
-        labels = [part.argmax(axis=1) for part in scores]
-        tops = [part.max(axis=1) for part in scores]
+        labels = np.array([part.argmax(axis=1) for part in scores])
+        tops = np.array([part.max(axis=1) for part in scores])
         quality = self._objective_of(self._target).bound(target).table(target, labels)
         base_costs = costs = self._costs_of_fit
         addons, self.abstain_quality_ = list(names), None
@@ -390,20 +391,15 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
             quality, costs = with_last(quality, self.abstain_quality_), with_last(costs, 0.0)
             addons = [*names, ABSTAIN_NAME]
 
-        def answers_of(rows):
-            return [label[rows] for label in labels], [top[rows] for top in tops]
-
         def learn(rows):
-            known = *answers_of(rows), quality[rows], costs, bases
+            known = labels[:, rows], tops[:, rows], quality[rows], costs, bases
             return learn_label_rules(*known, len(self.classes_), self.n_thresholds)
 
         self.rules_, self._groups = learn(slice(None))
         self._validated_parts = []
-        for number in np.unique(answers.part):
-            rows = np.flatnonzero(answers.part == number)
-            others = np.flatnonzero(answers.part != number)
-            rules, groups = learn(others if len(others) else rows)
-            addon = decide_by_label(rules, groups, *answers_of(rows))
+        for rows, others in rows_and_others(answers.part):
+            rules, groups = learn(others)
+            addon = decide_by_label(rules, groups, labels[:, rows], tops[:, rows])
             cost = base_costs[rules.base][:, np.newaxis] + np.where(
                 addon == rules.base[:, np.newaxis], 0.0, costs[addon]
             )

@@ -160,18 +160,14 @@ class Occam(MemberRouter):
 
     def _embed(self, X):
         """What the quality estimator sees, and the probabilities that came with it."""
-        return once_of(self).whole("embedded", lambda: self._embed_rows(X))
-
-    def _embed_rows(self, X):
+        n = num_samples(X)
         if self._embedder is not None:
-            once_of(self).count(self.embedding, num_samples(X))
-            name, member = self.member_names_[self._embedder], self.estimators_[self._embedder]
-            proba = self._target.call("predict_proba", name, member, X)
+            proba = self._answers_of(X, self._embedder, "predict_proba", np.arange(n))
             return proba, proba
-        if self.embedding_ is not None:
-            with note_failure("embedding", num_samples(X), "transform"):
-                return self.embedding_.transform(X), None
-        return X, None
+        if self.embedding_ is None:
+            return X, None
+        with note_failure("embedding", n, "transform"):
+            return once_of(self).whole("embedded", lambda: self.embedding_.transform(X)), None
 
     def _estimated(self, X, policy):
         """Estimates, and what the member that embeds has answered; within a walk made once."""

@@ -14,8 +14,7 @@ from skroute.routing._combining import (
     possible_bases,
     search_combinations,
 )
-from skroute.routing._estimates import answers_forest, cross_fit, predict_matrix
-from skroute.routing._learn import NoTask
+from skroute.routing._estimates import answers_forest, cross_fit, predict_matrix, rows_and_others
 from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._mixtures import (
     Mixture,
@@ -333,7 +332,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         def fit(state, target):
             features = self._features([scores[k] for k in self._used(state)], state)
             fitted, estimate, _ = cross_fit(
-                estimator, features, target, answers.folds, task=NoTask(), name="quality_estimator"
+                estimator, features, target, answers.folds, name="quality_estimator"
             )
             return fitted, estimate
 
@@ -419,9 +418,8 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
             return Mixture(means[0], np.maximum.accumulate(means[1])), kept
 
         self._validated_parts = []
-        for number in np.unique(part):
-            rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
-            mixture, kept = mixed(others if len(others) else rows)
+        for rows, others in rows_and_others(part):
+            mixture, kept = mixed(others)
             sums = row_sums(cost[kept][:, rows], quality[kept][:, rows])
             self._validated_parts.append(ValidatedPart(mixture, sums, len(rows)))
         self.mixture_, kept = mixed(np.arange(len(part)))

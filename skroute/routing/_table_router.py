@@ -8,7 +8,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import inherit_member_tags
-from skroute.routing._estimates import default_quality_estimator
+from skroute.routing._estimates import check_default_reads, default_quality_estimator, read_rows
 from skroute.routing._log import check_matrix, with_last
 from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._router import BUDGET, N_JOBS, Router
@@ -35,6 +35,25 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return {
             "quality_estimator": default_quality_estimator() if estimator is None else estimator
         }
+
+    def _rows_of_fit(self, X, y, *, optional=False, **beside):
+        """Checked rows; None, where they are `optional`, if nothing is known of them."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        check_rows_match(X=X, y=y, **beside)
+        if X is None and optional:
+            return None
+        by_default = self.quality_estimator is None
+        X = read_rows(self, X, by_default)
+        if by_default:
+            check_default_reads(
+                X,
+                "Give a quality_estimator that reads such rows, for example a pipeline that begins "
+                "with a vectoriser or an encoder.",
+            )
+        return X
 
     def _answer(self, X, plan, response):
         if self._named:
